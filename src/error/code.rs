@@ -1,0 +1,196 @@
+//! The stable numbers.
+
+use std::fmt;
+
+/// The stable number of an error: Service Broker's where the condition is the same, ours from 60001.
+///
+/// A gap among ours is a retired code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Code(pub u16);
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])* $name:ident = $number:literal;)*) => {
+        impl Code {
+            $($(#[doc = $doc])* pub const $name: Code = Code($number);)*
+            /// Every code Dialoq can raise, ascending, with its meaning.
+            pub const ALL: &'static [(Code, &'static str)] = &[$((Code($number), concat!($($doc),*))),*];
+        }
+    };
+}
+
+codes! {
+    /// The transaction was chosen as the victim of a deadlock and rolled back; run it again.
+    DEADLOCK = 1205;
+    /// The object is still bound to others.
+    OBJECT_IN_USE = 3716;
+    /// An argument has the wrong type.
+    WRONG_ARGUMENT_TYPE = 8402;
+    /// A message type is listed twice in one contract.
+    MESSAGE_TYPE_LISTED_TWICE = 8403;
+    /// A contract is listed twice in one service.
+    CONTRACT_LISTED_TWICE = 8404;
+    /// LIFETIME is NULL.
+    LIFETIME_NULL = 8406;
+    /// The target service does not support the contract.
+    CONTRACT_NOT_SUPPORTED = 8408;
+    /// The timer would fire after the conversation's LIFETIME.
+    TIMER_BEYOND_LIFETIME = 8410;
+    /// LIFETIME or TIMEOUT is out of range.
+    LIFETIME_OUT_OF_RANGE = 8411;
+    /// A service name is not usable.
+    BAD_SERVICE_NAME = 8412;
+    /// A broker instance is not usable.
+    BAD_BROKER_INSTANCE = 8413;
+    /// A conversation group id is not usable here.
+    BAD_GROUP_ID = 8414;
+    /// An activated task ended with its transaction open.
+    ACTIVATED_TASK_OPEN_TRANSACTION = 8415;
+    /// The conversation handle is missing.
+    HANDLE_MISSING = 8418;
+    /// END WITH ERROR needs both a code and a description, neither NULL.
+    END_ERROR_INCOMPLETE = 8419;
+    /// The description of END WITH ERROR is missing.
+    END_ERROR_DESCRIPTION_MISSING = 8422;
+    /// The service was not found.
+    SERVICE_NOT_FOUND = 8423;
+    /// The code of END WITH ERROR is missing or not above zero.
+    END_ERROR_CODE_MISSING = 8424;
+    /// The contract was not found.
+    CONTRACT_NOT_FOUND = 8425;
+    /// The conversation handle was not found.
+    CONVERSATION_NOT_FOUND = 8426;
+    /// The conversation's state does not allow END.
+    STATE_FORBIDS_END = 8427;
+    /// The message type was not found.
+    MESSAGE_TYPE_NOT_FOUND = 8428;
+    /// The conversation's state does not allow SEND.
+    STATE_FORBIDS_SEND = 8429;
+    /// The body fails the configured validation.
+    BODY_INVALID = 8430;
+    /// The message type is not in the contract.
+    MESSAGE_TYPE_NOT_IN_CONTRACT = 8431;
+    /// The message type may be sent by the target only.
+    SENT_BY_TARGET_ONLY = 8432;
+    /// The message body is NULL.
+    BODY_NULL = 8433;
+    /// The message type may be sent by the initiator only.
+    SENT_BY_INITIATOR_ONLY = 8434;
+    /// One handle in a list was not found.
+    LISTED_CONVERSATION_NOT_FOUND = 8435;
+    /// The conversation group was not found.
+    GROUP_NOT_FOUND = 8436;
+    /// The conversation's state does not allow MOVE.
+    STATE_FORBIDS_MOVE = 8438;
+    /// The destination conversation group is not usable.
+    BAD_DESTINATION_GROUP = 8439;
+    /// One handle in a list is missing.
+    LISTED_HANDLE_MISSING = 8441;
+    /// The broker is not enabled in this database.
+    BROKER_NOT_ENABLED = 8442;
+    /// RECEIVE mixes assignments with returned columns.
+    ASSIGNMENT_WITH_COLUMNS = 8447;
+    /// RECEIVE mixes assignments with INTO.
+    ASSIGNMENT_WITH_INTO = 8450;
+    /// A handle is repeated in a list.
+    LISTED_HANDLE_TWICE = 8451;
+    /// The conversation's state does not allow BEGIN CONVERSATION TIMER.
+    STATE_FORBIDS_TIMER = 8458;
+    /// The message is larger than the limit.
+    MESSAGE_TOO_LARGE = 8459;
+    /// The conversation endpoint was dropped while it was in use.
+    ENDPOINT_DROPPED = 8475;
+    /// The contract lets the initiator send nothing.
+    CONTRACT_WITHOUT_INITIATOR = 8492;
+    /// ALTER SERVICE changes nothing.
+    ALTER_SERVICE_EMPTY = 8493;
+    /// The conversations cannot be related.
+    RELATION_IMPOSSIBLE = 9601;
+    /// The FROM service differs from the service of the group.
+    GROUP_OF_OTHER_SERVICE = 9610;
+    /// Activation has no user to run as.
+    ACTIVATION_USER_MISSING = 9613;
+    /// Activation has no procedure, or it is not usable.
+    ACTIVATION_PROCEDURE_MISSING = 9614;
+    /// The queue is disabled.
+    QUEUE_DISABLED = 9617;
+    /// SEND is refused because the own queue is disabled and retains messages.
+    OWN_QUEUE_DISABLED_WITH_RETENTION = 9618;
+    /// Activation is on with a limit of 0 readers (a warning).
+    ACTIVATION_LIMIT_ZERO = 9648;
+    /// The object belongs to the system and cannot be changed.
+    SYSTEM_OBJECT = 9663;
+    /// Internal activation and a QUEUE_ACTIVATION notification exclude each other: the notification exists.
+    NOTIFICATION_EXCLUDES_ACTIVATION = 9717;
+    /// Internal activation and a QUEUE_ACTIVATION notification exclude each other: the activation exists.
+    ACTIVATION_EXCLUDES_NOTIFICATION = 9718;
+    /// The activation procedure is temporary.
+    ACTIVATION_PROCEDURE_TEMPORARY = 9742;
+    /// A reader was ended because its queue was dropped.
+    READER_QUEUE_DROPPED = 28085;
+    /// A reader was ended because its queue or activation was disabled.
+    READER_QUEUE_DISABLED = 28086;
+    /// A reader ended without a RECEIVE.
+    READER_WITHOUT_RECEIVE = 28087;
+    /// A reader ended with an error.
+    READER_FAILED = 28088;
+    /// An object of that name exists.
+    DUPLICATE_NAME = 60001;
+    /// The object named in a definition does not exist.
+    OBJECT_NOT_FOUND = 60002;
+    /// The name is not usable.
+    BAD_NAME = 60003;
+    /// The statement is not understood.
+    SYNTAX = 60004;
+    /// A value is out of its range.
+    OUT_OF_RANGE = 60005;
+    /// An XML or JSON schema is not usable.
+    BAD_SCHEMA = 60006;
+    /// A broker priority with the same criteria exists.
+    DUPLICATE_PRIORITY_CRITERIA = 60007;
+    /// Definitions cannot be made inside a transaction of the embedded store.
+    DEFINITION_IN_TRANSACTION = 60008;
+    /// The database file is owned by another process.
+    STORE_OWNED = 60010;
+    /// The file is not a Dialoq database.
+    STORE_FOREIGN = 60011;
+    /// The database file is damaged.
+    STORE_DAMAGED = 60012;
+    /// The database was written by a newer Dialoq.
+    STORE_NEWER = 60013;
+    /// The database file or its folder cannot be written.
+    STORE_READ_ONLY = 60014;
+    /// An earlier commit failed; nothing more is accepted until the store is opened again.
+    STORE_POISONED = 60015;
+    /// The broker is closed.
+    STORE_CLOSED = 60016;
+    /// The disk is full.
+    STORE_FULL = 60017;
+    /// The store could not be read or written.
+    STORE_IO = 60018;
+    /// The URL of the store is not understood.
+    BAD_URL = 60019;
+    /// The transaction has ended or was rolled back by an earlier error.
+    TRANSACTION_ENDED = 60020;
+    /// A message body does not decode as the type that was asked for.
+    BODY_UNDECODABLE = 60021;
+    /// The user's own SQL failed.
+    USER_SQL_FAILED = 60022;
+    /// The savepoint does not exist in this transaction.
+    SAVEPOINT_NOT_FOUND = 60023;
+    /// A handler returned an error or panicked.
+    HANDLER_FAILED = 60024;
+    /// An external program failed.
+    PROGRAM_FAILED = 60025;
+    /// Dialoq does not do this.
+    UNSUPPORTED = 60026;
+    /// A body cannot be encoded.
+    BODY_UNENCODABLE = 60027;
+    /// Input from a file or stream is not usable.
+    BAD_INPUT = 60028;
+}

@@ -1,0 +1,40 @@
+//! Conditions of our own, from 60001.
+
+use super::{Code, Error, ErrorKind};
+use std::fmt::Display;
+
+impl Error {
+    /// 60001: the name is taken.
+    pub(crate) fn duplicate_name(what: &str, name: &str) -> Self {
+        Self::new(Code::DUPLICATE_NAME, ErrorKind::InUse, format!("{what} '{name}' exists already"))
+    }
+
+    /// 60002: a definition names what does not exist.
+    pub(crate) fn object_not_found(what: &str, name: &str) -> Self {
+        Self::new(Code::OBJECT_NOT_FOUND, ErrorKind::NotFound, format!("{what} '{name}' was not found"))
+    }
+
+    /// 60003: the name is empty, too long, or begins with a character it may not.
+    pub(crate) fn bad_name(what: &str, name: &str, why: impl Display) -> Self {
+        Self::new(Code::BAD_NAME, ErrorKind::Input, format!("'{name}' cannot name a {what}: {why}"))
+    }
+
+    /// 60005: a value is out of its range.
+    pub(crate) fn out_of_range(what: &str, found: impl Display, right: &str) -> Self {
+        Self::new(Code::OUT_OF_RANGE, ErrorKind::Input, format!("{what} is {found}; it must be {right}"))
+    }
+
+    /// 60020: nothing more can be done in this transaction.
+    pub(crate) fn transaction_ended() -> Self {
+        Self::new(
+            Code::TRANSACTION_ENDED,
+            ErrorKind::State,
+            "the transaction has ended: it was committed, rolled back, or lost to an earlier error; begin another",
+        )
+    }
+
+    /// 60016: the broker is closed.
+    pub(crate) fn closed() -> Self {
+        Self::new(Code::STORE_CLOSED, ErrorKind::Store, "the broker is closed; open it again")
+    }
+}

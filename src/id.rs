@@ -1,0 +1,86 @@
+//! The ids that travel through every layer: small, `Copy`, and fit to be stored in the user's own tables.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use uuid::Uuid;
+
+macro_rules! id {
+    ($(#[doc = $doc:literal])* $name:ident) => {
+        $(#[doc = $doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Uuid::parse_str(text).map(Self)
+            }
+        }
+
+        impl From<Uuid> for $name {
+            fn from(id: Uuid) -> Self {
+                Self(id)
+            }
+        }
+
+        impl From<$name> for Uuid {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
+    };
+}
+
+id! {
+    /// Names one endpoint of a conversation: the two sides of a conversation have different handles.
+    ConversationHandle
+}
+id! {
+    /// Names a conversation; both of its endpoints carry it.
+    ConversationId
+}
+id! {
+    /// Names a conversation group: the unit of locking, local to one side.
+    GroupId
+}
+id! {
+    /// Names one message.
+    MessageId
+}
+
+/// Where new ids come from: random in production, counted when a run must be repeatable.
+#[derive(Debug, Clone)]
+pub enum IdSource {
+    /// Version 7 UUIDs: they ascend with time, so that rows keyed by them stay together.
+    Random,
+    /// 1, 2, 3, ... for models and tests.
+    Counted(u128),
+}
+
+impl IdSource {
+    /// The next id.
+    pub fn next_id(&mut self) -> Uuid {
+        match self {
+            Self::Random => Uuid::now_v7(),
+            Self::Counted(last) => {
+                *last += 1;
+                Uuid::from_u128(*last)
+            }
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Definitions: what Service Broker's DDL can say, as data.
+//!
+//! Every statement is one [`Definition`]; a script is a list of them that is applied wholly or not at all. The builder
+//! and the DDL text both end here, and `dump` goes back from here to text.
+
+use serde::{Deserialize, Serialize};
+
+/// One statement of the definition language.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Definition {
+    /// `CREATE MESSAGE TYPE name [AUTHORIZATION owner] [VALIDATION = ...]`
+    CreateMessageType {
+        /// Up to 128 characters, compared byte by byte.
+        name: String,
+        /// Kept for compatibility; the embedded store has no principals.
+        owner: Option<String>,
+        /// What a body must look like at its destination.
+        validation: Validation,
+    },
+    /// `ALTER MESSAGE TYPE name VALIDATION = ...`
+    AlterMessageType {
+        /// The type.
+        name: String,
+        /// The new validation; messages already delivered are not looked at again.
+        validation: Validation,
+    },
+    /// `DROP MESSAGE TYPE name`
+    DropMessageType {
+        /// The type; refused with 3716 while a contract lists it.
+        name: String,
+    },
+    /// `CREATE CONTRACT name [AUTHORIZATION owner] (type SENT BY ..., ...)`
+    CreateContract {
+        /// Up to 128 characters, compared byte by byte.
+        name: String,
+        /// Kept for compatibility.
+        owner: Option<String>,
+        /// Which types, and who may send them.
+        entries: Vec<ContractEntry>,
+    },
+    /// `DROP CONTRACT name`
+    DropContract {
+        /// The contract; refused with 3716 while a service or a broker priority names it.
+        name: String,
+    },
+    /// `CREATE QUEUE name [WITH ...]`
+    CreateQueue {
+        /// Up to 128 characters, compared without regard to case; may not begin with `#`.
+        name: String,
+        /// The settings named; the others get their defaults.
+        options: QueueOptions,
+    },
+    /// `ALTER QUEUE name WITH ...`
+    AlterQueue {
+        /// The queue.
+        name: String,
+        /// The settings named; the others stay.
+        options: QueueOptions,
+    },
+    /// `DROP QUEUE name`
+    DropQueue {
+        /// The queue; refused with 3716 while a service uses it.
+        name: String,
+    },
+    /// `CREATE SERVICE name [AUTHORIZATION owner] ON QUEUE queue [(contract, ...)]`
+    CreateService {
+        /// Up to 128 characters, compared byte by byte.
+        name: String,
+        /// Kept for compatibility.
+        owner: Option<String>,
+        /// The queue its messages arrive in.
+        queue: String,
+        /// The contracts it accepts as a target.
+        contracts: Vec<String>,
+    },
+    /// `ALTER SERVICE name [ON QUEUE queue] [(ADD CONTRACT c, DROP CONTRACT c, ...)]`
+    AlterService {
+        /// The service.
+        name: String,
+        /// The queue to move to, with all messages.
+        queue: Option<String>,
+        /// Contracts to accept from now on.
+        add_contracts: Vec<String>,
+        /// Contracts to accept no longer; live conversations over them get Error -8469.
+        drop_contracts: Vec<String>,
+    },
+    /// `DROP SERVICE name`
+    DropService {
+        /// The service; refused with 3716 while a broker priority names it.
+        name: String,
+    },
+    /// `CREATE BROKER PRIORITY name FOR CONVERSATION [SET (...)]`
+    CreateBrokerPriority {
+        /// Up to 128 characters.
+        name: String,
+        /// The criteria and level; what is not named is ANY, or level 5.
+        set: PriorityOptions,
+    },
+    /// `ALTER BROKER PRIORITY name FOR CONVERSATION SET (...)`
+    AlterBrokerPriority {
+        /// The priority.
+        name: String,
+        /// What is not named stays.
+        set: PriorityOptions,
+    },
+    /// `DROP BROKER PRIORITY name`
+    DropBrokerPriority {
+        /// The priority; conversations keep the level they began with.
+        name: String,
+    },
+    /// `CREATE XML SCHEMA COLLECTION name AS 'schema'`
+    CreateXmlSchemaCollection {
+        /// Up to 128 characters, compared without regard to case.
+        name: String,
+        /// One or more `xs:schema` documents, one after the other.
+        schemas: String,
+    },
+    /// `DROP XML SCHEMA COLLECTION name`
+    DropXmlSchemaCollection {
+        /// The collection; refused with 3716 while a message type uses it.
+        name: String,
+    },
+    /// `CREATE EVENT NOTIFICATION name ON QUEUE queue FOR event TO SERVICE 'service', 'current database'`
+    CreateEventNotification {
+        /// Unique among the notifications of its queue.
+        name: String,
+        /// The queue watched.
+        queue: String,
+        /// What is told.
+        event: QueueEvent,
+        /// The service told.
+        service: String,
+    },
+    /// `DROP EVENT NOTIFICATION name ON QUEUE queue`
+    DropEventNotification {
+        /// The notification.
+        name: String,
+        /// The queue watched.
+        queue: String,
+    },
+    /// `ALTER DATABASE { CURRENT | name } SET option`
+    AlterDatabase {
+        /// The broker option.
+        option: BrokerOption,
+    },
+}
+
+/// What a message body must look like at its destination.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Validation {
+    /// Anything, including no body.
+    #[default]
+    None,
+    /// No body.
+    Empty,
+    /// Well-formed XML, or no body.
+    WellFormedXml,
+    /// XML valid against some schema of the collection.
+    ValidXml {
+        /// The name of the XML schema collection.
+        schema_collection: String,
+    },
+    /// A JSON text in UTF-8, or no body. Ours: `VALIDATION = JSON`.
+    Json,
+    /// A JSON text valid against this JSON Schema. Ours: `VALIDATION = JSON SCHEMA '...'`.
+    JsonSchema {
+        /// The text of the schema.
+        schema: String,
+    },
+}
+
+/// One line of a contract.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContractEntry {
+    /// The message type.
+    pub message_type: String,
+    /// Who may send it.
+    pub sent_by: SentBy,
+}
+
+/// Who may send a message type over a contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SentBy {
+    /// The side that began the conversation.
+    Initiator,
+    /// The side that was addressed.
+    Target,
+    /// Both.
+    Any,
+}
+
+/// The settings of a queue that a statement names; `None` is "not named".
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueOptions {
+    /// `STATUS = ON | OFF`: whether messages are taken in and given out. Default ON.
+    pub status: Option<bool>,
+    /// `RETENTION = ON | OFF`: whether rows are kept until their conversation ends. Default OFF.
+    pub retention: Option<bool>,
+    /// `POISON_MESSAGE_HANDLING ( STATUS = ON | OFF )`: whether five rollbacks in a row disable the queue. Default ON.
+    pub poison_message_handling: Option<bool>,
+    /// `POISON_MESSAGE_HANDLING ( QUARANTINE = ON | OFF )`, ours: set only the guilty group aside. Default OFF.
+    pub poison_quarantine: Option<bool>,
+    /// `ACTIVATION ( ... )`.
+    pub activation: Option<ActivationChange>,
+}
+
+/// An `ACTIVATION` clause.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ActivationChange {
+    /// `ACTIVATION ( DROP )`
+    Drop,
+    /// `ACTIVATION ( [STATUS = ..,] [PROCEDURE_NAME = ..,] [MAX_QUEUE_READERS = ..,] [EXECUTE AS ..] )`
+    Set(ActivationOptions),
+}
+
+/// The settings of an `ACTIVATION` clause; `None` is "not named".
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ActivationOptions {
+    /// Whether readers are launched. Default ON when the clause creates the activation.
+    pub status: Option<bool>,
+    /// The name of the handler, or of the stored procedure it stands for.
+    pub procedure_name: Option<String>,
+    /// 0 to 32767. Kept wide so that what is out of range can be named in the error.
+    pub max_queue_readers: Option<i64>,
+    /// Kept for compatibility.
+    pub execute_as: Option<ExecuteAs>,
+}
+
+/// Whom a reader runs as; kept for compatibility, the embedded store has no principals.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExecuteAs {
+    /// The principal that ran the statement.
+    SelfUser,
+    /// The owner of the queue.
+    Owner,
+    /// A named user.
+    User(String),
+}
+
+/// The criteria and level of a broker priority that a statement names; the outer `None` is "not named".
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PriorityOptions {
+    /// `CONTRACT_NAME = name | ANY`
+    pub contract: Option<AnyOr>,
+    /// `LOCAL_SERVICE_NAME = name | ANY`
+    pub local_service: Option<AnyOr>,
+    /// `REMOTE_SERVICE_NAME = 'name' | ANY`
+    pub remote_service: Option<AnyOr>,
+    /// `PRIORITY_LEVEL = 1..10 | DEFAULT`. Kept wide so that what is out of range can be named in the error.
+    pub level: Option<i64>,
+}
+
+/// A name, or the wildcard.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AnyOr {
+    /// `ANY`
+    Any,
+    /// A name.
+    Name(String),
+}
+
+/// What an event notification on a queue tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum QueueEvent {
+    /// `QUEUE_ACTIVATION`: there is work and nobody receives.
+    QueueActivation,
+    /// `BROKER_QUEUE_DISABLED`: poison handling turned the queue off.
+    BrokerQueueDisabled,
+}
+
+/// `ALTER DATABASE ... SET` options of the broker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum BrokerOption {
+    /// Delivery on, identity kept.
+    EnableBroker,
+    /// Delivery off: what is sent waits in the transmission queue.
+    DisableBroker,
+    /// A new identity; all conversations vanish.
+    NewBroker,
+    /// Identity kept, every conversation gets Error -9719.
+    ErrorBrokerConversations,
+    /// Whether levels rule the order in which the transmission queue is emptied.
+    HonorBrokerPriority(bool),
+}

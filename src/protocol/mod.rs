@@ -1,0 +1,11 @@
+//! The language between those who ask and those who store: verbs, outcomes, definitions, states and system messages.
+
+pub mod definition;
+mod outcome;
+mod state;
+pub mod system;
+mod verb;
+
+pub use outcome::{Message, MessageValidation, Outcome};
+pub use state::ConversationState;
+pub use verb::{Addressee, BeginDialog, Body, EndForm, From, Relation, Unit, Verb};

@@ -1,0 +1,99 @@
+//! What verbs give back.
+
+use super::state::ConversationState;
+use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+use crate::time::Timestamp;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What one verb gave.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Nothing to say beyond "done".
+    Done,
+    /// A conversation was begun.
+    Began {
+        /// The initiator's endpoint.
+        handle: ConversationHandle,
+        /// The group it belongs to.
+        group: GroupId,
+        /// The id both sides share.
+        conversation_id: ConversationId,
+    },
+    /// Messages of one group, in order; empty if nothing was ready.
+    Received(Vec<Message>),
+    /// The group that was locked, if any was ready.
+    Group(Option<GroupId>),
+    /// A text, possibly empty.
+    Text(String),
+    /// Warnings of definitions that were applied all the same.
+    Warnings(Vec<String>),
+    /// A conversation was ended; tells in which state it was.
+    Ended(ConversationState),
+}
+
+/// One received message: the columns of a queue.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Message {
+    /// 1: the image of the row before it was taken.
+    pub status: u8,
+    /// The endpoint's level, 1 (low) to 10 (high).
+    pub priority: u8,
+    /// Arrival order.
+    pub queuing_order: u64,
+    /// The group the conversation belongs to on this side.
+    pub conversation_group_id: GroupId,
+    /// This side's endpoint.
+    pub conversation_handle: ConversationHandle,
+    /// Order inside the conversation, from 0, per direction.
+    pub message_sequence_number: u64,
+    /// The service the message was sent to.
+    pub service_name: Arc<str>,
+    /// Its id.
+    pub service_id: i32,
+    /// The contract of the conversation.
+    pub service_contract_name: Arc<str>,
+    /// Its id.
+    pub service_contract_id: i32,
+    /// The message type, application's or system's.
+    pub message_type_name: Arc<str>,
+    /// Its id.
+    pub message_type_id: i32,
+    /// What was checked when the message arrived.
+    pub validation: MessageValidation,
+    /// The body; `None` if there is none.
+    #[serde(skip)]
+    pub message_body: Option<Vec<u8>>,
+    /// Unique per message.
+    pub message_id: MessageId,
+    /// When it entered the queue.
+    pub message_enqueue_time: Timestamp,
+    /// Trace context given by the sender.
+    pub trace: Option<Arc<str>>,
+}
+
+/// The validation column of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum MessageValidation {
+    /// Empty.
+    E,
+    /// None.
+    N,
+    /// XML.
+    X,
+    /// JSON (ours).
+    J,
+}
+
+impl MessageValidation {
+    /// The letter that the catalog views show.
+    pub fn letter(self) -> &'static str {
+        match self {
+            Self::E => "E",
+            Self::N => "N",
+            Self::X => "X",
+            Self::J => "J",
+        }
+    }
+}

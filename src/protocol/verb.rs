@@ -1,0 +1,165 @@
+//! Verbs: everything a broker can be asked, as data.
+
+use super::definition::Definition;
+use crate::id::{ConversationHandle, GroupId};
+use std::sync::Arc;
+
+/// A message body: shared, so that one body sent on many conversations is held once. `None` is no body at all.
+pub type Body = Option<Arc<Vec<u8>>>;
+
+/// A list of verbs that happens wholly or not at all.
+pub type Unit = Vec<Verb>;
+
+/// One thing a broker can be asked; Service Broker's statements.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Verb {
+    /// `BEGIN DIALOG CONVERSATION`; gives [`Outcome::Began`](super::Outcome::Began).
+    BeginDialog(BeginDialog),
+    /// `SEND ON CONVERSATION ( h1, h2, ... ) MESSAGE TYPE t ( body )`; gives [`Outcome::Done`](super::Outcome::Done).
+    Send {
+        /// On which conversations; all of them get the message or none.
+        handles: Vec<ConversationHandle>,
+        /// `None` is the type `DEFAULT`.
+        message_type: Option<Arc<str>>,
+        /// An empty body is stored as none.
+        body: Body,
+        /// Trace context that travels with the message, W3C `traceparent` form.
+        trace: Option<Arc<str>>,
+    },
+    /// `RECEIVE [TOP (n)] * FROM queue [WHERE ...]`; never waits; gives [`Outcome::Received`](super::Outcome::Received).
+    Receive {
+        /// The queue, without regard to case.
+        queue: Arc<str>,
+        /// At most so many messages; `None` is all that are ready in the group.
+        top: Option<u64>,
+        /// Which conversations to look at.
+        from: From,
+    },
+    /// `GET CONVERSATION GROUP`; never waits; gives [`Outcome::Group`](super::Outcome::Group).
+    GetConversationGroup {
+        /// The queue, without regard to case.
+        queue: Arc<str>,
+    },
+    /// `MOVE CONVERSATION h TO g`
+    MoveConversation {
+        /// The conversation.
+        handle: ConversationHandle,
+        /// An existing group of the same service.
+        group: GroupId,
+    },
+    /// `END CONVERSATION h ...`
+    EndConversation {
+        /// The conversation.
+        handle: ConversationHandle,
+        /// Which of the three forms.
+        form: EndForm,
+    },
+    /// `BEGIN CONVERSATION TIMER ( h ) TIMEOUT = seconds`
+    BeginConversationTimer {
+        /// The conversation.
+        handle: ConversationHandle,
+        /// 1 to 2147483647.
+        timeout_seconds: i64,
+    },
+    /// `GET_TRANSMISSION_STATUS ( h )`; gives [`Outcome::Text`](super::Outcome::Text).
+    GetTransmissionStatus {
+        /// Any handle; unknown ones give the empty text.
+        handle: ConversationHandle,
+    },
+    /// Definitions, applied wholly or not at all; not inside a transaction. Gives
+    /// [`Outcome::Warnings`](super::Outcome::Warnings).
+    Define(Vec<Definition>),
+    /// Changes the level of one endpoint. Ours: Service Broker freezes it at the beginning.
+    Reprioritise {
+        /// The endpoint.
+        handle: ConversationHandle,
+        /// 1 (low) to 10 (high).
+        level: u8,
+    },
+    /// Puts a conversation group that poison handling quarantined back into its queue. Ours.
+    ReleaseQuarantine {
+        /// The group.
+        group: GroupId,
+    },
+}
+
+/// `BEGIN DIALOG CONVERSATION ... FROM SERVICE ... TO SERVICE ... ON CONTRACT ... WITH ...`
+#[derive(Debug, Clone, PartialEq)]
+pub struct BeginDialog {
+    /// A service of this database.
+    pub from_service: Arc<str>,
+    /// The service addressed; need not exist yet.
+    pub to_service: Arc<str>,
+    /// Which database's copy of it.
+    pub addressee: Addressee,
+    /// `None` is the contract `DEFAULT`.
+    pub contract: Option<Arc<str>>,
+    /// Which group to join.
+    pub related: Relation,
+    /// Seconds until the conversation expires, 1 to 2147483647; `None` is the longest.
+    pub lifetime_seconds: Option<i64>,
+    /// Accepted and stored; delivery inside one store is never encrypted.
+    pub encryption: bool,
+}
+
+/// The optional second argument of `TO SERVICE`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Addressee {
+    /// Any copy of the service.
+    #[default]
+    Anywhere,
+    /// `'CURRENT DATABASE'`
+    CurrentDatabase,
+    /// The `service_broker_guid` of a database.
+    Instance(Arc<str>),
+}
+
+/// `WITH RELATED_CONVERSATION = h | RELATED_CONVERSATION_GROUP = g`
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Relation {
+    /// A new group.
+    #[default]
+    None,
+    /// The group of this conversation, which must exist.
+    Conversation(ConversationHandle),
+    /// This group; made if it does not exist.
+    Group(GroupId),
+}
+
+/// What a RECEIVE looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum From {
+    /// The best unlocked group of the queue.
+    #[default]
+    Any,
+    /// `WHERE conversation_handle = ...`
+    Conversation(ConversationHandle),
+    /// `WHERE conversation_group_id = ...`
+    Group(GroupId),
+    /// The best unlocked group whose level is within these bounds, both included. Ours: what the strategies ask for.
+    Levels {
+        /// The lowest level looked at.
+        lowest: u8,
+        /// The highest level looked at.
+        highest: u8,
+    },
+    /// The oldest ready group of any level. Ours: what aging asks for.
+    Oldest,
+}
+
+/// The forms of `END CONVERSATION`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EndForm {
+    /// The peer gets EndDialog after all earlier messages.
+    Plain,
+    /// `WITH ERROR = code DESCRIPTION = 'text'`: the peer gets Error, and what waits in the transmission queue is dropped.
+    WithError {
+        /// Above zero.
+        code: i32,
+        /// Up to 3000 characters.
+        description: String,
+    },
+    /// `WITH CLEANUP`: this side is erased and the peer is not told.
+    Cleanup,
+}

@@ -1,0 +1,119 @@
+//! Time as the broker keeps it: microseconds of UTC, handed in from outside.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment in UTC, in microseconds since 1970-01-01.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// The moment this long after, or the last one that can be written.
+    pub fn after(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)))
+    }
+
+    /// The moment this many seconds after.
+    pub fn after_seconds(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds.saturating_mul(1_000_000)))
+    }
+
+    /// How long it is from `earlier` to this; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(moment) => write!(f, "{moment:.3}"),
+            Err(_) => write!(f, "{} us", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// The one clock of a broker: the system's in production, the test's in tests.
+#[derive(Clone, Debug, Default)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug, Default)]
+enum Source {
+    #[default]
+    System,
+    Manual(Arc<Manual>),
+}
+
+#[derive(Debug)]
+struct Manual {
+    now_us: AtomicI64,
+    moved: tokio::sync::watch::Sender<i64>,
+}
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// A clock that stands still until [`Clock::advance`] moves it.
+    pub fn manual(start: Timestamp) -> Self {
+        let (moved, _) = tokio::sync::watch::channel(start.0);
+        Self(Source::Manual(Arc::new(Manual { now_us: AtomicI64::new(start.0), moved })))
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            Source::System => {
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+            }
+            Source::Manual(manual) => Timestamp(manual.now_us.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Moves a manual clock forward and wakes whoever sleeps on it; a system clock ignores it.
+    pub fn advance(&self, by: Duration) {
+        if let Source::Manual(manual) = &self.0 {
+            let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+            let now = manual.now_us.fetch_add(by, Ordering::SeqCst) + by;
+            manual.moved.send_replace(now);
+        }
+    }
+
+    /// Hears every move of a manual clock; `None` for a system clock, which moves by itself.
+    pub fn moves(&self) -> Option<tokio::sync::watch::Receiver<i64>> {
+        match &self.0 {
+            Source::System => None,
+            Source::Manual(manual) => Some(manual.moved.subscribe()),
+        }
+    }
+
+    /// Sleeps until the clock shows `due`.
+    pub async fn sleep_until(&self, due: Timestamp) {
+        match &self.0 {
+            Source::System => {
+                let left = due.since(self.now());
+                if !left.is_zero() {
+                    tokio::time::sleep(left).await;
+                }
+            }
+            Source::Manual(manual) => {
+                let mut moves = manual.moved.subscribe();
+                // The sender lives as long as this clock, so waiting cannot fail.
+                let _ = moves.wait_for(|now| *now >= due.0).await;
+            }
+        }
+    }
+}
