@@ -1,0 +1,225 @@
+//! The objects of the catalog.
+
+use crate::protocol::MessageValidation;
+use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// Everything that is defined in one broker. Cheap to clone: objects are shared.
+#[derive(Debug, Clone, Default)]
+pub struct Catalog {
+    /// By id; dropped types stay, marked, while rows may still name them.
+    pub message_types: BTreeMap<i32, Arc<MessageType>>,
+    /// By id; dropped contracts stay, marked.
+    pub contracts: BTreeMap<i32, Arc<Contract>>,
+    /// By id.
+    pub queues: BTreeMap<i32, Arc<Queue>>,
+    /// By id.
+    pub services: BTreeMap<i32, Arc<Service>>,
+    /// By id.
+    pub priorities: BTreeMap<i32, Arc<Priority>>,
+    /// By id.
+    pub xml_schema_collections: BTreeMap<i32, Arc<XmlSchemaCollection>>,
+    /// By id.
+    pub event_notifications: BTreeMap<i32, Arc<EventNotification>>,
+    /// The broker's own settings.
+    pub settings: BrokerSettings,
+}
+
+/// `sys.service_message_types`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MessageType {
+    /// From 65536 for user types.
+    pub id: i32,
+    /// Compared byte by byte.
+    pub name: Arc<str>,
+    /// As declared.
+    pub owner: Option<String>,
+    /// What a body must look like.
+    pub validation: Validation,
+    /// Dropped; kept for the rows that still name it.
+    pub is_dropped: bool,
+}
+
+impl MessageType {
+    /// The letter of the validation column.
+    pub fn validation_letter(&self) -> MessageValidation {
+        match self.validation {
+            Validation::None => MessageValidation::N,
+            Validation::Empty => MessageValidation::E,
+            Validation::WellFormedXml | Validation::ValidXml { .. } => MessageValidation::X,
+            Validation::Json | Validation::JsonSchema { .. } => MessageValidation::J,
+        }
+    }
+}
+
+/// `sys.service_contracts` with its usages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Contract {
+    /// From 65536 for user contracts.
+    pub id: i32,
+    /// Compared byte by byte.
+    pub name: Arc<str>,
+    /// As declared.
+    pub owner: Option<String>,
+    /// Which types may be sent, and by whom; immutable.
+    pub entries: Vec<ContractEntry>,
+    /// Dropped; kept for the conversations that ran over it.
+    pub is_dropped: bool,
+}
+
+impl Contract {
+    /// Who may send that type over this contract; `None` if nobody may.
+    pub fn sent_by(&self, message_type: &str) -> Option<SentBy> {
+        self.entries.iter().find(|entry| entry.message_type == message_type).map(|entry| entry.sent_by)
+    }
+}
+
+/// `sys.service_queues`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Queue {
+    /// From 65536.
+    pub id: i32,
+    /// As declared; compared without regard to case.
+    pub name: Arc<str>,
+    /// Whether RECEIVE is allowed.
+    pub is_receive_enabled: bool,
+    /// Whether messages are taken in.
+    pub is_enqueue_enabled: bool,
+    /// Whether rows are kept until their conversation ends.
+    pub is_retention_enabled: bool,
+    /// Whether five rollbacks in a row disable the queue.
+    pub is_poison_message_handling_enabled: bool,
+    /// Whether poison handling sets the guilty group aside rather than disable the queue (ours).
+    pub is_poison_quarantine_enabled: bool,
+    /// How readers are launched.
+    pub activation: Option<Activation>,
+}
+
+/// The activation of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Activation {
+    /// Whether readers are launched.
+    pub is_enabled: bool,
+    /// The handler, or the procedure it stands for.
+    pub procedure_name: Arc<str>,
+    /// The most readers at a time, 0 to 32767.
+    pub max_queue_readers: u16,
+    /// As declared.
+    pub execute_as: ExecuteAs,
+}
+
+/// `sys.services`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Service {
+    /// From 65536 for user services.
+    pub id: i32,
+    /// Compared byte by byte.
+    pub name: Arc<str>,
+    /// As declared.
+    pub owner: Option<String>,
+    /// Where its messages arrive.
+    pub queue_id: i32,
+    /// The contracts it accepts as a target.
+    pub contract_ids: Vec<i32>,
+}
+
+/// `sys.conversation_priorities`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Priority {
+    /// From 65536.
+    pub id: i32,
+    /// Unique.
+    pub name: Arc<str>,
+    /// `None` is ANY.
+    pub contract_id: Option<i32>,
+    /// `None` is ANY.
+    pub local_service_id: Option<i32>,
+    /// Compared byte by byte.
+    pub remote_service: AnyOr,
+    /// 1 (low) to 10 (high).
+    pub level: u8,
+}
+
+/// `sys.xml_schema_collections`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct XmlSchemaCollection {
+    /// From 65536.
+    pub id: i32,
+    /// Compared without regard to case.
+    pub name: Arc<str>,
+    /// The text as declared.
+    pub schemas: Arc<str>,
+}
+
+/// `sys.event_notifications` on queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventNotification {
+    /// From 65536.
+    pub id: i32,
+    /// Unique per queue.
+    pub name: Arc<str>,
+    /// The queue watched.
+    pub queue_id: i32,
+    /// What is told.
+    pub event: QueueEvent,
+    /// The service told.
+    pub service: Arc<str>,
+    /// The conversation the events are sent on; its handle.
+    pub conversation_handle: Uuid,
+}
+
+/// The broker columns of `sys.databases`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BrokerSettings {
+    /// `service_broker_guid`
+    pub broker_guid: Uuid,
+    /// Whether messages are delivered.
+    pub is_broker_enabled: bool,
+    /// Whether levels rule the transmission queue.
+    pub is_honor_broker_priority_on: bool,
+}
+
+impl Default for BrokerSettings {
+    fn default() -> Self {
+        Self { broker_guid: Uuid::nil(), is_broker_enabled: true, is_honor_broker_priority_on: false }
+    }
+}
+
+impl Catalog {
+    /// The live message type of that name.
+    pub fn message_type(&self, name: &str) -> Option<&Arc<MessageType>> {
+        self.message_types.values().find(|candidate| &*candidate.name == name && !candidate.is_dropped)
+    }
+
+    /// The live contract of that name.
+    pub fn contract(&self, name: &str) -> Option<&Arc<Contract>> {
+        self.contracts.values().find(|candidate| &*candidate.name == name && !candidate.is_dropped)
+    }
+
+    /// The service of that name.
+    pub fn service(&self, name: &str) -> Option<&Arc<Service>> {
+        self.services.values().find(|candidate| &*candidate.name == name)
+    }
+
+    /// The queue of that name, without regard to case.
+    pub fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
+        self.queues.values().find(|candidate| same_name(&candidate.name, name))
+    }
+
+    /// The broker priority of that name.
+    pub fn priority(&self, name: &str) -> Option<&Arc<Priority>> {
+        self.priorities.values().find(|candidate| &*candidate.name == name)
+    }
+
+    /// The XML schema collection of that name, without regard to case.
+    pub fn xml_schema_collection(&self, name: &str) -> Option<&Arc<XmlSchemaCollection>> {
+        self.xml_schema_collections.values().find(|candidate| same_name(&candidate.name, name))
+    }
+}
+
+/// Whether two identifiers are the same under the usual collation of a server: without regard to case.
+pub(crate) fn same_name(one: &str, other: &str) -> bool {
+    one == other || one.to_lowercase() == other.to_lowercase()
+}

@@ -1,0 +1,194 @@
+//! Row changes: what must be written so that the tables say what the core knows.
+
+use crate::catalog::{
+    BrokerSettings, Contract, EventNotification, MessageType, Priority, Queue, Service, XmlSchemaCollection,
+};
+use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+use crate::protocol::{Body, ConversationState};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// One row to write. Changes are applied in order, in one transaction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Writes a message type, new or not.
+    PutMessageType(Arc<MessageType>),
+    /// Writes a contract with its entries, new or not.
+    PutContract(Arc<Contract>),
+    /// Writes a queue, new or not.
+    PutQueue(Arc<Queue>),
+    /// Removes a queue.
+    DeleteQueue(i32),
+    /// Writes a service with its contracts, new or not.
+    PutService(Arc<Service>),
+    /// Removes a service.
+    DeleteService(i32),
+    /// Writes a broker priority, new or not.
+    PutPriority(Arc<Priority>),
+    /// Removes a broker priority.
+    DeletePriority(i32),
+    /// Writes an XML schema collection.
+    PutXmlSchemaCollection(Arc<XmlSchemaCollection>),
+    /// Removes an XML schema collection.
+    DeleteXmlSchemaCollection(i32),
+    /// Writes an event notification.
+    PutEventNotification(Arc<EventNotification>),
+    /// Removes an event notification.
+    DeleteEventNotification(i32),
+    /// Writes the broker's settings.
+    PutSettings(BrokerSettings),
+    /// Writes an endpoint, new or not, all columns.
+    PutEndpoint(Box<EndpointRow>),
+    /// Removes an endpoint.
+    DeleteEndpoint(u64),
+    /// Notes how far an endpoint has received, because its last row is about to go.
+    /// Its true `receive_sequence` is the largest of this, the endpoint's column, and the rows' numbers plus one.
+    NoteReceiveSequence {
+        /// The endpoint.
+        endpoint_id: u64,
+        /// The next number it will receive.
+        receive_sequence: u64,
+    },
+    /// Writes a message that arrived in a queue.
+    InsertMessage(Box<MessageRow>),
+    /// Removes a message.
+    DeleteMessage {
+        /// Its row.
+        queuing_order: u64,
+    },
+    /// Keeps a received message for its conversation's life, with status 0 (RETENTION).
+    RetainMessage {
+        /// Its row.
+        queuing_order: u64,
+    },
+    /// Keeps a copy of a sent message, with status 3 (RETENTION).
+    InsertRetained(Box<MessageRow>),
+    /// Removes all that was kept for an endpoint.
+    DeleteRetained {
+        /// The endpoint.
+        endpoint_id: u64,
+    },
+    /// Writes a message that cannot be delivered yet.
+    InsertTransmission(Box<TransmissionRow>),
+    /// Removes a message from the transmission queue.
+    DeleteTransmission {
+        /// Its row.
+        transmission_id: u64,
+    },
+    /// Says why a message of the transmission queue still waits.
+    SetTransmissionStatus {
+        /// Its row.
+        transmission_id: u64,
+        /// The text of `transmission_status`.
+        status: Arc<str>,
+    },
+}
+
+/// What a message row of a queue stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stored {
+    /// A message of the application or an EndDialog: in sequence.
+    Sequenced = 0,
+    /// An Error: before everything sequenced.
+    Error = 1,
+    /// A DialogTimer: before everything else.
+    Timer = 2,
+}
+
+/// A row of `conversation_endpoint`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EndpointRow {
+    /// Ascends; the key.
+    pub endpoint_id: u64,
+    /// Names this side.
+    pub handle: ConversationHandle,
+    /// Names the conversation.
+    pub conversation_id: ConversationId,
+    /// The group on this side.
+    pub group: GroupId,
+    /// The local service.
+    pub service_id: i32,
+    /// The contract.
+    pub contract_id: i32,
+    /// Whether this side began the conversation.
+    pub is_initiator: bool,
+    /// The name of the other side's service.
+    pub far_service: Arc<str>,
+    /// The broker of the other side, once known or if named.
+    pub far_broker_instance: Option<Arc<str>>,
+    /// Where it stands.
+    pub state: ConversationState,
+    /// 1 to 10.
+    pub priority: u8,
+    /// When the conversation expires.
+    pub lifetime: Timestamp,
+    /// When the timer fires.
+    pub dialog_timer: Option<Timestamp>,
+    /// The earliest removal of a closed target endpoint; `None` is unset.
+    pub security_timestamp: Option<Timestamp>,
+    /// The next number to send.
+    pub send_sequence: u64,
+    /// The next number to receive.
+    pub receive_sequence: u64,
+    /// The number of the EndDialog this side sent.
+    pub end_dialog_sequence: Option<u64>,
+    /// Whether the broker itself holds this side (event notifications).
+    pub is_system: bool,
+    /// Whether poison handling set the group aside (ours).
+    pub is_quarantined: bool,
+    /// When it was begun here.
+    pub begun_at: Timestamp,
+}
+
+/// A row of `queue_message` or of `retained_message`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MessageRow {
+    /// Arrival order; the key.
+    pub queuing_order: u64,
+    /// The endpoint it arrived at.
+    pub endpoint_id: u64,
+    /// What it is.
+    pub stored: Stored,
+    /// Its number in the conversation; 0 for what is not sequenced.
+    pub sequence: u64,
+    /// Its type.
+    pub message_type_id: i32,
+    /// Names it.
+    pub message_id: MessageId,
+    /// When it arrived.
+    pub enqueued_at: Timestamp,
+    /// The body.
+    pub body: Body,
+    /// Trace context.
+    pub trace: Option<Arc<str>>,
+}
+
+/// A row of `transmission`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TransmissionRow {
+    /// Ascends; the key.
+    pub transmission_id: u64,
+    /// The sending endpoint.
+    pub endpoint_id: u64,
+    /// Its number in the conversation.
+    pub sequence: u64,
+    /// The type; for an EndDialog or an Error that of the system.
+    pub message_type_id: i32,
+    /// Whether it is an Error of the application.
+    pub is_conversation_error: bool,
+    /// Whether it is an EndDialog.
+    pub is_end_of_dialog: bool,
+    /// Names it.
+    pub message_id: MessageId,
+    /// When it was sent.
+    pub enqueued_at: Timestamp,
+    /// The level it is sent with.
+    pub priority: u8,
+    /// The body.
+    pub body: Body,
+    /// Trace context.
+    pub trace: Option<Arc<str>>,
+    /// Why it waits.
+    pub status: Arc<str>,
+}

@@ -1,0 +1,143 @@
+//! What happens in the queues: the signals that waiting receivers sleep on, and the facts that queue monitors judge.
+//!
+//! A signal is a hint that looking is worthwhile, never a promise; whoever wakes looks again.
+
+use crate::time::Timestamp;
+use dashmap::DashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
+
+/// One [`QueueActivity`] per queue name, folded to lower case.
+#[derive(Debug, Default)]
+pub struct ActivityBoard {
+    queues: DashMap<String, Arc<QueueActivity>>,
+}
+
+impl ActivityBoard {
+    /// The activity of the queue of that name; made if nobody has asked before.
+    pub fn queue(&self, name: &str) -> Arc<QueueActivity> {
+        let key = name.to_lowercase();
+        if let Some(found) = self.queues.get(&key) {
+            return found.clone();
+        }
+        self.queues.entry(key).or_default().clone()
+    }
+
+    /// Wakes everybody everywhere: definitions changed, or the store closed.
+    pub fn wake_all(&self) {
+        for queue in &self.queues {
+            queue.wake_all();
+        }
+    }
+}
+
+/// What happens in one queue. The store writes arrivals and depth; those who receive write receives and waits.
+#[derive(Debug, Default)]
+pub struct QueueActivity {
+    /// Woken one at a time: receivers that take anything.
+    any: Arc<Notify>,
+    /// Woken together: receivers that look for one conversation, group or level.
+    choosy: Arc<Notify>,
+    /// Woken together: queue monitors.
+    monitors: Arc<Notify>,
+    ready_groups: AtomicUsize,
+    unread: AtomicU64,
+    receives: AtomicU64,
+    waiting: AtomicUsize,
+    last_empty_us: AtomicI64,
+}
+
+/// One look at a queue's activity, for a queue monitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QueueFacts {
+    /// Groups with ready messages that no transaction has locked.
+    pub ready_groups: usize,
+    /// Ready messages, also those in locked groups that are not received yet.
+    pub unread: u64,
+    /// RECEIVE and GET CONVERSATION GROUP statements so far, whoever ran them, empty or not.
+    pub receives: u64,
+    /// Sessions now waiting in a RECEIVE without WHERE or in GET CONVERSATION GROUP.
+    pub waiting: usize,
+    /// When one of those last came back empty.
+    pub last_empty: Option<Timestamp>,
+}
+
+impl QueueActivity {
+    /// Registers for the next signal; look after registering, then sleep on what this returns.
+    /// A receiver that looks for something particular is `choosy`.
+    pub fn register(&self, choosy: bool) -> OwnedNotified {
+        if choosy { &self.choosy } else { &self.any }.clone().notified_owned()
+    }
+
+    /// Registers a queue monitor for the next change of any kind.
+    pub fn register_monitor(&self) -> OwnedNotified {
+        self.monitors.clone().notified_owned()
+    }
+
+    /// The store: this many groups have become ready, and the queue now stands like this.
+    pub fn arrived(&self, newly_ready: usize, ready_groups: usize, unread: u64) {
+        self.ready_groups.store(ready_groups, SeqCst);
+        self.unread.store(unread, SeqCst);
+        // A permit per ready group, and no more: the others would wake for nothing.
+        for _ in 0..newly_ready.min(self.waiting.load(SeqCst).max(1)) {
+            self.any.notify_one();
+        }
+        // A conversation may get a message while its group is ready already, so these look at every arrival.
+        self.choosy.notify_waiters();
+        self.monitors.notify_waiters();
+    }
+
+    /// A receiver that was woken found more than it could take: pass the signal on.
+    pub fn pass_on(&self) {
+        if self.ready_groups.load(SeqCst) > 0 {
+            self.any.notify_one();
+        }
+    }
+
+    /// Wakes every receiver and monitor of this queue: it was turned off, on, moved or dropped.
+    pub fn wake_all(&self) {
+        self.any.notify_waiters();
+        self.any.notify_one();
+        self.choosy.notify_waiters();
+        self.monitors.notify_waiters();
+    }
+
+    /// A RECEIVE or GET CONVERSATION GROUP ran; `empty_at` if it was one without WHERE and gave nothing.
+    pub fn received(&self, empty_at: Option<Timestamp>) {
+        self.receives.fetch_add(1, SeqCst);
+        if let Some(at) = empty_at {
+            self.last_empty_us.store(at.0, SeqCst);
+        }
+        self.monitors.notify_waiters();
+    }
+
+    /// A session begins to wait without WHERE; the guard ends it.
+    pub fn wait(self: &Arc<Self>) -> WaitGuard {
+        self.waiting.fetch_add(1, SeqCst);
+        WaitGuard(self.clone())
+    }
+
+    /// How the queue stands.
+    pub fn facts(&self) -> QueueFacts {
+        let last_empty_us = self.last_empty_us.load(SeqCst);
+        QueueFacts {
+            ready_groups: self.ready_groups.load(SeqCst),
+            unread: self.unread.load(SeqCst),
+            receives: self.receives.load(SeqCst),
+            waiting: self.waiting.load(SeqCst),
+            last_empty: (last_empty_us != 0).then_some(Timestamp(last_empty_us)),
+        }
+    }
+}
+
+/// Ends a session's wait when it is dropped.
+#[derive(Debug)]
+pub struct WaitGuard(Arc<QueueActivity>);
+
+impl Drop for WaitGuard {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, SeqCst);
+    }
+}

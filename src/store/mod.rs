@@ -1,0 +1,75 @@
+//! The seam: what a store is to everything above it.
+//!
+//! A store takes [`Unit`]s and answers outcomes, opens transactions, answers the user's own queries, and tells what
+//! changed in its queues through its [`ActivityBoard`]. It never waits for messages: waiting is
+//! [register, look, sleep](crate::receive) above this seam and the same for every store.
+
+mod activity;
+mod sql;
+pub mod sqlite;
+
+pub use activity::{ActivityBoard, QueueActivity, QueueFacts};
+pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
+
+use crate::catalog::Catalog;
+use crate::error::Result;
+use crate::protocol::{Outcome, Unit, Verb};
+use crate::time::Clock;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+/// A boxed future; one small allocation a call, which no measurement of ours could see.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A database that holds a broker. Concrete databases implement it; users never see it.
+pub trait Store: Send + Sync + 'static {
+    /// Does a unit wholly or not at all and answers once it is durable: one outcome per verb.
+    ///
+    /// A SEND, END, TIMER or MOVE that meets a group locked by a transaction waits for it.
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>>;
+
+    /// Opens a transaction; dropping it rolls it back.
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;
+
+    /// Reads committed rows: the catalog views, and the user's own tables.
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
+
+    /// Runs the user's own SQL in a transaction of its own; gives the number of rows changed.
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>>;
+
+    /// The definitions as of the last commit.
+    fn catalog(&self) -> Arc<Catalog>;
+
+    /// What happens in the queues.
+    fn activity(&self) -> &ActivityBoard;
+
+    /// The clock that rules timers, lifetimes and waits.
+    fn clock(&self) -> &Clock;
+
+    /// Finishes what was accepted, then closes; later calls fail with 60016.
+    fn close(&self) -> BoxFuture<'_, Result<()>>;
+}
+
+/// An open transaction of a store. Dropping it rolls it back.
+pub trait StoreTx: Send {
+    /// Does one verb: its locks are held and its effects are seen by this transaction from now on.
+    ///
+    /// An error leaves the transaction as it was before the verb, but for 1205, which ends it.
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>>;
+
+    /// Adds the user's own SQL, checked at once as far as the store can, done in the same commit.
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>>;
+
+    /// Marks a place to come back to; names may be reused, the latest counts.
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// Undoes everything since the savepoint but keeps the locks, and the savepoint.
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
+
+    /// Makes everything durable, wholly or not at all.
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+
+    /// Undoes everything and answers when the locks are free.
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}

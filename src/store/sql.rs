@@ -1,0 +1,189 @@
+//! The user's own SQL as it crosses the seam: text, parameters, and what must come of it.
+
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+use serde::Serialize;
+use std::sync::Arc;
+
+/// One value of a parameter or a column.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum SqlValue {
+    /// NULL.
+    Null,
+    /// An integer, also booleans and times.
+    Integer(i64),
+    /// A floating-point number.
+    Real(f64),
+    /// Text.
+    Text(String),
+    /// Bytes; ids of ours are stored as their 16 bytes.
+    Blob(Vec<u8>),
+}
+
+/// A statement with its parameters, always bound, never spliced.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SqlStatement {
+    /// The text in the store's dialect.
+    pub text: String,
+    /// The parameters in order.
+    pub params: Vec<SqlValue>,
+    /// How many rows it must change; another number fails the transaction with 60022.
+    pub expected_rows: Option<u64>,
+}
+
+/// The rows of a query.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SqlRows {
+    /// The names of the columns.
+    pub columns: Arc<[String]>,
+    /// The rows.
+    pub rows: Vec<SqlRow>,
+}
+
+/// One row of a query.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SqlRow {
+    pub(crate) columns: Arc<[String]>,
+    pub(crate) values: Vec<SqlValue>,
+}
+
+impl SqlRow {
+    /// The value of the column of that name.
+    ///
+    /// # Errors
+    /// 60022 if there is no such column or its value is of another type.
+    pub fn get<T: FromSqlValue>(&self, column: &str) -> Result<T> {
+        let refuse = |why: String| Error::new(Code::USER_SQL_FAILED, ErrorKind::User, why);
+        let place = self.columns.iter().position(|name| name == column).ok_or_else(|| {
+            refuse(format!("the query gives no column '{column}'; its columns are {}", self.columns.join(", ")))
+        })?;
+        T::from_sql_value(&self.values[place])
+            .ok_or_else(|| refuse(format!("column '{column}' holds {:?}, not the type asked for", self.values[place])))
+    }
+
+    /// The values in the order of the columns.
+    pub fn values(&self) -> &[SqlValue] {
+        &self.values
+    }
+}
+
+/// A type a column can be read as.
+pub trait FromSqlValue: Sized {
+    /// The value, if it is of this type.
+    fn from_sql_value(value: &SqlValue) -> Option<Self>;
+}
+
+impl FromSqlValue for i64 {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Integer(number) => Some(*number),
+            _ => None,
+        }
+    }
+}
+
+impl FromSqlValue for f64 {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Real(number) => Some(*number),
+            SqlValue::Integer(number) => Some(*number as f64),
+            _ => None,
+        }
+    }
+}
+
+impl FromSqlValue for String {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl FromSqlValue for Vec<u8> {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Blob(bytes) => Some(bytes.clone()),
+            _ => None,
+        }
+    }
+}
+
+impl<T: FromSqlValue> FromSqlValue for Option<T> {
+    fn from_sql_value(value: &SqlValue) -> Option<Self> {
+        match value {
+            SqlValue::Null => Some(None),
+            other => T::from_sql_value(other).map(Some),
+        }
+    }
+}
+
+macro_rules! value_from {
+    ($($type:ty => |$value:ident| $made:expr;)*) => {
+        $(impl From<$type> for SqlValue {
+            fn from($value: $type) -> Self {
+                $made
+            }
+        })*
+    };
+}
+
+value_from! {
+    i64 => |value| Self::Integer(value);
+    i32 => |value| Self::Integer(value.into());
+    i16 => |value| Self::Integer(value.into());
+    u32 => |value| Self::Integer(value.into());
+    u16 => |value| Self::Integer(value.into());
+    u8 => |value| Self::Integer(value.into());
+    bool => |value| Self::Integer(value.into());
+    f64 => |value| Self::Real(value);
+    &str => |value| Self::Text(value.to_owned());
+    String => |value| Self::Text(value);
+    &[u8] => |value| Self::Blob(value.to_vec());
+    Vec<u8> => |value| Self::Blob(value);
+    uuid::Uuid => |value| Self::Blob(value.as_bytes().to_vec());
+    ConversationHandle => |value| value.0.into();
+    ConversationId => |value| value.0.into();
+    GroupId => |value| value.0.into();
+    MessageId => |value| value.0.into();
+}
+
+impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+/// What can be given as the parameters of a statement: `()`, a tuple, or a list.
+pub trait IntoSqlParams {
+    /// The values in order.
+    fn into_sql_params(self) -> Vec<SqlValue>;
+}
+
+impl IntoSqlParams for () {
+    fn into_sql_params(self) -> Vec<SqlValue> {
+        Vec::new()
+    }
+}
+
+impl IntoSqlParams for Vec<SqlValue> {
+    fn into_sql_params(self) -> Vec<SqlValue> {
+        self
+    }
+}
+
+macro_rules! tuples {
+    ($(($($name:ident)+))*) => {
+        $(impl<$($name: Into<SqlValue>),+> IntoSqlParams for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn into_sql_params(self) -> Vec<SqlValue> {
+                let ($($name,)+) = self;
+                vec![$($name.into()),+]
+            }
+        })*
+    };
+}
+
+tuples! { (A) (A B) (A B C) (A B C D) (A B C D E) (A B C D E F) (A B C D E F G) (A B C D E F G H) }
