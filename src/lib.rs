@@ -1,11 +1,24 @@
 //! A priority messaging broker with the semantics of SQL Server Service Broker, over SQL tables.
 
+pub mod act;
+pub mod activation;
+#[cfg(feature = "cli")]
+pub mod bench;
+pub mod broker;
 pub mod catalog;
+#[cfg(feature = "cli")]
+pub mod cli;
 pub mod core;
+pub mod define;
 pub mod error;
 pub mod id;
+#[cfg(feature = "cli")]
+pub mod lab;
+pub mod message;
 pub mod protocol;
+pub mod receive;
 pub mod store;
 pub mod time;
+pub mod tx;
 
 pub use error::{Code, Error, ErrorKind, Result};

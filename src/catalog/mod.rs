@@ -1,7 +1,12 @@
 //! Definitions as they stand: what exists, who may send what, which level a conversation gets, which bodies pass.
 
+pub mod apply;
+pub mod body;
+pub mod ddl;
 mod objects;
+mod priority;
 
+pub(crate) use objects::same_name;
 pub use objects::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
     XmlSchemaCollection,

@@ -1,0 +1,1 @@
+//! The verbs, the same for a broker and for a transaction.

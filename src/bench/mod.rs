@@ -1,0 +1,1 @@
+//! The load benchmark, and the bare log it is measured against.

@@ -1,0 +1,1 @@
+//! The broker: open one, define, and do verbs at once.

@@ -1,0 +1,1 @@
+//! Applying definitions to the catalog, with every refusal.

@@ -1,0 +1,1 @@
+//! Which bodies pass: XML, XML schemas, JSON, JSON Schema.

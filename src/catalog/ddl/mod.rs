@@ -1,0 +1,1 @@
+//! Service Broker's definition language as text: reading it and writing it.

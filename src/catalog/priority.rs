@@ -1,0 +1,1 @@
+//! Which level an endpoint gets: the eight ranks of broker priorities.

@@ -1,0 +1,1 @@
+//! Definitions by builder.

@@ -1,0 +1,1 @@
+//! The lab: one load through every strategy, and what came of it.

@@ -1,0 +1,1 @@
+//! Receiving: waiting, streams and priority strategies.

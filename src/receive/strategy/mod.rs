@@ -1,0 +1,1 @@
+//! Priority strategies as pure values.

@@ -1,0 +1,1 @@
+//! Transactions: verbs and the user's own SQL in one commit.
