@@ -59,12 +59,17 @@ pub fn error_body(code: i32, description: &str) -> Vec<u8> {
 pub fn parse_error_body(body: &[u8]) -> Option<(i32, String)> {
     let units: Vec<u16> = body.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
     let text = String::from_utf16(&units).ok()?;
-    let document = roxmltree::Document::parse(text.trim_start_matches('\u{feff}')).ok()?;
-    let root = document.root_element();
-    let child = |name| root.children().find(|node| node.has_tag_name((ERROR_NAMESPACE, name)));
-    let code = child("Code")?.text()?.trim().parse().ok()?;
-    let description = child("Description").and_then(|node| node.text()).unwrap_or_default();
-    root.has_tag_name((ERROR_NAMESPACE, "Error")).then(|| (code, description.to_owned()))
+    let document = uppsala::parse(text.trim_start_matches('\u{feff}')).ok()?;
+    let named = |node, name: &str| {
+        document.element(node).is_some_and(|element| {
+            element.name.local_name == name && element.name.namespace_uri.as_deref() == Some(ERROR_NAMESPACE)
+        })
+    };
+    let root = document.document_element().filter(|&root| named(root, "Error"))?;
+    let child = |name| document.children(root).into_iter().find(|&node| named(node, name));
+    let code = document.text_content_deep(child("Code")?).trim().parse().ok()?;
+    let description = child("Description").map(|node| document.text_content_deep(node)).unwrap_or_default();
+    Some((code, description))
 }
 
 #[cfg(test)]

@@ -1,0 +1,275 @@
+use super::*;
+use crate::catalog::XmlSchemaCollection;
+
+fn message_type(validation: Validation) -> MessageType {
+    MessageType { id: 65536, name: "//t".into(), owner: None, validation, is_dropped: false }
+}
+
+fn verdict(validation: Validation, body: &[u8]) -> Option<i32> {
+    BodyChecks::new()
+        .check(&Catalog::default(), &message_type(validation), Some(body))
+        .err()
+        .map(|rejection| rejection.code)
+}
+
+fn xml(body: &[u8]) -> Option<i32> {
+    verdict(Validation::WellFormedXml, body)
+}
+
+fn utf16le(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+const ORDER: &str = r#"<?xml version="1.0"?>
+<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema" xmlns:o="urn:order" targetNamespace="urn:order" elementFormDefault="qualified">
+  <xs:simpleType name="sku"><xs:restriction base="xs:string"><xs:pattern value="[A-Z]-[0-9]+"/><xs:maxLength value="6"/></xs:restriction></xs:simpleType>
+  <xs:element name="order">
+    <xs:complexType>
+      <xs:sequence>
+        <xs:element name="customer" type="xs:string"/>
+        <xs:element name="line" maxOccurs="3">
+          <xs:complexType>
+            <xs:attribute name="sku" type="o:sku" use="required"/>
+            <xs:attribute name="count" type="xs:positiveInteger" default="1"/>
+          </xs:complexType>
+        </xs:element>
+        <xs:choice><xs:element name="cash" type="xs:decimal"/><xs:element name="card" type="xs:long"/></xs:choice>
+      </xs:sequence>
+    </xs:complexType>
+  </xs:element>
+</xs:schema>"#;
+
+const NOTE: &str =
+    r#"<s:schema xmlns:s="http://www.w3.org/2001/XMLSchema"><s:element name="note" type="s:date"/></s:schema>"#;
+
+const NESTING: &str = r#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">
+  <xs:complexType name="box"><xs:sequence><xs:element name="box" type="box" minOccurs="0"/></xs:sequence></xs:complexType>
+  <xs:element name="box" type="box"/></xs:schema>"#;
+
+fn catalog(schemas: &str) -> Catalog {
+    let mut catalog = Catalog::default();
+    let collection = XmlSchemaCollection { id: 65536, name: "Orders".into(), schemas: schemas.into() };
+    catalog.xml_schema_collections.insert(65536, Arc::new(collection));
+    catalog
+}
+
+fn valid(schemas: &str, body: &str) -> Result<(), Rejection> {
+    let validation = Validation::ValidXml { schema_collection: "orders".into() };
+    BodyChecks::new().check(&catalog(schemas), &message_type(validation), Some(body.as_bytes()))
+}
+
+fn order(inside: &str) -> Result<(), Rejection> {
+    valid(ORDER, &format!("<order xmlns='urn:order'>{inside}</order>"))
+}
+
+#[test]
+fn none_takes_anything() {
+    assert_eq!(verdict(Validation::None, b"\xff\xfe\x00<"), None);
+}
+
+#[test]
+fn empty_takes_no_bytes_only() {
+    assert_eq!(verdict(Validation::Empty, b""), None);
+    assert_eq!(verdict(Validation::Empty, b" "), Some(-8430), "assertion 89");
+    let absent = BodyChecks::new().check(&Catalog::default(), &message_type(Validation::Empty), None);
+    assert_eq!(absent, Ok(()));
+}
+
+#[test]
+fn a_missing_body_passes_wherever_there_is_nothing_to_parse() {
+    for validation in [
+        Validation::WellFormedXml,
+        Validation::ValidXml { schema_collection: "orders".into() },
+        Validation::Json,
+        Validation::JsonSchema { schema: "false".into() },
+    ] {
+        let message_type = message_type(validation);
+        let mut checks = BodyChecks::new();
+        for body in [None, Some(&b""[..])] {
+            assert_eq!(checks.check(&catalog(ORDER), &message_type, body), Ok(()), "assertion 85: {message_type:?}");
+        }
+    }
+}
+
+#[test]
+fn xml_in_every_encoding_passes() {
+    let document = "<?xml version=\"1.0\"?><a b='ü'>🚚<c xmlns:p='urn:p'><p:d/></c></a>";
+    assert_eq!(xml(document.as_bytes()), None);
+    assert_eq!(xml(&[b"\xef\xbb\xbf", document.as_bytes()].concat()), None, "UTF-8 with a mark");
+    assert_eq!(xml(&utf16le(document)), None, "nvarchar");
+    assert_eq!(xml(&utf16le(&format!("\u{feff}{document}"))), None, "UTF-16LE with a mark");
+    let big_endian: Vec<u8> = format!("\u{feff}{document}").encode_utf16().flat_map(u16::to_be_bytes).collect();
+    assert_eq!(xml(&big_endian), None, "UTF-16BE with a mark");
+    assert_eq!(xml(&big_endian[2..]), None, "UTF-16BE without a mark");
+    assert_eq!(xml(&utf16le("<?xml version='1.0' encoding='utf-16'?><a/>")), None);
+    assert_eq!(xml(b"<?xml version='1.0' encoding='ISO-8859-1'?><a>\xfc</a>"), None, "Latin 1, as declared");
+}
+
+#[test]
+fn malformed_xml_is_rejected() {
+    let cases: &[&[u8]] = &[
+        b"no xml",
+        b" ",
+        b"\xef\xbb\xbf",
+        b"<a>",
+        b"<a></b>",
+        b"<a/><b/>",
+        b"<a b='1' b='2'/>",
+        b"<p:a/>",
+        b"<a>&nbsp;</a>",
+        b"<a>\x01</a>",
+        b"<a>\xff</a>",
+        b"<a>&#0;</a>",
+        b"<a/>\xc3",
+        b"\xff\xfe<\x00a\x00/",
+        b"\xff\xfe\x00\xd8<\x00",
+        b"<?xml version='1.0' encoding='UTF-16'?><a/>",
+        b"<?xml version='1.0' encoding='EBCDIC-CP-US'?><a/>",
+        b"<?xml version='1.0' encoding=?><a/>",
+        b"<!DOCTYPE a><a/>",
+        b"<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>",
+        b"<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>",
+    ];
+    for case in cases {
+        assert_eq!(xml(case), Some(-9615), "{}", String::from_utf8_lossy(case));
+    }
+    assert_eq!(xml(&utf16le("<?xml version='1.0' encoding='utf-8'?><a/>")), Some(-9615));
+}
+
+#[test]
+fn depth_is_bounded_and_costs_no_stack() {
+    let nested = |tag: &str, depth: usize| format!("<{tag}>").repeat(depth) + &format!("</{tag}>").repeat(depth);
+    // A thread of the smallest usual size: an overflow would end the whole process, and with it this test.
+    let work = move || {
+        assert_eq!(xml(nested("a", 128).as_bytes()), None);
+        assert_eq!(xml(nested("a", 129).as_bytes()), Some(-9615));
+        assert_eq!(xml("<a>".repeat(1_000_000).as_bytes()), Some(-9615));
+        assert_eq!(valid(NESTING, &nested("box", 128)), Ok(()));
+        assert!(valid(NESTING, &nested("box", 100_000)).is_err());
+        let json = |depth: usize| "[".repeat(depth) + &"]".repeat(depth);
+        assert_eq!(verdict(Validation::Json, json(100).as_bytes()), None);
+        assert_eq!(verdict(Validation::JsonSchema { schema: "true".into() }, json(100_000).as_bytes()), Some(-8430));
+        let endless = Validation::JsonSchema { schema: r##"{"$ref":"#"}"##.into() };
+        let _either_verdict = verdict(endless, b"{}");
+        let _either_verdict = verdict(Validation::Json, json(1_000_000).as_bytes());
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn valid_xml_knows_elements_sequences_choices_attributes_and_facets() {
+    assert_eq!(order("<customer>x</customer><line sku='A-1'/><cash>1.5</cash>"), Ok(()));
+    assert_eq!(order("<customer/><line sku='A-1' count='2'/><line sku='B-22'/><card>7</card>"), Ok(()));
+    for (wrong, why) in [
+        ("<line sku='A-1'/><cash>1</cash>", "an element is missing"),
+        ("<line sku='A-1'/><customer/><cash>1</cash>", "the order is wrong"),
+        ("<customer/><line/><cash>1</cash>", "an attribute is missing"),
+        ("<customer/><line sku='a-1'/><cash>1</cash>", "a pattern fails"),
+        ("<customer/><line sku='A-123456'/><cash>1</cash>", "too long"),
+        ("<customer/><line sku='A-1' count='0'/><cash>1</cash>", "not positive"),
+        ("<customer/><line sku='A-1' size='3'/><cash>1</cash>", "an unknown attribute"),
+        ("<customer/><line sku='A-1'/><line sku='A-1'/><line sku='A-1'/><line sku='A-1'/><cash>1</cash>", "too many"),
+        ("<customer/><line sku='A-1'/><cash>1</cash><card>1</card>", "both of a choice"),
+        ("<customer/><line sku='A-1'/>", "none of a choice"),
+        ("<customer/><line sku='A-1'/><cash>much</cash>", "not a decimal"),
+        ("<customer/><line sku='A-1'/><cash>1</cash>text", "text between elements"),
+    ] {
+        let rejection = order(wrong).expect_err(why);
+        assert_eq!(rejection.code, -9615, "{why}");
+        assert!(rejection.description.contains("//t"), "{}", rejection.description);
+    }
+    assert!(valid(ORDER, "<order><customer/><line sku='A-1'/><cash>1</cash></order>").is_err(), "another namespace");
+    assert!(valid(ORDER, "<order xmlns='urn:order'>").is_err(), "not even well-formed");
+}
+
+#[test]
+fn a_body_passes_by_any_schema_of_the_collection() {
+    let both = format!("{ORDER}\n<!-- and -->\n{NOTE} <!-- the end -->");
+    assert_eq!(check_xml_schemas(&both), Ok(()));
+    assert_eq!(valid(&both, "<note>2026-02-28</note>"), Ok(()));
+    assert_eq!(
+        valid(&both, "<o:order xmlns:o='urn:order'><o:customer/><o:line sku='A-1'/><o:cash>1</o:cash></o:order>"),
+        Ok(())
+    );
+    assert!(valid(&both, "<note>2026-02-30</note>").is_err());
+    assert!(valid(&both, "<other/>").is_err());
+}
+
+#[test]
+fn unusable_schemas_are_named() {
+    for (text, part) in [
+        ("", "no xs:schema"),
+        ("<a/>", "root element"),
+        ("<schema/>", "root element"),
+        ("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>", ""),
+        (
+            "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:import namespace='urn:x'/></xs:schema>",
+            "xs:import",
+        ),
+        ("<!DOCTYPE a><xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'/>", ""),
+    ] {
+        let why = check_xml_schemas(text).expect_err(text);
+        assert!(why.contains(part), "{why}");
+    }
+    let unknown =
+        "<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'><xs:element name='a' type='nothing'/></xs:schema>";
+    let passes = check_xml_schemas(unknown).is_ok() && valid(unknown, "<a>x</a>").is_ok();
+    assert!(!passes, "a type that does not exist accepts nothing");
+    let second = format!("{NOTE}<a/>");
+    assert!(check_xml_schemas(&second).unwrap_err().starts_with("schema 2"));
+}
+
+#[test]
+fn json_is_one_text_in_utf8() {
+    for body in ["{}", " [1, 2.5e3, \"ü\\u00fc\"] ", "null", "\"🚚\""] {
+        assert_eq!(verdict(Validation::Json, body.as_bytes()), None, "{body}");
+    }
+    let cases: &[&[u8]] =
+        &[b"{", b"{}{}", b"'a'", b"{a:1}", b"[1,]", b"\"\xff\"", b"nul", b" ", b"\xef\xbb\xbf{}", b"\"\n\""];
+    for body in cases {
+        assert_eq!(verdict(Validation::Json, body), Some(-8430), "{}", String::from_utf8_lossy(body));
+    }
+    assert_eq!(verdict(Validation::Json, &utf16le("{}")), Some(-8430));
+}
+
+#[test]
+fn json_schema_is_obeyed_and_altering_it_takes_effect() {
+    let schema = r#"{"type":"object","required":["sku"],"properties":{"sku":{"type":"string","pattern":"^[A-Z]-"},"n":{"type":"integer","minimum":1}}}"#;
+    let mut checks = BodyChecks::new();
+    let strict = message_type(Validation::JsonSchema { schema: schema.into() });
+    let catalog = Catalog::default();
+    assert_eq!(checks.check(&catalog, &strict, Some(br#"{"sku":"A-1","n":2}"#)), Ok(()));
+    for body in [r#"{"sku":"A-1","n":0}"#, r#"{"n":1}"#, "[]", "{", r#"{"sku":"a-1"}"#] {
+        let rejection = checks.check(&catalog, &strict, Some(body.as_bytes())).unwrap_err();
+        assert_eq!(rejection.code, -8430, "{body}");
+    }
+    let altered = message_type(Validation::JsonSchema { schema: r#"{"type":"array"}"#.into() });
+    assert_eq!(checks.check(&catalog, &altered, Some(b"[]")), Ok(()));
+    assert!(checks.check(&catalog, &altered, Some(b"{}")).is_err());
+    assert!(checks.check(&catalog, &message_type(Validation::Empty), Some(b"[]")).is_err());
+}
+
+#[test]
+fn an_altered_collection_takes_effect() {
+    let mut checks = BodyChecks::new();
+    let typed = message_type(Validation::ValidXml { schema_collection: "ORDERS".into() });
+    assert_eq!(checks.check(&catalog(NOTE), &typed, Some(b"<note>2026-01-01</note>")), Ok(()));
+    assert!(checks.check(&catalog(ORDER), &typed, Some(b"<note>2026-01-01</note>")).is_err());
+}
+
+#[test]
+fn unusable_json_schemas_are_refused() {
+    assert_eq!(check_json_schema("true"), Ok(()));
+    assert_eq!(check_json_schema(r##"{"$ref":"#/$defs/a","$defs":{"a":{"type":"string"}}}"##), Ok(()));
+    for text in
+        ["", "{", r#"{"type":"objekt"}"#, r#"{"pattern":"("}"#, r#"{"$ref":"https://example.com/x.json"}"#, "[]", "7"]
+    {
+        assert!(check_json_schema(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn the_checks_can_move_to_the_thread_that_writes() {
+    fn send<T: Send>() {}
+    send::<BodyChecks>();
+}

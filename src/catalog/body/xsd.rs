@@ -1,0 +1,80 @@
+//! XML schema collections.
+//!
+//! A collection holds one or more `xs:schema` documents, one after the other, and a body passes if it is valid against
+//! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
+//! collection is created, so that none of them is silently ignored.
+
+use super::xml;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use uppsala::{XS_NAMESPACE, XsdValidator};
+
+/// A compiled collection.
+pub(super) struct Collection {
+    schemas: Vec<XsdValidator>,
+}
+
+/// Whether that text is a collection of XML schemas that can be used: what CREATE XML SCHEMA COLLECTION asks.
+///
+/// # Errors
+/// Says which schema of the text is wrong, and how.
+pub fn check_xml_schemas(text: &str) -> Result<(), String> {
+    Collection::compile(text).map(drop)
+}
+
+impl Collection {
+    pub(super) fn compile(text: &str) -> Result<Self, String> {
+        let mut schemas = Vec::new();
+        for (index, document) in xml::split_documents(text)?.into_iter().enumerate() {
+            let schema = compile_one(document).map_err(|why| format!("schema {}: {why}", index + 1))?;
+            schemas.push(schema);
+        }
+        if schemas.is_empty() {
+            return Err("it holds no xs:schema document".into());
+        }
+        Ok(Self { schemas })
+    }
+
+    pub(super) fn check(&self, body: &[u8]) -> Result<(), String> {
+        let text = xml::decode(body)?;
+        let document = xml::tree(&text)?;
+        let mut first = None;
+        for schema in &self.schemas {
+            // Of several schemas, the one that knows the root element tells most.
+            match guarded(|| schema.validate(&document))?.into_iter().next() {
+                None => return Ok(()),
+                Some(error) => {
+                    let knows_root = !error.message.starts_with("No element declaration");
+                    if first.is_none() || knows_root {
+                        first = Some(error.to_string());
+                    }
+                }
+            }
+        }
+        Err(first.unwrap_or_else(|| "no schema of the collection accepts it".into()))
+    }
+}
+
+fn compile_one(text: &str) -> Result<XsdValidator, String> {
+    let document = xml::tree(text)?;
+    let root = document.document_element().ok_or("it has no root element")?;
+    let is_schema = document.element(root).is_some_and(|element| {
+        element.name.local_name == "schema" && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE)
+    });
+    if !is_schema {
+        return Err(format!("its root element must be 'schema' in the namespace {XS_NAMESPACE}"));
+    }
+    for child in document.children(root) {
+        let Some(element) = document.element(child) else { continue };
+        let composes = matches!(&*element.name.local_name, "import" | "include" | "redefine" | "override");
+        if composes && element.name.namespace_uri.as_deref() == Some(XS_NAMESPACE) {
+            return Err(format!("xs:{} is not supported; each schema must stand by itself", element.name.local_name));
+        }
+    }
+    guarded(|| XsdValidator::from_schema(&document))?.map_err(|error| error.to_string())
+}
+
+/// Schemas and bodies come from strangers; should the validator have a bug that panics, it costs one message, not the
+/// broker.
+fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the schema validator failed on it".into())
+}
