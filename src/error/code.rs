@@ -193,4 +193,6 @@ codes! {
     BODY_UNENCODABLE = 60027;
     /// Input from a file or stream is not usable.
     BAD_INPUT = 60028;
+    /// No handler takes messages of this type.
+    MESSAGE_TYPE_UNHANDLED = 60029;
 }

@@ -2,6 +2,7 @@
 //!
 //! A signal is a hint that looking is worthwhile, never a promise; whoever wakes looks again.
 
+use super::monitors::MonitorBoard;
 use crate::time::Timestamp;
 use dashmap::DashMap;
 use std::sync::Arc;
@@ -13,6 +14,8 @@ use tokio::sync::futures::OwnedNotified;
 #[derive(Debug, Default)]
 pub struct ActivityBoard {
     queues: DashMap<String, Arc<QueueActivity>>,
+    definitions: Arc<Notify>,
+    monitors: MonitorBoard,
 }
 
 impl ActivityBoard {
@@ -30,6 +33,17 @@ impl ActivityBoard {
         for queue in &self.queues {
             queue.wake_all();
         }
+        self.definitions.notify_waiters();
+    }
+
+    /// Registers for the next change of definitions, of whatever queue; also told when the store closes.
+    pub fn register_definitions(&self) -> OwnedNotified {
+        self.definitions.clone().notified_owned()
+    }
+
+    /// What the queue monitors of this process publish.
+    pub fn monitors(&self) -> &MonitorBoard {
+        &self.monitors
     }
 }
 
@@ -46,6 +60,7 @@ pub struct QueueActivity {
     unread: AtomicU64,
     receives: AtomicU64,
     waiting: AtomicUsize,
+    waits: AtomicU64,
     last_empty_us: AtomicI64,
 }
 
@@ -60,6 +75,8 @@ pub struct QueueFacts {
     pub receives: u64,
     /// Sessions now waiting in a RECEIVE without WHERE or in GET CONVERSATION GROUP.
     pub waiting: usize,
+    /// Waits of that kind begun so far.
+    pub waits: u64,
     /// When one of those last came back empty.
     pub last_empty: Option<Timestamp>,
 }
@@ -116,6 +133,7 @@ impl QueueActivity {
     /// A session begins to wait without WHERE; the guard ends it.
     pub fn wait(self: &Arc<Self>) -> WaitGuard {
         self.waiting.fetch_add(1, SeqCst);
+        self.waits.fetch_add(1, SeqCst);
         WaitGuard(self.clone())
     }
 
@@ -127,6 +145,7 @@ impl QueueActivity {
             unread: self.unread.load(SeqCst),
             receives: self.receives.load(SeqCst),
             waiting: self.waiting.load(SeqCst),
+            waits: self.waits.load(SeqCst),
             last_empty: (last_empty_us != 0).then_some(Timestamp(last_empty_us)),
         }
     }
@@ -139,5 +158,7 @@ pub struct WaitGuard(Arc<QueueActivity>);
 impl Drop for WaitGuard {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, SeqCst);
+        // A waiting session keeps readers from being launched; now it no longer does.
+        self.0.monitors.notify_waiters();
     }
 }

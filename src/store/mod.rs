@@ -5,10 +5,12 @@
 //! [register, look, sleep](crate::receive) above this seam and the same for every store.
 
 mod activity;
+mod monitors;
 mod sql;
 pub mod sqlite;
 
 pub use activity::{ActivityBoard, QueueActivity, QueueFacts};
+pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 
 use crate::catalog::Catalog;

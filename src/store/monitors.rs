@@ -1,0 +1,128 @@
+//! What the queue monitors of this process publish: the rows behind `dm_broker_queue_monitors` and
+//! `dm_broker_activated_tasks`.
+//!
+//! A store may copy them into its tables, so that another process sees the readers too; it looks when
+//! [`MonitorBoard::version`] has moved.
+
+use crate::time::Timestamp;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A row of `dm_broker_queue_monitors`, with the counters of `Broker Activation` beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct MonitorRow {
+    /// Names the monitor in this process.
+    pub monitor_id: u64,
+    /// The queue.
+    pub queue_id: i32,
+    /// Its name as declared.
+    pub queue_name: Arc<str>,
+    /// INACTIVE, NOTIFIED or RECEIVES_OCCURRING.
+    pub state: &'static str,
+    /// When a RECEIVE without WHERE last came back empty.
+    pub last_empty_rowset_time: Option<Timestamp>,
+    /// When a reader was last launched.
+    pub last_activated_time: Option<Timestamp>,
+    /// Sessions now waiting in RECEIVE without WHERE, whoever started them.
+    pub tasks_waiting: u64,
+    /// The most readers at a time.
+    pub max_queue_readers: u16,
+    /// Readers now running.
+    pub tasks_running: u64,
+    /// Readers launched so far.
+    pub tasks_started_total: u64,
+    /// Readers that failed or never received, so far.
+    pub tasks_aborted_total: u64,
+    /// Launches that the limit forbade, so far.
+    pub task_limit_reached_total: u64,
+    /// Readers and handlers that ended with an error, and launches that found no procedure, so far.
+    pub activation_errors_total: u64,
+}
+
+/// A row of `dm_broker_activated_tasks`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ActivatedTaskRow {
+    /// Names the reader in this process; what `spid` is to a server.
+    pub task_id: u64,
+    /// The monitor that launched it.
+    pub monitor_id: u64,
+    /// The queue.
+    pub queue_id: i32,
+    /// Its name as declared.
+    pub queue_name: Arc<str>,
+    /// The procedure, handler or program.
+    pub procedure_name: Arc<str>,
+    /// When it was launched.
+    pub started_at: Timestamp,
+}
+
+/// The published rows of every queue monitor of one store.
+#[derive(Debug, Default)]
+pub struct MonitorBoard {
+    rows: Mutex<Rows>,
+    version: AtomicU64,
+    next_id: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Rows {
+    monitors: BTreeMap<u64, MonitorRow>,
+    tasks: BTreeMap<u64, ActivatedTaskRow>,
+}
+
+impl MonitorBoard {
+    /// A new id for a monitor or a task.
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, SeqCst) + 1
+    }
+
+    /// Moves with every change.
+    pub fn version(&self) -> u64 {
+        self.version.load(SeqCst)
+    }
+
+    /// Writes a monitor's row, new or not.
+    pub fn put_monitor(&self, row: MonitorRow) {
+        let mut rows = self.rows();
+        if rows.monitors.get(&row.monitor_id) != Some(&row) {
+            rows.monitors.insert(row.monitor_id, row);
+            self.version.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Removes a monitor's row: its queue is off, or nobody activates it any more.
+    pub fn remove_monitor(&self, monitor_id: u64) {
+        if self.rows().monitors.remove(&monitor_id).is_some() {
+            self.version.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Writes the row of a reader that was launched.
+    pub fn put_task(&self, row: ActivatedTaskRow) {
+        self.rows().tasks.insert(row.task_id, row);
+        self.version.fetch_add(1, SeqCst);
+    }
+
+    /// Removes the row of a reader that has left.
+    pub fn remove_task(&self, task_id: u64) {
+        if self.rows().tasks.remove(&task_id).is_some() {
+            self.version.fetch_add(1, SeqCst);
+        }
+    }
+
+    /// Every monitor, in the order they were made.
+    pub fn monitors(&self) -> Vec<MonitorRow> {
+        self.rows().monitors.values().cloned().collect()
+    }
+
+    /// Every running reader, in the order they were launched.
+    pub fn tasks(&self) -> Vec<ActivatedTaskRow> {
+        self.rows().tasks.values().cloned().collect()
+    }
+
+    fn rows(&self) -> MutexGuard<'_, Rows> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
