@@ -2,7 +2,9 @@
 
 pub mod apply;
 pub mod body;
+mod builtin;
 pub mod ddl;
+mod name;
 mod objects;
 mod priority;
 

@@ -2,6 +2,7 @@
 
 use crate::protocol::MessageValidation;
 use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::protocol::system::FIRST_USER_ID;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -179,11 +180,18 @@ pub struct BrokerSettings {
     pub is_broker_enabled: bool,
     /// Whether levels rule the transmission queue.
     pub is_honor_broker_priority_on: bool,
+    /// The id of the next object to be created. Ids are never reused, so it is stored, not derived.
+    pub next_object_id: i32,
 }
 
 impl Default for BrokerSettings {
     fn default() -> Self {
-        Self { broker_guid: Uuid::nil(), is_broker_enabled: true, is_honor_broker_priority_on: false }
+        Self {
+            broker_guid: Uuid::nil(),
+            is_broker_enabled: true,
+            is_honor_broker_priority_on: false,
+            next_object_id: FIRST_USER_ID,
+        }
     }
 }
 

@@ -10,6 +10,8 @@ pub const DIALOG_TIMER: &str = "http://schemas.microsoft.com/SQL/ServiceBroker/D
 pub const EVENT_NOTIFICATION: &str = "http://schemas.microsoft.com/SQL/Notifications/EventNotification";
 /// The contract of event notifications.
 pub const POST_EVENT_NOTIFICATION: &str = "http://schemas.microsoft.com/SQL/Notifications/PostEventNotification";
+/// The service that event notifications come from.
+pub const EVENT_NOTIFICATION_SERVICE: &str = "http://schemas.microsoft.com/SQL/Notifications/EventNotificationService";
 /// The built-in message type and the built-in contract.
 pub const DEFAULT: &str = "DEFAULT";
 
@@ -27,8 +29,10 @@ pub const DEFAULT_TYPE_ID: i32 = 14;
 pub const POST_EVENT_NOTIFICATION_ID: i32 = 1;
 /// Id of the contract [`DEFAULT`].
 pub const DEFAULT_CONTRACT_ID: i32 = 6;
-/// The service that event notifications come from.
+/// Id of [`EVENT_NOTIFICATION_SERVICE`].
 pub const NOTIFICATION_SERVICE_ID: i32 = 1;
+/// The queue of the system's services: no row, so that nobody can receive from it.
+pub const SYSTEM_QUEUE_ID: i32 = 0;
 /// User objects have ids from here.
 pub const FIRST_USER_ID: i32 = 65536;
 

@@ -1,1 +1,0 @@
-//! Applying definitions to the catalog, with every refusal.

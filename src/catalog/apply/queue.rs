@@ -1,0 +1,188 @@
+//! Queues and their activation.
+
+use super::{Applied, Consequence, Touched, notification, take_object_id};
+use crate::catalog::name::{check_name, check_queue_name};
+use crate::catalog::objects::{Activation, Catalog, Queue};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::definition::{ActivationChange, ActivationOptions, ExecuteAs, QueueEvent, QueueOptions};
+use std::sync::Arc;
+
+const WHAT: &str = "queue";
+
+/// The highest limit of readers.
+const MOST_QUEUE_READERS: u16 = 32767;
+
+pub(super) fn create(catalog: &mut Catalog, name: &str, options: &QueueOptions) -> Result<Applied> {
+    check_queue_name(name)?;
+    if catalog.queue(name).is_some() {
+        return Err(Error::duplicate_name(WHAT, name));
+    }
+    let is_enabled = options.status.unwrap_or(true);
+    let activation = match &options.activation {
+        None => None,
+        Some(ActivationChange::Set(set)) => Some(activation(name, None, set, Statement::Create)?),
+        Some(ActivationChange::Drop) => {
+            return Err(Error::new(
+                Code::SYNTAX,
+                ErrorKind::Input,
+                format!("ACTIVATION (DROP) for the new queue '{name}'; only ALTER QUEUE has it"),
+            ));
+        }
+    };
+    let warning = limit_zero(name, activation.as_ref());
+    let id = take_object_id(catalog)?;
+    let row = Queue {
+        id,
+        name: name.into(),
+        is_receive_enabled: is_enabled,
+        is_enqueue_enabled: is_enabled,
+        is_retention_enabled: options.retention.unwrap_or(false),
+        is_poison_message_handling_enabled: options.poison_message_handling.unwrap_or(true),
+        is_poison_quarantine_enabled: options.poison_quarantine.unwrap_or(false),
+        activation,
+    };
+    catalog.queues.insert(id, Arc::new(row));
+    Ok(Applied { warnings: warning.into_iter().collect(), ..Applied::created(Touched::Queue(id)) })
+}
+
+pub(super) fn alter(catalog: &mut Catalog, name: &str, options: &QueueOptions) -> Result<Applied> {
+    let found = catalog.queue(name).ok_or_else(|| Error::object_not_found(WHAT, name))?;
+    let mut row = (**found).clone();
+    let mut warning = None;
+    match &options.activation {
+        None => {}
+        Some(ActivationChange::Drop) => row.activation = None,
+        Some(ActivationChange::Set(set)) => {
+            let next = activation(name, row.activation.as_ref(), set, Statement::Alter)?;
+            if next.is_enabled && is_watched_for_activation(catalog, row.id) {
+                return Err(Error::new(
+                    Code::NOTIFICATION_EXCLUDES_ACTIVATION,
+                    ErrorKind::InUse,
+                    format!(
+                        "activation of queue '{name}' cannot be enabled: an event notification for QUEUE_ACTIVATION \
+                         watches it; drop that first"
+                    ),
+                ));
+            }
+            warning = limit_zero(name, Some(&next));
+            row.activation = Some(next);
+        }
+    }
+    let was_enabled = row.is_receive_enabled && row.is_enqueue_enabled;
+    if let Some(is_enabled) = options.status {
+        row.is_receive_enabled = is_enabled;
+        row.is_enqueue_enabled = is_enabled;
+    }
+    row.is_retention_enabled = options.retention.unwrap_or(row.is_retention_enabled);
+    row.is_poison_message_handling_enabled =
+        options.poison_message_handling.unwrap_or(row.is_poison_message_handling_enabled);
+    row.is_poison_quarantine_enabled = options.poison_quarantine.unwrap_or(row.is_poison_quarantine_enabled);
+
+    let id = row.id;
+    let mut applied = Applied { warnings: warning.into_iter().collect(), ..Applied::of(Touched::Queue(id)) };
+    if let Some(is_enabled) = options.status.filter(|is_enabled| *is_enabled != was_enabled) {
+        applied.consequences.push(Consequence::QueueStatusChanged { queue_id: id, is_enabled });
+    }
+    catalog.queues.insert(id, Arc::new(row));
+    Ok(applied)
+}
+
+pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
+    let id = catalog.queue(name).ok_or_else(|| Error::object_not_found(WHAT, name))?.id;
+    if let Some(service) = catalog.services.values().find(|service| service.queue_id == id) {
+        return Err(Error::in_use(WHAT, name, format_args!("service '{}'", service.name)));
+    }
+    let mut applied = Applied::default();
+    let watching: Vec<i32> = catalog.event_notifications.values().filter(|n| n.queue_id == id).map(|n| n.id).collect();
+    for notification_id in watching {
+        notification::remove(catalog, notification_id, &mut applied);
+    }
+    catalog.queues.remove(&id);
+    applied.touched.push(Touched::QueueDeleted(id));
+    Ok(applied.then(Consequence::QueueDropped { queue_id: id }))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Statement {
+    Create,
+    Alter,
+}
+
+/// The activation after an `ACTIVATION` clause: what it does not name stays.
+///
+/// One that comes into being needs a procedure, and a limit and a user unless it starts disabled: CREATE starts it
+/// enabled, ALTER leaves the status as it was, which is off.
+fn activation(
+    queue: &str,
+    current: Option<&Activation>,
+    set: &ActivationOptions,
+    statement: Statement,
+) -> Result<Activation> {
+    let is_enabled = set.status.unwrap_or(current.map_or(statement == Statement::Create, |current| current.is_enabled));
+    let must_be_whole = is_enabled || statement == Statement::Create;
+
+    let procedure_name = match (&set.procedure_name, current) {
+        (Some(name), _) => checked_procedure(queue, name)?,
+        (None, Some(current)) => current.procedure_name.clone(),
+        (None, None) => {
+            return Err(Error::new(
+                Code::ACTIVATION_PROCEDURE_MISSING,
+                ErrorKind::Input,
+                format!("activation of queue '{queue}' has no procedure; give PROCEDURE_NAME"),
+            ));
+        }
+    };
+    let max_queue_readers = match (set.max_queue_readers, current) {
+        (Some(limit), _) => {
+            u16::try_from(limit).ok().filter(|limit| *limit <= MOST_QUEUE_READERS).ok_or_else(|| {
+                Error::out_of_range(&format!("MAX_QUEUE_READERS of queue '{queue}'"), limit, "0 to 32767")
+            })?
+        }
+        (None, Some(current)) => current.max_queue_readers,
+        (None, None) if must_be_whole => {
+            let what = format!("MAX_QUEUE_READERS of queue '{queue}'");
+            return Err(Error::out_of_range(&what, "not given", "0 to 32767"));
+        }
+        (None, None) => 0,
+    };
+    let execute_as = match (&set.execute_as, current) {
+        (Some(user), _) => user.clone(),
+        (None, Some(current)) => current.execute_as.clone(),
+        (None, None) if must_be_whole => {
+            return Err(Error::new(
+                Code::ACTIVATION_USER_MISSING,
+                ErrorKind::Input,
+                format!("activation of queue '{queue}' has no user to run as; give EXECUTE AS SELF, OWNER or 'user'"),
+            ));
+        }
+        (None, None) => ExecuteAs::SelfUser,
+    };
+    Ok(Activation { is_enabled, procedure_name, max_queue_readers, execute_as })
+}
+
+fn checked_procedure(queue: &str, name: &str) -> Result<Arc<str>> {
+    check_name("activation procedure", name).map_err(|why| {
+        let text = format!("activation of queue '{queue}': {}", why.message());
+        Error::new(Code::ACTIVATION_PROCEDURE_MISSING, ErrorKind::Input, text)
+    })?;
+    if name.starts_with('#') {
+        return Err(Error::new(
+            Code::ACTIVATION_PROCEDURE_TEMPORARY,
+            ErrorKind::Input,
+            format!("activation procedure '{name}' of queue '{queue}' is temporary; leave the leading '#' out"),
+        ));
+    }
+    Ok(name.into())
+}
+
+fn limit_zero(queue: &str, activation: Option<&Activation>) -> Option<String> {
+    activation.filter(|activation| activation.is_enabled && activation.max_queue_readers == 0).map(|_| {
+        let code = Code::ACTIVATION_LIMIT_ZERO;
+        format!("[{code}] activation of queue '{queue}' is on with MAX_QUEUE_READERS = 0: no reader is ever started")
+    })
+}
+
+fn is_watched_for_activation(catalog: &Catalog, queue_id: i32) -> bool {
+    let mut notifications = catalog.event_notifications.values();
+    notifications.any(|watch| watch.queue_id == queue_id && watch.event == QueueEvent::QueueActivation)
+}
