@@ -193,3 +193,6 @@ fn take_object_id(catalog: &mut Catalog) -> Result<i32> {
     catalog.settings.next_object_id = next;
     Ok(id)
 }
+
+#[cfg(test)]
+mod tests;
