@@ -12,6 +12,7 @@ pub mod core;
 pub mod define;
 pub mod error;
 pub mod id;
+pub mod jsonl;
 #[cfg(feature = "cli")]
 pub mod lab;
 pub mod message;

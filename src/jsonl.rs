@@ -1,0 +1,222 @@
+//! Messages as lines of JSON: what `dialoq receive --json` prints, what `dialoq send` reads, and what activated
+//! programs are handed and answer.
+
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::ConversationHandle;
+use crate::protocol::Message;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// A body as it can be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BodyText<'a> {
+    /// There is no body.
+    Absent,
+    /// Text, by its bytes in UTF-8 or UTF-16.
+    Text(Cow<'a, str>),
+    /// Anything else.
+    Binary(&'a [u8]),
+}
+
+impl<'a> BodyText<'a> {
+    /// What those bytes are: UTF-16 by a byte-order mark, UTF-8, or UTF-16LE as nvarchar text is, if at least half of
+    /// its characters are from Latin alphabets; anything else is binary.
+    pub fn of(body: Option<&'a [u8]>) -> Self {
+        let Some(bytes) = body.filter(|bytes| !bytes.is_empty()) else { return Self::Absent };
+        let utf16 = match bytes {
+            [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
+            [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes),
+            _ => match std::str::from_utf8(bytes) {
+                Ok(text) if !text.contains('\0') => return Self::Text(text.trim_start_matches('\u{feff}').into()),
+                _ if is_mostly_latin(bytes) => utf16(bytes, u16::from_le_bytes),
+                _ => None,
+            },
+        };
+        utf16.map_or(Self::Binary(bytes), |text| Self::Text(text.into()))
+    }
+}
+
+fn is_mostly_latin(bytes: &[u8]) -> bool {
+    let units = bytes.len() / 2;
+    let latin = bytes.as_chunks::<2>().0.iter().filter(|[low, high]| *high == 0 && *low != 0).count();
+    latin * 2 >= units.max(1)
+}
+
+fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
+    let (pairs, rest) = bytes.as_chunks::<2>();
+    let text: String = char::decode_utf16(pairs.iter().map(|&pair| unit(pair))).collect::<Result<_, _>>().ok()?;
+    (rest.is_empty() && !text.contains('\0')).then_some(text)
+}
+
+/// The base64 form of bytes, with padding.
+pub fn to_base64(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
+
+/// One received message as a JSON object: the columns of a queue under Service Broker's names, times as RFC 3339 text,
+/// the body as `body` (text, or null for none) or as `body_base64`.
+#[derive(Debug)]
+pub struct MessageLine<'a>(pub &'a Message);
+
+impl Serialize for MessageLine<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let message = self.0;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("status", &message.status)?;
+        map.serialize_entry("priority", &message.priority)?;
+        map.serialize_entry("queuing_order", &message.queuing_order)?;
+        map.serialize_entry("conversation_group_id", &message.conversation_group_id)?;
+        map.serialize_entry("conversation_handle", &message.conversation_handle)?;
+        map.serialize_entry("message_sequence_number", &message.message_sequence_number)?;
+        map.serialize_entry("service_name", &message.service_name)?;
+        map.serialize_entry("service_contract_name", &message.service_contract_name)?;
+        map.serialize_entry("message_type_name", &message.message_type_name)?;
+        map.serialize_entry("validation", message.validation.letter())?;
+        map.serialize_entry("message_id", &message.message_id)?;
+        map.serialize_entry("message_enqueue_time", &message.message_enqueue_time.to_string())?;
+        if let Some(trace) = &message.trace {
+            map.serialize_entry("trace", trace)?;
+        }
+        match BodyText::of(message.message_body.as_deref()) {
+            BodyText::Absent => map.serialize_entry("body", &())?,
+            BodyText::Text(text) => map.serialize_entry("body", &text)?,
+            BodyText::Binary(bytes) => map.serialize_entry("body_base64", &to_base64(bytes))?,
+        }
+        map.end()
+    }
+}
+
+/// One message to send, read from a line of JSON.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SendLine {
+    /// `type`: the message type; `None` if the line names none.
+    pub message_type: Option<String>,
+    /// `body` (a string is sent as its text in UTF-8, any other value as its JSON text as written) or `body_base64`.
+    pub body: Option<Vec<u8>>,
+    /// `conversation`: the handle to send on; `None` if the line names none.
+    pub conversation: Option<ConversationHandle>,
+    /// `end`: whether this side ends the conversation after the message.
+    pub end: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLine {
+    #[serde(rename = "type")]
+    message_type: Option<String>,
+    body: Option<Box<RawValue>>,
+    body_base64: Option<String>,
+    conversation: Option<String>,
+    #[serde(default)]
+    end: bool,
+}
+
+impl SendLine {
+    /// Reads one line.
+    ///
+    /// # Errors
+    /// 60028 says what is wrong with it.
+    pub fn parse(line: &str) -> Result<Self> {
+        let raw: RawLine = serde_json::from_str(line).map_err(|error| bad_line(error.to_string()))?;
+        let body = match (raw.body, raw.body_base64) {
+            (Some(_), Some(_)) => return Err(bad_line("it has both body and body_base64; give one of them".into())),
+            (Some(body), None) => bytes_of(&body)?,
+            (None, Some(encoded)) => {
+                let decoded = STANDARD.decode(encoded.as_bytes());
+                Some(decoded.map_err(|error| bad_line(format!("body_base64 is not base64: {error}")))?)
+            }
+            (None, None) => None,
+        };
+        let conversation = raw.conversation.map(|text| parse_handle(&text)).transpose()?;
+        Ok(Self { message_type: raw.message_type, body, conversation, end: raw.end })
+    }
+}
+
+fn bytes_of(body: &RawValue) -> Result<Option<Vec<u8>>> {
+    match body.get() {
+        "null" => Ok(None),
+        text if text.starts_with('"') => {
+            let text: String = serde_json::from_str(text).map_err(|error| bad_line(error.to_string()))?;
+            Ok(Some(text.into_bytes()))
+        }
+        json => Ok(Some(json.as_bytes().to_vec())),
+    }
+}
+
+/// Reads a conversation handle.
+///
+/// # Errors
+/// 60028 if it is not a UUID.
+pub fn parse_handle(text: &str) -> Result<ConversationHandle> {
+    text.parse().map_err(|_| {
+        bad_line(format!(
+            "'{text}' is not a conversation handle; it must be a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057"
+        ))
+    })
+}
+
+fn bad_line(why: String) -> Error {
+    Error::new(Code::BAD_INPUT, ErrorKind::Input, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(bytes: &[u8]) -> Option<String> {
+        match BodyText::of(Some(bytes)) {
+            BodyText::Text(text) => Some(text.into_owned()),
+            BodyText::Absent | BodyText::Binary(_) => None,
+        }
+    }
+
+    #[test]
+    fn bodies_are_text_where_they_can_be() {
+        let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        assert_eq!(BodyText::of(None), BodyText::Absent);
+        assert_eq!(BodyText::of(Some(b"")), BodyText::Absent);
+        assert_eq!(text("grün 🚚".as_bytes()).as_deref(), Some("grün 🚚"));
+        assert_eq!(text(&utf16("<a>grün 🚚</a>")).as_deref(), Some("<a>grün 🚚</a>"));
+        assert_eq!(text(&utf16("\u{feff}中文")).as_deref(), Some("中文"));
+        assert_eq!(text(&utf16("a")).as_deref(), Some("a"));
+        for binary in [&b"\xff\x00\xfe"[..], b"\0\0\0\0", b"a\0b", b"\x80\x81\x82\x83", b"\xff\xfe\x00\xd8"] {
+            assert_eq!(BodyText::of(Some(binary)), BodyText::Binary(binary), "{binary:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_names_type_body_and_conversation() {
+        let parse = |line: &str| SendLine::parse(line).unwrap();
+        assert_eq!(parse(r#"{"type":"//t","body":"a\"ü"}"#).body.unwrap(), "a\"ü".as_bytes());
+        let line = parse(r#"{"body": {"b": 1.50, "a":[]}, "end": true}"#);
+        assert_eq!(line.body.unwrap(), br#"{"b": 1.50, "a":[]}"#, "as written");
+        assert!(line.end);
+        assert_eq!(line.message_type, None);
+        assert_eq!(parse(r#"{"body_base64":"AP8="}"#).body.unwrap(), [0, 255]);
+        assert_eq!(parse(r#"{"body":null}"#).body, None);
+        assert_eq!(parse("{}").body, None);
+        let handle = "01890a5d-ac96-774b-bcce-b302099a8057";
+        assert_eq!(parse(&format!(r#"{{"conversation":"{handle}"}}"#)).conversation.unwrap().to_string(), handle);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said() {
+        for (line, part) in [
+            ("", "EOF"),
+            ("[]", "invalid"),
+            (r#"{"typo":"x"}"#, "typo"),
+            (r#"{"body":"x","body_base64":"eA=="}"#, "both"),
+            (r#"{"body_base64":"*"}"#, "base64"),
+            (r#"{"conversation":"x"}"#, "'x'"),
+            (r#"{"body":"x"}{}"#, "trailing"),
+        ] {
+            let error = SendLine::parse(line).expect_err(line);
+            assert_eq!(error.code(), Code::BAD_INPUT);
+            assert!(error.message().contains(part), "{error}");
+        }
+    }
+}
