@@ -1,1 +1,366 @@
-//! The verbs, the same for a broker and for a transaction.
+//! One trait for everything that can be done: at once on a [`Broker`](crate::Broker), or in a [`Tx`](crate::Tx).
+
+use crate::define::Level;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, ConversationId, GroupId};
+use crate::message::SendsAs;
+use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, Relation, Verb};
+use crate::receive::wait::{GetConversationGroup, Receive};
+use crate::store::{BoxFuture, Store};
+use crate::trace;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Something that does verbs: a broker commits each at once, a transaction keeps them for its commit.
+pub trait Perform: Send + Sync {
+    /// Does one verb; a RECEIVE through it never waits.
+    ///
+    /// Dropping the future does not undo the verb.
+    fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>>;
+
+    /// Where it is done.
+    #[doc(hidden)]
+    fn store(&self) -> &dyn Store;
+}
+
+/// The statements of a broker. [`Broker`](crate::Broker) commits each at once; [`Tx`](crate::Tx) commits them together.
+///
+/// Nothing happens before the returned value is awaited.
+pub trait Act: Perform {
+    /// `BEGIN DIALOG FROM SERVICE from TO SERVICE to ...`; awaiting it gives the initiator's handle.
+    ///
+    /// # Errors
+    /// 8423 no such local service, 8425 no such contract, 8492 the contract lets the initiator send nothing, 8411 the
+    /// lifetime is out of range, 9601 or 9610 the conversations cannot be related, 8426 the related one does not exist.
+    fn begin_dialog(&self, from_service: impl Into<Arc<str>>, to_service: impl Into<Arc<str>>) -> BeginDialog<'_>
+    where
+        Self: Sized,
+    {
+        BeginDialog {
+            act: self,
+            dialog: protocol::BeginDialog {
+                from_service: from_service.into(),
+                to_service: to_service.into(),
+                addressee: Addressee::Anywhere,
+                contract: None,
+                related: Relation::None,
+                lifetime_seconds: None,
+                encryption: false,
+            },
+        }
+    }
+
+    /// `SEND ON CONVERSATION handle MESSAGE TYPE t (body)`. The type is a [`MessageType`](crate::MessageType) with a
+    /// value of its Rust type, or a plain name with anything that is bytes. An empty body is no body.
+    ///
+    /// # Errors
+    /// 8426 no such conversation, 8429 its state forbids SEND, 8428 no such message type, 8431 the type is not in the
+    /// contract, 8432 or 8434 the other side sends it, 8459 too large, 60027 the value cannot be written.
+    fn send<V: ?Sized>(&self, handle: ConversationHandle, message_type: impl SendsAs<V>, body: &V) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        self.send_many(&[handle], message_type, body)
+    }
+
+    /// `SEND ON CONVERSATION (h1, h2, ...)`: one body on many conversations, on all of them or on none.
+    ///
+    /// # Errors
+    /// Those of [`Act::send`], with 8435 for a handle not found and 8451 for one given twice.
+    fn send_many<V: ?Sized>(
+        &self,
+        handles: &[ConversationHandle],
+        message_type: impl SendsAs<V>,
+        body: &V,
+    ) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        let verb = message_type.body(body).map(|body| Verb::Send {
+            handles: handles.to_vec(),
+            message_type: Some(message_type.type_name().into()),
+            body,
+            trace: trace::current(),
+        });
+        Answer::to_result(self, verb, done)
+    }
+
+    /// `END CONVERSATION handle`: the peer gets EndDialog after everything sent before. Gives the state it was in.
+    ///
+    /// # Errors
+    /// 8426 no such conversation.
+    fn end(&self, handle: ConversationHandle) -> Answer<'_, ConversationState>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::EndConversation { handle, form: EndForm::Plain }, ended)
+    }
+
+    /// `END CONVERSATION handle WITH ERROR = code DESCRIPTION = '...'`: the peer gets Error before all else.
+    ///
+    /// # Errors
+    /// 8426 no such conversation, 8424 the code is not above zero, 60005 the description is over 3000 characters.
+    fn end_with_error(
+        &self,
+        handle: ConversationHandle,
+        code: i32,
+        description: impl Into<String>,
+    ) -> Answer<'_, ConversationState>
+    where
+        Self: Sized,
+    {
+        let form = EndForm::WithError { code, description: description.into() };
+        Answer::to(self, Verb::EndConversation { handle, form }, ended)
+    }
+
+    /// `END CONVERSATION handle WITH CLEANUP`: this side is erased and the peer is not told.
+    ///
+    /// # Errors
+    /// 8426 no such conversation.
+    fn end_with_cleanup(&self, handle: ConversationHandle) -> Answer<'_, ConversationState>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::EndConversation { handle, form: EndForm::Cleanup }, ended)
+    }
+
+    /// `BEGIN CONVERSATION TIMER (handle) TIMEOUT = seconds`: a DialogTimer message arrives on this side then. Parts of
+    /// a second count as a whole one; setting it again replaces it.
+    ///
+    /// # Errors
+    /// 8426 no such conversation, 8411 out of range, 8410 beyond the conversation's lifetime, 8458 its state forbids it.
+    fn timer(&self, handle: ConversationHandle, due_in: Duration) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::BeginConversationTimer { handle, timeout_seconds: whole_seconds(due_in) }, done)
+    }
+
+    /// `MOVE CONVERSATION handle TO group`
+    ///
+    /// # Errors
+    /// 8426 no such conversation, 8436 no such group, 8438 its state forbids it, 8439 the group is of another service.
+    fn move_conversation(&self, handle: ConversationHandle, group: GroupId) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::MoveConversation { handle, group }, done)
+    }
+
+    /// `GET CONVERSATION GROUP FROM queue`: locks the best ready group and names it. See [`GetConversationGroup`].
+    ///
+    /// # Errors
+    /// 9617 the queue is disabled, 60002 no such queue.
+    fn get_conversation_group(&self, queue: impl Into<Arc<str>>) -> GetConversationGroup<'_>
+    where
+        Self: Sized,
+    {
+        GetConversationGroup::new(self, queue.into())
+    }
+
+    /// `RECEIVE ... FROM queue`: takes ready messages of one group. See [`Receive`].
+    ///
+    /// # Errors
+    /// 9617 the queue is disabled, 60002 no such queue, 8426 or 8436 for a conversation or group that is not of it.
+    fn receive(&self, queue: impl Into<Arc<str>>) -> Receive<'_>
+    where
+        Self: Sized,
+    {
+        Receive::new(self, queue.into())
+    }
+
+    /// `GET_TRANSMISSION_STATUS (handle)`: why the last message still waits, or empty.
+    ///
+    /// # Errors
+    /// Those of the store only.
+    fn transmission_status(&self, handle: ConversationHandle) -> Answer<'_, String>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::GetTransmissionStatus { handle }, |outcome| match outcome {
+            Outcome::Text(text) => Ok(text),
+            other => Err(unexpected(&other)),
+        })
+    }
+
+    /// Changes the level of one endpoint. Ours: Service Broker freezes it when the conversation begins.
+    ///
+    /// # Errors
+    /// 8426 no such conversation.
+    fn reprioritise(&self, handle: ConversationHandle, level: Level) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::Reprioritise { handle, level: level.get() }, done)
+    }
+
+    /// Puts a group that poison handling quarantined back into its queue. Ours.
+    ///
+    /// # Errors
+    /// 8436 no such group.
+    fn release_quarantine(&self, group: GroupId) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::ReleaseQuarantine { group }, done)
+    }
+}
+
+impl<P: Perform> Act for P {}
+
+/// The answer to one verb, to be awaited.
+#[must_use = "nothing happens before it is awaited"]
+pub struct Answer<'a, T> {
+    asked: Result<Asked<'a>, Option<Error>>,
+    read: fn(Outcome) -> Result<T>,
+}
+
+enum Asked<'a> {
+    NotYet(&'a dyn Perform, Option<Verb>),
+    Running(BoxFuture<'a, Result<Outcome>>),
+}
+
+impl<'a, T> Answer<'a, T> {
+    fn to(act: &'a dyn Perform, verb: Verb, read: fn(Outcome) -> Result<T>) -> Self {
+        Self::to_result(act, Ok(verb), read)
+    }
+
+    fn to_result(act: &'a dyn Perform, verb: Result<Verb>, read: fn(Outcome) -> Result<T>) -> Self {
+        Self { asked: verb.map(|verb| Asked::NotYet(act, Some(verb))).map_err(Some), read }
+    }
+}
+
+impl<T> Future for Answer<'_, T> {
+    type Output = Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = &mut *self;
+        loop {
+            match &mut answer.asked {
+                Err(error) => return Poll::Ready(Err(error.take().expect("polled after it was ready"))),
+                Ok(Asked::NotYet(act, verb)) => {
+                    let verb = verb.take().expect("a verb is asked once");
+                    answer.asked = Ok(Asked::Running(act.perform(verb)));
+                }
+                Ok(Asked::Running(running)) => {
+                    return running.as_mut().poll(context).map(|outcome| outcome.and_then(answer.read));
+                }
+            }
+        }
+    }
+}
+
+fn done(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        other => Err(unexpected(&other)),
+    }
+}
+
+fn ended(outcome: Outcome) -> Result<ConversationState> {
+    match outcome {
+        Outcome::Ended(state) => Ok(state),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// 60012: the store answered one verb with the outcome of another.
+pub(crate) fn unexpected(outcome: &Outcome) -> Error {
+    Error::new(
+        Code::STORE_DAMAGED,
+        ErrorKind::Store,
+        format!("the store gave an answer of the wrong kind: {outcome:?}"),
+    )
+}
+
+/// Whole seconds, rounded up, for statements that count in seconds.
+fn whole_seconds(duration: Duration) -> i64 {
+    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+/// The two sides' names for a conversation just begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dialog {
+    /// The initiator's endpoint.
+    pub handle: ConversationHandle,
+    /// The group it belongs to on this side.
+    pub group: GroupId,
+    /// The id both sides share.
+    pub conversation_id: ConversationId,
+}
+
+/// `BEGIN DIALOG`, to be refined and awaited.
+#[must_use = "nothing happens before it is awaited"]
+pub struct BeginDialog<'a> {
+    act: &'a dyn Perform,
+    dialog: protocol::BeginDialog,
+}
+
+impl<'a> BeginDialog<'a> {
+    /// `ON CONTRACT`; without it, the contract `DEFAULT`.
+    pub fn contract(mut self, contract: impl Into<Arc<str>>) -> Self {
+        self.dialog.contract = Some(contract.into());
+        self
+    }
+
+    /// `LIFETIME`, in whole seconds rounded up; without it, the longest.
+    pub fn lifetime(mut self, lifetime: Duration) -> Self {
+        self.dialog.lifetime_seconds = Some(whole_seconds(lifetime));
+        self
+    }
+
+    /// `RELATED_CONVERSATION`: joins the group of that conversation, which must exist.
+    pub fn related_to(mut self, handle: ConversationHandle) -> Self {
+        self.dialog.related = Relation::Conversation(handle);
+        self
+    }
+
+    /// `RELATED_CONVERSATION_GROUP`: joins that group; made if it does not exist.
+    pub fn in_group(mut self, group: GroupId) -> Self {
+        self.dialog.related = Relation::Group(group);
+        self
+    }
+
+    /// `ENCRYPTION = ON | OFF`: accepted and kept; delivery inside one store is never encrypted.
+    pub fn encryption(mut self, encryption: bool) -> Self {
+        self.dialog.encryption = encryption;
+        self
+    }
+
+    /// Addresses the copy of the service in the database of that `service_broker_guid`.
+    pub fn broker_instance(mut self, instance: impl Into<Arc<str>>) -> Self {
+        self.dialog.addressee = Addressee::Instance(instance.into());
+        self
+    }
+
+    /// Addresses the copy of the service in this database.
+    pub fn current_database(mut self) -> Self {
+        self.dialog.addressee = Addressee::CurrentDatabase;
+        self
+    }
+
+    /// Begins it and gives all its ids.
+    pub fn with_ids(self) -> Answer<'a, Dialog> {
+        Answer::to(self.act, Verb::BeginDialog(self.dialog), began)
+    }
+}
+
+fn began(outcome: Outcome) -> Result<Dialog> {
+    match outcome {
+        Outcome::Began { handle, group, conversation_id } => Ok(Dialog { handle, group, conversation_id }),
+        other => Err(unexpected(&other)),
+    }
+}
+
+impl<'a> IntoFuture for BeginDialog<'a> {
+    type Output = Result<ConversationHandle>;
+    type IntoFuture = Answer<'a, ConversationHandle>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Answer::to(self.act, Verb::BeginDialog(self.dialog), |outcome| began(outcome).map(|dialog| dialog.handle))
+    }
+}

@@ -1,1 +1,153 @@
-//! The broker: open one, define, and do verbs at once.
+//! The broker: a store opened by URL, with every statement on it.
+
+use crate::act::{Perform, unexpected};
+use crate::catalog::Catalog;
+use crate::define::{Definitions, missing};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::definition::Definition;
+use crate::protocol::{Outcome, Unit, Verb};
+use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store};
+use crate::time::Clock;
+use crate::tx::Tx;
+use std::fmt;
+use std::sync::Arc;
+
+/// A broker. Clones are cheap and share it; [`Act`](crate::Act) on it commits each statement at once.
+#[derive(Clone)]
+pub struct Broker {
+    store: Arc<dyn Store>,
+}
+
+impl fmt::Debug for Broker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Broker").finish_non_exhaustive()
+    }
+}
+
+impl Broker {
+    /// A broker over any store.
+    pub fn over(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Opens a transaction; dropping it rolls it back.
+    ///
+    /// # Errors
+    /// 60016 the broker is closed, 60015 an earlier commit failed.
+    pub async fn begin(&self) -> Result<Tx> {
+        Ok(Tx::new(self.store.clone(), self.store.begin().await?))
+    }
+
+    /// Does a list of verbs wholly or not at all, in one round: one outcome per verb.
+    ///
+    /// # Errors
+    /// That of the first verb refused.
+    pub async fn submit(&self, unit: Unit) -> Result<Vec<Outcome>> {
+        self.store.submit(unit).await
+    }
+
+    /// Makes definitions, all or none; gives the warnings.
+    ///
+    /// # Errors
+    /// Those of the statements: 60001 the name is taken (see [`Broker::ensure`]), 60002 something named does not exist,
+    /// 60003 the name is unusable, and so on by statement.
+    pub async fn define(&self, build: impl FnOnce(&mut Definitions)) -> Result<Vec<String>> {
+        let mut definitions = Definitions::default();
+        build(&mut definitions);
+        self.apply(definitions.into_list()).await
+    }
+
+    /// Makes what is not there yet, all or none: what an application calls at every start. What is there stays as it
+    /// is; of a queue or broker priority only the settings named here are compared.
+    ///
+    /// # Errors
+    /// 60001 something of that name is there but differs; 60026 the list holds anything but creations; else those of
+    /// [`Broker::define`].
+    pub async fn ensure(&self, build: impl Fn(&mut Definitions)) -> Result<Vec<String>> {
+        let mut definitions = Definitions::default();
+        build(&mut definitions);
+        let wanted = definitions.into_list();
+        loop {
+            let catalog = self.catalog();
+            let rest = missing(&catalog, &wanted)?;
+            if rest.is_empty() {
+                return Ok(Vec::new());
+            }
+            match self.apply(rest).await {
+                // Somebody else made it in between: look again, unless nothing has changed since.
+                Err(error) if error.code() == Code::DUPLICATE_NAME && !Arc::ptr_eq(&catalog, &self.catalog()) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Applies a list of definitions, all or none; gives the warnings.
+    ///
+    /// # Errors
+    /// Those of [`Broker::define`].
+    pub async fn apply(&self, definitions: Vec<Definition>) -> Result<Vec<String>> {
+        match self.perform(Verb::Define(definitions)).await? {
+            Outcome::Warnings(warnings) => Ok(warnings),
+            Outcome::Done => Ok(Vec::new()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The definitions as of the last commit.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.store.catalog()
+    }
+
+    /// Reads committed rows with the user's own SQL: the catalog views and the user's own tables.
+    ///
+    /// # Errors
+    /// 60022 the statement fails or is not a query.
+    pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
+        self.store.query(statement(text, params)).await
+    }
+
+    /// Runs the user's own SQL at once, in a transaction of its own; gives the number of rows changed.
+    ///
+    /// # Errors
+    /// 60022 the statement fails.
+    pub async fn sql(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<u64> {
+        self.store.run_sql(statement(text, params)).await
+    }
+
+    /// The clock that rules timers, lifetimes and waits.
+    pub fn clock(&self) -> &Clock {
+        self.store.clock()
+    }
+
+    /// What happens in the queues: depth, waits, receives.
+    pub fn activity(&self) -> &ActivityBoard {
+        self.store.activity()
+    }
+
+    /// Finishes what was accepted, then closes: for all clones; later calls fail with 60016.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn close(&self) -> Result<()> {
+        self.store.close().await
+    }
+}
+
+fn statement(text: impl Into<String>, params: impl IntoSqlParams) -> SqlStatement {
+    SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None }
+}
+
+impl Perform for Broker {
+    fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(async move {
+            let outcomes = self.store.submit(vec![verb]).await?;
+            outcomes.into_iter().next().ok_or_else(|| {
+                Error::new(Code::STORE_DAMAGED, ErrorKind::Store, "the store gave no answer to a verb it was asked")
+            })
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+}

@@ -20,6 +20,15 @@ pub mod protocol;
 pub mod receive;
 pub mod store;
 pub mod time;
+pub mod trace;
 pub mod tx;
 
+pub use act::Act;
+pub use broker::Broker;
+pub use define::Level;
 pub use error::{Code, Error, ErrorKind, Result};
+pub use id::{ConversationHandle, ConversationId, GroupId, MessageId};
+pub use message::{Batch, BrokerError, MessageType};
+pub use protocol::Message;
+pub use store::OpenOptions;
+pub use tx::Tx;

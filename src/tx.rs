@@ -1,1 +1,322 @@
 //! Transactions: verbs and the user's own SQL in one commit.
+
+use crate::act::Perform;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Verb};
+use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// An open transaction: everything done in it happens at [`Tx::commit`], or not at all. Dropping it rolls it back.
+///
+/// It owns what it needs, so it may be kept in a struct across calls. Its methods take `&self` and run one after the
+/// other.
+///
+/// # Cancelling
+/// Dropping the future of a verb does not undo the verb: it runs on with the next call. Dropping the future of a
+/// waiting RECEIVE loses nothing: messages it took but could not hand over are handed to the next RECEIVE of the same
+/// queue, and a commit without that is refused.
+pub struct Tx {
+    store: Arc<dyn Store>,
+    state: Mutex<State>,
+}
+
+impl fmt::Debug for Tx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tx").finish_non_exhaustive()
+    }
+}
+
+type Session = Box<dyn StoreTx>;
+
+struct State {
+    step: Step,
+    /// What receiving verbs gave after their callers had gone away.
+    unseen: Vec<Unseen>,
+    /// The savepoints, and how many steps had been done before each.
+    savepoints: Vec<(String, u64)>,
+    steps: u64,
+}
+
+struct Unseen {
+    asked: Verb,
+    outcome: Outcome,
+    /// The number of the step that took it.
+    step: u64,
+}
+
+enum Step {
+    Idle(Session),
+    /// A verb is under way; it outlives the future of the caller that asked for it.
+    Busy(BoxFuture<'static, (Session, Done)>),
+    Ended,
+}
+
+/// What a step gave. Receiving verbs are kept with their outcome until somebody sees it.
+enum Done {
+    Verb(Option<Verb>, Result<Outcome>),
+    Plain(Result<()>),
+}
+
+impl State {
+    /// Starts a step once the one before has finished, and waits for what it gives.
+    async fn run<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<Done>
+    where
+        F: Future<Output = (Session, Done)> + Send + 'static,
+    {
+        self.settle().await;
+        self.steps += 1;
+        match std::mem::replace(&mut self.step, Step::Ended) {
+            Step::Idle(session) => self.step = Step::Busy(Box::pin(step(session))),
+            Step::Busy(_) | Step::Ended => return Err(Error::transaction_ended()),
+        }
+        Ok(self.finish().await.expect("the step just started"))
+    }
+
+    /// Runs a step that gives nothing.
+    async fn run_plain<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<()>
+    where
+        F: Future<Output = (Session, Done)> + Send + 'static,
+    {
+        match self.run(step).await? {
+            Done::Plain(done) => done,
+            Done::Verb(..) => unreachable!("a plain step gives a plain result"),
+        }
+    }
+
+    /// Waits for the step under way, if any, and gives what it gave.
+    async fn finish(&mut self) -> Option<Done> {
+        let Step::Busy(running) = &mut self.step else { return None };
+        let (session, done) = running.await;
+        let deadlock = matches!(&done, Done::Verb(_, Err(error)) if error.code() == Code::DEADLOCK);
+        self.step = if deadlock { Step::Ended } else { Step::Idle(session) };
+        Some(done)
+    }
+
+    /// Finishes a step whose caller went away.
+    async fn settle(&mut self) {
+        if let Some(Done::Verb(Some(verb), Ok(outcome))) = self.finish().await
+            && holds_something(&outcome)
+        {
+            self.unseen.push(Unseen { asked: verb, outcome, step: self.steps });
+        }
+    }
+
+    /// What an earlier verb took for a caller that went away, if this verb asks for the same.
+    fn hand_over(&mut self, verb: &Verb) -> Option<Outcome> {
+        let place = self.unseen.iter().position(|unseen| same_question(&unseen.asked, verb))?;
+        let most = match verb {
+            Verb::Receive { top: Some(top), .. } => usize::try_from(*top).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        };
+        match &mut self.unseen[place].outcome {
+            Outcome::Received(messages) if messages.len() > most => {
+                let rest = messages.split_off(most);
+                Some(Outcome::Received(std::mem::replace(messages, rest)))
+            }
+            _ => Some(self.unseen.remove(place).outcome),
+        }
+    }
+}
+
+fn holds_something(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Received(messages) => !messages.is_empty(),
+        Outcome::Group(group) => group.is_some(),
+        _ => false,
+    }
+}
+
+/// Whether two receiving verbs look at the same place.
+fn same_question(one: &Verb, other: &Verb) -> bool {
+    match (one, other) {
+        (Verb::Receive { queue: a, from: here, .. }, Verb::Receive { queue: b, from: there, .. }) => {
+            a == b && here == there
+        }
+        (Verb::GetConversationGroup { queue: a }, Verb::GetConversationGroup { queue: b }) => a == b,
+        _ => false,
+    }
+}
+
+impl Tx {
+    pub(crate) fn new(store: Arc<dyn Store>, session: Session) -> Self {
+        Self {
+            store,
+            state: Mutex::new(State {
+                step: Step::Idle(session),
+                unseen: Vec::new(),
+                savepoints: Vec::new(),
+                steps: 0,
+            }),
+        }
+    }
+
+    /// Adds the user's own SQL to the transaction. It is checked at once as far as the store can and done in the same
+    /// commit; parameters are always bound.
+    ///
+    /// ```no_run
+    /// # async fn example(tx: dialoq::Tx) -> dialoq::Result<()> {
+    /// tx.sql("insert into basket(id, sku) values (?1, ?2)", (7, "A-1")).expect_rows(1).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// 60022 the statement is not usable; also from [`Tx::commit`], when it fails or changes another number of rows.
+    pub fn sql(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Sql<'_> {
+        let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
+        Sql { tx: self, statement }
+    }
+
+    /// Reads rows as last committed: not what this transaction has done so far.
+    ///
+    /// # Errors
+    /// 60022 the statement fails or is not a query.
+    pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
+        let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
+        self.store.query(statement).await
+    }
+
+    /// Marks a place to come back to with [`Tx::rollback_to`]; names may be reused, the latest counts.
+    ///
+    /// # Errors
+    /// 60020 the transaction has ended.
+    pub async fn savepoint(&self, name: &str) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let owned = name.to_owned();
+        state
+            .run_plain(|mut session| async move {
+                let done = session.savepoint(&owned).await;
+                (session, Done::Plain(done))
+            })
+            .await?;
+        let steps = state.steps;
+        state.savepoints.push((name.to_owned(), steps));
+        Ok(())
+    }
+
+    /// Undoes everything since the savepoint but keeps the locks, and the savepoint.
+    ///
+    /// # Errors
+    /// 60023 no such savepoint, 60020 the transaction has ended.
+    pub async fn rollback_to(&self, name: &str) -> Result<()> {
+        let mut state = self.state.lock().await;
+        let owned = name.to_owned();
+        state
+            .run_plain(|mut session| async move {
+                let done = session.rollback_to(&owned).await;
+                (session, Done::Plain(done))
+            })
+            .await?;
+        if let Some(place) = state.savepoints.iter().rposition(|(known, _)| known == name) {
+            state.savepoints.truncate(place + 1);
+            let kept_steps = state.savepoints[place].1;
+            state.unseen.retain(|unseen| unseen.step <= kept_steps);
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable, wholly or not at all.
+    ///
+    /// # Errors
+    /// 60020 the transaction has ended; 8475 a conversation it used was dropped by a definition; 60022 the user's own
+    /// SQL failed; the store's own. Whatever the error, nothing of the transaction has happened, unless the store says
+    /// that it lost its disk (60015, 60018), where a reopen tells.
+    pub async fn commit(self) -> Result<()> {
+        let mut state = self.state.into_inner();
+        state.settle().await;
+        match state.step {
+            Step::Idle(session) if state.unseen.is_empty() => session.commit().await,
+            Step::Idle(session) => {
+                session.rollback().await?;
+                Err(unseen_messages())
+            }
+            Step::Busy(_) | Step::Ended => Err(Error::transaction_ended()),
+        }
+    }
+
+    /// Undoes everything and answers when its locks are free.
+    ///
+    /// # Errors
+    /// Those of the store. A transaction that has ended is rolled back already, which is no error.
+    pub async fn rollback(self) -> Result<()> {
+        let mut state = self.state.into_inner();
+        state.settle().await;
+        match state.step {
+            Step::Idle(session) => session.rollback().await,
+            Step::Busy(_) | Step::Ended => Ok(()),
+        }
+    }
+}
+
+/// 60020: committing would remove messages that nobody has seen.
+fn unseen_messages() -> Error {
+    Error::new(
+        Code::TRANSACTION_ENDED,
+        ErrorKind::Conflict,
+        "a RECEIVE of this transaction was cancelled after it had taken messages and before it could hand them over; the \
+         transaction was rolled back, so that they are not lost: run it again, or RECEIVE from that queue before COMMIT",
+    )
+}
+
+impl Perform for Tx {
+    fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(async move {
+            let mut state = self.state.lock().await;
+            state.settle().await;
+            if let Some(outcome) = state.hand_over(&verb) {
+                return Ok(outcome);
+            }
+            let done = state
+                .run(|mut session| async move {
+                    let receiving = matches!(verb, Verb::Receive { .. } | Verb::GetConversationGroup { .. });
+                    let kept = receiving.then(|| verb.clone());
+                    let outcome = session.execute(verb).await;
+                    (session, Done::Verb(kept, outcome))
+                })
+                .await?;
+            match done {
+                Done::Verb(_, outcome) => outcome,
+                Done::Plain(_) => unreachable!("a verb gives an outcome"),
+            }
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+}
+
+/// The user's own SQL, to be refined and awaited.
+#[must_use = "nothing happens before it is awaited"]
+pub struct Sql<'a> {
+    tx: &'a Tx,
+    statement: SqlStatement,
+}
+
+impl Sql<'_> {
+    /// The number of rows it must change; another number fails the commit with 60022.
+    pub fn expect_rows(mut self, rows: u64) -> Self {
+        self.statement.expected_rows = Some(rows);
+        self
+    }
+}
+
+impl<'a> IntoFuture for Sql<'a> {
+    type Output = Result<()>;
+    type IntoFuture = BoxFuture<'a, Result<()>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut state = self.tx.state.lock().await;
+            let statement = self.statement;
+            state
+                .run_plain(|mut session| async move {
+                    let done = session.sql(statement).await;
+                    (session, Done::Plain(done))
+                })
+                .await
+        })
+    }
+}

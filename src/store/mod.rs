@@ -6,11 +6,13 @@
 
 mod activity;
 mod monitors;
+mod options;
 mod sql;
 pub mod sqlite;
 
-pub use activity::{ActivityBoard, QueueActivity, QueueFacts};
+pub use activity::{ActivityBoard, QueueActivity, QueueFacts, WaitGuard};
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
+pub use options::OpenOptions;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 
 use crate::catalog::Catalog;

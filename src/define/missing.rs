@@ -1,0 +1,152 @@
+//! Which definitions of a list are still to be made, and which contradict what is there.
+
+use crate::catalog::{Activation, Catalog, Priority, Queue, same_name};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::definition::{
+    ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions,
+};
+
+/// The definitions of a list of creations that the catalog does not have yet.
+///
+/// # Errors
+/// 60001 something of that name is there but differs, 60026 a definition is not a creation.
+pub(crate) fn missing(catalog: &Catalog, wanted: &[Definition]) -> Result<Vec<Definition>> {
+    let mut rest = Vec::new();
+    for definition in wanted {
+        if !is_there(catalog, definition)? {
+            rest.push(definition.clone());
+        }
+    }
+    Ok(rest)
+}
+
+fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
+    match wanted {
+        Definition::CreateMessageType { name, validation, .. } => {
+            let Some(found) = catalog.message_type(name) else { return Ok(false) };
+            same("message type", name, "its validation", &found.validation, validation)
+        }
+        Definition::CreateContract { name, entries, .. } => {
+            let Some(found) = catalog.contract(name) else { return Ok(false) };
+            let sorted = |entries: &[_]| {
+                let mut entries = entries.to_vec();
+                entries
+                    .sort_by(|a: &crate::protocol::definition::ContractEntry, b| a.message_type.cmp(&b.message_type));
+                entries
+            };
+            same("contract", name, "its message types", &sorted(&found.entries), &sorted(entries))
+        }
+        Definition::CreateQueue { name, options } => match catalog.queue(name) {
+            Some(found) => same_queue(found, options),
+            None => Ok(false),
+        },
+        Definition::CreateService { name, queue, contracts, .. } => {
+            let Some(found) = catalog.service(name) else { return Ok(false) };
+            let its_queue = catalog.queues.get(&found.queue_id).map_or("", |queue| &*queue.name);
+            if !same_name(its_queue, queue) {
+                return Err(differs("service", name, "its queue", &its_queue, &queue));
+            }
+            let named = |id: &i32| catalog.contracts.get(id).map_or("", |contract| &*contract.name);
+            let mut found: Vec<&str> = found.contract_ids.iter().map(named).collect();
+            let mut wanted: Vec<&str> = contracts.iter().map(String::as_str).collect();
+            found.sort_unstable();
+            wanted.sort_unstable();
+            same("service", name, "its contracts", &found, &wanted)
+        }
+        Definition::CreateBrokerPriority { name, set } => match catalog.priority(name) {
+            Some(found) => same_priority(catalog, found, set),
+            None => Ok(false),
+        },
+        Definition::CreateXmlSchemaCollection { name, schemas } => {
+            let Some(found) = catalog.xml_schema_collection(name) else { return Ok(false) };
+            same("XML schema collection", name, "its schemas", &&*found.schemas, &schemas.as_str())
+        }
+        Definition::CreateEventNotification { name, queue, event, service } => {
+            let queue_id = catalog.queue(queue).map(|queue| queue.id);
+            let of_queue = |found: &&std::sync::Arc<crate::catalog::EventNotification>| {
+                Some(found.queue_id) == queue_id && &*found.name == name
+            };
+            let Some(found) = catalog.event_notifications.values().find(of_queue) else { return Ok(false) };
+            same(
+                "event notification",
+                name,
+                "its event and service",
+                &(found.event, &*found.service),
+                &(*event, service),
+            )
+        }
+        other => Err(Error::new(
+            Code::UNSUPPORTED,
+            ErrorKind::Unsupported,
+            format!("ensure only creates what is missing; {other:?} changes what is there: use define for it"),
+        )),
+    }
+}
+
+fn same<A: PartialEq<B> + std::fmt::Debug, B: std::fmt::Debug>(
+    what: &str,
+    name: &str,
+    aspect: &str,
+    found: &A,
+    wanted: &B,
+) -> Result<bool> {
+    if found == wanted { Ok(true) } else { Err(differs(what, name, aspect, found, wanted)) }
+}
+
+fn differs(what: &str, name: &str, aspect: &str, found: &dyn std::fmt::Debug, wanted: &dyn std::fmt::Debug) -> Error {
+    Error::new(
+        Code::DUPLICATE_NAME,
+        ErrorKind::InUse,
+        format!(
+            "{what} '{name}' exists already but differs: {aspect} is {found:?}, asked for was {wanted:?}; alter it or ask for the same"
+        ),
+    )
+}
+
+/// Compares what was named, and nothing else.
+fn named<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    name: &str,
+    aspect: &str,
+    found: &T,
+    wanted: Option<&T>,
+) -> Result<bool> {
+    wanted.map_or(Ok(true), |wanted| same(what, name, aspect, found, wanted))
+}
+
+fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
+    let is_on = found.is_receive_enabled && found.is_enqueue_enabled;
+    let check = |aspect, found: bool, wanted: Option<bool>, name: &str| {
+        named("queue", name, aspect, &found, wanted.as_ref()).map(drop)
+    };
+    let name = &found.name;
+    check("STATUS", is_on, wanted.status, name)?;
+    check("RETENTION", found.is_retention_enabled, wanted.retention, name)?;
+    let handles_poison = found.is_poison_message_handling_enabled;
+    check("POISON_MESSAGE_HANDLING STATUS", handles_poison, wanted.poison_message_handling, name)?;
+    check("QUARANTINE", found.is_poison_quarantine_enabled, wanted.poison_quarantine, name)?;
+    match (&found.activation, &wanted.activation) {
+        (_, None) | (None, Some(ActivationChange::Drop)) => Ok(true),
+        (Some(found), Some(ActivationChange::Set(wanted))) => same_activation(name, found, wanted),
+        (found, wanted) => Err(differs("queue", name, "ACTIVATION", found, wanted)),
+    }
+}
+
+fn same_activation(queue: &str, found: &Activation, wanted: &ActivationOptions) -> Result<bool> {
+    named("queue", queue, "ACTIVATION STATUS", &found.is_enabled, wanted.status.as_ref())?;
+    let procedure = found.procedure_name.to_string();
+    named("queue", queue, "PROCEDURE_NAME", &procedure, wanted.procedure_name.as_ref())?;
+    let readers = i64::from(found.max_queue_readers);
+    named("queue", queue, "MAX_QUEUE_READERS", &readers, wanted.max_queue_readers.as_ref())
+}
+
+fn same_priority(catalog: &Catalog, found: &Priority, wanted: &PriorityOptions) -> Result<bool> {
+    let name_or_any = |name: Option<&str>| name.map_or(AnyOr::Any, |name| AnyOr::Name(name.to_owned()));
+    let contract = found.contract_id.and_then(|id| catalog.contracts.get(&id)).map(|contract| &*contract.name);
+    let service = found.local_service_id.and_then(|id| catalog.services.get(&id)).map(|service| &*service.name);
+    let (what, name) = ("broker priority", &*found.name);
+    named(what, name, "CONTRACT_NAME", &name_or_any(contract), wanted.contract.as_ref())?;
+    named(what, name, "LOCAL_SERVICE_NAME", &name_or_any(service), wanted.local_service.as_ref())?;
+    named(what, name, "REMOTE_SERVICE_NAME", &found.remote_service, wanted.remote_service.as_ref())?;
+    named(what, name, "PRIORITY_LEVEL", &i64::from(found.level), wanted.level.as_ref())
+}

@@ -1,0 +1,155 @@
+//! Queues as streams of transactions.
+
+use super::wait::{Deadline, Look, receive_first};
+use crate::act::Perform;
+use crate::broker::Broker;
+use crate::error::Result;
+use crate::message::Batch;
+use crate::protocol::{From, Message};
+use crate::store::BoxFuture;
+use crate::tx::Tx;
+use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use tokio_stream::Stream;
+
+/// One received batch with the transaction that received it: commit to have done with it, drop to give it back.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The transaction; replies belong in it.
+    pub tx: Tx,
+    /// The messages of one group, in order.
+    pub batch: Batch,
+}
+
+impl Arrival {
+    /// Commits the transaction.
+    ///
+    /// # Errors
+    /// Those of [`Tx::commit`].
+    pub async fn commit(self) -> Result<()> {
+        self.tx.commit().await
+    }
+
+    /// Gives the messages back; five times in a row disable the queue, unless poison handling is off.
+    ///
+    /// # Errors
+    /// Those of [`Tx::rollback`].
+    pub async fn rollback(self) -> Result<()> {
+        self.tx.rollback().await
+    }
+}
+
+impl Broker {
+    /// A stream of transactions, each with a received batch of one group. It waits for ever; after an error it ends.
+    ///
+    /// ```no_run
+    /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
+    /// use tokio_stream::StreamExt;
+    /// let mut arrivals = broker.stream("orders").top(10);
+    /// while let Some(arrival) = arrivals.next().await {
+    ///     let arrival = arrival?;
+    ///     for message in &arrival.batch {
+    ///         println!("{}", message.text()?);
+    ///     }
+    ///     arrival.commit().await?;
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn stream(&self, queue: impl Into<Arc<str>>) -> Arrivals {
+        Arrivals { broker: self.clone(), look: Look::at(queue), next: None, ended: false }
+    }
+
+    /// A stream of messages, each gone from the queue once the stream has taken it: at most once, without replies in
+    /// the same commit. It waits for ever; after an error it ends.
+    pub fn stream_messages(&self, queue: impl Into<Arc<str>>) -> Messages {
+        Messages { broker: self.clone(), look: Look::at(queue).top(1), next: None, ended: false }
+    }
+}
+
+/// See [`Broker::stream`].
+pub struct Arrivals {
+    broker: Broker,
+    look: Look,
+    next: Option<BoxFuture<'static, Result<Arrival>>>,
+    ended: bool,
+}
+
+impl Arrivals {
+    /// At most so many messages a batch.
+    pub fn top(mut self, top: u64) -> Self {
+        self.look.top = Some(top.max(1));
+        self
+    }
+
+    /// Looks only at groups whose level is within these bounds.
+    pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
+        self.look = self.look.levels(levels);
+        self
+    }
+
+    /// Takes the oldest ready group, whatever its level.
+    pub fn oldest(mut self) -> Self {
+        self.look.from = From::Oldest;
+        self
+    }
+}
+
+impl Stream for Arrivals {
+    type Item = Result<Arrival>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = &mut *self;
+        if stream.ended {
+            return Poll::Ready(None);
+        }
+        let next = stream.next.get_or_insert_with(|| Box::pin(arrive(stream.broker.clone(), stream.look.clone())));
+        let arrival = ready!(next.as_mut().poll(context));
+        stream.next = None;
+        stream.ended = arrival.is_err();
+        Poll::Ready(Some(arrival))
+    }
+}
+
+async fn arrive(broker: Broker, look: Look) -> Result<Arrival> {
+    let tx = broker.begin().await?;
+    let batch = next_batch(&tx, look).await?;
+    Ok(Arrival { tx, batch })
+}
+
+async fn next_batch(act: &dyn Perform, look: Look) -> Result<Batch> {
+    let looks = [look];
+    loop {
+        if let Some((_, batch)) = receive_first(act, &looks, Deadline::Never).await? {
+            return Ok(batch);
+        }
+    }
+}
+
+/// See [`Broker::stream_messages`].
+pub struct Messages {
+    broker: Broker,
+    look: Look,
+    next: Option<BoxFuture<'static, Result<Batch>>>,
+    ended: bool,
+}
+
+impl Stream for Messages {
+    type Item = Result<Message>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let stream = &mut *self;
+        if stream.ended {
+            return Poll::Ready(None);
+        }
+        let next = stream.next.get_or_insert_with(|| {
+            let (broker, look) = (stream.broker.clone(), stream.look.clone());
+            Box::pin(async move { next_batch(&broker, look).await })
+        });
+        let batch = ready!(next.as_mut().poll(context));
+        stream.next = None;
+        stream.ended = batch.is_err();
+        Poll::Ready(Some(batch.map(|batch| batch.into_messages().swap_remove(0))))
+    }
+}

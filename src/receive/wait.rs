@@ -1,0 +1,355 @@
+//! Waiting for messages: register, look, sleep until a signal or the deadline. No polling; no timer when waiting for ever.
+
+use crate::act::{Perform, unexpected};
+use crate::error::Result;
+use crate::id::{ConversationHandle, GroupId};
+use crate::message::Batch;
+use crate::protocol::{From, Outcome, Verb};
+use crate::store::{BoxFuture, QueueActivity, Store, WaitGuard};
+use crate::time::{Clock, Timestamp};
+use std::future::{IntoFuture, poll_fn};
+use std::ops::RangeInclusive;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::sync::futures::OwnedNotified;
+
+/// How long a look waits when it finds nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Deadline {
+    /// Not at all.
+    #[default]
+    Now,
+    /// Until the broker's clock shows this.
+    At(Timestamp),
+    /// For ever.
+    Never,
+}
+
+impl Deadline {
+    /// So long from now by that clock.
+    pub fn after(clock: &Clock, wait: Duration) -> Self {
+        Self::At(clock.now().after(wait))
+    }
+}
+
+/// One RECEIVE to try: where, what, how much.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// The queue, without regard to case.
+    pub queue: Arc<str>,
+    /// Which conversations to look at.
+    pub from: From,
+    /// At most so many messages; `None` is all that are ready in the group.
+    pub top: Option<u64>,
+}
+
+impl Look {
+    /// At the best unlocked group of a queue.
+    pub fn at(queue: impl Into<Arc<str>>) -> Self {
+        Self { queue: queue.into(), from: From::Any, top: None }
+    }
+
+    /// At part of the queue only.
+    pub fn only(mut self, from: From) -> Self {
+        self.from = from;
+        self
+    }
+
+    /// At the best unlocked group whose level is within these bounds.
+    pub fn levels(self, levels: RangeInclusive<u8>) -> Self {
+        self.only(From::Levels { lowest: *levels.start(), highest: *levels.end() })
+    }
+
+    /// At most so many messages.
+    pub fn top(mut self, top: u64) -> Self {
+        self.top = Some(top);
+        self
+    }
+
+    fn question(&self) -> Question {
+        let verb = Verb::Receive { queue: self.queue.clone(), top: self.top, from: self.from };
+        let has_where = matches!(self.from, From::Conversation(_) | From::Group(_));
+        let choosy = has_where || matches!(self.from, From::Levels { .. });
+        Question { queue: self.queue.clone(), verb, has_where, choosy }
+    }
+}
+
+/// Tries the looks in order and takes the first that gives something; while all are empty, waits on all of them at
+/// once. Gives the place of the look with its batch, or `None` at the deadline.
+///
+/// # Errors
+/// 9617 a queue is disabled, 60002 a queue does not exist, also when that happens during the wait; 8426 or 8436 for a
+/// conversation or group that is not of its queue.
+pub async fn receive_first(act: &dyn Perform, looks: &[Look], deadline: Deadline) -> Result<Option<(usize, Batch)>> {
+    let questions: Vec<Question> = looks.iter().map(Look::question).collect();
+    // TOP (0) can never give anything, so waiting for it would never end.
+    let deadline = if looks.iter().all(|look| look.top == Some(0)) { Deadline::Now } else { deadline };
+    match first_answer(act, &questions, deadline).await? {
+        Some((place, Outcome::Received(messages))) => Ok(Batch::new(messages).map(|batch| (place, batch))),
+        Some((_, other)) => Err(unexpected(&other)),
+        None => Ok(None),
+    }
+}
+
+/// A verb that may find nothing, and what waiting for it means.
+struct Question {
+    queue: Arc<str>,
+    verb: Verb,
+    /// It names a conversation or a group: queue monitors do not count it.
+    has_where: bool,
+    /// It does not take whatever comes, so it must hear of every arrival.
+    choosy: bool,
+}
+
+fn found(outcome: &Outcome) -> Result<bool> {
+    match outcome {
+        Outcome::Received(messages) => Ok(!messages.is_empty()),
+        Outcome::Group(group) => Ok(group.is_some()),
+        other => Err(unexpected(other)),
+    }
+}
+
+async fn first_answer(
+    act: &dyn Perform,
+    questions: &[Question],
+    deadline: Deadline,
+) -> Result<Option<(usize, Outcome)>> {
+    let store = act.store();
+    let answer = match deadline {
+        Deadline::Now => look(act, questions).await?,
+        _ => wait(act, questions, deadline).await?,
+    };
+    let now = store.clock().now();
+    for (place, question) in questions.iter().enumerate() {
+        let taken = answer.as_ref().map(|(taken, _)| *taken);
+        if taken.is_none_or(|taken| place <= taken) {
+            let empty = taken != Some(place) && !question.has_where;
+            store.activity().queue(&question.queue).received(empty.then_some(now));
+        }
+    }
+    Ok(answer)
+}
+
+async fn look(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
+    for (place, question) in questions.iter().enumerate() {
+        let outcome = act.perform(question.verb.clone()).await?;
+        if found(&outcome)? {
+            return Ok(Some((place, outcome)));
+        }
+    }
+    Ok(None)
+}
+
+async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
+    let store = act.store();
+    let waiting = Waiting::begin(store, questions);
+    let mut alarm = match deadline {
+        Deadline::At(due) => {
+            let clock = store.clock().clone();
+            Some(Box::pin(async move { clock.sleep_until(due).await }))
+        }
+        Deadline::Now | Deadline::Never => None,
+    };
+    loop {
+        let mut signals = waiting.register();
+        if let Some(answer) = look(act, questions).await? {
+            return Ok(Some(answer));
+        }
+        if matches!(deadline, Deadline::At(due) if store.clock().now() >= due) {
+            return Ok(None);
+        }
+        // Signals first: whoever is woken at the deadline looks once more.
+        poll_fn(|context| {
+            let signalled = signals.iter_mut().any(|signal| signal.as_mut().poll(context).is_ready());
+            let due = alarm.as_mut().is_some_and(|alarm| !signalled && alarm.as_mut().poll(context).is_ready());
+            if signalled || due { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+}
+
+/// A session waiting on some queues. However it ends, it passes on the signals it may have swallowed.
+struct Waiting {
+    places: Vec<Place>,
+    _guards: Vec<WaitGuard>,
+}
+
+struct Place {
+    activity: Arc<QueueActivity>,
+    choosy: bool,
+}
+
+impl Waiting {
+    fn begin(store: &dyn Store, questions: &[Question]) -> Self {
+        let mut places: Vec<Place> = Vec::with_capacity(questions.len());
+        let mut guarded: Vec<Arc<QueueActivity>> = Vec::new();
+        for question in questions {
+            let activity = store.activity().queue(&question.queue);
+            if !question.has_where && !guarded.iter().any(|known| Arc::ptr_eq(known, &activity)) {
+                guarded.push(activity.clone());
+            }
+            let known = |place: &Place| place.choosy == question.choosy && Arc::ptr_eq(&place.activity, &activity);
+            if !places.iter().any(known) {
+                places.push(Place { activity, choosy: question.choosy });
+            }
+        }
+        let guards = guarded.iter().map(QueueActivity::wait).collect();
+        Self { places, _guards: guards }
+    }
+
+    fn register(&self) -> Vec<Pin<Box<OwnedNotified>>> {
+        let enabled = |place: &Place| {
+            let mut signal = Box::pin(place.activity.register(place.choosy));
+            // Before it is enabled, a signal meant for one of several sleepers could be folded into another's.
+            signal.as_mut().enable();
+            signal
+        };
+        self.places.iter().map(enabled).collect()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        for place in self.places.iter().filter(|place| !place.choosy) {
+            place.activity.pass_on();
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Patience {
+    None,
+    For(Duration),
+    Forever,
+}
+
+impl Patience {
+    fn deadline(self, store: &dyn Store) -> Deadline {
+        match self {
+            Self::None => Deadline::Now,
+            Self::For(wait) => Deadline::after(store.clock(), wait),
+            Self::Forever => Deadline::Never,
+        }
+    }
+}
+
+/// `RECEIVE`, to be refined and awaited. Awaiting it gives `None` if nothing was ready in time.
+///
+/// All messages of the answer belong to one conversation group, which stays locked to the end of the transaction. On a
+/// [`Broker`](crate::Broker) the messages are gone once the RECEIVE was ordered, whether or not the caller stays to see
+/// them: where losing them would hurt, receive in a [`Tx`](crate::Tx).
+#[must_use = "nothing happens before it is awaited"]
+pub struct Receive<'a> {
+    act: &'a dyn Perform,
+    look: Look,
+    patience: Patience,
+}
+
+impl<'a> Receive<'a> {
+    pub(crate) fn new(act: &'a dyn Perform, queue: Arc<str>) -> Self {
+        Self { act, look: Look::at(queue), patience: Patience::None }
+    }
+
+    /// `TOP (n)`: at most so many messages; without it, all that are ready in the group.
+    pub fn top(mut self, top: u64) -> Self {
+        self.look.top = Some(top);
+        self
+    }
+
+    /// `WHERE conversation_handle = ...`
+    pub fn conversation(mut self, handle: ConversationHandle) -> Self {
+        self.look.from = From::Conversation(handle);
+        self
+    }
+
+    /// `WHERE conversation_group_id = ...`
+    pub fn group(mut self, group: GroupId) -> Self {
+        self.look.from = From::Group(group);
+        self
+    }
+
+    /// Looks only at groups whose level is within these bounds. Ours.
+    pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
+        self.look = self.look.levels(levels);
+        self
+    }
+
+    /// Takes the oldest ready group, whatever its level. Ours.
+    pub fn oldest(mut self) -> Self {
+        self.look.from = From::Oldest;
+        self
+    }
+
+    /// `WAITFOR (...), TIMEOUT`: waits so long, by the broker's clock.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.patience = Patience::For(wait);
+        self
+    }
+
+    /// `WAITFOR (...)`: waits for ever.
+    pub fn wait_forever(mut self) -> Self {
+        self.patience = Patience::Forever;
+        self
+    }
+}
+
+impl<'a> IntoFuture for Receive<'a> {
+    type Output = Result<Option<Batch>>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let deadline = self.patience.deadline(self.act.store());
+            let answer = receive_first(self.act, &[self.look], deadline).await?;
+            Ok(answer.map(|(_, batch)| batch))
+        })
+    }
+}
+
+/// `GET CONVERSATION GROUP`, to be refined and awaited. Awaiting it gives `None` if nothing was ready in time.
+///
+/// The group stays locked to the end of the transaction; on a [`Broker`](crate::Broker) that is at once.
+#[must_use = "nothing happens before it is awaited"]
+pub struct GetConversationGroup<'a> {
+    act: &'a dyn Perform,
+    queue: Arc<str>,
+    patience: Patience,
+}
+
+impl<'a> GetConversationGroup<'a> {
+    pub(crate) fn new(act: &'a dyn Perform, queue: Arc<str>) -> Self {
+        Self { act, queue, patience: Patience::None }
+    }
+
+    /// `WAITFOR (...), TIMEOUT`: waits so long, by the broker's clock.
+    pub fn wait(mut self, wait: Duration) -> Self {
+        self.patience = Patience::For(wait);
+        self
+    }
+
+    /// `WAITFOR (...)`: waits for ever.
+    pub fn wait_forever(mut self) -> Self {
+        self.patience = Patience::Forever;
+        self
+    }
+}
+
+impl<'a> IntoFuture for GetConversationGroup<'a> {
+    type Output = Result<Option<GroupId>>;
+    type IntoFuture = BoxFuture<'a, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let deadline = self.patience.deadline(self.act.store());
+            let verb = Verb::GetConversationGroup { queue: self.queue.clone() };
+            let question = Question { queue: self.queue, verb, has_where: false, choosy: false };
+            match first_answer(self.act, &[question], deadline).await? {
+                Some((_, Outcome::Group(group))) => Ok(group),
+                Some((_, other)) => Err(unexpected(&other)),
+                None => Ok(None),
+            }
+        })
+    }
+}

@@ -1,0 +1,20 @@
+//! Trace context: it travels with a message from the task that sends to the task that receives.
+//!
+//! The text is a W3C `traceparent`; Dialoq carries it and never looks into it. Whoever uses a tracing system sets it
+//! around the work and reads it from [`Message::trace`](crate::protocol::Message::trace).
+
+use std::sync::Arc;
+
+tokio::task_local! {
+    static CURRENT: Arc<str>;
+}
+
+/// Runs a future in which everything sent carries this trace context.
+pub async fn within<F: Future>(traceparent: impl Into<Arc<str>>, work: F) -> F::Output {
+    CURRENT.scope(traceparent.into(), work).await
+}
+
+/// The trace context of the running task, if any.
+pub fn current() -> Option<Arc<str>> {
+    CURRENT.try_with(Clone::clone).ok()
+}
