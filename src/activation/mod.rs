@@ -1,1 +1,5 @@
-//! Activation: readers launched while there is work, never more than MAX_QUEUE_READERS.
+//! Activation: readers that are launched when there is work and leave when there is none (reference chapter 5).
+
+pub mod monitor;
+
+pub use monitor::{ActivationCounters, Launches, Monitor, MonitorSettings, MonitorState, Ramp};

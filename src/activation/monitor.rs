@@ -1,0 +1,368 @@
+//! The queue monitor: when readers are launched, as a pure state machine (reference 5.1 to 5.6).
+//!
+//! It has no clock, no tasks and no queue: a driver shows it the facts and does what it decides.
+
+use crate::store::QueueFacts;
+use crate::time::Timestamp;
+use std::time::Duration;
+
+/// How long nobody must have come back empty before one more reader is launched, and how long to wait before a launch
+/// that failed is tried again. Fixed, as in Service Broker.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Where a queue monitor stands; the names of `dm_broker_queue_monitors`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MonitorState {
+    /// Nothing is ready to be received.
+    #[default]
+    Inactive,
+    /// A reader was launched and no RECEIVE was seen since.
+    Notified,
+    /// RECEIVE statements are being issued.
+    ReceivesOccurring,
+}
+
+impl MonitorState {
+    /// The text of the `state` column.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Inactive => "INACTIVE",
+            Self::Notified => "NOTIFIED",
+            Self::ReceivesOccurring => "RECEIVES_OCCURRING",
+        }
+    }
+}
+
+/// How the number of readers grows while there is more work than they can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Ramp {
+    /// One more reader each 5 s, while no RECEIVE comes back empty and nobody waits: eight readers take 35 s.
+    #[default]
+    ServiceBroker,
+    /// As many as there are ready groups that nobody serves, at once. Ours.
+    Fast,
+}
+
+/// What may be launched for the queue, and whether at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MonitorSettings {
+    /// Whether the monitor exists: the broker is enabled, the queue is on, and its activation is on and configured.
+    pub exists: bool,
+    /// What a launch is.
+    pub launches: Launches,
+}
+
+impl MonitorSettings {
+    fn is_fast(&self) -> bool {
+        matches!(self.launches, Launches::Readers { ramp: Ramp::Fast, .. })
+    }
+}
+
+/// What a launch is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launches {
+    /// A reader of this process.
+    Readers {
+        /// The most at a time, 0 to 32767.
+        max: u16,
+        /// How their number grows.
+        ramp: Ramp,
+    },
+    /// A QUEUE_ACTIVATION event. External readers cannot be counted, so there is no limit.
+    Events,
+}
+
+/// The readers as the driver counts them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Running {
+    /// Launched and not yet gone.
+    pub readers: usize,
+    /// Those of them that have not reached their first RECEIVE.
+    pub starting: usize,
+}
+
+/// What to do after a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Decision {
+    /// So many readers, or events.
+    pub launch: usize,
+    /// Look again at this moment even if nothing happens.
+    pub next_look: Option<Timestamp>,
+}
+
+/// How a reader ended, as far as the monitor cares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReaderEnd {
+    /// It received and left, or was ended with its queue.
+    Left,
+    /// It never ran a RECEIVE (28087).
+    WithoutReceive,
+    /// It failed (28088, 8415).
+    Failed {
+        /// Whether it ran a RECEIVE before.
+        received: bool,
+    },
+}
+
+/// The counters of `Broker Activation` for one queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ActivationCounters {
+    /// Readers launched.
+    pub tasks_started: u64,
+    /// Readers that failed or never received.
+    pub tasks_aborted: u64,
+    /// Launches that the limit forbade.
+    pub task_limit_reached: u64,
+    /// Readers that failed, and launches that found no procedure.
+    pub activation_errors: u64,
+}
+
+/// One queue's monitor.
+#[derive(Debug, Clone, Default)]
+pub struct Monitor {
+    state: MonitorState,
+    exists: bool,
+    /// Just made: waiting rows are served at once, whoever still runs from before.
+    is_new: bool,
+    /// `receives` and `waits` of the last look.
+    seen: (u64, u64),
+    /// Since when nobody came back empty and nobody was launched.
+    quiet_since: Timestamp,
+    /// The limit forbade the last launch that was due.
+    refused: bool,
+    last_max: u16,
+    /// No launch before this.
+    hold_until: Option<Timestamp>,
+    last_activated: Option<Timestamp>,
+    counters: ActivationCounters,
+}
+
+impl Monitor {
+    /// A monitor that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Where it stands; `None` while it does not exist.
+    pub fn state(&self) -> Option<MonitorState> {
+        self.exists.then_some(self.state)
+    }
+
+    /// When it last launched.
+    pub fn last_activated(&self) -> Option<Timestamp> {
+        self.last_activated
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> ActivationCounters {
+        self.counters
+    }
+
+    /// Judges the facts. Every launch it decides counts as done; say [`Monitor::launch_failed`] if it could not be.
+    pub fn look(
+        &mut self,
+        settings: &MonitorSettings,
+        facts: &QueueFacts,
+        running: Running,
+        now: Timestamp,
+    ) -> Decision {
+        if !settings.exists {
+            *self = Self { last_activated: self.last_activated, counters: self.counters, ..Self::default() };
+            return Decision::default();
+        }
+        if !self.exists {
+            self.exists = true;
+            self.is_new = true;
+            self.seen = (facts.receives, facts.waits);
+        }
+        self.settings_changed(settings, now);
+        self.hear(facts, now);
+        if self.state == MonitorState::ReceivesOccurring && facts.unread == 0 {
+            self.state = MonitorState::Inactive;
+        }
+        let mut launch = match self.state {
+            MonitorState::Inactive => self.first(settings, facts, running, now),
+            MonitorState::Notified => self.again(settings, facts, now),
+            MonitorState::ReceivesOccurring => self.more(settings, facts, running, now),
+        };
+        if let Launches::Readers { max, ramp: Ramp::Fast } = settings.launches {
+            launch += self.rush(max, facts, running, launch, now);
+        }
+        if facts.unread == 0 {
+            self.is_new = false;
+        }
+        Decision { launch, next_look: self.next_look(settings, facts, now) }
+    }
+
+    /// A reader has gone.
+    pub fn reader_ended(&mut self, end: ReaderEnd, now: Timestamp) {
+        let received = match end {
+            ReaderEnd::Left => true,
+            ReaderEnd::WithoutReceive => {
+                self.counters.tasks_aborted += 1;
+                false
+            }
+            ReaderEnd::Failed { received } => {
+                self.counters.tasks_aborted += 1;
+                self.counters.activation_errors += 1;
+                received
+            }
+        };
+        if !received {
+            // Launching another at once would only fail again; a RECEIVE by anybody ends the pause.
+            self.hold(now);
+        }
+    }
+
+    /// A handler failed and its reader goes on.
+    pub fn handler_failed(&mut self) {
+        self.counters.activation_errors += 1;
+    }
+
+    /// The launch just decided could not be done, because the procedure does not exist; it is tried again in 5 s.
+    pub fn launch_failed(&mut self, launches: usize, now: Timestamp) {
+        self.counters.tasks_started -= launches as u64;
+        self.counters.activation_errors += 1;
+        self.state = MonitorState::Inactive;
+        self.hold(now);
+    }
+
+    /// What kept launches from succeeding may be gone: a procedure was registered.
+    pub fn retry_now(&mut self) {
+        self.hold_until = None;
+    }
+
+    fn hold(&mut self, now: Timestamp) {
+        self.hold_until = Some(now.after(CHECK_INTERVAL));
+    }
+
+    fn held(&self, now: Timestamp) -> bool {
+        self.hold_until.is_some_and(|until| now < until)
+    }
+
+    /// A raised limit lets the launch that it forbade happen at once; nothing else needs to be remembered.
+    fn settings_changed(&mut self, settings: &MonitorSettings, now: Timestamp) {
+        let Launches::Readers { max, .. } = settings.launches else { return };
+        if max > self.last_max && self.refused {
+            self.refused = false;
+            self.hold_until = None;
+            self.quiet_since = Timestamp(now.0.saturating_sub(CHECK_INTERVAL.as_micros() as i64));
+        }
+        self.last_max = max;
+    }
+
+    /// Takes in what was received, by whomever, and who waits.
+    fn hear(&mut self, facts: &QueueFacts, now: Timestamp) {
+        let receives = facts.receives != self.seen.0;
+        let waits = facts.waits != self.seen.1;
+        self.seen = (facts.receives, facts.waits);
+        if self.state == MonitorState::Notified && (receives || waits) {
+            self.state = MonitorState::ReceivesOccurring;
+            self.quiet_since = now;
+            self.hold_until = None;
+        }
+        // Whoever waits has looked and found nothing, so it counts like an empty result from now on.
+        if waits || facts.waiting > 0 {
+            self.quiet_since = self.quiet_since.max(now);
+        }
+        if let Some(empty) = facts.last_empty {
+            self.quiet_since = self.quiet_since.max(empty);
+        }
+    }
+
+    /// INACTIVE: a row that becomes ready launches one reader, unless somebody is there to take it.
+    fn first(&mut self, settings: &MonitorSettings, facts: &QueueFacts, running: Running, now: Timestamp) -> usize {
+        if facts.unread == 0 || facts.waiting > 0 || self.held(now) {
+            return 0;
+        }
+        if running.readers > 0 && !self.is_new {
+            self.state = MonitorState::ReceivesOccurring;
+            self.quiet_since = now;
+            return 0;
+        }
+        self.launch(settings, running, now, MonitorState::Notified)
+    }
+
+    /// NOTIFIED: readers get no second chance before a RECEIVE; an event is sent again after 5 s.
+    fn again(&mut self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> usize {
+        let is_due = self.last_activated.is_none_or(|last| now >= last.after(CHECK_INTERVAL));
+        if settings.launches == Launches::Events && facts.unread > 0 && is_due {
+            return self.launch(settings, Running::default(), now, MonitorState::Notified);
+        }
+        0
+    }
+
+    /// RECEIVES_OCCURRING with rows left: at once if all readers have gone, else one more each 5 s of constant work.
+    fn more(&mut self, settings: &MonitorSettings, facts: &QueueFacts, running: Running, now: Timestamp) -> usize {
+        if facts.waiting > 0 || self.held(now) {
+            return 0;
+        }
+        let counted = settings.launches != Launches::Events;
+        // A group that somebody else holds would send the new reader away empty, so only what can be had counts here.
+        if counted && running.readers == 0 && facts.ready_groups > 0 {
+            return self.launch(settings, running, now, MonitorState::Notified);
+        }
+        if now >= self.quiet_since.after(CHECK_INTERVAL) && (!settings.is_fast() || facts.ready_groups > 0) {
+            return self.launch(settings, running, now, MonitorState::ReceivesOccurring);
+        }
+        0
+    }
+
+    /// The fast ramp: a reader for every ready group that no waiting or starting session is about to serve.
+    fn rush(&mut self, max: u16, facts: &QueueFacts, running: Running, launched: usize, now: Timestamp) -> usize {
+        if self.state == MonitorState::Inactive || self.held(now) {
+            return 0;
+        }
+        let unserved = facts.ready_groups.saturating_sub(facts.waiting + running.starting + launched);
+        let room = usize::from(max).saturating_sub(running.readers + launched);
+        let launch = unserved.min(room);
+        self.count(launch, now);
+        launch
+    }
+
+    /// Launches one if the limit allows it.
+    fn launch(&mut self, settings: &MonitorSettings, running: Running, now: Timestamp, then: MonitorState) -> usize {
+        self.quiet_since = now;
+        self.is_new = false;
+        if let Launches::Readers { max, .. } = settings.launches
+            && running.readers >= usize::from(max)
+        {
+            self.counters.task_limit_reached += 1;
+            self.refused = true;
+            if self.state == MonitorState::Inactive || running.readers == 0 {
+                self.hold(now);
+            }
+            return 0;
+        }
+        self.refused = false;
+        self.state = then;
+        self.count(1, now);
+        1
+    }
+
+    fn count(&mut self, launched: usize, now: Timestamp) {
+        if launched > 0 {
+            self.counters.tasks_started += launched as u64;
+            self.last_activated = Some(now);
+        }
+    }
+
+    fn next_look(&self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> Option<Timestamp> {
+        if facts.unread == 0 {
+            return None;
+        }
+        let held = self.hold_until.filter(|until| *until > now);
+        match self.state {
+            MonitorState::Inactive => Some(held.unwrap_or_else(|| now.after(CHECK_INTERVAL))),
+            MonitorState::Notified if settings.launches == Launches::Events => {
+                Some(self.last_activated.unwrap_or(now).after(CHECK_INTERVAL))
+            }
+            // The fast ramp does not give up on a queue whose readers never received.
+            MonitorState::Notified => held.filter(|_| settings.is_fast()),
+            MonitorState::ReceivesOccurring => Some(self.quiet_since.after(CHECK_INTERVAL).max(held.unwrap_or(now))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

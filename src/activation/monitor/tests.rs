@@ -1,0 +1,423 @@
+use super::MonitorState::{Inactive, Notified, ReceivesOccurring};
+use super::*;
+
+/// A queue, its readers and the time, moved by hand.
+struct Scene {
+    monitor: Monitor,
+    settings: MonitorSettings,
+    facts: QueueFacts,
+    running: Running,
+    now: Timestamp,
+}
+
+impl Scene {
+    fn new(max: u16, ramp: Ramp) -> Self {
+        Self {
+            monitor: Monitor::new(),
+            settings: MonitorSettings { exists: true, launches: Launches::Readers { max, ramp } },
+            facts: QueueFacts::default(),
+            running: Running::default(),
+            now: Timestamp(1_000_000_000),
+        }
+    }
+
+    /// Looks, runs what is launched, and says how many.
+    fn look(&mut self) -> usize {
+        let decision = self.monitor.look(&self.settings, &self.facts, self.running, self.now);
+        self.running.readers += decision.launch;
+        self.running.starting += decision.launch;
+        decision.launch
+    }
+
+    fn next(&self) -> Option<Timestamp> {
+        self.monitor.clone().look(&self.settings, &self.facts, self.running, self.now).next_look
+    }
+
+    fn rows(&mut self, groups: usize) -> &mut Self {
+        self.facts.ready_groups = groups;
+        self.facts.unread = groups as u64;
+        self
+    }
+
+    fn receives(&mut self) -> &mut Self {
+        self.facts.receives += 1;
+        self.running.starting = 0;
+        self
+    }
+
+    fn comes_back_empty(&mut self) -> &mut Self {
+        self.facts.last_empty = Some(self.now);
+        self.receives()
+    }
+
+    fn leaves(&mut self, end: ReaderEnd) -> &mut Self {
+        self.running.readers -= 1;
+        self.running.starting = self.running.starting.min(self.running.readers);
+        self.monitor.reader_ended(end, self.now);
+        self
+    }
+
+    fn after(&mut self, seconds: i64) -> &mut Self {
+        self.now = self.now.after_seconds(seconds);
+        self
+    }
+
+    fn max(&mut self, max: u16) -> &mut Self {
+        if let Launches::Readers { max: limit, .. } = &mut self.settings.launches {
+            *limit = max;
+        }
+        self
+    }
+
+    fn exists(&mut self, exists: bool) -> &mut Self {
+        self.settings.exists = exists;
+        self
+    }
+
+    #[track_caller]
+    fn stands(&self, state: MonitorState) {
+        assert_eq!(self.monitor.state(), Some(state));
+    }
+}
+
+fn plain(max: u16) -> Scene {
+    Scene::new(max, Ramp::ServiceBroker)
+}
+
+#[test]
+fn a_186_the_first_message_starts_one_reader() {
+    let mut scene = plain(10);
+    assert_eq!(scene.look(), 0);
+    scene.stands(Inactive);
+    assert_eq!(scene.rows(1).look(), 1);
+    scene.stands(Notified);
+    assert_eq!(scene.monitor.last_activated(), Some(scene.now));
+}
+
+#[test]
+fn a_187_further_messages_before_any_receive_start_nothing() {
+    let mut scene = plain(10);
+    scene.rows(1).look();
+    for (seconds, groups) in [(0, 2), (1, 50), (10, 900), (600, 900)] {
+        assert_eq!(scene.after(seconds).rows(groups).look(), 0);
+        scene.stands(Notified);
+    }
+    assert_eq!(scene.next(), None, "only a RECEIVE leads out of NOTIFIED");
+}
+
+#[test]
+fn a_188_any_session_s_receive_is_seen() {
+    let mut scene = plain(10);
+    scene.rows(2).look();
+    scene.facts.receives += 1;
+    assert_eq!(scene.look(), 0);
+    scene.stands(ReceivesOccurring);
+}
+
+#[test]
+fn a_189_under_constant_work_one_more_reader_each_five_seconds_up_to_the_limit() {
+    let mut scene = plain(3);
+    scene.rows(100).look();
+    scene.receives().look();
+    let mut started = Vec::new();
+    for second in 1..=30 {
+        if scene.after(1).receives().look() == 1 {
+            started.push(second);
+        }
+    }
+    assert_eq!(started, [5, 10]);
+    assert_eq!(scene.running.readers, 3);
+}
+
+#[test]
+fn eight_readers_take_thirty_five_seconds() {
+    let mut scene = plain(8);
+    scene.rows(100).look();
+    scene.receives().look();
+    let start = scene.now;
+    while scene.running.readers < 8 {
+        scene.now = scene.next().expect("there is always a next look while rows wait");
+        scene.look();
+    }
+    assert_eq!(scene.now.since(start), Duration::from_secs(35));
+}
+
+#[test]
+fn a_190_each_empty_result_restarts_the_five_seconds() {
+    let mut scene = plain(10);
+    scene.rows(100).look();
+    scene.receives().look();
+    for _ in 0..10 {
+        assert_eq!(scene.after(4).comes_back_empty().look(), 0);
+    }
+    assert_eq!(scene.after(4).receives().look(), 0);
+    assert_eq!(scene.after(1).receives().look(), 1, "five seconds after the last empty result");
+}
+
+#[test]
+fn a_191_whoever_waits_keeps_readers_from_starting() {
+    let mut scene = plain(10);
+    scene.facts.waiting = 1;
+    scene.facts.waits = 1;
+    assert_eq!(scene.look(), 0);
+    assert_eq!(scene.rows(1).look(), 0);
+    scene.stands(Inactive);
+    assert_eq!(scene.next(), Some(scene.now.after(CHECK_INTERVAL)));
+    scene.facts.waiting = 0;
+    assert_eq!(scene.comes_back_empty().look(), 1, "nobody is there to take it any more");
+}
+
+#[test]
+fn a_wait_between_looks_restarts_the_five_seconds() {
+    let mut scene = plain(10);
+    scene.rows(5).look();
+    scene.receives().look();
+    scene.after(4).facts.waits += 1;
+    assert_eq!(scene.receives().look(), 0);
+    assert_eq!(scene.after(4).receives().look(), 0);
+    assert_eq!(scene.after(1).receives().look(), 1);
+}
+
+#[test]
+fn a_192_one_group_and_a_busy_reader_start_one_more_at_most_at_a_time() {
+    let mut scene = plain(10);
+    scene.rows(1).look();
+    scene.facts = QueueFacts { ready_groups: 0, unread: 9, ..scene.facts };
+    scene.receives().look();
+    assert_eq!(scene.after(5).look(), 1);
+    for _ in 0..5 {
+        assert_eq!(scene.comes_back_empty().leaves(ReaderEnd::Left).look(), 0, "others hold the only group");
+        assert_eq!(scene.running.readers, 1);
+        assert_eq!(scene.after(5).look(), 1);
+        assert_eq!(scene.running.readers, 2);
+    }
+}
+
+#[test]
+fn a_193_a_reader_without_a_receive_leaves_the_monitor_notified() {
+    let mut scene = plain(10);
+    scene.rows(1).look();
+    assert_eq!(scene.leaves(ReaderEnd::WithoutReceive).look(), 0);
+    for _ in 0..5 {
+        assert_eq!(scene.after(60).rows(9).look(), 0);
+        scene.stands(Notified);
+    }
+    assert_eq!(scene.monitor.counters().tasks_aborted, 1);
+    assert_eq!(scene.receives().look(), 1, "any RECEIVE cures it");
+}
+
+#[test]
+fn a_194_off_and_on_again_cures_it_too() {
+    let mut scene = plain(10);
+    scene.rows(1).look();
+    scene.leaves(ReaderEnd::WithoutReceive).look();
+    assert_eq!(scene.exists(false).look(), 0);
+    assert_eq!(scene.monitor.state(), None);
+    assert_eq!(scene.exists(true).look(), 1);
+    scene.stands(Notified);
+}
+
+#[test]
+fn a_195_rows_left_by_a_reader_start_another() {
+    let mut scene = plain(10);
+    scene.rows(3).look();
+    assert_eq!(scene.receives().rows(2).look(), 0);
+    assert_eq!(scene.leaves(ReaderEnd::Left).look(), 1);
+    scene.stands(Notified);
+    assert_eq!(scene.receives().rows(1).leaves(ReaderEnd::Left).look(), 1);
+    assert_eq!(scene.receives().rows(0).leaves(ReaderEnd::Left).look(), 0);
+    scene.stands(Inactive);
+    assert_eq!(scene.next(), None);
+}
+
+#[test]
+fn a_196_and_200_off_launches_nothing_and_on_serves_waiting_rows_at_once() {
+    let mut scene = plain(10);
+    assert_eq!(scene.exists(false).rows(5).look(), 0);
+    assert_eq!(scene.monitor.state(), None);
+    assert_eq!(scene.next(), None);
+    assert_eq!(scene.after(60).look(), 0);
+    assert_eq!(scene.exists(true).look(), 1);
+}
+
+#[test]
+fn turning_on_serves_waiting_rows_although_a_reader_still_runs_from_before() {
+    let mut scene = plain(10);
+    scene.rows(5).look();
+    scene.exists(false).look();
+    assert_eq!(scene.exists(true).look(), 1);
+    assert_eq!(scene.running.readers, 2);
+}
+
+#[test]
+fn a_197_and_198_a_lowered_limit_stops_nobody_and_starts_nobody() {
+    let mut scene = plain(3);
+    scene.rows(100).look();
+    scene.receives().look();
+    scene.after(5).look();
+    scene.after(5).look();
+    assert_eq!((scene.running.readers, scene.monitor.counters().task_limit_reached), (3, 0));
+    scene.max(1);
+    for reached in 1..=4 {
+        assert_eq!(scene.after(5).receives().look(), 0);
+        assert_eq!(scene.monitor.counters().task_limit_reached, reached);
+    }
+    scene.leaves(ReaderEnd::Left).leaves(ReaderEnd::Left);
+    assert_eq!(scene.after(5).look(), 0, "one runs, one is the limit");
+    assert_eq!(scene.leaves(ReaderEnd::Left).look(), 1);
+}
+
+#[test]
+fn a_raised_limit_starts_the_reader_it_refused_at_once() {
+    let mut scene = plain(1);
+    scene.rows(100).look();
+    scene.receives().look();
+    assert_eq!(scene.after(5).look(), 0);
+    assert_eq!(scene.after(1).max(4).look(), 1);
+    assert_eq!(scene.after(1).look(), 0, "and the next five seconds later");
+    assert_eq!(scene.after(4).look(), 1);
+}
+
+#[test]
+fn a_33_a_limit_of_zero_never_starts_anything() {
+    let mut scene = plain(0);
+    for _ in 0..20 {
+        assert_eq!(scene.rows(3).look(), 0);
+        scene.after(1);
+    }
+    assert_eq!(scene.monitor.counters().task_limit_reached, 4, "an attempt each five seconds");
+    assert_eq!(scene.max(1).look(), 1);
+}
+
+#[test]
+fn a_201_rows_waiting_at_the_start_activate() {
+    assert_eq!(plain(1).rows(7).look(), 1);
+}
+
+#[test]
+fn a_new_message_while_a_reader_works_is_left_to_it() {
+    let mut scene = plain(10);
+    scene.rows(1).look();
+    scene.receives().rows(0).look();
+    scene.stands(Inactive);
+    assert_eq!(scene.rows(1).look(), 0);
+    scene.stands(ReceivesOccurring);
+    assert_eq!(scene.after(5).look(), 1, "it did not come back for it in five seconds");
+}
+
+#[test]
+fn a_missing_procedure_is_tried_each_five_seconds() {
+    let mut scene = plain(10);
+    scene.rows(1);
+    for attempt in 1..=3 {
+        assert_eq!(scene.look(), 1);
+        scene.running = Running::default();
+        scene.monitor.launch_failed(1, scene.now);
+        assert_eq!(scene.monitor.counters().activation_errors, attempt);
+        assert_eq!(scene.monitor.counters().tasks_started, 0);
+        assert_eq!(scene.after(4).look(), 0);
+        assert_eq!(scene.next(), Some(scene.now.after_seconds(1)));
+        scene.after(1);
+    }
+    scene.look();
+    scene.running = Running::default();
+    scene.monitor.launch_failed(1, scene.now);
+    scene.monitor.retry_now();
+    assert_eq!(scene.look(), 1, "it was registered");
+}
+
+#[test]
+fn failing_readers_are_replaced_while_they_receive_and_counted() {
+    let mut scene = plain(10);
+    scene.rows(1).look();
+    for failures in 1..=4 {
+        assert_eq!(scene.receives().leaves(ReaderEnd::Failed { received: true }).look(), 1);
+        let counters = scene.monitor.counters();
+        assert_eq!((counters.tasks_aborted, counters.activation_errors), (failures, failures));
+    }
+}
+
+#[test]
+fn the_fast_ramp_starts_a_reader_for_every_unserved_group() {
+    let mut scene = Scene::new(8, Ramp::Fast);
+    assert_eq!(scene.rows(3).look(), 3);
+    assert_eq!(scene.look(), 0, "those three are about to receive");
+    assert_eq!(scene.rows(5).look(), 2);
+    assert_eq!(scene.receives().rows(40).look(), 3, "the limit is eight");
+    assert_eq!(scene.look(), 0);
+    scene.receives().facts.waiting = 8;
+    assert_eq!(scene.max(20).rows(8).look(), 0, "eight wait for eight groups");
+    assert_eq!(scene.rows(9).look(), 1);
+}
+
+#[test]
+fn the_fast_ramp_counts_the_limit_and_ignores_groups_that_others_hold() {
+    let mut scene = Scene::new(2, Ramp::Fast);
+    assert_eq!(scene.rows(5).look(), 2);
+    scene.receives().look();
+    assert_eq!(scene.after(5).look(), 0);
+    assert_eq!(scene.monitor.counters().task_limit_reached, 1);
+    scene.max(9).facts.ready_groups = 0;
+    assert_eq!(scene.look(), 0);
+    assert_eq!(scene.after(60).receives().look(), 0, "rows in locked groups need no readers");
+}
+
+#[test]
+fn the_fast_ramp_does_not_spin_on_readers_that_never_receive() {
+    let mut scene = Scene::new(2, Ramp::Fast);
+    assert_eq!(scene.rows(5).look(), 2);
+    scene.leaves(ReaderEnd::WithoutReceive).leaves(ReaderEnd::WithoutReceive);
+    assert_eq!(scene.after(4).look(), 0);
+    assert_eq!(scene.next(), Some(scene.now.after_seconds(1)));
+    assert_eq!(scene.after(1).look(), 2);
+}
+
+#[test]
+fn a_202_one_event_and_no_second_before_a_receive_or_the_time_out() {
+    let mut scene = plain(0);
+    scene.settings.launches = Launches::Events;
+    assert_eq!(scene.rows(1).look(), 1);
+    scene.running = Running::default();
+    scene.stands(Notified);
+    assert_eq!(scene.after(4).rows(2).look(), 0);
+    assert_eq!(scene.next(), Some(scene.now.after_seconds(1)));
+    assert_eq!(scene.after(1).look(), 1, "slow to start");
+    scene.running = Running::default();
+    assert_eq!(scene.receives().look(), 0);
+    assert_eq!(scene.after(5).look(), 1, "and again while there is work");
+    scene.running = Running::default();
+    assert_eq!(scene.receives().rows(0).look(), 0);
+    scene.stands(Inactive);
+    assert_eq!(scene.rows(1).look(), 1);
+}
+
+#[test]
+fn never_more_than_the_limit_whatever_happens() {
+    use proptest::prelude::*;
+    let steps = proptest::collection::vec((0..9u8, 0..12u16), 1..200);
+    proptest!(|(fast in any::<bool>(), steps in steps)| {
+        let mut scene = Scene::new(3, if fast { Ramp::Fast } else { Ramp::ServiceBroker });
+        let mut limit = 3;
+        for (step, value) in steps {
+            match step {
+                0 | 1 => { scene.rows(value.into()); }
+                2 => { scene.receives(); }
+                3 => { scene.comes_back_empty(); }
+                4 if scene.running.readers > 0 => { scene.leaves(ReaderEnd::Left); }
+                5 if scene.running.readers > 0 => { scene.leaves(ReaderEnd::Failed { received: false }); }
+                6 => { scene.after(value.into()); }
+                7 => { limit = value; scene.max(value); }
+                8 => { scene.facts.waiting = usize::from(value % 3); }
+                _ => {}
+            }
+            let before = scene.running.readers;
+            let launched = scene.look();
+            prop_assert!(launched == 0 || before + launched <= usize::from(limit));
+            prop_assert!(fast || launched <= 1);
+            if scene.facts.unread > 0 && scene.running.readers == 0 {
+                let stuck = scene.next().is_none() && scene.monitor.state() != Some(Notified);
+                prop_assert!(!stuck, "rows wait, nobody runs, and nobody will look");
+            }
+        }
+    });
+}
