@@ -30,6 +30,11 @@ impl Broker {
         Self { store }
     }
 
+    /// The store itself, for what is built beside the broker.
+    pub(crate) fn shared_store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
     /// Opens a transaction; dropping it rolls it back.
     ///
     /// # Errors

@@ -144,7 +144,7 @@ async fn look(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize
 
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
     let store = act.store();
-    let waiting = Waiting::begin(store, questions);
+    let mut waiting = Waiting::begin(store, questions);
     let mut alarm = match deadline {
         Deadline::At(due) => {
             let clock = store.clock().clone();
@@ -160,6 +160,7 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
         if matches!(deadline, Deadline::At(due) if store.clock().now() >= due) {
             return Ok(None);
         }
+        waiting.sleeps();
         // Signals first: whoever is woken at the deadline looks once more.
         poll_fn(|context| {
             let signalled = signals.iter_mut().any(|signal| signal.as_mut().poll(context).is_ready());
@@ -173,7 +174,8 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
 /// A session waiting on some queues. However it ends, it passes on the signals it may have swallowed.
 struct Waiting {
     places: Vec<Place>,
-    _guards: Vec<WaitGuard>,
+    guarded: Vec<Arc<QueueActivity>>,
+    guards: Vec<WaitGuard>,
 }
 
 struct Place {
@@ -195,8 +197,15 @@ impl Waiting {
                 places.push(Place { activity, choosy: question.choosy });
             }
         }
-        let guards = guarded.iter().map(QueueActivity::wait).collect();
-        Self { places, _guards: guards }
+        Self { places, guarded, guards: Vec::new() }
+    }
+
+    /// Nothing was found. Only from now on does the session wait in the eyes of the queue monitors: one that finds
+    /// messages at its first look is busy, and must not keep them from launching readers.
+    fn sleeps(&mut self) {
+        if self.guards.is_empty() {
+            self.guards = self.guarded.iter().map(QueueActivity::wait).collect();
+        }
     }
 
     fn register(&self) -> Vec<Pin<Box<OwnedNotified>>> {
