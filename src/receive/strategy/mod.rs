@@ -1,1 +1,174 @@
-//! Priority strategies as pure values.
+//! Priority strategies: which receive comes next, as pure values.
+//!
+//! A [`Strategy`] names the next looks at the queues, hears what came of them, and says how long a class can be
+//! starved under it ([`Strategy::bound`]). It knows no database: the same value runs on any store
+//! ([`Broker::receive_by`](crate::broker::Broker::receive_by)) and in tests under a clock that is counted by hand.
+//!
+//! | constructor | what it does | bound |
+//! |---|---|---|
+//! | [`drain_high_then_one_low`] | every high message first, then one low; one queue | none |
+//! | [`dual_queue_loop`] | the high queue first, one message of the low queue when it is empty | none |
+//! | [`independent_readers`] | a pool of readers for each queue | the class's own backlog |
+//! | [`weighted`] | shares: in every window each class with messages gets its weight | a window of receives |
+//! | [`aging`] | a message gains one level per period of waiting | an age difference |
+
+mod aging;
+mod bound;
+mod class;
+mod drain;
+mod dual;
+mod readers;
+#[cfg(test)]
+mod rig;
+mod weighted;
+
+pub use aging::{Aging, aging};
+pub use bound::Bound;
+pub use class::{HighClass, by_levels};
+pub use drain::{ClassicDrain, DrainHighThenOneLow, drain_high_then_one_low, drain_one_conversation};
+pub use dual::{ClassicDualQueueLoop, DualQueueLoop, dual_queue_loop, dual_queue_loop_classic};
+pub use readers::{CLASSIC_RAMP, FAST_RAMP, ReaderPools, independent_readers};
+pub use weighted::{Share, Weighted, weighted};
+
+use crate::catalog::Catalog;
+use crate::error::Result;
+use crate::protocol::From;
+use crate::time::Timestamp;
+use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Decides which receive comes next.
+pub trait Strategy: Send {
+    /// The name it goes by in reports.
+    fn name(&self) -> &'static str;
+
+    /// As first published, or ours.
+    fn form(&self) -> Form;
+
+    /// How long a class can be starved under it.
+    fn bound(&self) -> Bound;
+
+    /// Checks its settings against the definitions, once, before the first plan.
+    fn prepare(&mut self, catalog: &Catalog) -> Result<()>;
+
+    /// The looks to try now. Changes nothing: the same plan comes again until [`Strategy::served`] is called.
+    fn plan(&self, now: Timestamp) -> Plan;
+
+    /// What came of the last plan.
+    fn served(&mut self, served: Served);
+}
+
+impl<S: Strategy + ?Sized> Strategy for Box<S> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn form(&self) -> Form {
+        (**self).form()
+    }
+
+    fn bound(&self) -> Bound {
+        (**self).bound()
+    }
+
+    fn prepare(&mut self, catalog: &Catalog) -> Result<()> {
+        (**self).prepare(catalog)
+    }
+
+    fn plan(&self, now: Timestamp) -> Plan {
+        (**self).plan(now)
+    }
+
+    fn served(&mut self, served: Served) {
+        (**self).served(served);
+    }
+}
+
+/// Whether a strategy is the one first published for Service Broker, with its limits, or ours without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// With the limits of its first publication.
+    Classic,
+    /// Ours.
+    Improved,
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Classic => "classic",
+            Self::Improved => "improved",
+        })
+    }
+}
+
+/// The looks to try, in order; the first that gives messages is served.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// At least one.
+    pub looks: Vec<Look>,
+    /// What to do when none of them gave anything.
+    pub when_empty: WhenEmpty,
+}
+
+/// One RECEIVE to try.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Look {
+    /// The class it serves, as the strategy calls it.
+    pub class: Arc<str>,
+    /// The queue.
+    pub queue: Arc<str>,
+    /// Which conversations.
+    pub from: From,
+    /// At most so many messages; `None` is all that are ready in the group.
+    pub top: Option<u64>,
+    /// How long this look waits before the next one is tried: the TIMEOUT of a WAITFOR.
+    pub wait: Duration,
+}
+
+impl Look {
+    /// A look that does not wait.
+    pub fn new(class: impl Into<Arc<str>>, queue: impl Into<Arc<str>>, from: From, top: Option<u64>) -> Self {
+        Self { class: class.into(), queue: queue.into(), from, top, wait: Duration::ZERO }
+    }
+
+    /// The same look, which waits so long for messages before the next one is tried.
+    pub fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+}
+
+/// What a driver does when no look gave anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenEmpty {
+    /// Sleep until something arrives for any of the looks, then try them in order.
+    WaitOnAll,
+    /// Ask for a new plan at once; the looks have waited themselves.
+    Again,
+}
+
+/// What came of a plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Served {
+    /// When the looks began: the `now` the plan was made for.
+    pub looked_at: Timestamp,
+    /// What was received; `None` if no look gave anything.
+    pub batch: Option<Batch>,
+}
+
+/// Messages that a look gave; all looks before it gave none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Batch {
+    /// The index of the look in the plan.
+    pub look: usize,
+    /// How many messages.
+    pub messages: u64,
+    /// The highest level among them.
+    pub level: u8,
+    /// When the oldest of them was enqueued.
+    pub oldest: Timestamp,
+}

@@ -1,0 +1,114 @@
+//! How long a class can be starved, as data.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The starvation bound of a strategy: what holds for a class whatever the other classes send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Bound {
+    /// No bound: a class can be starved for ever.
+    None,
+    /// In any so many receives in a row, a class that has messages throughout is served at least its weight.
+    Window {
+        /// The length of the window: the sum of the weights.
+        receives: u64,
+        /// Each class and its weight.
+        weights: Vec<(Arc<str>, u64)>,
+    },
+    /// A message of level `l` is overtaken by a newer one only if that one was enqueued within
+    /// `(10 - l) * per_level` after it, and besides at most once by each other level.
+    Age {
+        /// The waiting that makes up for one level.
+        per_level: Duration,
+    },
+    /// Only the backlog of its own queue stands before a message: with `n` messages before it in as many groups or more,
+    /// it waits at most `launch + ceil((n + 1) / readers)` times the longest service, where one reader is certain.
+    OwnBacklog {
+        /// Each queue and the most readers it gets.
+        readers: Vec<(Arc<str>, u16)>,
+        /// The pause between the launches of two readers.
+        ramp: Duration,
+    },
+}
+
+impl Bound {
+    /// The most receives of other classes in a row while this class has messages; `None` if there is no such bound.
+    pub fn longest_run_past(&self, class: &str) -> Option<u64> {
+        match self {
+            Self::Window { receives, weights } => {
+                weights.iter().find(|(name, _)| &**name == class).map(|(_, weight)| receives.saturating_sub(*weight))
+            }
+            Self::None | Self::Age { .. } | Self::OwnBacklog { .. } => None,
+        }
+    }
+
+    /// How much newer a message may be and still overtake one of this level, but for once by each other level;
+    /// `None` if there is no such bound.
+    pub fn overtaken_within(&self, level: u8) -> Option<Duration> {
+        match self {
+            Self::Age { per_level } => Some(per_level.saturating_mul(u32::from(10_u8.saturating_sub(level)))),
+            Self::None | Self::Window { .. } | Self::OwnBacklog { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none: a class can starve for ever"),
+            Self::Window { receives, weights } => {
+                write!(f, "of any {receives} receives in a row, a class with messages gets at least: ")?;
+                for (index, (class, weight)) in weights.iter().enumerate() {
+                    write!(f, "{}{class} {weight}", if index == 0 { "" } else { ", " })?;
+                }
+                Ok(())
+            }
+            Self::Age { per_level } => write!(
+                f,
+                "a message of level l is ahead of all that come more than (10 - l) x {per_level:?} after it, but for one \
+                 receive of each other level"
+            ),
+            Self::OwnBacklog { readers, ramp } => {
+                f.write_str(
+                    "only a message's own queue stands before it: ceil((backlog + 1) / readers) x service time; ",
+                )?;
+                for (index, (queue, most)) in readers.iter().enumerate() {
+                    write!(f, "{}{queue} 1 to {most} readers", if index == 0 { "" } else { ", " })?;
+                }
+                write!(f, ", one more each {ramp:?}")
+            }
+        }
+    }
+}
+
+impl Serialize for Bound {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_say_what_they_promise() {
+        let window = Bound::Window { receives: 9, weights: vec![("high".into(), 8), ("low".into(), 1)] };
+        assert_eq!(
+            window.to_string(),
+            "of any 9 receives in a row, a class with messages gets at least: high 8, low 1"
+        );
+        assert_eq!(window.longest_run_past("low"), Some(8));
+        assert_eq!(window.longest_run_past("high"), Some(1));
+        assert_eq!(window.longest_run_past("other"), None);
+        let age = Bound::Age { per_level: Duration::from_millis(50) };
+        assert_eq!(age.overtaken_within(10), Some(Duration::ZERO));
+        assert_eq!(age.overtaken_within(3), Some(Duration::from_millis(350)));
+        assert!(age.to_string().contains("50ms"), "{age}");
+        assert_eq!(Bound::None.longest_run_past("low"), None);
+        let pools = Bound::OwnBacklog { readers: vec![("low".into(), 1)], ramp: Duration::from_secs(5) };
+        assert!(pools.to_string().ends_with("low 1 to 1 readers, one more each 5s"), "{pools}");
+    }
+}
