@@ -1,7 +1,7 @@
 //! Levels that rise with waiting.
 
 use super::drain::check_queue;
-use super::{Bound, Form, Look, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::From;
@@ -40,7 +40,7 @@ pub struct Aging {
 impl Aging {
     /// Takes at most so many messages per receive; 1 by default. All of them come from the group served.
     pub fn top(mut self, top: u64) -> Self {
-        self.top = Some(top);
+        self.top = Some(top.max(1));
         self
     }
 
@@ -77,23 +77,23 @@ impl Strategy for Aging {
     fn plan(&self, _now: Timestamp) -> Plan {
         let looks = self.order().into_iter().map(|level| {
             let from = From::Levels { lowest: level, highest: level };
-            Look::new(CLASSES[usize::from(level) - 1], self.queue.clone(), from, self.top)
+            ClassLook::new(CLASSES[usize::from(level) - 1], self.queue.clone(), from, self.top)
         });
         Plan { looks: looks.collect(), when_empty: WhenEmpty::WaitOnAll }
     }
 
     fn served(&mut self, served: Served) {
         let order = self.order();
-        let empty = served.batch.map_or(LEVELS, |batch| batch.look.min(LEVELS));
+        let empty = served.found.map_or(LEVELS, |found| found.look.min(LEVELS));
         for level in &order[..empty] {
             let known = &mut self.none_before[usize::from(*level) - 1];
             *known = (*known).max(served.looked_at);
         }
-        if let Some(batch) = served.batch
-            && let Some(level) = order.get(batch.look)
+        if let Some(found) = served.found
+            && let Some(level) = order.get(found.look)
         {
             // A message that a rollback gave back may be older than what was known.
-            self.none_before[usize::from(*level) - 1] = batch.oldest;
+            self.none_before[usize::from(*level) - 1] = found.oldest;
         }
     }
 }
@@ -102,7 +102,7 @@ impl Strategy for Aging {
 mod tests {
     use super::super::rig::{Rig, Taken};
     use super::*;
-    use proptest::prelude::*;
+    use proptest::prelude::{prop, prop_assert, proptest};
 
     fn rank(message: &Taken, per_level_ms: u64) -> i64 {
         message.sent_ms as i64 - i64::from(message.level) * per_level_ms as i64

@@ -1,6 +1,6 @@
 //! Strategy 1: drain every high-priority message, then take one low.
 
-use super::{Bound, Form, HighClass, Look, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassLook, Form, HighClass, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::id::ConversationHandle;
@@ -37,7 +37,7 @@ pub struct DrainHighThenOneLow {
 impl DrainHighThenOneLow {
     /// Takes at most so many high messages per receive; by default all that are ready in the group.
     pub fn high_top(mut self, top: u64) -> Self {
-        self.high_top = Some(top);
+        self.high_top = Some(top.max(1));
         self
     }
 }
@@ -65,9 +65,9 @@ impl Strategy for DrainHighThenOneLow {
         let (lowest, highest) = self.levels.or(self.high.levels()).unwrap_or((10, 10));
         Plan {
             looks: vec![
-                Look::new("high", self.queue.clone(), From::Levels { lowest, highest }, self.high_top),
+                ClassLook::new("high", self.queue.clone(), From::Levels { lowest, highest }, self.high_top),
                 // Not the levels below: a message above the range must not be forgotten.
-                Look::new("low", self.queue.clone(), From::Any, Some(1)),
+                ClassLook::new("low", self.queue.clone(), From::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }
@@ -87,7 +87,7 @@ pub struct ClassicDrain {
 impl ClassicDrain {
     /// Takes at most so many high messages per receive; by default all that are ready.
     pub fn high_top(mut self, top: u64) -> Self {
-        self.high_top = Some(top);
+        self.high_top = Some(top.max(1));
         self
     }
 }
@@ -112,8 +112,8 @@ impl Strategy for ClassicDrain {
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
             looks: vec![
-                Look::new("high", self.queue.clone(), From::Conversation(self.high), self.high_top),
-                Look::new("low", self.queue.clone(), From::Any, Some(1)),
+                ClassLook::new("high", self.queue.clone(), From::Conversation(self.high), self.high_top),
+                ClassLook::new("low", self.queue.clone(), From::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }

@@ -1,7 +1,7 @@
 //! Strategy 2: one loop over a queue for high and a queue for low.
 
 use super::drain::check_queue;
-use super::{Bound, Form, Look, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::From;
@@ -40,7 +40,7 @@ pub struct DualQueueLoop {
 impl DualQueueLoop {
     /// Takes at most so many high messages per receive; by default all that are ready in the group.
     pub fn high_top(mut self, top: u64) -> Self {
-        self.high_top = Some(top);
+        self.high_top = Some(top.max(1));
         self
     }
 }
@@ -66,8 +66,8 @@ impl Strategy for DualQueueLoop {
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
             looks: vec![
-                Look::new("high", self.high.clone(), From::Any, self.high_top),
-                Look::new("low", self.low.clone(), From::Any, Some(1)),
+                ClassLook::new("high", self.high.clone(), From::Any, self.high_top),
+                ClassLook::new("low", self.low.clone(), From::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }
@@ -88,7 +88,7 @@ pub struct ClassicDualQueueLoop {
 impl ClassicDualQueueLoop {
     /// Takes at most so many high messages per receive; by default all that are ready in the group.
     pub fn high_top(mut self, top: u64) -> Self {
-        self.high_top = Some(top);
+        self.high_top = Some(top.max(1));
         self
     }
 
@@ -120,8 +120,8 @@ impl Strategy for ClassicDualQueueLoop {
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
             looks: vec![
-                Look::new("high", self.high.clone(), From::Any, self.high_top).waiting(self.timeout),
-                Look::new("low", self.low.clone(), From::Any, Some(1)),
+                ClassLook::new("high", self.high.clone(), From::Any, self.high_top).waiting(self.timeout),
+                ClassLook::new("low", self.low.clone(), From::Any, Some(1)),
             ],
             when_empty: WhenEmpty::Again,
         }

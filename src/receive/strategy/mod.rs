@@ -24,7 +24,7 @@ mod weighted;
 
 pub use aging::{Aging, aging};
 pub use bound::Bound;
-pub use class::{HighClass, by_levels};
+pub use class::{HighClass, by_contract, by_levels};
 pub use drain::{ClassicDrain, DrainHighThenOneLow, drain_high_then_one_low, drain_one_conversation};
 pub use dual::{ClassicDualQueueLoop, DualQueueLoop, dual_queue_loop, dual_queue_loop_classic};
 pub use readers::{CLASSIC_RAMP, FAST_RAMP, ReaderPools, independent_readers};
@@ -33,6 +33,7 @@ pub use weighted::{Share, Weighted, weighted};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::From;
+use crate::receive::wait::Look;
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::fmt;
@@ -106,33 +107,30 @@ impl fmt::Display for Form {
 }
 
 /// The looks to try, in order; the first that gives messages is served.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// At least one.
-    pub looks: Vec<Look>,
+    pub looks: Vec<ClassLook>,
     /// What to do when none of them gave anything.
     pub when_empty: WhenEmpty,
 }
 
-/// One RECEIVE to try.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Look {
+/// One RECEIVE to try, for a class.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassLook {
     /// The class it serves, as the strategy calls it.
     pub class: Arc<str>,
-    /// The queue.
-    pub queue: Arc<str>,
-    /// Which conversations.
-    pub from: From,
-    /// At most so many messages; `None` is all that are ready in the group.
-    pub top: Option<u64>,
+    /// Where, what, how much.
+    pub look: Look,
     /// How long this look waits before the next one is tried: the TIMEOUT of a WAITFOR.
     pub wait: Duration,
 }
 
-impl Look {
+impl ClassLook {
     /// A look that does not wait.
     pub fn new(class: impl Into<Arc<str>>, queue: impl Into<Arc<str>>, from: From, top: Option<u64>) -> Self {
-        Self { class: class.into(), queue: queue.into(), from, top, wait: Duration::ZERO }
+        let look = Look { queue: queue.into(), from, top };
+        Self { class: class.into(), look, wait: Duration::ZERO }
     }
 
     /// The same look, which waits so long for messages before the next one is tried.
@@ -147,7 +145,7 @@ impl Look {
 pub enum WhenEmpty {
     /// Sleep until something arrives for any of the looks, then try them in order.
     WaitOnAll,
-    /// Ask for a new plan at once; the looks have waited themselves.
+    /// Ask for a new plan at once, because a look has waited. If none has, it is as [`WhenEmpty::WaitOnAll`].
     Again,
 }
 
@@ -157,12 +155,12 @@ pub struct Served {
     /// When the looks began: the `now` the plan was made for.
     pub looked_at: Timestamp,
     /// What was received; `None` if no look gave anything.
-    pub batch: Option<Batch>,
+    pub found: Option<Found>,
 }
 
 /// Messages that a look gave; all looks before it gave none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batch {
+pub struct Found {
     /// The index of the look in the plan.
     pub look: usize,
     /// How many messages.

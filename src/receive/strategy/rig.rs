@@ -1,6 +1,6 @@
 //! Test support: queues in memory under a clock counted by hand, and a reader that runs a strategy over them.
 
-use super::{Batch, Served, Strategy, WhenEmpty};
+use super::{Found, Served, Strategy, WhenEmpty};
 use crate::id::ConversationHandle;
 use crate::protocol::From;
 use crate::time::Timestamp;
@@ -63,23 +63,23 @@ impl Rig {
             let mut batch = None;
             for (index, look) in plan.looks.iter().enumerate() {
                 let until_ms = now_ms + u64::try_from(look.wait.as_millis()).unwrap();
-                let mut found = self.receive(&look.queue, look.from, look.top, now_ms);
+                let mut found = self.receive(&look.look.queue, look.look.from, look.look.top, now_ms);
                 while found.is_empty() && now_ms < until_ms {
                     now_ms = self.next_arrival(now_ms).unwrap_or(until_ms).min(until_ms);
-                    found = self.receive(&look.queue, look.from, look.top, now_ms);
+                    found = self.receive(&look.look.queue, look.look.from, look.look.top, now_ms);
                 }
                 if !found.is_empty() {
                     batch = Some((index, found));
                     break;
                 }
             }
-            let report = batch.as_ref().map(|(look, found)| Batch {
+            let report = batch.as_ref().map(|(look, found)| Found {
                 look: *look,
                 messages: found.len() as u64,
                 level: found.iter().map(|message| message.level).max().unwrap(),
                 oldest: found.iter().map(|message| stamp(message.sent_ms)).min().unwrap(),
             });
-            strategy.served(Served { looked_at, batch: report });
+            strategy.served(Served { looked_at, found: report });
             match batch {
                 Some((_, found)) => {
                     for mut message in found {

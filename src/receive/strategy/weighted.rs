@@ -1,7 +1,7 @@
 //! Shares of the receives by weight.
 
 use super::drain::check_queue;
-use super::{Bound, Form, Look, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::From;
@@ -65,7 +65,7 @@ pub struct Weighted {
 impl Weighted {
     /// Takes at most so many messages per receive; 1 by default. The bound counts receives.
     pub fn top(mut self, top: u64) -> Self {
-        self.top = Some(top);
+        self.top = Some(top.max(1));
         self
     }
 
@@ -118,13 +118,13 @@ impl Strategy for Weighted {
     fn plan(&self, _now: Timestamp) -> Plan {
         let looks = self.order().into_iter().map(|index| {
             let share = &self.shares[index];
-            Look::new(share.class.clone(), share.queue.clone(), share.from, self.top)
+            ClassLook::new(share.class.clone(), share.queue.clone(), share.from, self.top)
         });
         Plan { looks: looks.collect(), when_empty: WhenEmpty::WaitOnAll }
     }
 
     fn served(&mut self, served: Served) {
-        if served.batch.is_none() {
+        if served.found.is_none() {
             return;
         }
         // The slot is used up whoever was served in it; else a class could save slots up and then starve the others.
@@ -141,7 +141,7 @@ impl Strategy for Weighted {
 mod tests {
     use super::super::rig::Rig;
     use super::*;
-    use proptest::prelude::*;
+    use proptest::prelude::{prop, prop_assert, proptest};
 
     #[test]
     fn a_flood_leaves_low_its_share() {
