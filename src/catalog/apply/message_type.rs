@@ -1,11 +1,12 @@
 //! Message types and the XML schema collections they name.
 
 use super::{Applied, Touched, take_object_id};
+use crate::catalog::body::{check_json_schema, check_xml_schemas};
 use crate::catalog::builtin::is_system_id;
 use crate::catalog::name::check_name;
 use crate::catalog::objects::{Catalog, MessageType, XmlSchemaCollection, same_name};
-use crate::error::{Error, Result};
-use crate::protocol::definition::Validation;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::definition::{ContractEntry, Validation};
 use std::sync::Arc;
 
 const WHAT: &str = "message type";
@@ -38,7 +39,7 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, validation: &Validation) 
 
 pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
     let found = users(catalog, name)?;
-    let lists = |entries: &[crate::protocol::definition::ContractEntry]| entries.iter().any(|e| e.message_type == name);
+    let lists = |entries: &[ContractEntry]| entries.iter().any(|e| e.message_type == name);
     if let Some(contract) = catalog.contracts.values().find(|c| !c.is_dropped && lists(&c.entries)) {
         return Err(Error::in_use(WHAT, name, format_args!("contract '{}'", contract.name)));
     }
@@ -52,6 +53,7 @@ pub(super) fn create_collection(catalog: &mut Catalog, name: &str, schemas: &str
     if catalog.xml_schema_collection(name).is_some() {
         return Err(Error::duplicate_name(COLLECTION, name));
     }
+    check_xml_schemas(schemas).map_err(|why| bad_schema(&format!("{COLLECTION} '{name}'"), why))?;
     let id = take_object_id(catalog)?;
     let row = XmlSchemaCollection { id, name: name.into(), schemas: schemas.into() };
     catalog.xml_schema_collections.insert(id, Arc::new(row));
@@ -88,6 +90,14 @@ fn checked(catalog: &Catalog, validation: &Validation) -> Result<Validation> {
             let found = catalog.xml_schema_collection(name).ok_or_else(|| Error::object_not_found(COLLECTION, name))?;
             Ok(Validation::ValidXml { schema_collection: found.name.to_string() })
         }
+        Validation::JsonSchema { schema } => {
+            check_json_schema(schema).map_err(|why| bad_schema("the JSON Schema", why))?;
+            Ok(validation.clone())
+        }
         other => Ok(other.clone()),
     }
+}
+
+fn bad_schema(what: &str, why: String) -> Error {
+    Error::new(Code::BAD_SCHEMA, ErrorKind::Input, format!("{what} is not usable: {why}"))
 }

@@ -242,6 +242,24 @@ fn schema_collections_exist_before_use_and_are_bound_by_it() {
 }
 
 #[test]
+fn schemas_that_are_not_usable_are_refused_when_they_are_defined() {
+    let mut broker = Broker::with_objects();
+    let collection =
+        |schemas: &str| Definition::CreateXmlSchemaCollection { name: "x".into(), schemas: schemas.into() };
+    for bad in ["", "not xml", "<a/>"] {
+        assert_eq!(broker.refused(collection(bad)), Code::BAD_SCHEMA, "{bad:?}");
+    }
+    let json = |schema: &str| Validation::JsonSchema { schema: schema.into() };
+    for bad in ["", "{", r#"{"type": 7}"#] {
+        assert_eq!(broker.refused(message_type("x", json(bad))), Code::BAD_SCHEMA, "{bad:?}");
+        let alter = Definition::AlterMessageType { name: "t".into(), validation: json(bad) };
+        assert_eq!(broker.refused(alter), Code::BAD_SCHEMA, "{bad:?}");
+    }
+    broker.ok(message_type("x", json(r#"{"type": "object"}"#)));
+    assert_eq!(broker.catalog.message_type("x").unwrap().validation_letter().letter(), "J");
+}
+
+#[test]
 fn contracts_need_existing_types_listed_once_and_something_for_the_initiator() {
     let mut broker = Broker::with_objects();
     use SentBy::*;

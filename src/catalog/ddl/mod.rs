@@ -1,1 +1,39 @@
-//! Service Broker's definition language as text: reading it and writing it.
+//! The definition language as text: Service Broker's CREATE, ALTER and DROP statements.
+//!
+//! [`parse`] reads a script into definitions with their positions; [`render`] writes the script of a whole catalog, and
+//! [`render_definition`] one statement. What is rendered parses to the same definitions.
+//!
+//! Keywords are read without regard to case, names are `plain`, `[in brackets]` or `"in quotes"`, strings are `'...'` or
+//! `N'...'`, comments are `-- to the end of the line` and `/* nested */`. Statements end with `;` or where the next one
+//! begins; a line `GO` ends a batch, which means nothing here: a script is applied wholly or not at all.
+
+mod cursor;
+mod lexer;
+mod parser;
+mod render;
+
+pub use render::{definitions, render, render_definition};
+
+use crate::error::{Position, Result};
+use crate::protocol::definition::Definition;
+
+/// One definition of a script, and where it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// What it says.
+    pub definition: Definition,
+    /// Where its first word stands.
+    pub position: Position,
+}
+
+/// Reads a script.
+///
+/// # Errors
+/// 60004 for what is not understood, 60005 for a number that no setting could hold, 60026 for Service Broker's
+/// statements and options that Dialoq does not have; each with its position.
+pub fn parse(script: &str) -> Result<Vec<Statement>> {
+    parser::script(cursor::Cursor::new(lexer::tokens(script)))
+}
+
+#[cfg(test)]
+mod tests;

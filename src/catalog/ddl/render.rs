@@ -1,0 +1,267 @@
+//! From definitions back to text.
+
+use crate::catalog::builtin::is_system_id;
+use crate::catalog::objects::{Activation, Catalog, Priority, Queue, Service};
+use crate::protocol::definition::{
+    ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, PriorityOptions,
+    QueueEvent, QueueOptions, SentBy, Validation,
+};
+use std::sync::Arc;
+
+/// The script of everything user-defined: applied to an empty broker, it gives the same definitions.
+///
+/// The ids and the broker's identity are not in it, as no statement can name them.
+pub fn render(catalog: &Catalog) -> String {
+    definitions(catalog).iter().map(|definition| render_definition(definition) + "\n").collect()
+}
+
+/// Everything user-defined, each after what it refers to, kind by kind in order of creation.
+pub fn definitions(catalog: &Catalog) -> Vec<Definition> {
+    let mut all = Vec::new();
+    all.extend(catalog.xml_schema_collections.values().map(|collection| Definition::CreateXmlSchemaCollection {
+        name: collection.name.to_string(),
+        schemas: collection.schemas.to_string(),
+    }));
+    let types = catalog.message_types.values().filter(|row| !row.is_dropped && !is_system_id(row.id));
+    all.extend(types.map(|row| Definition::CreateMessageType {
+        name: row.name.to_string(),
+        owner: row.owner.clone(),
+        validation: row.validation.clone(),
+    }));
+    let contracts = catalog.contracts.values().filter(|row| !row.is_dropped && !is_system_id(row.id));
+    all.extend(contracts.map(|row| Definition::CreateContract {
+        name: row.name.to_string(),
+        owner: row.owner.clone(),
+        entries: row.entries.clone(),
+    }));
+    all.extend(catalog.queues.values().map(|row| create_queue(row)));
+    let services = catalog.services.values().filter(|row| !is_system_id(row.id));
+    all.extend(services.map(|row| create_service(catalog, row)));
+    all.extend(catalog.priorities.values().map(|row| create_priority(catalog, row)));
+    all.extend(catalog.event_notifications.values().map(|row| Definition::CreateEventNotification {
+        name: row.name.to_string(),
+        queue: name_of(catalog.queues.get(&row.queue_id).map(|queue| &queue.name)),
+        event: row.event,
+        service: row.service.to_string(),
+    }));
+    if !catalog.settings.is_broker_enabled {
+        all.push(Definition::AlterDatabase { option: BrokerOption::DisableBroker });
+    }
+    if catalog.settings.is_honor_broker_priority_on {
+        all.push(Definition::AlterDatabase { option: BrokerOption::HonorBrokerPriority(true) });
+    }
+    all
+}
+
+/// What refers to an object keeps it from being dropped, so that there is always a name.
+fn name_of(name: Option<&Arc<str>>) -> String {
+    name.map(|name| name.to_string()).unwrap_or_default()
+}
+
+fn create_queue(row: &Queue) -> Definition {
+    // What has its default is left out, so that a plain queue reads plainly.
+    let options = QueueOptions {
+        status: (!row.is_receive_enabled).then_some(false),
+        retention: row.is_retention_enabled.then_some(true),
+        poison_message_handling: (!row.is_poison_message_handling_enabled).then_some(false),
+        poison_quarantine: row.is_poison_quarantine_enabled.then_some(true),
+        activation: row.activation.as_ref().map(|activation| {
+            let Activation { is_enabled, procedure_name, max_queue_readers, execute_as } = activation;
+            ActivationChange::Set(ActivationOptions {
+                status: Some(*is_enabled),
+                procedure_name: Some(procedure_name.to_string()),
+                max_queue_readers: Some(i64::from(*max_queue_readers)),
+                execute_as: Some(execute_as.clone()),
+            })
+        }),
+    };
+    Definition::CreateQueue { name: row.name.to_string(), options }
+}
+
+fn create_service(catalog: &Catalog, row: &Service) -> Definition {
+    let contract = |id| name_of(catalog.contracts.get(id).map(|contract| &contract.name));
+    Definition::CreateService {
+        name: row.name.to_string(),
+        owner: row.owner.clone(),
+        queue: name_of(catalog.queues.get(&row.queue_id).map(|queue| &queue.name)),
+        contracts: row.contract_ids.iter().map(contract).collect(),
+    }
+}
+
+fn create_priority(catalog: &Catalog, row: &Priority) -> Definition {
+    let contract = |id| name_of(catalog.contracts.get(&id).map(|contract| &contract.name));
+    let service = |id| name_of(catalog.services.get(&id).map(|service| &service.name));
+    let set = PriorityOptions {
+        contract: Some(row.contract_id.map_or(AnyOr::Any, |id| AnyOr::Name(contract(id)))),
+        local_service: Some(row.local_service_id.map_or(AnyOr::Any, |id| AnyOr::Name(service(id)))),
+        remote_service: Some(row.remote_service.clone()),
+        level: Some(i64::from(row.level)),
+    };
+    Definition::CreateBrokerPriority { name: row.name.to_string(), set }
+}
+
+/// One statement with its `;`, names in brackets.
+pub fn render_definition(definition: &Definition) -> String {
+    use Definition as D;
+    match definition {
+        D::CreateMessageType { name, owner, validation } => {
+            format!("CREATE MESSAGE TYPE {}{} VALIDATION = {};", id(name), authorization(owner), valid(validation))
+        }
+        D::AlterMessageType { name, validation } => {
+            format!("ALTER MESSAGE TYPE {} VALIDATION = {};", id(name), valid(validation))
+        }
+        D::DropMessageType { name } => format!("DROP MESSAGE TYPE {};", id(name)),
+        D::CreateContract { name, owner, entries } => {
+            let entry = |entry: &ContractEntry| {
+                let sent_by = match entry.sent_by {
+                    SentBy::Initiator => "INITIATOR",
+                    SentBy::Target => "TARGET",
+                    SentBy::Any => "ANY",
+                };
+                format!("{} SENT BY {sent_by}", id(&entry.message_type))
+            };
+            format!("CREATE CONTRACT {}{} ({});", id(name), authorization(owner), join(entries.iter().map(entry)))
+        }
+        D::DropContract { name } => format!("DROP CONTRACT {};", id(name)),
+        D::CreateQueue { name, options } => {
+            let options = queue_options(options);
+            let with = if options.is_empty() { "" } else { " WITH " };
+            format!("CREATE QUEUE {}{with}{options};", id(name))
+        }
+        D::AlterQueue { name, options } if *options == QueueOptions::default() => {
+            format!("ALTER QUEUE {} REORGANIZE;", id(name))
+        }
+        D::AlterQueue { name, options } => format!("ALTER QUEUE {} WITH {};", id(name), queue_options(options)),
+        D::DropQueue { name } => format!("DROP QUEUE {};", id(name)),
+        D::CreateService { name, owner, queue, contracts } => {
+            let list = join(contracts.iter().map(|contract| id(contract)));
+            let list = if list.is_empty() { list } else { format!(" ({list})") };
+            format!("CREATE SERVICE {}{} ON QUEUE {}{list};", id(name), authorization(owner), id(queue))
+        }
+        D::AlterService { name, queue, add_contracts, drop_contracts } => {
+            let queue = queue.as_ref().map(|queue| format!(" ON QUEUE {}", id(queue))).unwrap_or_default();
+            let added = add_contracts.iter().map(|contract| format!("ADD CONTRACT {}", id(contract)));
+            let dropped = drop_contracts.iter().map(|contract| format!("DROP CONTRACT {}", id(contract)));
+            let list = join(added.chain(dropped));
+            let list = if list.is_empty() { list } else { format!(" ({list})") };
+            format!("ALTER SERVICE {}{queue}{list};", id(name))
+        }
+        D::DropService { name } => format!("DROP SERVICE {};", id(name)),
+        D::CreateBrokerPriority { name, set } if *set == PriorityOptions::default() => {
+            format!("CREATE BROKER PRIORITY {} FOR CONVERSATION;", id(name))
+        }
+        D::CreateBrokerPriority { name, set } => {
+            format!("CREATE BROKER PRIORITY {} FOR CONVERSATION SET ({});", id(name), priority_options(set))
+        }
+        D::AlterBrokerPriority { name, set } => {
+            format!("ALTER BROKER PRIORITY {} FOR CONVERSATION SET ({});", id(name), priority_options(set))
+        }
+        D::DropBrokerPriority { name } => format!("DROP BROKER PRIORITY {};", id(name)),
+        D::CreateXmlSchemaCollection { name, schemas } => {
+            format!("CREATE XML SCHEMA COLLECTION {} AS {};", id(name), text(schemas))
+        }
+        D::DropXmlSchemaCollection { name } => format!("DROP XML SCHEMA COLLECTION {};", id(name)),
+        D::CreateEventNotification { name, queue, event, service } => {
+            let event = match event {
+                QueueEvent::QueueActivation => "QUEUE_ACTIVATION",
+                QueueEvent::BrokerQueueDisabled => "BROKER_QUEUE_DISABLED",
+            };
+            let service = text(service);
+            format!(
+                "CREATE EVENT NOTIFICATION {} ON QUEUE {} FOR {event} TO SERVICE {service}, 'current database';",
+                id(name),
+                id(queue)
+            )
+        }
+        D::DropEventNotification { name, queue } => {
+            format!("DROP EVENT NOTIFICATION {} ON QUEUE {};", id(name), id(queue))
+        }
+        D::AlterDatabase { option } => {
+            let option = match option {
+                BrokerOption::EnableBroker => "ENABLE_BROKER",
+                BrokerOption::DisableBroker => "DISABLE_BROKER",
+                BrokerOption::NewBroker => "NEW_BROKER",
+                BrokerOption::ErrorBrokerConversations => "ERROR_BROKER_CONVERSATIONS",
+                BrokerOption::HonorBrokerPriority(true) => "HONOR_BROKER_PRIORITY ON",
+                BrokerOption::HonorBrokerPriority(false) => "HONOR_BROKER_PRIORITY OFF",
+            };
+            format!("ALTER DATABASE CURRENT SET {option};")
+        }
+    }
+}
+
+fn id(name: &str) -> String {
+    format!("[{}]", name.replace(']', "]]"))
+}
+
+fn text(value: &str) -> String {
+    let prefix = if value.is_ascii() { "" } else { "N" };
+    format!("{prefix}'{}'", value.replace('\'', "''"))
+}
+
+fn join(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+fn authorization(owner: &Option<String>) -> String {
+    owner.as_ref().map(|owner| format!(" AUTHORIZATION {}", id(owner))).unwrap_or_default()
+}
+
+fn valid(validation: &Validation) -> String {
+    match validation {
+        Validation::None => "NONE".to_owned(),
+        Validation::Empty => "EMPTY".to_owned(),
+        Validation::WellFormedXml => "WELL_FORMED_XML".to_owned(),
+        Validation::ValidXml { schema_collection } => {
+            format!("VALID_XML WITH SCHEMA COLLECTION {}", id(schema_collection))
+        }
+        Validation::Json => "JSON".to_owned(),
+        Validation::JsonSchema { schema } => format!("JSON SCHEMA {}", text(schema)),
+    }
+}
+
+fn on_off(is_on: bool) -> &'static str {
+    if is_on { "ON" } else { "OFF" }
+}
+
+fn queue_options(options: &QueueOptions) -> String {
+    let QueueOptions { status, retention, poison_message_handling, poison_quarantine, activation } = options;
+    let switch = |name: &str, value: &Option<bool>| value.map(|is_on| format!("{name} = {}", on_off(is_on)));
+    let poison = [switch("STATUS", poison_message_handling), switch("QUARANTINE", poison_quarantine)];
+    let poison = join(poison.into_iter().flatten());
+    let poison = (!poison.is_empty()).then(|| format!("POISON_MESSAGE_HANDLING ({poison})"));
+    let activation = activation.as_ref().map(|change| match change {
+        ActivationChange::Drop => "ACTIVATION (DROP)".to_owned(),
+        ActivationChange::Set(set) => {
+            let parts = [
+                switch("STATUS", &set.status),
+                set.procedure_name.as_ref().map(|name| format!("PROCEDURE_NAME = {}", id(name))),
+                set.max_queue_readers.map(|limit| format!("MAX_QUEUE_READERS = {limit}")),
+                set.execute_as.as_ref().map(|user| match user {
+                    ExecuteAs::SelfUser => "EXECUTE AS SELF".to_owned(),
+                    ExecuteAs::Owner => "EXECUTE AS OWNER".to_owned(),
+                    ExecuteAs::User(user) => format!("EXECUTE AS {}", text(user)),
+                }),
+            ];
+            format!("ACTIVATION ({})", join(parts.into_iter().flatten()))
+        }
+    });
+    let all = [switch("STATUS", status), switch("RETENTION", retention), activation, poison];
+    join(all.into_iter().flatten())
+}
+
+fn priority_options(set: &PriorityOptions) -> String {
+    let any_or = |value: &Option<AnyOr>, option: &str, write: fn(&str) -> String| {
+        value.as_ref().map(|value| match value {
+            AnyOr::Any => format!("{option} = ANY"),
+            AnyOr::Name(name) => format!("{option} = {}", write(name)),
+        })
+    };
+    let all = [
+        any_or(&set.contract, "CONTRACT_NAME", id),
+        any_or(&set.local_service, "LOCAL_SERVICE_NAME", id),
+        any_or(&set.remote_service, "REMOTE_SERVICE_NAME", text),
+        set.level.map(|level| format!("PRIORITY_LEVEL = {level}")),
+    ];
+    join(all.into_iter().flatten())
+}
