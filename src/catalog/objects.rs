@@ -229,5 +229,6 @@ impl Catalog {
 
 /// Whether two identifiers are the same under the usual collation of a server: without regard to case.
 pub(crate) fn same_name(one: &str, other: &str) -> bool {
-    one == other || one.to_lowercase() == other.to_lowercase()
+    // Runs at each receive, so it allocates nothing.
+    one == other || one.chars().flat_map(char::to_lowercase).eq(other.chars().flat_map(char::to_lowercase))
 }
