@@ -24,6 +24,15 @@ impl Error {
         Self::new(Code::OUT_OF_RANGE, ErrorKind::Input, format!("{what} is {found}; it must be {right}"))
     }
 
+    /// 60008: definitions stand alone.
+    pub(crate) fn definition_in_transaction() -> Self {
+        Self::new(
+            Code::DEFINITION_IN_TRANSACTION,
+            ErrorKind::Unsupported,
+            "definitions and other verbs do not mix in one transaction; make definitions on their own, all in one script",
+        )
+    }
+
     /// 60020: nothing more can be done in this transaction.
     pub(crate) fn transaction_ended() -> Self {
         Self::new(

@@ -77,6 +77,11 @@ pub enum Verb {
         /// 1 (low) to 10 (high).
         level: u8,
     },
+    /// Tells the QUEUE_ACTIVATION notifications of a queue that there is work and nobody receives. For queue monitors.
+    PostQueueActivation {
+        /// The queue, without regard to case.
+        queue: Arc<str>,
+    },
     /// Puts a conversation group that poison handling quarantined back into its queue. Ours.
     ReleaseQuarantine {
         /// The group.

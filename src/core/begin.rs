@@ -1,0 +1,156 @@
+//! BEGIN DIALOG (reference 2.1).
+
+use super::endpoint::{Endpoint, Extra, NONE};
+use super::execute::{Checked, lock};
+use super::orders::Orders;
+use super::session::{Op, Session};
+use super::state::Core;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, ConversationId, GroupId};
+use crate::protocol::{Addressee, BeginDialog, ConversationState, Outcome, Relation, system};
+use crate::time::Timestamp;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The longest LIFETIME and TIMEOUT, in seconds: about 68 years.
+pub(super) const LONGEST_SECONDS: i64 = 2_147_483_647;
+
+impl Core {
+    pub(super) fn begin_dialog(
+        &mut self,
+        session: &mut Session,
+        dialog: BeginDialog,
+        now: Timestamp,
+    ) -> Checked<Outcome> {
+        let service_id =
+            self.lookup.service(&dialog.from_service).ok_or_else(|| Error::service_not_found(&dialog.from_service))?;
+        let queue_id = self.catalog.services[&service_id].queue_id;
+        let contract = dialog.contract.as_deref().unwrap_or(system::DEFAULT);
+        let contract_id = self.lookup.contract(contract).ok_or_else(|| Error::contract_not_found(contract))?;
+        check_service_name(&dialog.to_service)?;
+        let far_broker_instance = self.broker_instance(&dialog.addressee)?;
+        let lifetime = dialog.lifetime_seconds.unwrap_or(LONGEST_SECONDS);
+        if !(1..=LONGEST_SECONDS).contains(&lifetime) {
+            return Err(Error::new(
+                Code::LIFETIME_OUT_OF_RANGE,
+                ErrorKind::Input,
+                format!("LIFETIME is {lifetime} seconds; it must be 1 to {LONGEST_SECONDS}"),
+            ));
+        }
+        let group = match dialog.related {
+            Relation::None => {
+                let id = self.ids.next_id();
+                self.group_place(id, service_id, queue_id)
+            }
+            Relation::Conversation(handle) => {
+                let related = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+                let endpoint = &self.endpoints[related];
+                if endpoint.state.is_ended() || session.overlay(related).is_some_and(|overlay| overlay.has_ended) {
+                    return Err(Error::new(
+                        Code::RELATION_IMPOSSIBLE,
+                        ErrorKind::State,
+                        format!("conversation {handle} has ended; a new one cannot be related to it"),
+                    ));
+                }
+                session.group_of(related, endpoint)
+            }
+            Relation::Group(GroupId(id)) if id.is_nil() => {
+                return Err(Error::new(
+                    Code::BAD_GROUP_ID,
+                    ErrorKind::Input,
+                    "the conversation group id is all zeros; give an id of your own, or none for a new one",
+                ));
+            }
+            Relation::Group(GroupId(id)) => self.group_place(id, service_id, queue_id),
+        };
+        if self.groups[group].service_id != service_id {
+            let other = self.groups[group].service_id;
+            let other = self.catalog.services.get(&other).map_or("another service", |service| &service.name);
+            return Err(Error::new(
+                Code::GROUP_OF_OTHER_SERVICE,
+                ErrorKind::Input,
+                format!(
+                    "conversation group {} belongs to service '{other}'; a conversation FROM SERVICE '{}' cannot join it",
+                    self.groups[group].id, dialog.from_service
+                ),
+            ));
+        }
+        lock!(self, session, group);
+        let priority = self.catalog.level_for(contract_id, service_id, &dialog.to_service);
+        let handle = self.ids.next_id();
+        let conversation_id = self.ids.next_id();
+        let endpoint = Endpoint {
+            handle,
+            conversation_id,
+            endpoint_id: self.take_endpoint_id(),
+            begun_at: now,
+            lifetime: now.after_seconds(lifetime),
+            due: 0,
+            send_sequence: 0,
+            receive_sequence: 0,
+            rows: Orders::default(),
+            extra: far_broker_instance
+                .map(|instance| Box::new(Extra { far_broker_instance: Some(instance), ..Extra::default() })),
+            group,
+            peer: NONE,
+            service_id,
+            contract_id,
+            far_service: self.names.place(&dialog.to_service),
+            state: ConversationState::StartedOutbound,
+            priority,
+            is_initiator: true,
+            is_uncommitted: true,
+            is_peer_known: false,
+            has_retained: false,
+            is_quarantined: false,
+            is_system: false,
+            is_dirty: false,
+        };
+        let place = self.add_endpoint(endpoint);
+        session.record(Op::Begin { endpoint: place });
+        Ok(Ok(Outcome::Began {
+            handle: ConversationHandle(handle),
+            group: GroupId(self.groups[group].id),
+            conversation_id: ConversationId(conversation_id),
+        }))
+    }
+
+    pub(super) fn take_endpoint_id(&mut self) -> u64 {
+        let id = self.next_endpoint_id;
+        self.next_endpoint_id += 1;
+        id
+    }
+
+    pub(super) fn apply_begin(&mut self, place: u32, now: Timestamp) {
+        self.endpoints[place].is_uncommitted = false;
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+    }
+
+    fn broker_instance(&self, addressee: &Addressee) -> Result<Option<Arc<str>>> {
+        match addressee {
+            Addressee::Anywhere => Ok(None),
+            Addressee::CurrentDatabase => Ok(Some(self.catalog.settings.broker_guid.to_string().into())),
+            Addressee::Instance(text) => match Uuid::parse_str(text) {
+                Ok(guid) => Ok(Some(guid.to_string().into())),
+                Err(_) => Err(Error::new(
+                    Code::BAD_BROKER_INSTANCE,
+                    ErrorKind::Input,
+                    format!("'{text}' is no broker instance; it must be a GUID, or 'CURRENT DATABASE'"),
+                )),
+            },
+        }
+    }
+}
+
+fn check_service_name(name: &str) -> Result<()> {
+    let length = name.chars().count();
+    if (1..=256).contains(&length) {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::BAD_SERVICE_NAME,
+        ErrorKind::Input,
+        format!("the name of the TO SERVICE has {length} characters; it must have 1 to 256"),
+    ))
+}

@@ -1,0 +1,190 @@
+//! Definitions, and what they do to conversations that are open (reference 1.9).
+
+use super::change::Change;
+use super::effects::{Arrival, Effects};
+use super::endpoint::Endpoint;
+use super::execute::Checked;
+use super::group::GroupKey;
+use super::session::{Op, Session};
+use super::state::Core;
+use crate::catalog::Catalog;
+use crate::catalog::apply::{self, Applied, Consequence, Touched};
+use crate::error::Error;
+use crate::protocol::Outcome;
+use crate::protocol::definition::Definition;
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+impl Core {
+    pub(super) fn define(&mut self, session: &mut Session, definitions: &[Definition]) -> Checked<Outcome> {
+        if !session.log.is_empty() || !session.locks.is_empty() {
+            return Err(Error::definition_in_transaction());
+        }
+        let mut catalog = (*self.catalog).clone();
+        let mut applied = Vec::with_capacity(definitions.len());
+        for definition in definitions {
+            applied.push(apply::apply(&mut catalog, definition, &mut self.ids)?);
+        }
+        // Whoever holds a conversation that this would change is let finish first.
+        let consequences = applied.iter().flat_map(|applied| &applied.consequences);
+        if let Some(blocked) = consequences.into_iter().find_map(|consequence| self.held(session, consequence)) {
+            return Ok(Err(blocked));
+        }
+        let warnings = applied.iter().flat_map(|applied| applied.warnings.iter().cloned()).collect();
+        session.record(Op::Define { catalog: Arc::new(catalog), applied });
+        Ok(Ok(Outcome::Warnings(warnings)))
+    }
+
+    /// A group that another session holds and that a consequence would change.
+    fn held(&self, session: &Session, consequence: &Consequence) -> Option<GroupKey> {
+        let affects: &dyn Fn(&Endpoint) -> bool = match consequence {
+            Consequence::ContractDropped { contract_id } => &move |endpoint| endpoint.contract_id == *contract_id,
+            Consequence::ServiceMoved { service_id, .. } | Consequence::ServiceDropped { service_id, .. } => {
+                &move |endpoint| endpoint.service_id == *service_id
+            }
+            Consequence::NewBroker => &|_| true,
+            // These add rows only, or nothing: arrivals need no lock (L4).
+            _ => return None,
+        };
+        self.groups
+            .iter()
+            .filter(|(_, group)| group.owner != 0 && group.owner != session.id)
+            .find(|(_, group)| group.members.iter().any(|place| affects(&self.endpoints[*place])))
+            .map(|(place, _)| GroupKey(place))
+    }
+
+    pub(super) fn apply_definitions(
+        &mut self,
+        catalog: Arc<Catalog>,
+        applied: Vec<Applied>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        self.set_catalog(catalog);
+        effects.catalog_changed = true;
+        for applied in applied {
+            for touched in applied.touched {
+                effects.changes.extend(self.change_of(touched));
+            }
+            for consequence in applied.consequences {
+                self.follow(consequence, now, effects);
+            }
+        }
+        self.revisit_outboxes(effects);
+    }
+
+    /// The row of a definition; nothing if a later statement of the same script took it away again.
+    fn change_of(&self, touched: Touched) -> Option<Change> {
+        let catalog = &self.catalog;
+        Some(match touched {
+            Touched::MessageType(id) => Change::PutMessageType(catalog.message_types.get(&id)?.clone()),
+            Touched::Contract(id) => Change::PutContract(catalog.contracts.get(&id)?.clone()),
+            Touched::Queue(id) => Change::PutQueue(catalog.queues.get(&id)?.clone()),
+            Touched::QueueDeleted(id) => Change::DeleteQueue(id),
+            Touched::Service(id) => Change::PutService(catalog.services.get(&id)?.clone()),
+            Touched::ServiceDeleted(id) => Change::DeleteService(id),
+            Touched::Priority(id) => Change::PutPriority(catalog.priorities.get(&id)?.clone()),
+            Touched::PriorityDeleted(id) => Change::DeletePriority(id),
+            Touched::XmlSchemaCollection(id) => {
+                Change::PutXmlSchemaCollection(catalog.xml_schema_collections.get(&id)?.clone())
+            }
+            Touched::XmlSchemaCollectionDeleted(id) => Change::DeleteXmlSchemaCollection(id),
+            Touched::EventNotification(id) => {
+                Change::PutEventNotification(catalog.event_notifications.get(&id)?.clone())
+            }
+            Touched::EventNotificationDeleted(id) => Change::DeleteEventNotification(id),
+            Touched::Settings => Change::PutSettings(catalog.settings),
+        })
+    }
+
+    fn follow(&mut self, consequence: Consequence, now: Timestamp, effects: &mut Effects) {
+        match consequence {
+            Consequence::ContractDropped { contract_id } => {
+                for place in self.places(|endpoint| endpoint.contract_id == contract_id) {
+                    self.raise_error(place, -8487, "the contract of the conversation was dropped", now, effects);
+                }
+            }
+            Consequence::ServiceContractsDropped { service_id, contract_ids } => {
+                let targets = self.places(|endpoint| {
+                    !endpoint.is_initiator
+                        && endpoint.service_id == service_id
+                        && contract_ids.contains(&endpoint.contract_id)
+                });
+                for place in targets {
+                    let peer = self.endpoints[place].peer;
+                    self.raise_error(place, -8468, "the service was altered: it lost the contract", now, effects);
+                    if self.endpoints.get(peer).is_some() {
+                        let description = "the remote service was altered: it lost the contract";
+                        self.raise_error(peer, -8469, description, now, effects);
+                    }
+                }
+            }
+            Consequence::ServiceMoved { service_id, from_queue_id, to_queue_id } => {
+                self.move_service(service_id, from_queue_id, to_queue_id, effects);
+            }
+            Consequence::ServiceDropped { service_id, queue_id } => {
+                for place in self.places(|endpoint| endpoint.service_id == service_id) {
+                    let peer = self.endpoints[place].peer;
+                    if self.endpoints.get(peer).is_some() {
+                        self.raise_error(peer, -8470, "the remote service was dropped", now, effects);
+                    }
+                    self.erase(place, effects);
+                }
+                effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
+            }
+            Consequence::QueueDropped { queue_id } => {
+                self.queues.remove(&queue_id);
+            }
+            Consequence::QueueStatusChanged { queue_id, is_enabled } => {
+                if is_enabled {
+                    self.queue_state(queue_id).rollbacks = 0;
+                }
+                let newly_ready = if is_enabled { self.depth(queue_id).ready_groups } else { 0 };
+                effects.arrivals.push(Arrival { queue_id, newly_ready });
+            }
+            Consequence::NewBroker => {
+                for place in self.places(|_| true) {
+                    let queue_id = self.queue_of(place);
+                    self.erase(place, effects);
+                    effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
+                }
+                self.begin_all_notifications(now);
+            }
+            Consequence::ErrorBrokerConversations => {
+                for place in self.places(|endpoint| !endpoint.is_system) {
+                    let description = "the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS";
+                    self.raise_error(place, -9719, description, now, effects);
+                }
+            }
+            // What waits is looked at again after all definitions are in.
+            Consequence::BrokerEnabledChanged { .. } => {}
+            Consequence::NotificationCreated { notification } => self.begin_notification(&notification, now),
+            Consequence::NotificationDropped { conversation_handle, .. } => {
+                self.end_notification(conversation_handle, now, effects);
+            }
+        }
+    }
+
+    fn places(&self, affects: impl Fn(&Endpoint) -> bool) -> Vec<u32> {
+        self.endpoints.iter().filter(|(_, endpoint)| affects(endpoint)).map(|(place, _)| place).collect()
+    }
+
+    /// All messages of a service go to another queue (assertion 22): rows name endpoints, so only memory moves.
+    fn move_service(&mut self, service_id: i32, from_queue_id: i32, to_queue_id: i32, effects: &mut Effects) {
+        let groups: Vec<u32> =
+            self.groups.iter().filter(|(_, group)| group.service_id == service_id).map(|(place, _)| place).collect();
+        let mut newly_ready = 0;
+        for place in groups {
+            self.unready(place);
+            let members = &self.groups[place].members;
+            let counted = members.iter().map(|member| &self.endpoints[*member]);
+            let waiting: u64 = counted.filter(|endpoint| !endpoint.is_quarantined).map(Endpoint::waiting_rows).sum();
+            self.queue_state(from_queue_id).unread -= waiting;
+            self.groups[place].queue_id = to_queue_id;
+            self.queue_state(to_queue_id).unread += waiting;
+            newly_ready += usize::from(self.rerank(place));
+        }
+        effects.arrivals.push(Arrival { queue_id: from_queue_id, newly_ready: 0 });
+        effects.arrivals.push(Arrival { queue_id: to_queue_id, newly_ready });
+    }
+}

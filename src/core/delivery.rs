@@ -1,0 +1,458 @@
+//! From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
+
+use super::change::{Change, MessageRow, Stored, TransmissionRow};
+use super::effects::{Arrival, Effects};
+use super::endpoint::{Endpoint, NONE, Outgoing, SystemRow};
+use super::orders::Orders;
+use super::state::Core;
+use super::status::{self, Delay};
+use crate::catalog::body::Rejection;
+use crate::id::MessageId;
+use crate::protocol::{Body, ConversationState, system};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// What travels.
+#[derive(Debug, Clone)]
+pub(super) struct Letter {
+    pub(super) sequence: u64,
+    pub(super) message_type_id: i32,
+    pub(super) message_id: MessageId,
+    pub(super) body: Body,
+    pub(super) trace: Option<Arc<str>>,
+    pub(super) is_end: bool,
+    pub(super) is_error: bool,
+}
+
+/// Where a letter of an endpoint would go now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Route {
+    /// To the peer that is there.
+    Peer(u32),
+    /// To this service, where its first letter makes the target endpoint.
+    Service(i32),
+    /// Nowhere: the peer has ended and hears nothing any more.
+    Deaf,
+    /// Nowhere: the peer is gone without a word.
+    Gone,
+    /// Nowhere yet.
+    Delayed(Delay),
+    /// Nowhere: the sender gets an Error, the letter is held until it ENDs (C19).
+    Refused(i32),
+}
+
+impl Core {
+    /// Sends a letter off: delivers it if nothing stands before it and its way is free, else puts it in the
+    /// transmission queue.
+    pub(super) fn dispatch(&mut self, from: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
+        // An Error overtakes; everything else keeps its place behind what waits already.
+        let must_queue = self.endpoints[from].has_outbox() && !letter.is_error;
+        match self.route(from) {
+            Route::Delayed(delay) => self.enqueue_outgoing(from, letter, delay, now, effects),
+            _ if must_queue => {
+                // The way has just become free and what waits is about to leave: this follows it.
+                effects.redeliver.push(self.next_transmission_id);
+                self.enqueue_outgoing(from, letter, Delay::Behind, now, effects);
+            }
+            Route::Refused(code) => {
+                self.enqueue_outgoing(from, letter, Delay::PeerErrored, now, effects);
+                let description = self.refusal(from, code);
+                self.raise_error(from, code, &description, now, effects);
+            }
+            Route::Gone => {
+                let description = "the other endpoint of the conversation is gone".to_owned();
+                self.raise_error(from, -8462, &description, now, effects);
+            }
+            Route::Deaf => {}
+            Route::Peer(peer) => self.arrive(from, peer, letter, now, effects),
+            Route::Service(service_id) => {
+                let peer = self.make_target(from, service_id, now);
+                self.arrive(from, peer, letter, now, effects);
+            }
+        }
+    }
+
+    fn route(&self, from: u32) -> Route {
+        let endpoint = &self.endpoints[from];
+        if !self.catalog.settings.is_broker_enabled {
+            return Route::Delayed(Delay::BrokerDisabled);
+        }
+        if endpoint.peer != NONE {
+            let peer = &self.endpoints[endpoint.peer];
+            if peer.state.is_ended() {
+                return Route::Deaf;
+            }
+            return match self.queue_delay(self.groups[peer.group].queue_id) {
+                Some(delay) => Route::Delayed(delay),
+                None => Route::Peer(endpoint.peer),
+            };
+        }
+        if endpoint.is_peer_known || !endpoint.is_initiator {
+            return Route::Gone;
+        }
+        let instance = endpoint.extra.as_ref().and_then(|extra| extra.far_broker_instance.as_deref());
+        let ours = self.catalog.settings.broker_guid.to_string();
+        if instance.is_some_and(|instance| instance != ours) {
+            return Route::Delayed(Delay::NoRoute);
+        }
+        let Some(service_id) = self.lookup.service(self.names.name(endpoint.far_service)) else {
+            // Only a target that names this very broker is known not to be anywhere else (C12).
+            return if instance.is_some() { Route::Refused(-8490) } else { Route::Delayed(Delay::NoService) };
+        };
+        let service = &self.catalog.services[&service_id];
+        if !service.contract_ids.contains(&endpoint.contract_id) {
+            return Route::Refused(-8408);
+        }
+        match self.queue_delay(service.queue_id) {
+            Some(delay) => Route::Delayed(delay),
+            None => Route::Service(service_id),
+        }
+    }
+
+    fn queue_delay(&self, queue_id: i32) -> Option<Delay> {
+        let enabled = self.catalog.queues.get(&queue_id).is_some_and(|queue| queue.is_enqueue_enabled);
+        (!enabled).then_some(Delay::QueueDisabled)
+    }
+
+    fn refusal(&self, from: u32, code: i32) -> String {
+        let endpoint = &self.endpoints[from];
+        let far_service = self.names.name(endpoint.far_service);
+        let contract = self.catalog.contracts.get(&endpoint.contract_id).map_or("", |contract| &contract.name);
+        match code {
+            -8490 => format!("the broker named in BEGIN DIALOG has no service '{far_service}'"),
+            _ => format!("the target service '{far_service}' does not support contract '{contract}'"),
+        }
+    }
+
+    /// The target endpoint of a conversation, made when its first message arrives (C9).
+    fn make_target(&mut self, from: u32, service_id: i32, now: Timestamp) -> u32 {
+        let queue_id = self.catalog.services[&service_id].queue_id;
+        let initiator = &self.endpoints[from];
+        let far_service = self.catalog.services.get(&initiator.service_id).map(|service| service.name.clone());
+        let far_service = far_service.expect("an endpoint's service exists as long as the endpoint");
+        let (conversation_id, lifetime, contract_id) =
+            (initiator.conversation_id, initiator.lifetime, initiator.contract_id);
+        let priority = self.catalog.level_for(contract_id, service_id, &far_service);
+        let group_id = self.ids.next_id();
+        let group = self.group_place(group_id, service_id, queue_id);
+        let endpoint = Endpoint {
+            handle: self.ids.next_id(),
+            conversation_id,
+            endpoint_id: self.take_endpoint_id(),
+            begun_at: now,
+            lifetime,
+            due: 0,
+            send_sequence: 0,
+            receive_sequence: 0,
+            rows: Orders::default(),
+            extra: None,
+            group,
+            peer: from,
+            service_id,
+            contract_id,
+            far_service: self.names.place(&far_service),
+            state: ConversationState::Conversing,
+            priority,
+            is_initiator: false,
+            is_uncommitted: false,
+            is_peer_known: true,
+            has_retained: false,
+            is_quarantined: false,
+            is_system: false,
+            is_dirty: false,
+        };
+        let place = self.add_endpoint(endpoint);
+        let initiator = &mut self.endpoints[from];
+        initiator.peer = place;
+        initiator.is_peer_known = true;
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+        place
+    }
+
+    /// A letter reaches the other endpoint.
+    fn arrive(&mut self, from: u32, to: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
+        if letter.is_error {
+            if let Some((code, description)) =
+                letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()))
+            {
+                self.raise_error(to, code, &description, now, effects);
+            }
+            return;
+        }
+        // An endpoint that is disconnected or broken takes no more in.
+        if self.endpoints[to].state != ConversationState::Conversing {
+            return;
+        }
+        if letter.is_end && self.endpoints[to].is_system {
+            self.break_notification(to, effects);
+            return;
+        }
+        if letter.is_end {
+            self.endpoints[to].state = ConversationState::DisconnectedInbound;
+            self.mark_dirty(to);
+            self.hold_outbox(to, Delay::PeerEnded, effects);
+        } else if let Err(rejection) = self.check_body(&letter) {
+            self.reject(from, to, &rejection, now, effects);
+            return;
+        }
+        let endpoint = &mut self.endpoints[to];
+        debug_assert_eq!(endpoint.receive_sequence, letter.sequence, "delivery inside one store keeps the order");
+        endpoint.receive_sequence = letter.sequence + 1;
+        let order = self.take_queuing_order();
+        let endpoint = &mut self.endpoints[to];
+        endpoint.rows.push(order);
+        effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
+            queuing_order: order,
+            endpoint_id: endpoint.endpoint_id,
+            stored: Stored::Sequenced,
+            sequence: letter.sequence,
+            message_type_id: letter.message_type_id,
+            message_id: letter.message_id,
+            enqueued_at: now,
+            body: letter.body,
+            trace: letter.trace,
+        })));
+        self.count_arrival(to, order, effects);
+    }
+
+    fn check_body(&mut self, letter: &Letter) -> Result<(), Rejection> {
+        let Some(message_type) = self.catalog.message_types.get(&letter.message_type_id) else { return Ok(()) };
+        let body = letter.body.as_ref().map(|body| body.as_slice());
+        self.body_checks.check(&self.catalog, message_type, body)
+    }
+
+    /// A body that fails validation breaks both sides (reference 1.2).
+    fn reject(&mut self, from: u32, to: u32, rejection: &Rejection, now: Timestamp, effects: &mut Effects) {
+        // The receiver of bad XML sees another number than its sender.
+        let code_at_receiver = if rejection.code == -9615 { -9616 } else { rejection.code };
+        self.raise_error(to, code_at_receiver, &rejection.description, now, effects);
+        self.raise_error(from, rejection.code, &rejection.description, now, effects);
+    }
+
+    /// Breaks an endpoint: an Error row before all others, and no more sending.
+    pub(super) fn raise_error(
+        &mut self,
+        place: u32,
+        code: i32,
+        description: &str,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let endpoint = &self.endpoints[place];
+        match endpoint.state {
+            ConversationState::StartedOutbound
+            | ConversationState::Conversing
+            | ConversationState::DisconnectedInbound => {}
+            // Broken already, or deaf: an Error that reaches an endpoint after its END is discarded.
+            _ => return,
+        }
+        if endpoint.is_system {
+            self.break_notification(place, effects);
+            return;
+        }
+        self.endpoints[place].state = ConversationState::Error;
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+        self.hold_outbox(place, Delay::PeerErrored, effects);
+        let body = Some(Arc::new(system::error_body(code, description)));
+        self.add_system_message(place, Stored::Error, system::ERROR_ID, body, now, effects);
+    }
+
+    /// Queues an Error or a DialogTimer.
+    pub(super) fn add_system_message(
+        &mut self,
+        place: u32,
+        stored: Stored,
+        message_type_id: i32,
+        body: Body,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let order = self.take_queuing_order();
+        let message_id = MessageId(self.ids.next_id());
+        let endpoint = &mut self.endpoints[place];
+        endpoint.add_system_row(SystemRow { stored, queuing_order: order });
+        effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
+            queuing_order: order,
+            endpoint_id: endpoint.endpoint_id,
+            stored,
+            sequence: 0,
+            message_type_id,
+            message_id,
+            enqueued_at: now,
+            body,
+            trace: None,
+        })));
+        self.count_arrival(place, order, effects);
+    }
+
+    fn count_arrival(&mut self, place: u32, order: u64, effects: &mut Effects) {
+        let endpoint = &self.endpoints[place];
+        let (group, level) = (endpoint.group, endpoint.priority);
+        let queue_id = self.groups[group].queue_id;
+        let mut newly_ready = 0;
+        // A quarantined group's rows are set aside: they are neither unread nor ready.
+        if !endpoint.is_quarantined {
+            newly_ready = usize::from(self.row_added(group, level, order));
+            self.queue_state(queue_id).unread += 1;
+        }
+        effects.arrivals.push(Arrival { queue_id, newly_ready });
+    }
+
+    pub(super) fn take_queuing_order(&mut self) -> u64 {
+        let order = self.next_queuing_order;
+        self.next_queuing_order += 1;
+        order
+    }
+
+    // The transmission queue.
+
+    fn enqueue_outgoing(&mut self, from: u32, letter: Letter, delay: Delay, now: Timestamp, effects: &mut Effects) {
+        let transmission_id = self.next_transmission_id;
+        self.next_transmission_id += 1;
+        let Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error } = letter;
+        let endpoint = &mut self.endpoints[from];
+        let extra = endpoint.extra_mut();
+        extra.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error });
+        extra.delay = Some(delay);
+        let row = TransmissionRow {
+            transmission_id,
+            endpoint_id: endpoint.endpoint_id,
+            sequence,
+            message_type_id,
+            is_conversation_error: is_error,
+            is_end_of_dialog: is_end,
+            message_id,
+            enqueued_at: now,
+            priority: endpoint.priority,
+            body,
+            trace,
+            status: status::text(delay),
+        };
+        self.outboxes.insert(row.endpoint_id, from);
+        effects.changes.push(Change::InsertTransmission(Box::new(row)));
+    }
+
+    /// The endpoint may not send any more: what waits stays, with another reason, until END (rule 16).
+    pub(super) fn hold_outbox(&mut self, place: u32, delay: Delay, effects: &mut Effects) {
+        let Some(extra) = &mut self.endpoints[place].extra else { return };
+        if extra.delay.replace(delay) == Some(delay) {
+            return;
+        }
+        let status = status::text(delay);
+        for outgoing in &extra.outbox {
+            let transmission_id = outgoing.transmission_id;
+            effects.changes.push(Change::SetTransmissionStatus { transmission_id, status: status.clone() });
+        }
+    }
+
+    pub(super) fn drop_outbox(&mut self, place: u32, effects: &mut Effects) {
+        if let Some(extra) = &mut self.endpoints[place].extra {
+            for outgoing in extra.outbox.drain(..) {
+                let transmission_id = outgoing.transmission_id;
+                effects.changes.push(Change::DeleteTransmission { transmission_id });
+            }
+        }
+        self.outboxes.remove(&self.endpoints[place].endpoint_id);
+    }
+
+    /// Looks at everything that waits after definitions have changed: what can go is put in [`Effects::redeliver`],
+    /// by level if HONOR_BROKER_PRIORITY is ON; of the rest the reason is brought up to date.
+    pub(super) fn revisit_outboxes(&mut self, effects: &mut Effects) {
+        let mut ready: Vec<(u8, u64)> = Vec::new();
+        let honor = self.catalog.settings.is_honor_broker_priority_on;
+        let mut delayed: Vec<(u32, Delay)> = Vec::new();
+        for &place in self.outboxes.values() {
+            let endpoint = &self.endpoints[place];
+            if matches!(endpoint.state, ConversationState::DisconnectedInbound | ConversationState::Error) {
+                continue;
+            }
+            let Some(extra) = &endpoint.extra else { continue };
+            if let Route::Delayed(delay) = self.route(place) {
+                delayed.push((place, delay));
+            } else {
+                let below_top = if honor { 10 - endpoint.priority } else { 0 };
+                ready.extend(extra.outbox.iter().map(|outgoing| (below_top, outgoing.transmission_id)));
+            }
+        }
+        for (place, delay) in delayed {
+            self.hold_outbox(place, delay, effects);
+        }
+        ready.sort_unstable();
+        effects.redeliver.extend(ready.into_iter().map(|(_, transmission_id)| transmission_id));
+    }
+
+    /// Tries again to deliver a row of the transmission queue that [`Effects::redeliver`] named.
+    pub fn deliver(&mut self, row: TransmissionRow, now: Timestamp, effects: &mut Effects) {
+        let Some(from) = self.sender_of(&row) else { return };
+        let letter = Letter {
+            sequence: row.sequence,
+            message_type_id: row.message_type_id,
+            message_id: row.message_id,
+            body: row.body,
+            trace: row.trace,
+            is_end: row.is_end_of_dialog,
+            is_error: row.is_conversation_error,
+        };
+        let transmission_id = row.transmission_id;
+        match self.route(from) {
+            Route::Delayed(delay) => {
+                let status = status::text(delay);
+                effects.changes.push(Change::SetTransmissionStatus { transmission_id, status });
+                return;
+            }
+            Route::Refused(code) => {
+                if self.endpoints[from].state == ConversationState::DisconnectedOutbound {
+                    // Fire and forget: the sender has ended and hears nothing of the refusal.
+                    self.erase(from, effects);
+                } else {
+                    let description = self.refusal(from, code);
+                    self.raise_error(from, code, &description, now, effects);
+                }
+                self.write_touched(effects);
+                return;
+            }
+            Route::Gone => {
+                self.take_outgoing(from, transmission_id, effects);
+                self.raise_error(from, -8462, "the other endpoint of the conversation is gone", now, effects);
+            }
+            Route::Deaf => self.take_outgoing(from, transmission_id, effects),
+            Route::Peer(peer) => {
+                self.take_outgoing(from, transmission_id, effects);
+                self.arrive(from, peer, letter, now, effects);
+            }
+            Route::Service(service_id) => {
+                self.take_outgoing(from, transmission_id, effects);
+                let peer = self.make_target(from, service_id, now);
+                self.arrive(from, peer, letter, now, effects);
+            }
+        }
+        if row.is_end_of_dialog || row.is_conversation_error {
+            self.acknowledge_end(from, now, effects);
+        }
+        self.write_touched(effects);
+    }
+
+    /// The endpoint whose outbox begins with that row, if it may still send.
+    fn sender_of(&self, row: &TransmissionRow) -> Option<u32> {
+        let place = *self.outboxes.get(&row.endpoint_id)?;
+        let endpoint = &self.endpoints[place];
+        let first = endpoint.extra.as_ref()?.outbox.front()?.transmission_id;
+        let may_send = !matches!(endpoint.state, ConversationState::DisconnectedInbound | ConversationState::Error);
+        (may_send && first == row.transmission_id).then_some(place)
+    }
+
+    /// Takes the first row of an endpoint's outbox away.
+    fn take_outgoing(&mut self, place: u32, transmission_id: u64, effects: &mut Effects) {
+        let endpoint_id = self.endpoints[place].endpoint_id;
+        let outbox = &mut self.extra(place).outbox;
+        outbox.pop_front();
+        if outbox.is_empty() {
+            self.outboxes.remove(&endpoint_id);
+            // The number of a message that has left is no longer known from its row.
+            self.mark_dirty(place);
+        }
+        effects.changes.push(Change::DeleteTransmission { transmission_id });
+    }
+}

@@ -1,0 +1,136 @@
+//! What the core answers: steps, rows to read, and what a commit brings about.
+
+use super::change::Change;
+use super::group::GroupKey;
+use crate::catalog::Catalog;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, GroupId, MessageId};
+use crate::protocol::{Message, Outcome};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// What executing a verb came to.
+#[derive(Debug)]
+pub enum Step {
+    /// It is done, in this session's eyes.
+    Done(Reply),
+    /// Another session holds this group; nothing happened. Try again when the group is in [`Effects::released`].
+    Blocked(GroupKey),
+}
+
+/// The answer of a verb that is done.
+#[derive(Debug)]
+pub enum Reply {
+    /// The outcome itself.
+    Outcome(Outcome),
+    /// A RECEIVE: rows for the store to read and to make messages of.
+    Rows(Vec<Taken>),
+}
+
+/// A row that a RECEIVE took: all of the message that memory knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Taken {
+    /// The key of the row.
+    pub queuing_order: u64,
+    /// The endpoint's level.
+    pub priority: u8,
+    /// The group.
+    pub group: GroupId,
+    /// The endpoint.
+    pub handle: ConversationHandle,
+    /// The number in the conversation.
+    pub sequence: u64,
+    /// The service the message was sent to.
+    pub service_id: i32,
+    /// The contract of the conversation.
+    pub contract_id: i32,
+}
+
+/// What the table knows of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadRow {
+    /// Its type.
+    pub message_type_id: i32,
+    /// Names it.
+    pub message_id: MessageId,
+    /// When it arrived.
+    pub enqueued_at: Timestamp,
+    /// The body.
+    pub body: Option<Vec<u8>>,
+    /// Trace context.
+    pub trace: Option<Arc<str>>,
+}
+
+impl Taken {
+    /// The message, from what memory and the table know.
+    ///
+    /// # Errors
+    /// 60012 if the row names a message type, service or contract that the catalog does not have.
+    pub fn into_message(self, catalog: &Catalog, row: ReadRow) -> Result<Message> {
+        let missing = |what: &str, id: i32| {
+            Error::new(
+                Code::STORE_DAMAGED,
+                ErrorKind::Store,
+                format!("message {} names {what} {id}, which the catalog does not have", self.queuing_order),
+            )
+        };
+        let service = catalog.services.get(&self.service_id).ok_or_else(|| missing("service", self.service_id))?;
+        let contract = catalog.contracts.get(&self.contract_id).ok_or_else(|| missing("contract", self.contract_id))?;
+        let message_type = catalog
+            .message_types
+            .get(&row.message_type_id)
+            .ok_or_else(|| missing("message type", row.message_type_id))?;
+        Ok(Message {
+            status: 1,
+            priority: self.priority,
+            queuing_order: self.queuing_order,
+            conversation_group_id: self.group,
+            conversation_handle: self.handle,
+            message_sequence_number: self.sequence,
+            service_name: service.name.clone(),
+            service_id: self.service_id,
+            service_contract_name: contract.name.clone(),
+            service_contract_id: self.contract_id,
+            message_type_name: message_type.name.clone(),
+            message_type_id: row.message_type_id,
+            validation: message_type.validation_letter(),
+            message_body: row.body,
+            message_id: row.message_id,
+            message_enqueue_time: row.enqueued_at,
+            trace: row.trace,
+        })
+    }
+}
+
+/// What commits, rollbacks and the passing of time bring about. Every list is appended to.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// Rows to write, in order.
+    pub changes: Vec<Change>,
+    /// Groups that were unlocked: whoever waits for them tries again.
+    pub released: Vec<GroupKey>,
+    /// Queues whose depth changed.
+    pub arrivals: Vec<Arrival>,
+    /// Rows of the transmission queue to read and hand to [`Core::deliver`](super::Core::deliver), in this order.
+    pub redeliver: Vec<u64>,
+    /// The catalog was replaced: publish it, wake everybody.
+    pub catalog_changed: bool,
+}
+
+/// A queue whose depth changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// The queue.
+    pub queue_id: i32,
+    /// Groups that became ready to be received; 0 if the queue only lost rows.
+    pub newly_ready: usize,
+}
+
+/// How deep a queue is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Depth {
+    /// Groups with ready messages that no session has locked.
+    pub ready_groups: usize,
+    /// Ready messages that no session has taken.
+    pub unread: u64,
+}

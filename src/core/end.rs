@@ -1,0 +1,167 @@
+//! END CONVERSATION (reference 2.6, transitions 3 and 9 to 21).
+
+use super::change::Change;
+use super::delivery::Letter;
+use super::effects::{Arrival, Effects};
+use super::endpoint::NONE;
+use super::execute::{Checked, lock};
+use super::session::{Op, Session};
+use super::state::Core;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, MessageId};
+use crate::protocol::{ConversationState, EndForm, Outcome, system};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+impl Core {
+    pub(super) fn end_conversation(
+        &mut self,
+        session: &mut Session,
+        handle: ConversationHandle,
+        form: EndForm,
+    ) -> Checked<Outcome> {
+        check_form(&form)?;
+        let place = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+        lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        let endpoint = &self.endpoints[place];
+        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        if has_ended || (endpoint.state.is_ended() && form != EndForm::Cleanup) {
+            let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
+            return Err(Error::new(
+                Code::STATE_FORBIDS_END,
+                ErrorKind::State,
+                format!("conversation {handle} is {state}: this side has ended it already"),
+            ));
+        }
+        let state = endpoint.state;
+        session.record(Op::End { endpoint: place, form });
+        Ok(Ok(Outcome::Ended(state)))
+    }
+
+    pub(super) fn apply_end(&mut self, place: u32, form: EndForm, now: Timestamp, effects: &mut Effects) {
+        let queue_id = self.queue_of(place);
+        self.drop_rows(place, effects);
+        effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
+        let (state, peer) = (self.endpoints[place].state, self.endpoints[place].peer);
+        match (form, state) {
+            (EndForm::Cleanup, _) => {
+                self.drop_outbox(place, effects);
+                self.erase(place, effects);
+            }
+            (EndForm::Plain, ConversationState::Conversing) => self.send_end(place, None, now, effects),
+            (EndForm::WithError { code, description }, ConversationState::Conversing) => {
+                self.drop_outbox(place, effects);
+                if self.endpoints[place].is_initiator && !self.endpoints[place].is_peer_known {
+                    // The target never heard of this conversation, and an Error may not be the first it hears.
+                    self.erase(place, effects);
+                } else {
+                    self.send_end(place, Some((code, description)), now, effects);
+                }
+            }
+            (_, ConversationState::DisconnectedInbound) => {
+                self.drop_outbox(place, effects);
+                self.finish(place, now, effects);
+            }
+            (_, ConversationState::Error) => {
+                self.drop_outbox(place, effects);
+                // Only if the error was this side's alone does the other still wait for a word (rule 18).
+                let peer = self.endpoints[place].peer;
+                if peer != NONE && self.endpoints[peer].state.may_send() {
+                    self.raise_error(peer, -8462, "the other endpoint of the conversation has ended", now, effects);
+                }
+                self.erase(place, effects);
+            }
+            (_, ConversationState::StartedOutbound | ConversationState::StartedInbound) => self.erase(place, effects),
+            (_, ConversationState::DisconnectedOutbound | ConversationState::Closed) => {}
+        }
+        // Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
+        if peer != NONE
+            && self.endpoints.get(peer).is_some_and(|peer| peer.state == ConversationState::DisconnectedOutbound)
+        {
+            self.drop_outbox(peer, effects);
+            self.finish(peer, now, effects);
+        }
+    }
+
+    /// Tells the peer, over whatever waits before it, and stands aside until it knows.
+    fn send_end(&mut self, place: u32, error: Option<(i32, String)>, now: Timestamp, effects: &mut Effects) {
+        let message_id = MessageId(self.ids.next_id());
+        let endpoint = &mut self.endpoints[place];
+        let sequence = endpoint.send_sequence;
+        endpoint.send_sequence += 1;
+        endpoint.state = ConversationState::DisconnectedOutbound;
+        let extra = endpoint.extra_mut();
+        extra.end_dialog_sequence = Some(sequence);
+        extra.dialog_timer = None;
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+        let letter = Letter {
+            sequence,
+            message_type_id: if error.is_some() { system::ERROR_ID } else { system::END_DIALOG_ID },
+            message_id,
+            is_end: error.is_none(),
+            is_error: error.is_some(),
+            body: error.map(|(code, description)| Arc::new(system::error_body(code, &description))),
+            trace: None,
+        };
+        self.dispatch(place, letter, now, effects);
+        if self.endpoints.get(place).is_some_and(|endpoint| !endpoint.waits_to_send()) {
+            self.finish(place, now, effects);
+        }
+    }
+
+    /// An end that waited in the transmission queue has reached the peer.
+    pub(super) fn acknowledge_end(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
+        let endpoint = self.endpoints.get(place);
+        if endpoint.is_some_and(|endpoint| endpoint.state == ConversationState::DisconnectedOutbound) {
+            self.finish(place, now, effects);
+        }
+    }
+
+    /// This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while (rules 10, 13, 24 to 26).
+    fn finish(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
+        let endpoint = &self.endpoints[place];
+        if endpoint.is_initiator {
+            self.erase(place, effects);
+            return;
+        }
+        // The initiator heard from the target if it got a message, or the target's own end while it was listening.
+        let is_confirmed = endpoint.send_sequence > 0;
+        let keep = if is_confirmed { Some(self.limits.closed_retention) } else { self.limits.unconfirmed_retention };
+        let endpoint = &mut self.endpoints[place];
+        endpoint.state = ConversationState::Closed;
+        if endpoint.extra.is_some() || keep.is_some() {
+            let extra = endpoint.extra_mut();
+            extra.dialog_timer = None;
+            extra.security_timestamp = keep.map(|keep| now.after(keep));
+        }
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+    }
+
+    /// Takes an endpoint away, rows and all that waits included.
+    pub(super) fn erase(&mut self, place: u32, effects: &mut Effects) {
+        self.drop_rows(place, effects);
+        self.drop_outbox(place, effects);
+        let endpoint = self.remove_endpoint(place);
+        effects.changes.push(Change::DeleteEndpoint(endpoint.endpoint_id));
+    }
+}
+
+fn check_form(form: &EndForm) -> Result<()> {
+    let EndForm::WithError { code, description } = form else { return Ok(()) };
+    if *code < 1 {
+        return Err(Error::new(
+            Code::END_ERROR_CODE_MISSING,
+            ErrorKind::Input,
+            format!(
+                "the error code of END CONVERSATION is {code}; it must be above 0, the others belong to the broker"
+            ),
+        ));
+    }
+    let length = description.chars().count();
+    if length > 3000 {
+        return Err(Error::out_of_range("the length of the error description", length, "3000 characters at most"));
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! Sessions and the one door through which verbs come.
+
+use super::effects::{Effects, Reply, Step};
+use super::group::GroupKey;
+use super::session::{Op, Savepoint, Session};
+use super::state::Core;
+use crate::error::{Error, Result};
+use crate::protocol::definition::QueueEvent;
+use crate::protocol::{Outcome, Verb};
+use crate::time::Timestamp;
+
+/// What checking a verb came to: done, or a group another session holds.
+pub(super) type Checked<T> = Result<Result<T, GroupKey>>;
+
+/// Takes a group's lock or leaves the verb with the group it must wait for.
+macro_rules! lock {
+    ($core:expr, $session:expr, $group:expr) => {
+        if let Err(blocked) = $core.lock($session, $group) {
+            return Ok(Err(blocked));
+        }
+    };
+}
+pub(super) use lock;
+
+impl Core {
+    /// Opens a session.
+    pub fn begin(&mut self) -> Session {
+        let id = self.sessions.insert(None);
+        match self.spare.take() {
+            Some(mut session) => {
+                session.id = id;
+                session
+            }
+            None => Session::new(id),
+        }
+    }
+
+    /// Does one verb in a session.
+    ///
+    /// # Errors
+    /// Everything the verb can be refused for; nothing has happened then, but for locks that stay with the session.
+    pub fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Step> {
+        if matches!(session.log.last(), Some(Op::Define { .. })) {
+            return Err(Error::definition_in_transaction());
+        }
+        let done = match verb {
+            Verb::BeginDialog(dialog) => self.begin_dialog(session, dialog, now)?,
+            Verb::Send { handles, message_type, body, trace } => {
+                self.send(session, &handles, message_type.as_deref(), body, trace)?
+            }
+            Verb::Receive { queue, top, from } => {
+                return Ok(match self.receive(session, &queue, top, from)? {
+                    Ok(rows) => Step::Done(Reply::Rows(rows)),
+                    Err(blocked) => Step::Blocked(blocked),
+                });
+            }
+            Verb::GetConversationGroup { queue } => self.get_conversation_group(session, &queue)?,
+            Verb::MoveConversation { handle, group } => self.move_conversation(session, handle, group)?,
+            Verb::EndConversation { handle, form } => self.end_conversation(session, handle, form)?,
+            Verb::BeginConversationTimer { handle, timeout_seconds } => {
+                self.begin_timer(session, handle, timeout_seconds, now)?
+            }
+            Verb::GetTransmissionStatus { handle } => Ok(Outcome::Text(self.transmission_status(handle))),
+            Verb::Define(definitions) => self.define(session, &definitions)?,
+            Verb::Reprioritise { handle, level } => self.reprioritise(session, handle, level)?,
+            Verb::PostQueueActivation { queue } => self.post_queue_activation(session, &queue)?,
+            Verb::ReleaseQuarantine { group } => self.release_quarantine(session, group)?,
+        };
+        Ok(match done {
+            Ok(outcome) => Step::Done(Reply::Outcome(outcome)),
+            Err(blocked) => Step::Blocked(blocked),
+        })
+    }
+
+    /// Registers that a session waits for a group that another holds.
+    ///
+    /// # Errors
+    /// 1205 if the holder waits, over any number of others, for this session: roll it back then.
+    pub fn wait(&mut self, session: &Session, group: GroupKey) -> Result<()> {
+        let mut holder = self.groups.get(group.0).map_or(0, |group| group.owner);
+        while holder != 0 {
+            if holder == session.id {
+                return Err(Error::deadlock(self.groups[group.0].id));
+            }
+            let waited_for = self.sessions.get(holder).copied().flatten();
+            holder = waited_for.and_then(|group| self.groups.get(group)).map_or(0, |group| group.owner);
+        }
+        self.sessions[session.id] = Some(group.0);
+        Ok(())
+    }
+
+    /// Forgets that a session waits.
+    pub fn stop_waiting(&mut self, session: &Session) {
+        self.sessions[session.id] = None;
+    }
+
+    /// A place to come back to.
+    pub fn savepoint(&self, session: &Session) -> Savepoint {
+        Savepoint(session.log.len())
+    }
+
+    /// Undoes everything after the savepoint; the locks stay (L5).
+    pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint) {
+        let cut = session.cut(savepoint);
+        self.undo(cut);
+    }
+
+    /// Makes everything a session did the truth. Cannot fail: every verb was checked under the locks it took.
+    pub fn commit(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
+        for queue_id in std::mem::take(&mut session.received_queues) {
+            self.queue_state(queue_id).rollbacks = 0;
+        }
+        for group in std::mem::take(&mut session.received_groups) {
+            if self.groups.get(group).is_some() {
+                self.groups[group].rollbacks = 0;
+            }
+        }
+        let mut log = std::mem::take(&mut session.log);
+        for op in log.drain(..) {
+            self.apply(op, now, effects);
+        }
+        session.log = log;
+        self.unlock_all(&mut session, effects);
+        self.write_touched(effects);
+        self.close(session);
+    }
+
+    /// Undoes everything a session did, and counts the rollback against the queues it received from.
+    pub fn rollback(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
+        self.undo(std::mem::take(&mut session.log));
+        self.count_rollback(&session, now, effects);
+        self.unlock_all(&mut session, effects);
+        self.write_touched(effects);
+        self.close(session);
+    }
+
+    /// Undoes a unit that met a locked group half way and will be tried again from its beginning: nothing is counted.
+    pub fn abandon(&mut self, mut session: Session, effects: &mut Effects) {
+        self.undo(std::mem::take(&mut session.log));
+        self.unlock_all(&mut session, effects);
+        self.close(session);
+    }
+
+    fn close(&mut self, mut session: Session) {
+        self.sessions.remove(session.id);
+        session.log.clear();
+        session.overlays.clear();
+        session.received_queues.clear();
+        session.received_groups.clear();
+        self.spare = Some(session);
+    }
+
+    /// Takes back what a log did to memory at once: endpoints that were begun, and the count of what was taken.
+    fn undo(&mut self, log: Vec<Op>) {
+        for op in log.into_iter().rev() {
+            match op {
+                Op::Begin { endpoint } => {
+                    self.remove_endpoint(endpoint);
+                }
+                Op::Take { endpoint, rows, system } => {
+                    let queue_id = self.queue_of(endpoint);
+                    self.queue_state(queue_id).unread += u64::from(rows) + system.len() as u64;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn apply(&mut self, op: Op, now: Timestamp, effects: &mut Effects) {
+        match op {
+            Op::Begin { endpoint } => self.apply_begin(endpoint, now),
+            Op::Send { endpoint, message_type_id, body, message_id, trace } => {
+                self.apply_send(endpoint, message_type_id, body, message_id, trace, now, effects);
+            }
+            Op::Take { endpoint, rows, system } => self.apply_take(endpoint, rows, &system, effects),
+            Op::End { endpoint, form } => self.apply_end(endpoint, form, now, effects),
+            Op::Timer { endpoint, due } => self.apply_timer(endpoint, due, now),
+            Op::Move { endpoint, group } => self.apply_move(endpoint, group),
+            Op::Reprioritise { endpoint, level } => self.apply_reprioritise(endpoint, level),
+            Op::Release { group } => self.apply_release(group),
+            Op::Post { queue_id } => self.post_event(queue_id, QueueEvent::QueueActivation, now, effects),
+            Op::Define { catalog, applied } => self.apply_definitions(catalog, applied, now, effects),
+        }
+    }
+
+    pub(super) fn queue_of(&self, endpoint: u32) -> i32 {
+        self.groups[self.endpoints[endpoint].group].queue_id
+    }
+}

@@ -1,0 +1,223 @@
+//! The core with its rows in memory: the model that stores are compared with, and what tests of the core run on.
+
+use super::change::{Change, EndpointRow, MessageRow, TransmissionRow};
+use super::effects::{Effects, ReadRow, Reply, Step, Taken};
+use super::restore::Restore;
+use super::session::Session;
+use super::state::{Core, Limits};
+use crate::error::{Error, Result};
+use crate::id::IdSource;
+use crate::protocol::{Message, Outcome, Unit, Verb};
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+
+/// A [`Core`] and the rows it asked to be written.
+pub struct Memory {
+    /// The broker.
+    pub core: Core,
+    ids: IdSource,
+    limits: Limits,
+    endpoints: BTreeMap<u64, EndpointRow>,
+    received: BTreeMap<u64, u64>,
+    messages: BTreeMap<u64, MessageRow>,
+    retained: BTreeMap<u64, (u8, MessageRow)>,
+    transmissions: BTreeMap<u64, TransmissionRow>,
+}
+
+impl Memory {
+    /// A new broker whose ids count from 1.
+    pub fn new(limits: Limits) -> Self {
+        let ids = IdSource::Counted(0);
+        let core = Core::new(ids.clone(), limits.clone());
+        let (endpoints, received, messages) = Default::default();
+        let (retained, transmissions) = Default::default();
+        Self { core, ids, limits, endpoints, received, messages, retained, transmissions }
+    }
+
+    /// Does a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
+    ///
+    /// # Errors
+    /// Whatever one of its verbs is refused for.
+    pub fn submit(&mut self, unit: Unit, now: Timestamp) -> Result<Option<Vec<Outcome>>> {
+        let mut session = self.core.begin();
+        let mut outcomes = Vec::with_capacity(unit.len());
+        let mut effects = Effects::default();
+        for verb in unit {
+            match self.execute(&mut session, verb, now) {
+                Ok(Some(outcome)) => outcomes.push(outcome),
+                Ok(None) => {
+                    self.core.abandon(session, &mut effects);
+                    self.write(effects, now);
+                    return Ok(None);
+                }
+                Err(error) => {
+                    self.core.abandon(session, &mut effects);
+                    self.write(effects, now);
+                    return Err(error);
+                }
+            }
+        }
+        self.commit(session, now);
+        Ok(Some(outcomes))
+    }
+
+    /// Does a verb in a session. `Ok(None)`: another session holds a group that it needs.
+    ///
+    /// # Errors
+    /// Whatever the verb is refused for.
+    pub fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Option<Outcome>> {
+        Ok(match self.core.execute(session, verb, now)? {
+            Step::Blocked(_) => None,
+            Step::Done(Reply::Outcome(outcome)) => Some(outcome),
+            Step::Done(Reply::Rows(taken)) => {
+                let messages = taken.into_iter().map(|taken| self.read(taken)).collect::<Result<_>>()?;
+                Some(Outcome::Received(messages))
+            }
+        })
+    }
+
+    /// Commits a session.
+    pub fn commit(&mut self, session: Session, now: Timestamp) {
+        let mut effects = Effects::default();
+        self.core.commit(session, now, &mut effects);
+        self.write(effects, now);
+    }
+
+    /// Rolls a session back.
+    pub fn rollback(&mut self, session: Session, now: Timestamp) {
+        let mut effects = Effects::default();
+        self.core.rollback(session, now, &mut effects);
+        self.write(effects, now);
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Timestamp) {
+        while self.core.next_due().is_some_and(|due| due <= now) {
+            let mut effects = Effects::default();
+            self.core.tick(now, &mut effects);
+            self.write(effects, now);
+        }
+    }
+
+    /// A second broker, rebuilt from the rows as after a crash.
+    ///
+    /// # Errors
+    /// 60012 if the rows contradict each other: a defect of the core.
+    pub fn restored(&self, now: Timestamp) -> Result<Core> {
+        let catalog = (**self.core.catalog()).clone();
+        let mut restore = Restore::new(catalog, self.ids.clone(), self.limits.clone());
+        for row in self.endpoints.values() {
+            restore.endpoint(row.clone());
+        }
+        for (endpoint_id, receive_sequence) in &self.received {
+            restore.received_up_to(*endpoint_id, *receive_sequence);
+        }
+        for row in self.messages.values() {
+            restore.message(row.queuing_order, row.endpoint_id, row.stored, row.sequence);
+        }
+        for row in self.transmissions.values() {
+            let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
+            restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
+        }
+        restore.finish(now)
+    }
+
+    /// The endpoints' rows.
+    pub fn endpoints(&self) -> impl Iterator<Item = &EndpointRow> {
+        self.endpoints.values()
+    }
+
+    /// The rows that wait in queues.
+    pub fn messages(&self) -> impl Iterator<Item = &MessageRow> {
+        self.messages.values()
+    }
+
+    /// The rows that are kept by RETENTION, with their status.
+    pub fn retained(&self) -> impl Iterator<Item = &(u8, MessageRow)> {
+        self.retained.values()
+    }
+
+    /// The rows of the transmission queue.
+    pub fn transmissions(&self) -> impl Iterator<Item = &TransmissionRow> {
+        self.transmissions.values()
+    }
+
+    fn read(&self, taken: Taken) -> Result<Message> {
+        let row = self
+            .messages
+            .get(&taken.queuing_order)
+            .ok_or_else(|| Error::object_not_found("message", &taken.queuing_order.to_string()))?;
+        let row = ReadRow {
+            message_type_id: row.message_type_id,
+            message_id: row.message_id,
+            enqueued_at: row.enqueued_at,
+            body: row.body.as_ref().map(|body| body.to_vec()),
+            trace: row.trace.clone(),
+        };
+        taken.into_message(self.core.catalog(), row)
+    }
+
+    fn write(&mut self, mut effects: Effects, now: Timestamp) {
+        loop {
+            for change in effects.changes.drain(..) {
+                self.write_change(change);
+            }
+            if effects.redeliver.is_empty() {
+                return;
+            }
+            let waiting: Vec<u64> = effects.redeliver.drain(..).collect();
+            for transmission_id in waiting {
+                if let Some(row) = self.transmissions.get(&transmission_id).cloned() {
+                    self.core.deliver(row, now, &mut effects);
+                    for change in effects.changes.drain(..) {
+                        self.write_change(change);
+                    }
+                }
+            }
+        }
+    }
+
+    fn write_change(&mut self, change: Change) {
+        match change {
+            Change::PutEndpoint(row) => {
+                self.endpoints.insert(row.endpoint_id, *row);
+            }
+            Change::DeleteEndpoint(endpoint_id) => {
+                self.endpoints.remove(&endpoint_id);
+                self.received.remove(&endpoint_id);
+            }
+            Change::NoteReceiveSequence { endpoint_id, receive_sequence } => {
+                self.received.insert(endpoint_id, receive_sequence);
+            }
+            Change::InsertMessage(row) => {
+                self.messages.insert(row.queuing_order, *row);
+            }
+            Change::DeleteMessage { queuing_order } => {
+                self.messages.remove(&queuing_order).expect("a message is removed once");
+            }
+            Change::RetainMessage { queuing_order } => {
+                let row = self.messages.remove(&queuing_order).expect("a message is received once");
+                self.retained.insert(queuing_order, (0, row));
+            }
+            Change::InsertRetained(row) => {
+                self.retained.insert(row.queuing_order, (3, *row));
+            }
+            Change::DeleteRetained { endpoint_id } => {
+                self.retained.retain(|_, (_, row)| row.endpoint_id != endpoint_id);
+            }
+            Change::InsertTransmission(row) => {
+                self.transmissions.insert(row.transmission_id, *row);
+            }
+            Change::DeleteTransmission { transmission_id } => {
+                self.transmissions.remove(&transmission_id).expect("a transmission is removed once");
+            }
+            Change::SetTransmissionStatus { transmission_id, status } => {
+                if let Some(row) = self.transmissions.get_mut(&transmission_id) {
+                    row.status = status;
+                }
+            }
+            // Definitions live in the core's catalog.
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The queuing orders of one conversation's waiting rows, packed.
+//!
+//! A row costs the length of its distance to the row before it: one byte when a conversation has the queue to itself,
+//! two when up to 16,000 rows of others lie between. A million waiting rows in 1,000 conversations take 2 MiB, so that
+//! every read and delete is by key and the tables need no index that each send would have to write.
+
+/// An ascending list of numbers, taken from the front, added at the back.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Orders {
+    first: u64,
+    len: u32,
+    rest: Option<Box<Packed>>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Packed {
+    bytes: Vec<u8>,
+    head: usize,
+    last: u64,
+}
+
+impl Orders {
+    pub(super) fn len(&self) -> u32 {
+        self.len
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub(super) fn first(&self) -> Option<u64> {
+        (self.len > 0).then_some(self.first)
+    }
+
+    pub(super) fn push(&mut self, order: u64) {
+        if self.len == 0 {
+            self.first = order;
+        } else {
+            let first = self.first;
+            let rest = self.rest.get_or_insert_default();
+            let last = if self.len == 1 { first } else { rest.last };
+            debug_assert!(order > last, "queuing orders ascend: {order} after {last}");
+            let mut distance = order - last;
+            while distance >= 0x80 {
+                rest.bytes.push(distance as u8 | 0x80);
+                distance >>= 7;
+            }
+            rest.bytes.push(distance as u8);
+            rest.last = order;
+        }
+        self.len += 1;
+    }
+
+    pub(super) fn pop(&mut self) -> Option<u64> {
+        let taken = self.first()?;
+        self.len -= 1;
+        if self.len == 0 {
+            self.rest = None;
+        } else if let Some(rest) = &mut self.rest {
+            let (distance, length) = decode(&rest.bytes[rest.head..]);
+            self.first = taken + distance;
+            rest.head += length;
+            // Half the buffer is spent: moving the rest costs one copy per byte ever written.
+            if rest.head >= 64 && rest.head * 2 >= rest.bytes.len() {
+                rest.bytes.drain(..rest.head);
+                rest.head = 0;
+            }
+        }
+        Some(taken)
+    }
+
+    /// All from the front.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut bytes = self.rest.as_ref().map_or(&[][..], |rest| &rest.bytes[rest.head..]);
+        let mut current = self.first;
+        (0..self.len).map(move |place| {
+            if place > 0 {
+                let (distance, length) = decode(bytes);
+                bytes = &bytes[length..];
+                current += distance;
+            }
+            current
+        })
+    }
+}
+
+fn decode(bytes: &[u8]) -> (u64, usize) {
+    let mut value = 0;
+    for (place, byte) in bytes.iter().enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            return (value, place + 1);
+        }
+    }
+    (value, bytes.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Orders;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn behaves_as_a_plain_list(steps in proptest::collection::vec((0u64..1 << 40, 0usize..3), 0..300)) {
+            let (mut orders, mut plain, mut next) = (Orders::default(), VecDeque::new(), 0);
+            for (distance, pops) in steps {
+                next += distance + 1;
+                orders.push(next);
+                plain.push_back(next);
+                for _ in 0..pops.min(2) {
+                    prop_assert_eq!(orders.pop(), plain.pop_front());
+                }
+                prop_assert_eq!(orders.len() as usize, plain.len());
+                prop_assert_eq!(orders.first(), plain.front().copied());
+                prop_assert!(orders.iter().eq(plain.iter().copied()));
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Poison messages: five rollbacks in a row disable the queue, or set the guilty group aside (reference 4.2).
+
+use super::change::Change;
+use super::effects::Effects;
+use super::session::Session;
+use super::state::Core;
+use crate::protocol::definition::QueueEvent;
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// Rollbacks in a row that make a message poison.
+pub const POISON_ROLLBACKS: u8 = 5;
+
+impl Core {
+    pub(super) fn count_rollback(&mut self, session: &Session, now: Timestamp, effects: &mut Effects) {
+        for &queue_id in &session.received_queues {
+            let Some(queue) = self.catalog.queues.get(&queue_id) else { continue };
+            if !queue.is_poison_message_handling_enabled {
+                continue;
+            }
+            if queue.is_poison_quarantine_enabled {
+                for &group in &session.received_groups {
+                    self.count_group_rollback(group, queue_id);
+                }
+                continue;
+            }
+            let rollbacks = &mut self.queue_state(queue_id).rollbacks;
+            *rollbacks += 1;
+            if *rollbacks >= POISON_ROLLBACKS {
+                *rollbacks = 0;
+                self.disable_queue(queue_id, now, effects);
+            }
+        }
+    }
+
+    fn count_group_rollback(&mut self, group: u32, queue_id: i32) {
+        let Some(state) = self.groups.get(group).filter(|group| group.queue_id == queue_id) else { return };
+        let rollbacks = state.rollbacks + 1;
+        self.groups[group].rollbacks = rollbacks;
+        if rollbacks >= POISON_ROLLBACKS {
+            self.set_quarantined(group, true);
+        }
+    }
+
+    fn disable_queue(&mut self, queue_id: i32, now: Timestamp, effects: &mut Effects) {
+        let mut catalog = (*self.catalog).clone();
+        let Some(queue) = catalog.queues.get_mut(&queue_id) else { return };
+        let disabled = Arc::make_mut(queue);
+        disabled.is_receive_enabled = false;
+        disabled.is_enqueue_enabled = false;
+        effects.changes.push(Change::PutQueue(queue.clone()));
+        effects.catalog_changed = true;
+        self.set_catalog(Arc::new(catalog));
+        self.post_event(queue_id, QueueEvent::BrokerQueueDisabled, now, effects);
+    }
+}

@@ -1,0 +1,268 @@
+//! RECEIVE and GET CONVERSATION GROUP (reference 3).
+
+use super::change::{Change, Stored};
+use super::effects::{Effects, Taken};
+use super::execute::Checked;
+use super::group::{GroupKey, Rank};
+use super::session::{Op, Session};
+use super::state::Core;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, GroupId};
+use crate::protocol::{From, Outcome};
+use smallvec::SmallVec;
+
+impl Core {
+    pub(super) fn receive(
+        &mut self,
+        session: &mut Session,
+        queue: &str,
+        top: Option<u64>,
+        from: From,
+    ) -> Result<Result<Vec<Taken>, GroupKey>> {
+        let queue_id = self.receivable(queue)?;
+        let mut only = None;
+        let group = match from {
+            From::Any => self.choose(session, queue_id, 1, 10, false),
+            From::Levels { lowest, highest } => {
+                check_levels(lowest, highest)?;
+                self.choose(session, queue_id, lowest, highest, false)
+            }
+            From::Oldest => self.choose(session, queue_id, 1, 10, true),
+            From::Conversation(handle) => {
+                let place = self.receiver(session, queue, queue_id, handle)?;
+                only = Some(place);
+                self.free_or_own(session, session.group_of(place, &self.endpoints[place]))
+            }
+            From::Group(id) => {
+                let group = self
+                    .find_group(id.0)
+                    .filter(|group| self.groups[*group].queue_id == queue_id)
+                    .ok_or_else(|| Error::group_not_found(format!("{id} of queue '{queue}'")))?;
+                self.free_or_own(session, group)
+            }
+        };
+        let limit = top.unwrap_or(u64::MAX);
+        let Some(group) = group.filter(|_| limit > 0) else { return Ok(Ok(Vec::new())) };
+        let conversations = self.conversations(session, group, only);
+        if conversations.is_empty() {
+            return Ok(Ok(Vec::new()));
+        }
+        // The group was chosen because it is free, so this cannot block.
+        let _ = self.lock(session, group);
+        let mut taken = Vec::new();
+        for place in conversations {
+            if taken.len() as u64 >= limit {
+                break;
+            }
+            self.take(session, group, place, limit, &mut taken);
+        }
+        self.queue_state(queue_id).unread -= taken.len() as u64;
+        remember(&mut session.received_queues, queue_id);
+        remember(&mut session.received_groups, group);
+        Ok(Ok(taken))
+    }
+
+    pub(super) fn get_conversation_group(&mut self, session: &mut Session, queue: &str) -> Checked<Outcome> {
+        let queue_id = self.receivable(queue)?;
+        let Some(group) = self.choose(session, queue_id, 1, 10, false) else { return Ok(Ok(Outcome::Group(None))) };
+        let _ = self.lock(session, group);
+        Ok(Ok(Outcome::Group(Some(GroupId(self.groups[group].id)))))
+    }
+
+    fn receivable(&self, name: &str) -> Result<i32> {
+        let queue_id = self.lookup.queue(name).ok_or_else(|| Error::object_not_found("queue", name))?;
+        let queue = &self.catalog.queues[&queue_id];
+        if queue.is_receive_enabled { Ok(queue_id) } else { Err(Error::queue_disabled(&queue.name)) }
+    }
+
+    /// The endpoint that a RECEIVE names, if it is one of this queue that may still receive.
+    fn receiver(&self, session: &Session, queue: &str, queue_id: i32, handle: ConversationHandle) -> Result<u32> {
+        let place = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        if has_ended || self.endpoints[place].state.is_ended() {
+            return Err(Error::conversation_not_found(handle));
+        }
+        if self.queue_of(place) != queue_id {
+            return Err(Error::new(
+                Code::CONVERSATION_NOT_FOUND,
+                ErrorKind::NotFound,
+                format!(
+                    "conversation handle {handle} was not found in queue '{queue}': its service uses another queue"
+                ),
+            ));
+        }
+        Ok(place)
+    }
+
+    fn free_or_own(&self, session: &Session, group: u32) -> Option<u32> {
+        let owner = self.groups[group].owner;
+        (owner == 0 || owner == session.id).then_some(group)
+    }
+
+    /// The best group this session may take: of those that nobody holds, and of its own that it has not emptied.
+    fn choose(&self, session: &Session, queue_id: i32, lowest: u8, highest: u8, by_age: bool) -> Option<u32> {
+        let queue = self.queues.get(&queue_id)?;
+        let free = if by_age { queue.oldest() } else { queue.best(lowest, highest) };
+        let key = |rank: Rank| if by_age { (0, rank.oldest) } else { (rank.below_top, rank.oldest) };
+        let own = session
+            .locks
+            .iter()
+            .filter(|group| self.groups[**group].queue_id == queue_id)
+            .filter_map(|group| Some((self.remaining(session, *group)?, *group)))
+            .filter(|(rank, _)| (10 - highest.min(10)..=10 - lowest.min(10)).contains(&rank.below_top))
+            .min_by_key(|(rank, _)| key(*rank));
+        match (free, own) {
+            (Some(free), Some(own)) => Some(if key(own.0) <= key(free.0) { own.1 } else { free.1 }),
+            (free, own) => free.or(own).map(|(_, group)| group),
+        }
+    }
+
+    /// The rank of a group this session holds, by what it has not taken yet.
+    fn remaining(&self, session: &Session, group: u32) -> Option<Rank> {
+        let mut best: Option<Rank> = None;
+        for place in self.conversations(session, group, None) {
+            let endpoint = &self.endpoints[place];
+            let overlay = session.overlay(place);
+            let sequenced = endpoint.rows.iter().nth(overlay.map_or(0, |overlay| overlay.taken) as usize);
+            let system = endpoint.system_rows().iter().map(|row| row.queuing_order);
+            let system = system.filter(|order| overlay.is_none_or(|overlay| !overlay.taken_system.contains(order)));
+            let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
+            let rank = Rank::new(endpoint.priority, oldest);
+            best = Some(best.map_or(rank, |best| Rank {
+                below_top: best.below_top.min(rank.below_top),
+                oldest: best.oldest.min(rank.oldest),
+            }));
+        }
+        best
+    }
+
+    /// The conversations of a group that have something left for this session, best level first, then by handle.
+    fn conversations(&self, session: &Session, group: u32, only: Option<u32>) -> SmallVec<[u32; 2]> {
+        let has_more = |place: u32| {
+            let endpoint = &self.endpoints[place];
+            let (taken, ended) = session.overlay(place).map_or((0, false), |overlay| {
+                (u64::from(overlay.taken) + overlay.taken_system.len() as u64, overlay.has_ended)
+            });
+            !ended && !endpoint.is_quarantined && endpoint.waiting_rows() > taken
+        };
+        let stays = |place: u32| session.group_of(place, &self.endpoints[place]) == group;
+        let mut found: SmallVec<[u32; 2]> = match only {
+            Some(place) => SmallVec::from_iter(has_more(place).then_some(place)),
+            None => {
+                self.groups[group].members.iter().copied().filter(|place| stays(*place) && has_more(*place)).collect()
+            }
+        };
+        if only.is_none() {
+            let moved_in = session.overlays.iter().filter(|(_, overlay)| overlay.group == Some(group));
+            let moved_in = moved_in.map(|(place, _)| *place).filter(|place| self.endpoints[*place].group != group);
+            found.extend(moved_in.filter(|place| has_more(*place)));
+        }
+        if found.len() > 1 {
+            found.sort_by_key(|place| {
+                let endpoint = &self.endpoints[*place];
+                (10 - endpoint.priority, endpoint.handle)
+            });
+        }
+        found
+    }
+
+    /// Takes rows of one conversation: timers, errors, then in sequence.
+    fn take(&mut self, session: &mut Session, group: u32, place: u32, limit: u64, taken: &mut Vec<Taken>) {
+        let endpoint = &self.endpoints[place];
+        let overlay = session.overlay(place);
+        let group_id = GroupId(self.groups[group].id);
+        let row = |queuing_order: u64, sequence: u64| Taken {
+            queuing_order,
+            priority: endpoint.priority,
+            group: group_id,
+            handle: ConversationHandle(endpoint.handle),
+            sequence,
+            service_id: endpoint.service_id,
+            contract_id: endpoint.contract_id,
+        };
+        let mut system = SmallVec::new();
+        for waiting in endpoint.system_rows() {
+            let is_new = overlay.is_none_or(|overlay| !overlay.taken_system.contains(&waiting.queuing_order));
+            if is_new && (taken.len() as u64) < limit {
+                system.push(waiting.queuing_order);
+                taken.push(row(waiting.queuing_order, 0));
+            }
+        }
+        let before = overlay.map_or(0, |overlay| overlay.taken);
+        let first_sequence = endpoint.receive_sequence - u64::from(endpoint.rows.len());
+        let mut rows = 0;
+        for (place, order) in endpoint.rows.iter().enumerate().skip(before as usize) {
+            if taken.len() as u64 >= limit {
+                break;
+            }
+            rows += 1;
+            taken.push(row(order, first_sequence + place as u64));
+        }
+        session.record(Op::Take { endpoint: place, rows, system });
+    }
+
+    pub(super) fn apply_take(&mut self, place: u32, rows: u32, system: &[u64], effects: &mut Effects) {
+        let queue_id = self.queue_of(place);
+        let retains = self.catalog.queues.get(&queue_id).is_some_and(|queue| queue.is_retention_enabled);
+        let endpoint = &mut self.endpoints[place];
+        endpoint.has_retained |= retains;
+        let mut remove = |queuing_order| {
+            effects.changes.push(if retains {
+                Change::RetainMessage { queuing_order }
+            } else {
+                Change::DeleteMessage { queuing_order }
+            });
+        };
+        if !system.is_empty() {
+            endpoint.extra_mut().system_rows.retain(|row| !system.contains(&row.queuing_order));
+            system.iter().copied().for_each(&mut remove);
+        }
+        for _ in 0..rows {
+            remove(endpoint.rows.pop().expect("rows that were taken stay until the taker commits"));
+        }
+        if rows > 0 && endpoint.rows.is_empty() {
+            self.touched.drained.push(place);
+        }
+    }
+
+    /// Removes every waiting row of an endpoint.
+    pub(super) fn drop_rows(&mut self, place: u32, effects: &mut Effects) {
+        let queue_id = self.queue_of(place);
+        let endpoint = &mut self.endpoints[place];
+        let mut dropped = 0;
+        while let Some(queuing_order) = endpoint.rows.pop() {
+            effects.changes.push(Change::DeleteMessage { queuing_order });
+            dropped += 1;
+        }
+        if let Some(extra) = &mut endpoint.extra {
+            for row in extra.system_rows.drain(..) {
+                debug_assert_ne!(row.stored, Stored::Sequenced);
+                effects.changes.push(Change::DeleteMessage { queuing_order: row.queuing_order });
+                dropped += 1;
+            }
+        }
+        let (is_quarantined, endpoint_id) = (endpoint.is_quarantined, endpoint.endpoint_id);
+        if std::mem::take(&mut endpoint.has_retained) {
+            effects.changes.push(Change::DeleteRetained { endpoint_id });
+        }
+        if dropped > 0 && !is_quarantined {
+            self.queue_state(queue_id).unread -= dropped;
+        }
+    }
+}
+
+fn remember<T: PartialEq, const N: usize>(list: &mut SmallVec<[T; N]>, item: T)
+where
+    [T; N]: smallvec::Array<Item = T>,
+{
+    if !list.contains(&item) {
+        list.push(item);
+    }
+}
+
+fn check_levels(lowest: u8, highest: u8) -> Result<()> {
+    if (1..=10).contains(&lowest) && (lowest..=10).contains(&highest) {
+        return Ok(());
+    }
+    Err(Error::out_of_range("the range of levels", format!("{lowest} to {highest}"), "within 1 to 10, the lower first"))
+}

@@ -1,0 +1,195 @@
+//! Recovery: rows in, a broker out.
+
+use super::change::{EndpointRow, Stored};
+use super::endpoint::{Endpoint, Extra, NONE, Outgoing, SystemRow};
+use super::orders::Orders;
+use super::state::{Core, Limits};
+use crate::catalog::Catalog;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::IdSource;
+use crate::time::Timestamp;
+use hashbrown::HashMap;
+
+/// Rebuilds a [`Core`] from the rows of a database.
+pub struct Restore {
+    core: Core,
+    /// Endpoint id to place: ids ascend and are dense enough that a map of this kind is the larger part of recovery.
+    places: HashMap<u64, u32>,
+    by_conversation: HashMap<uuid::Uuid, u32>,
+    damage: Option<String>,
+}
+
+impl Restore {
+    /// Begins with the definitions.
+    pub fn new(catalog: Catalog, ids: IdSource, limits: Limits) -> Self {
+        let core = Core::over(catalog, ids, limits);
+        Self { core, places: HashMap::new(), by_conversation: HashMap::new(), damage: None }
+    }
+
+    /// So many endpoints will come: room is made at once.
+    pub fn expect_endpoints(&mut self, count: usize) {
+        self.core.endpoints.reserve(count);
+        self.core.groups.reserve(count);
+        self.places.reserve(count);
+    }
+
+    /// The numbers to go on from, at least.
+    pub fn counters(&mut self, next_queuing_order: u64, next_endpoint_id: u64, next_transmission_id: u64) {
+        self.core.next_queuing_order = self.core.next_queuing_order.max(next_queuing_order);
+        self.core.next_endpoint_id = self.core.next_endpoint_id.max(next_endpoint_id);
+        self.core.next_transmission_id = self.core.next_transmission_id.max(next_transmission_id);
+    }
+
+    /// An endpoint; before its messages.
+    pub fn endpoint(&mut self, row: EndpointRow) {
+        let core = &mut self.core;
+        let Some(service) = core.catalog.services.get(&row.service_id) else {
+            let what = format!("conversation {} names service {}, which does not exist", row.handle, row.service_id);
+            self.damage.get_or_insert(what);
+            return;
+        };
+        let queue_id = service.queue_id;
+        let group = core.group_place(row.group.0, row.service_id, queue_id);
+        let has_extra = row.far_broker_instance.is_some()
+            || row.dialog_timer.is_some()
+            || row.security_timestamp.is_some()
+            || row.end_dialog_sequence.is_some();
+        let extra = has_extra.then(|| {
+            Box::new(Extra {
+                far_broker_instance: row.far_broker_instance,
+                dialog_timer: row.dialog_timer,
+                security_timestamp: row.security_timestamp,
+                end_dialog_sequence: row.end_dialog_sequence,
+                ..Extra::default()
+            })
+        });
+        let peer = self.by_conversation.remove(&row.conversation_id.0).unwrap_or(NONE);
+        let endpoint = Endpoint {
+            handle: row.handle.0,
+            conversation_id: row.conversation_id.0,
+            endpoint_id: row.endpoint_id,
+            begun_at: row.begun_at,
+            lifetime: row.lifetime,
+            due: 0,
+            send_sequence: row.send_sequence,
+            receive_sequence: row.receive_sequence,
+            rows: Orders::default(),
+            extra,
+            group,
+            peer,
+            service_id: row.service_id,
+            contract_id: row.contract_id,
+            far_service: core.names.place(&row.far_service),
+            state: row.state,
+            priority: row.priority,
+            is_initiator: row.is_initiator,
+            is_uncommitted: false,
+            is_peer_known: peer != NONE || !row.is_initiator,
+            // Retained rows are not read: removing what may not be there costs one look by key at END.
+            has_retained: true,
+            is_quarantined: row.is_quarantined,
+            is_system: row.is_system,
+            is_dirty: false,
+        };
+        let place = core.add_endpoint(endpoint);
+        if peer == NONE {
+            self.by_conversation.insert(row.conversation_id.0, place);
+        } else {
+            core.endpoints[peer].peer = place;
+            core.endpoints[peer].is_peer_known = true;
+        }
+        self.places.insert(row.endpoint_id, place);
+        core.next_endpoint_id = core.next_endpoint_id.max(row.endpoint_id + 1);
+    }
+
+    /// How far an endpoint has received, from the side table.
+    pub fn received_up_to(&mut self, endpoint_id: u64, receive_sequence: u64) {
+        if let Some(&place) = self.places.get(&endpoint_id) {
+            let endpoint = &mut self.core.endpoints[place];
+            endpoint.receive_sequence = endpoint.receive_sequence.max(receive_sequence);
+        }
+    }
+
+    /// A message that waits in a queue; in ascending order of `queuing_order`.
+    pub fn message(&mut self, queuing_order: u64, endpoint_id: u64, stored: Stored, sequence: u64) {
+        self.core.next_queuing_order = self.core.next_queuing_order.max(queuing_order + 1);
+        let Some(&place) = self.places.get(&endpoint_id) else {
+            let what = format!("message {queuing_order} belongs to endpoint {endpoint_id}, which does not exist");
+            self.damage.get_or_insert(what);
+            return;
+        };
+        let endpoint = &mut self.core.endpoints[place];
+        if stored != Stored::Sequenced {
+            endpoint.add_system_row(SystemRow { stored, queuing_order });
+        } else {
+            if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence {
+                let (expected, handle) = (endpoint.receive_sequence, endpoint.handle);
+                let what =
+                    format!("message {queuing_order} of conversation {handle} is number {sequence}, not {expected}");
+                self.damage.get_or_insert(what);
+            }
+            endpoint.rows.push(queuing_order);
+            endpoint.receive_sequence = sequence + 1;
+        }
+        if !endpoint.is_quarantined {
+            let queue_id = self.core.queue_of(place);
+            self.core.queue_state(queue_id).unread += 1;
+        }
+    }
+
+    /// A message that waits in the transmission queue; in ascending order of `transmission_id`.
+    pub fn transmission(
+        &mut self,
+        transmission_id: u64,
+        endpoint_id: u64,
+        sequence: u64,
+        is_end_of_dialog: bool,
+        is_conversation_error: bool,
+    ) {
+        self.core.next_transmission_id = self.core.next_transmission_id.max(transmission_id + 1);
+        let Some(&place) = self.places.get(&endpoint_id) else {
+            let what =
+                format!("transmission {transmission_id} belongs to endpoint {endpoint_id}, which does not exist");
+            self.damage.get_or_insert(what);
+            return;
+        };
+        let outgoing =
+            Outgoing { transmission_id, sequence, is_end: is_end_of_dialog, is_error: is_conversation_error };
+        self.core.extra(place).outbox.push_back(outgoing);
+        self.core.outboxes.insert(endpoint_id, place);
+    }
+
+    /// The broker.
+    ///
+    /// # Errors
+    /// 60012 if the rows contradict each other.
+    pub fn finish(self, now: Timestamp) -> Result<Core> {
+        let Self { mut core, places, damage, .. } = self;
+        if let Some(what) = damage {
+            return Err(Error::new(
+                Code::STORE_DAMAGED,
+                ErrorKind::Store,
+                format!("the database is damaged: {what}; restore a backup"),
+            ));
+        }
+        for place in places.into_values() {
+            core.reschedule(place, now);
+            let endpoint = &core.endpoints[place];
+            let outbox = endpoint.extra.as_ref().map(|extra| &extra.outbox);
+            let last_out = outbox.and_then(|outbox| outbox.back()).map_or(0, |outgoing| outgoing.sequence + 1);
+            let first_out = outbox.and_then(|outbox| outbox.front()).map_or(u64::MAX, |outgoing| outgoing.sequence);
+            let peer_has = if endpoint.peer == NONE { 0 } else { core.endpoints[endpoint.peer].receive_sequence };
+            let send_sequence = endpoint.send_sequence.max(last_out).max(peer_has);
+            let endpoint = &mut core.endpoints[place];
+            endpoint.send_sequence = send_sequence;
+            // The first message has left and nobody is there any more: the peer is gone, not yet to come.
+            endpoint.is_peer_known |= send_sequence > 0 && first_out > 0;
+        }
+        let groups: Vec<u32> = core.groups.iter().map(|(place, _)| place).collect();
+        for group in groups {
+            core.rerank(group);
+        }
+        core.is_restored = !core.outboxes.is_empty();
+        Ok(core)
+    }
+}

@@ -1,0 +1,190 @@
+//! SEND ON CONVERSATION (reference 2.5).
+
+use super::change::{Change, MessageRow, Stored};
+use super::delivery::Letter;
+use super::effects::Effects;
+use super::execute::{Checked, lock};
+use super::session::{Op, Session};
+use super::state::Core;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, MessageId};
+use crate::protocol::definition::SentBy;
+use crate::protocol::{Body, ConversationState, Outcome, system};
+use crate::time::Timestamp;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+impl Core {
+    pub(super) fn send(
+        &mut self,
+        session: &mut Session,
+        handles: &[ConversationHandle],
+        message_type: Option<&str>,
+        body: Body,
+        trace: Option<Arc<str>>,
+    ) -> Checked<Outcome> {
+        let places = self.addressed(handles)?;
+        let name = message_type.unwrap_or(system::DEFAULT);
+        let message_type_id = self.lookup.message_type(name).ok_or_else(|| Error::message_type_not_found(name))?;
+        if let Some(length) = body.as_ref().map(|body| body.len()).filter(|length| *length > self.limits.max_body_bytes)
+        {
+            return Err(Error::new(
+                Code::MESSAGE_TOO_LARGE,
+                ErrorKind::Input,
+                format!(
+                    "the message body has {length} bytes; the limit of this broker is {} (max_body_bytes)",
+                    self.limits.max_body_bytes
+                ),
+            ));
+        }
+        // A zero-length body is stored as none.
+        let body = body.filter(|body| !body.is_empty());
+        for &place in &places {
+            lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        }
+        for &place in &places {
+            self.check_may_send(session, place, message_type_id, name)?;
+        }
+        for place in places {
+            let message_id = MessageId(self.ids.next_id());
+            let (body, trace) = (body.clone(), trace.clone());
+            session.record(Op::Send { endpoint: place, message_type_id, body, message_id, trace });
+        }
+        Ok(Ok(Outcome::Done))
+    }
+
+    /// The endpoints of a list of handles: none missing, none twice.
+    fn addressed(&self, handles: &[ConversationHandle]) -> Result<SmallVec<[u32; 4]>> {
+        if handles.is_empty() {
+            return Err(Error::new(
+                Code::HANDLE_MISSING,
+                ErrorKind::Input,
+                "SEND names no conversation; it needs at least one handle",
+            ));
+        }
+        let mut places = SmallVec::with_capacity(handles.len());
+        for (index, handle) in handles.iter().enumerate() {
+            let place = self.find_open(*handle).ok_or_else(|| {
+                if handles.len() == 1 {
+                    return Error::conversation_not_found(handle);
+                }
+                Error::new(
+                    Code::LISTED_CONVERSATION_NOT_FOUND,
+                    ErrorKind::NotFound,
+                    format!("handle {} of {} in the list, {handle}, was not found", index + 1, handles.len()),
+                )
+            })?;
+            places.push(place);
+        }
+        if handles.len() > 1 {
+            let mut sorted = places.clone();
+            sorted.sort_unstable();
+            if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+                return Err(Error::new(
+                    Code::LISTED_HANDLE_TWICE,
+                    ErrorKind::Input,
+                    format!(
+                        "handle {} is listed twice; each conversation may be named once",
+                        self.endpoints[pair[0]].handle
+                    ),
+                ));
+            }
+        }
+        Ok(places)
+    }
+
+    fn check_may_send(&self, session: &Session, place: u32, message_type_id: i32, name: &str) -> Result<()> {
+        let endpoint = &self.endpoints[place];
+        let contract = || self.catalog.contracts.get(&endpoint.contract_id).map_or("", |contract| &contract.name);
+        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        if has_ended || !endpoint.state.may_send() {
+            let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
+            return Err(Error::new(
+                Code::STATE_FORBIDS_SEND,
+                ErrorKind::State,
+                format!("conversation {} is {state}; SEND needs STARTED_OUTBOUND or CONVERSING", endpoint.handle),
+            ));
+        }
+        match (self.lookup.sent_by(endpoint.contract_id, message_type_id), endpoint.is_initiator) {
+            (None, _) => {
+                return Err(Error::new(
+                    Code::MESSAGE_TYPE_NOT_IN_CONTRACT,
+                    ErrorKind::Input,
+                    format!("message type '{name}' is not in contract '{}'", contract()),
+                ));
+            }
+            (Some(SentBy::Target), true) => {
+                return Err(Error::new(
+                    Code::SENT_BY_TARGET_ONLY,
+                    ErrorKind::Input,
+                    format!("contract '{}' lets only the target send '{name}'; this side is the initiator", contract()),
+                ));
+            }
+            (Some(SentBy::Initiator), false) => {
+                return Err(Error::new(
+                    Code::SENT_BY_INITIATOR_ONLY,
+                    ErrorKind::Input,
+                    format!("contract '{}' lets only the initiator send '{name}'; this side is the target", contract()),
+                ));
+            }
+            _ => {}
+        }
+        let queue = &self.catalog.queues[&self.queue_of(place)];
+        if !queue.is_enqueue_enabled && queue.is_retention_enabled {
+            return Err(Error::new(
+                Code::OWN_QUEUE_DISABLED_WITH_RETENTION,
+                ErrorKind::State,
+                format!(
+                    "queue '{}' of the sending service is disabled and retains messages, so the copy cannot be kept; \
+                     ALTER QUEUE [{}] WITH STATUS = ON enables it",
+                    queue.name, queue.name
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the columns of a message")]
+    pub(super) fn apply_send(
+        &mut self,
+        place: u32,
+        message_type_id: i32,
+        body: Body,
+        message_id: MessageId,
+        trace: Option<Arc<str>>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let endpoint = &mut self.endpoints[place];
+        // The peer may have ended, or the conversation broken, since the SEND was checked: what arrives after END is
+        // dropped, and so is this.
+        if !endpoint.state.may_send() {
+            return;
+        }
+        if endpoint.state == ConversationState::StartedOutbound {
+            endpoint.state = ConversationState::Conversing;
+            self.mark_dirty(place);
+        }
+        let endpoint = &mut self.endpoints[place];
+        let sequence = endpoint.send_sequence;
+        endpoint.send_sequence += 1;
+        let queue_id = self.queue_of(place);
+        if self.catalog.queues.get(&queue_id).is_some_and(|queue| queue.is_retention_enabled) {
+            self.endpoints[place].has_retained = true;
+            let queuing_order = self.take_queuing_order();
+            effects.changes.push(Change::InsertRetained(Box::new(MessageRow {
+                queuing_order,
+                endpoint_id: self.endpoints[place].endpoint_id,
+                stored: Stored::Sequenced,
+                sequence,
+                message_type_id,
+                message_id,
+                enqueued_at: now,
+                body: body.clone(),
+                trace: trace.clone(),
+            })));
+        }
+        let letter = Letter { sequence, message_type_id, message_id, body, trace, is_end: false, is_error: false };
+        self.dispatch(place, letter, now, effects);
+    }
+}

@@ -1,0 +1,119 @@
+//! A transaction: the locks it holds, what it has done, and what it therefore sees.
+//!
+//! A session's verbs are logged, not applied: the log is applied when it commits. Until then an [`Overlay`] per endpoint
+//! says what the session itself sees. Only its holder touches an endpoint under its group's lock, while arrivals may
+//! still be added to it; so a log that was checked when it was written can be applied without fail.
+
+use super::endpoint::Endpoint;
+use crate::catalog::Catalog;
+use crate::id::MessageId;
+use crate::protocol::{Body, EndForm};
+use crate::time::Timestamp;
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// An open transaction of the core. Hand it back to [`Core::commit`](super::Core::commit) or
+/// [`Core::rollback`](super::Core::rollback); its locks stay until then.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) id: u32,
+    pub(super) locks: SmallVec<[u32; 4]>,
+    pub(super) log: Vec<Op>,
+    pub(super) overlays: HashMap<u32, Overlay>,
+    /// Queues from which rows were received, also if a savepoint gave them back: a full rollback counts for these.
+    pub(super) received_queues: SmallVec<[i32; 2]>,
+    /// Groups from which rows were received, likewise.
+    pub(super) received_groups: SmallVec<[u32; 2]>,
+}
+
+/// A place in a session's log to come back to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Savepoint(pub(super) usize);
+
+/// One thing a session did.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Begin { endpoint: u32 },
+    Send { endpoint: u32, message_type_id: i32, body: Body, message_id: MessageId, trace: Option<Arc<str>> },
+    Take { endpoint: u32, rows: u32, system: SmallVec<[u64; 2]> },
+    End { endpoint: u32, form: EndForm },
+    Timer { endpoint: u32, due: Timestamp },
+    Move { endpoint: u32, group: u32 },
+    Reprioritise { endpoint: u32, level: u8 },
+    Release { group: u32 },
+    Post { queue_id: i32 },
+    Define { catalog: Arc<Catalog>, applied: Vec<crate::catalog::apply::Applied> },
+}
+
+/// What a session sees of an endpoint beyond what is committed.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Overlay {
+    /// Sequenced rows taken from the front.
+    pub(super) taken: u32,
+    /// System rows taken, by their order.
+    pub(super) taken_system: SmallVec<[u64; 2]>,
+    /// Whether it sent.
+    pub(super) has_sent: bool,
+    /// Whether it ended, in whatever form.
+    pub(super) has_ended: bool,
+    /// The group it was moved to.
+    pub(super) group: Option<u32>,
+}
+
+impl Session {
+    pub(super) fn new(id: u32) -> Self {
+        Self {
+            id,
+            locks: SmallVec::new(),
+            log: Vec::new(),
+            overlays: HashMap::new(),
+            received_queues: SmallVec::new(),
+            received_groups: SmallVec::new(),
+        }
+    }
+
+    pub(super) fn overlay(&self, endpoint: u32) -> Option<&Overlay> {
+        if self.overlays.is_empty() { None } else { self.overlays.get(&endpoint) }
+    }
+
+    /// The group an endpoint is in, as this session sees it.
+    pub(super) fn group_of(&self, place: u32, endpoint: &Endpoint) -> u32 {
+        self.overlay(place).and_then(|overlay| overlay.group).unwrap_or(endpoint.group)
+    }
+
+    /// Logs an operation and shows it to the session.
+    pub(super) fn record(&mut self, op: Op) {
+        show(&mut self.overlays, &op);
+        self.log.push(op);
+    }
+
+    /// Forgets everything after the savepoint; gives back what is forgotten, oldest first.
+    pub(super) fn cut(&mut self, savepoint: Savepoint) -> Vec<Op> {
+        let cut = self.log.split_off(savepoint.0.min(self.log.len()));
+        self.overlays.clear();
+        for op in &self.log {
+            show(&mut self.overlays, op);
+        }
+        cut
+    }
+}
+
+fn show(overlays: &mut HashMap<u32, Overlay>, op: &Op) {
+    match op {
+        Op::Send { endpoint, .. } => overlays.entry(*endpoint).or_default().has_sent = true,
+        Op::Take { endpoint, rows, system } => {
+            let overlay = overlays.entry(*endpoint).or_default();
+            overlay.taken += rows;
+            overlay.taken_system.extend_from_slice(system);
+        }
+        Op::End { endpoint, .. } => overlays.entry(*endpoint).or_default().has_ended = true,
+        Op::Move { endpoint, group } => overlays.entry(*endpoint).or_default().group = Some(*group),
+        Op::Begin { .. }
+        | Op::Timer { .. }
+        | Op::Reprioritise { .. }
+        | Op::Release { .. }
+        | Op::Post { .. }
+        | Op::Define { .. } => {}
+    }
+}

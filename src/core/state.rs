@@ -1,0 +1,412 @@
+//! The broker's state and the few ways in which everything else reaches it.
+
+use super::change::Change;
+use super::effects::{Arrival, Depth, Effects};
+use super::endpoint::{Endpoint, Extra, NONE};
+use super::group::{Group, GroupKey, QueueState, Rank, rank};
+use super::lookup::Lookup;
+use super::session::Session;
+use super::slab::Slab;
+use crate::catalog::Catalog;
+use crate::catalog::body::BodyChecks;
+use crate::id::{ConversationHandle, IdSource};
+use crate::protocol::ConversationState;
+use crate::time::Timestamp;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// What a broker allows, beyond the rules of Service Broker.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// The largest message body, in bytes. Default 64 MiB.
+    pub max_body_bytes: usize,
+    /// How long a closed target endpoint is kept after its security timestamp was set. Default 30 minutes (rule 25).
+    pub closed_retention: Duration,
+    /// How long a closed target endpoint is kept whose initiator never heard from it. `None`, the default, is until
+    /// the conversation's LIFETIME, as Service Broker leaks it (rule 26).
+    pub unconfirmed_retention: Option<Duration>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_body_bytes: 64 << 20, closed_retention: Duration::from_secs(30 * 60), unconfirmed_retention: None }
+    }
+}
+
+/// The whole broker: definitions, endpoints, groups, what is ready, who holds what.
+pub struct Core {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) lookup: Lookup,
+    pub(super) ids: IdSource,
+    pub(super) limits: Limits,
+    pub(super) body_checks: BodyChecks,
+    pub(super) endpoints: Slab<Endpoint>,
+    pub(super) groups: Slab<Group>,
+    pub(super) by_handle: HashTable<u32>,
+    pub(super) by_group_id: HashTable<u32>,
+    pub(super) hash: DefaultHashBuilder,
+    pub(super) queues: HashMap<i32, QueueState>,
+    pub(super) names: Names,
+    /// Endpoints by the moment something happens to them by itself.
+    pub(super) due: BTreeSet<(i64, u32)>,
+    /// Endpoints whose outbox is not empty, by endpoint id.
+    pub(super) outboxes: BTreeMap<u64, u32>,
+    /// The transmission queue has not been looked at since the broker was restored.
+    pub(super) is_restored: bool,
+    /// Sessions that are open: the group each waits for, if it waits.
+    pub(super) sessions: Slab<Option<u32>>,
+    pub(super) spare: Option<Session>,
+    pub(super) touched: Touched,
+    pub(super) next_queuing_order: u64,
+    pub(super) next_endpoint_id: u64,
+    pub(super) next_transmission_id: u64,
+}
+
+/// The endpoints a commit touched, each written once at its end.
+#[derive(Debug, Default)]
+pub(super) struct Touched {
+    pub(super) dirty: Vec<u32>,
+    pub(super) drained: Vec<u32>,
+}
+
+/// Names of far services, each held once.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Names {
+    all: Vec<Arc<str>>,
+    places: HashMap<Arc<str>, u32>,
+}
+
+impl Names {
+    pub(super) fn place(&mut self, name: &Arc<str>) -> u32 {
+        if let Some(&place) = self.places.get(name) {
+            return place;
+        }
+        let place = u32::try_from(self.all.len()).expect("fewer than 4 billion service names");
+        self.all.push(name.clone());
+        self.places.insert(name.clone(), place);
+        place
+    }
+
+    pub(super) fn name(&self, place: u32) -> &Arc<str> {
+        &self.all[place as usize]
+    }
+}
+
+impl Core {
+    /// An empty broker with the built-in types and contracts.
+    pub fn new(mut ids: IdSource, limits: Limits) -> Self {
+        let catalog = Catalog::with_builtins(ids.next_id());
+        Self::over(catalog, ids, limits)
+    }
+
+    pub(super) fn over(catalog: Catalog, ids: IdSource, limits: Limits) -> Self {
+        let mut core = Self {
+            lookup: Lookup::new(&catalog),
+            queues: HashMap::new(),
+            catalog: Arc::new(catalog),
+            ids,
+            limits,
+            body_checks: BodyChecks::default(),
+            endpoints: Slab::default(),
+            groups: Slab::default(),
+            by_handle: HashTable::new(),
+            by_group_id: HashTable::new(),
+            hash: DefaultHashBuilder::default(),
+            names: Names::default(),
+            due: BTreeSet::new(),
+            outboxes: BTreeMap::new(),
+            is_restored: false,
+            sessions: Slab::default(),
+            spare: None,
+            touched: Touched::default(),
+            next_queuing_order: 1,
+            next_endpoint_id: 1,
+            next_transmission_id: 1,
+        };
+        // Session 0 is nobody: it marks an unlocked group.
+        core.sessions.insert(None);
+        core
+    }
+
+    /// The rows of the built-ins and the settings, for a new database.
+    pub fn install(&self, effects: &mut Effects) {
+        let catalog = &self.catalog;
+        effects.changes.extend(catalog.message_types.values().cloned().map(Change::PutMessageType));
+        effects.changes.extend(catalog.contracts.values().cloned().map(Change::PutContract));
+        effects.changes.extend(catalog.services.values().cloned().map(Change::PutService));
+        effects.changes.push(Change::PutSettings(catalog.settings));
+        effects.catalog_changed = true;
+    }
+
+    /// The definitions as of the last commit.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The next queuing order, endpoint id and transmission id: a store keeps marks above them so that none is used twice.
+    pub fn counters(&self) -> (u64, u64, u64) {
+        (self.next_queuing_order, self.next_endpoint_id, self.next_transmission_id)
+    }
+
+    /// How deep a queue is.
+    pub fn depth(&self, queue_id: i32) -> Depth {
+        self.queues
+            .get(&queue_id)
+            .map_or_else(Depth::default, |queue| Depth { ready_groups: queue.ready.len(), unread: queue.unread })
+    }
+
+    pub(super) fn set_catalog(&mut self, catalog: Arc<Catalog>) {
+        self.lookup = Lookup::new(&catalog);
+        self.catalog = catalog;
+    }
+
+    pub(super) fn queue_state(&mut self, queue_id: i32) -> &mut QueueState {
+        self.queues.entry(queue_id).or_default()
+    }
+
+    // Endpoints and groups by id.
+
+    pub(super) fn find(&self, handle: Uuid) -> Option<u32> {
+        let hash = self.hash.hash_one(handle);
+        self.by_handle.find(hash, |place| self.endpoints[*place].handle == handle).copied()
+    }
+
+    /// The endpoint of a handle that an application may name: the broker's own conversations are not theirs.
+    pub(super) fn find_open(&self, handle: ConversationHandle) -> Option<u32> {
+        self.find(handle.0).filter(|place| !self.endpoints[*place].is_system)
+    }
+
+    pub(super) fn find_group(&self, id: Uuid) -> Option<u32> {
+        let hash = self.hash.hash_one(id);
+        self.by_group_id.find(hash, |place| self.groups[*place].id == id).copied()
+    }
+
+    pub(super) fn add_endpoint(&mut self, endpoint: Endpoint) -> u32 {
+        let (handle, group) = (endpoint.handle, endpoint.group);
+        let place = self.endpoints.insert(endpoint);
+        let (endpoints, hasher) = (&self.endpoints, &self.hash);
+        self.by_handle.insert_unique(hasher.hash_one(handle), place, |other| hasher.hash_one(endpoints[*other].handle));
+        self.groups[group].members.push(place);
+        place
+    }
+
+    pub(super) fn group_place(&mut self, id: Uuid, service_id: i32, queue_id: i32) -> u32 {
+        if let Some(place) = self.find_group(id) {
+            return place;
+        }
+        let group =
+            Group { id, service_id, queue_id, owner: 0, rollbacks: 0, members: Default::default(), ready: None };
+        let place = self.groups.insert(group);
+        let (groups, hasher) = (&self.groups, &self.hash);
+        self.by_group_id.insert_unique(hasher.hash_one(id), place, |other| hasher.hash_one(groups[*other].id));
+        place
+    }
+
+    /// Takes an endpoint out of memory, and its group with it if it was the last. The rows are the caller's to remove.
+    pub(super) fn remove_endpoint(&mut self, place: u32) -> Endpoint {
+        self.set_due(place, 0);
+        let endpoint_id = self.endpoints[place].endpoint_id;
+        self.outboxes.remove(&endpoint_id);
+        let handle = self.endpoints[place].handle;
+        let hash = self.hash.hash_one(handle);
+        if let Ok(entry) = self.by_handle.find_entry(hash, |other| *other == place) {
+            entry.remove();
+        }
+        let endpoint = self.endpoints.remove(place).expect("the endpoint is there: its handle was just read");
+        if endpoint.peer != NONE {
+            self.endpoints[endpoint.peer].peer = NONE;
+        }
+        self.leave_group(place, endpoint.group);
+        endpoint
+    }
+
+    pub(super) fn leave_group(&mut self, place: u32, group: u32) {
+        let members = &mut self.groups[group].members;
+        if let Some(position) = members.iter().position(|member| *member == place) {
+            members.swap_remove(position);
+        }
+        // A locked group is removed when it is unlocked, so that its key stays good for its holder.
+        if self.groups[group].owner == 0 {
+            if self.groups[group].members.is_empty() {
+                self.remove_group(group);
+            } else {
+                self.rerank(group);
+            }
+        }
+    }
+
+    pub(super) fn remove_group(&mut self, group: u32) {
+        self.unready(group);
+        let hash = self.hash.hash_one(self.groups[group].id);
+        if let Ok(entry) = self.by_group_id.find_entry(hash, |other| *other == group) {
+            entry.remove();
+        }
+        self.groups.remove(group);
+    }
+
+    // The due list.
+
+    /// Registers when something next happens to an endpoint by itself; 0 is never.
+    pub(super) fn set_due(&mut self, place: u32, due: i64) {
+        let endpoint = &mut self.endpoints[place];
+        let before = std::mem::replace(&mut endpoint.due, due);
+        if before != due {
+            if before != 0 {
+                self.due.remove(&(before, place));
+            }
+            if due != 0 {
+                self.due.insert((due, place));
+            }
+        }
+    }
+
+    /// Registers an endpoint's next moment from its timer, lifetime and state.
+    pub(super) fn reschedule(&mut self, place: u32, now: Timestamp) {
+        // A conversation of the default lifetime, 68 years, is not worth an entry for each of a million.
+        const FAR: i64 = 20 * 365 * 86_400 * 1_000_000;
+        let endpoint = &self.endpoints[place];
+        let end_of_life = match endpoint.state {
+            // Rules 25 and 26: an unset security timestamp keeps the endpoint for its whole LIFETIME.
+            ConversationState::Closed => {
+                endpoint.security_timestamp().unwrap_or_else(|| endpoint.lifetime.after(self.limits.closed_retention)).0
+            }
+            ConversationState::Error => i64::MAX,
+            _ => endpoint.lifetime.0,
+        };
+        let timer = endpoint.dialog_timer().map_or(i64::MAX, |timer| timer.0);
+        let due = end_of_life.min(timer);
+        self.set_due(place, if due >= now.0.saturating_add(FAR) { 0 } else { due.max(1) });
+    }
+
+    /// The next moment at which [`Core::tick`](super::Core::tick) has something to do.
+    pub fn next_due(&self) -> Option<Timestamp> {
+        if self.is_restored {
+            return Some(Timestamp(0));
+        }
+        self.due.first().map(|(at, _)| Timestamp(*at))
+    }
+
+    // The ready index.
+
+    pub(super) fn unready(&mut self, group: u32) {
+        if let Some(rank) = self.groups[group].ready.take() {
+            let queue_id = self.groups[group].queue_id;
+            self.queue_state(queue_id).ready.remove(&(rank, group));
+        }
+    }
+
+    fn make_ready(&mut self, group: u32, rank: Rank) {
+        self.groups[group].ready = Some(rank);
+        let queue_id = self.groups[group].queue_id;
+        self.queue_state(queue_id).ready.insert((rank, group));
+    }
+
+    /// Puts an unlocked group where it belongs in the ready index; says whether it became ready by this.
+    pub(super) fn rerank(&mut self, group: u32) -> bool {
+        let now = &self.groups[group];
+        if now.owner != 0 {
+            return false;
+        }
+        let before = now.ready;
+        let after = rank(&self.endpoints, &now.members);
+        if before != after {
+            self.unready(group);
+            if let Some(rank) = after {
+                self.make_ready(group, rank);
+            }
+        }
+        before.is_none() && after.is_some()
+    }
+
+    /// A row of this level and order was added to a group: its rank, without looking at all members.
+    pub(super) fn row_added(&mut self, group: u32, level: u8, order: u64) -> bool {
+        let now = &self.groups[group];
+        if now.owner != 0 {
+            return false;
+        }
+        match now.ready {
+            None => {
+                self.make_ready(group, Rank::new(level, order));
+                true
+            }
+            Some(before) => {
+                let after = Rank { below_top: before.below_top.min(10 - level), oldest: before.oldest.min(order) };
+                if after != before {
+                    self.unready(group);
+                    self.make_ready(group, after);
+                }
+                false
+            }
+        }
+    }
+
+    // Locks.
+
+    /// Takes a group's lock for a session; tells who must be waited for if another holds it.
+    pub(super) fn lock(&mut self, session: &mut Session, group: u32) -> Result<(), GroupKey> {
+        let owner = self.groups[group].owner;
+        if owner == session.id {
+            return Ok(());
+        }
+        if owner != 0 {
+            return Err(GroupKey(group));
+        }
+        self.unready(group);
+        self.groups[group].owner = session.id;
+        session.locks.push(group);
+        Ok(())
+    }
+
+    pub(super) fn unlock_all(&mut self, session: &mut Session, effects: &mut Effects) {
+        for group in std::mem::take(&mut session.locks) {
+            self.groups[group].owner = 0;
+            effects.released.push(GroupKey(group));
+            if self.groups[group].members.is_empty() {
+                self.remove_group(group);
+                continue;
+            }
+            let queue_id = self.groups[group].queue_id;
+            let newly_ready = usize::from(self.rerank(group));
+            effects.arrivals.push(Arrival { queue_id, newly_ready });
+        }
+    }
+
+    // What a commit writes.
+
+    pub(super) fn mark_dirty(&mut self, place: u32) {
+        if !std::mem::replace(&mut self.endpoints[place].is_dirty, true) {
+            self.touched.dirty.push(place);
+        }
+    }
+
+    /// Writes every touched endpoint once.
+    pub(super) fn write_touched(&mut self, effects: &mut Effects) {
+        let Touched { mut dirty, mut drained } = std::mem::take(&mut self.touched);
+        for place in drained.drain(..) {
+            // A dirty endpoint's row carries the number already; a gone one needs none.
+            if let Some(endpoint) = self.endpoints.get(place).filter(|endpoint| !endpoint.is_dirty) {
+                effects.changes.push(Change::NoteReceiveSequence {
+                    endpoint_id: endpoint.endpoint_id,
+                    receive_sequence: endpoint.receive_sequence,
+                });
+            }
+        }
+        for place in dirty.drain(..) {
+            if let Some(endpoint) = self.endpoints.get(place) {
+                let row =
+                    endpoint.to_row(self.groups[endpoint.group].id, self.names.name(endpoint.far_service).clone());
+                effects.changes.push(Change::PutEndpoint(Box::new(row)));
+                self.endpoints[place].is_dirty = false;
+            }
+        }
+        self.touched = Touched { dirty, drained };
+    }
+
+    pub(super) fn extra(&mut self, place: u32) -> &mut Extra {
+        self.endpoints[place].extra_mut()
+    }
+}

@@ -1,0 +1,165 @@
+//! The smaller verbs on one conversation: TIMER, MOVE, our REPRIORITISE and RELEASE, and the transmission status.
+
+use super::begin::LONGEST_SECONDS;
+use super::endpoint::Endpoint;
+use super::execute::{Checked, lock};
+use super::session::{Op, Session};
+use super::state::Core;
+use super::status;
+use crate::error::{Code, Error, ErrorKind};
+use crate::id::{ConversationHandle, GroupId};
+use crate::protocol::{ConversationState, Outcome};
+use crate::time::Timestamp;
+
+impl Core {
+    pub(super) fn begin_timer(
+        &mut self,
+        session: &mut Session,
+        handle: ConversationHandle,
+        timeout_seconds: i64,
+        now: Timestamp,
+    ) -> Checked<Outcome> {
+        let place = self.lock_open(session, handle, Code::STATE_FORBIDS_TIMER, "BEGIN CONVERSATION TIMER")?;
+        let Ok(place) = place else { return Ok(place.map(|_| Outcome::Done)) };
+        if !(1..=LONGEST_SECONDS).contains(&timeout_seconds) {
+            return Err(Error::new(
+                Code::LIFETIME_OUT_OF_RANGE,
+                ErrorKind::Input,
+                format!("TIMEOUT is {timeout_seconds} seconds; it must be 1 to {LONGEST_SECONDS}"),
+            ));
+        }
+        let due = now.after_seconds(timeout_seconds);
+        let lifetime = self.endpoints[place].lifetime;
+        if due > lifetime {
+            return Err(Error::new(
+                Code::TIMER_BEYOND_LIFETIME,
+                ErrorKind::Input,
+                format!("the timer would fire at {due}, after the conversation expires at {lifetime}"),
+            ));
+        }
+        session.record(Op::Timer { endpoint: place, due });
+        Ok(Ok(Outcome::Done))
+    }
+
+    pub(super) fn apply_timer(&mut self, place: u32, due: Timestamp, now: Timestamp) {
+        if self.endpoints[place].state.is_ended() {
+            return;
+        }
+        self.extra(place).dialog_timer = Some(due);
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+    }
+
+    pub(super) fn move_conversation(
+        &mut self,
+        session: &mut Session,
+        handle: ConversationHandle,
+        to: GroupId,
+    ) -> Checked<Outcome> {
+        let place = self.lock_open(session, handle, Code::STATE_FORBIDS_MOVE, "MOVE CONVERSATION")?;
+        let Ok(place) = place else { return Ok(place.map(|_| Outcome::Done)) };
+        let group = self.find_group(to.0).ok_or_else(|| Error::group_not_found(to))?;
+        if self.groups[group].service_id != self.endpoints[place].service_id {
+            let name = |service_id| self.catalog.services.get(&service_id).map_or("", |service| &service.name);
+            return Err(Error::new(
+                Code::BAD_DESTINATION_GROUP,
+                ErrorKind::Input,
+                format!(
+                    "conversation group {to} belongs to service '{}', the conversation to '{}'; MOVE stays within one",
+                    name(self.groups[group].service_id),
+                    name(self.endpoints[place].service_id)
+                ),
+            ));
+        }
+        lock!(self, session, group);
+        session.record(Op::Move { endpoint: place, group });
+        Ok(Ok(Outcome::Done))
+    }
+
+    pub(super) fn apply_move(&mut self, place: u32, group: u32) {
+        let from = self.endpoints[place].group;
+        if from == group {
+            return;
+        }
+        self.groups[group].members.push(place);
+        self.endpoints[place].group = group;
+        self.leave_group(place, from);
+        self.mark_dirty(place);
+    }
+
+    pub(super) fn reprioritise(
+        &mut self,
+        session: &mut Session,
+        handle: ConversationHandle,
+        level: u8,
+    ) -> Checked<Outcome> {
+        if !(1..=10).contains(&level) {
+            return Err(Error::out_of_range("the level", level, "1 (low) to 10 (high)"));
+        }
+        let place = self.lock_open(session, handle, Code::STATE_FORBIDS_MOVE, "REPRIORITISE")?;
+        let Ok(place) = place else { return Ok(place.map(|_| Outcome::Done)) };
+        session.record(Op::Reprioritise { endpoint: place, level });
+        Ok(Ok(Outcome::Done))
+    }
+
+    pub(super) fn apply_reprioritise(&mut self, place: u32, level: u8) {
+        self.endpoints[place].priority = level;
+        self.mark_dirty(place);
+    }
+
+    pub(super) fn release_quarantine(&mut self, session: &mut Session, group: GroupId) -> Checked<Outcome> {
+        let place = self.find_group(group.0).ok_or_else(|| Error::group_not_found(group))?;
+        lock!(self, session, place);
+        session.record(Op::Release { group: place });
+        Ok(Ok(Outcome::Done))
+    }
+
+    pub(super) fn apply_release(&mut self, group: u32) {
+        self.groups[group].rollbacks = 0;
+        self.set_quarantined(group, false);
+    }
+
+    /// Sets a group aside or back: its rows are neither unread nor ready meanwhile.
+    pub(super) fn set_quarantined(&mut self, group: u32, is_quarantined: bool) {
+        let queue_id = self.groups[group].queue_id;
+        for place in self.groups[group].members.clone() {
+            let endpoint = &mut self.endpoints[place];
+            if std::mem::replace(&mut endpoint.is_quarantined, is_quarantined) != is_quarantined {
+                let waiting = endpoint.waiting_rows();
+                self.mark_dirty(place);
+                let unread = &mut self.queue_state(queue_id).unread;
+                *unread = if is_quarantined { *unread - waiting } else { *unread + waiting };
+            }
+        }
+    }
+
+    /// GET_TRANSMISSION_STATUS: why the first message of the conversation that waits still waits.
+    pub(super) fn transmission_status(&self, handle: ConversationHandle) -> String {
+        let extra = self.find_open(handle).and_then(|place| self.endpoints[place].extra.as_ref());
+        let delay = extra.filter(|extra| !extra.outbox.is_empty()).and_then(|extra| extra.delay);
+        delay.map_or_else(String::new, |delay| status::text(delay).to_string())
+    }
+
+    /// The endpoint of a handle, its group locked, if this side has not ended it.
+    fn lock_open(
+        &mut self,
+        session: &mut Session,
+        handle: ConversationHandle,
+        code: Code,
+        statement: &str,
+    ) -> Checked<u32> {
+        let place = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+        lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        let endpoint: &Endpoint = &self.endpoints[place];
+        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        if has_ended || endpoint.state.is_ended() {
+            let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
+            return Err(Error::new(
+                code,
+                ErrorKind::State,
+                format!("conversation {handle} is {state}; {statement} needs one that this side has not ended"),
+            ));
+        }
+        Ok(Ok(place))
+    }
+}
