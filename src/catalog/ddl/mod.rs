@@ -14,7 +14,10 @@ mod render;
 
 pub use render::{definitions, render, render_definition};
 
+use super::Catalog;
+use super::apply::apply;
 use crate::error::{Position, Result};
+use crate::id::IdSource;
 use crate::protocol::definition::Definition;
 
 /// One definition of a script, and where it begins.
@@ -33,6 +36,23 @@ pub struct Statement {
 /// statements and options that Dialoq does not have; each with its position.
 pub fn parse(script: &str) -> Result<Vec<Statement>> {
     parser::script(cursor::Cursor::new(lexer::tokens(script)))
+}
+
+/// Tries a script on a copy of the catalog: whether all of it would apply, and where it would not.
+///
+/// Definitions are applied without their positions; this gives them back to an error, and tells about a script before
+/// anything is done.
+///
+/// # Errors
+/// Those of [`apply`](super::apply::apply()), at the position of the statement that is refused.
+pub fn check(catalog: &Catalog, statements: &[Statement]) -> Result<()> {
+    let mut tried = catalog.clone();
+    // The ids go with the copy, so they need not be unique.
+    let mut ids = IdSource::Counted(0);
+    for Statement { definition, position } in statements {
+        apply(&mut tried, definition, &mut ids).map_err(|error| error.at(*position))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -308,6 +308,17 @@ fn numbers_that_nothing_could_hold_are_out_of_range() {
 }
 
 #[test]
+fn a_script_is_tried_whole_and_the_refused_statement_pointed_at() {
+    let catalog = Catalog::with_builtins(Uuid::nil());
+    let script = "CREATE QUEUE q;\nCREATE SERVICE s ON QUEUE q;\n  DROP QUEUE q;";
+    let error = check(&catalog, &parse(script).unwrap()).unwrap_err();
+    assert_eq!(error.code(), Code::OBJECT_IN_USE);
+    assert_eq!(error.position().map(|at| (at.line, at.column)), Some((3, 3)));
+    assert!(catalog.queues.is_empty(), "the catalog itself stays as it was");
+    assert!(check(&catalog, &parse("CREATE QUEUE q; DROP QUEUE q").unwrap()).is_ok());
+}
+
+#[test]
 fn a_rendered_catalog_reads_well() {
     let script = "CREATE MESSAGE TYPE [//a]; CREATE CONTRACT [//c] ([//a] SENT BY ANY); CREATE QUEUE q; \
                   CREATE QUEUE w WITH STATUS = OFF, ACTIVATION (PROCEDURE_NAME = p, MAX_QUEUE_READERS = 2, EXECUTE AS OWNER); \
