@@ -1,7 +1,7 @@
 //! The broker: a store opened by URL, with every statement on it.
 
 use crate::act::{Perform, unexpected};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, ddl};
 use crate::define::{Definitions, missing};
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::definition::Definition;
@@ -96,6 +96,31 @@ impl Broker {
             Outcome::Done => Ok(Vec::new()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Applies a script in Service Broker's own definition language, all of it or nothing; gives the warnings.
+    ///
+    /// ```no_run
+    /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
+    /// broker.execute("CREATE QUEUE orders; CREATE SERVICE [//shop/OrderService] ON QUEUE orders").await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// 60004 the script is not understood, 60026 it holds a statement that Dialoq does not have, else those of
+    /// [`Broker::define`]; each with the [position](Error::position) of its statement.
+    pub async fn execute(&self, script: &str) -> Result<Vec<String>> {
+        let (definitions, positions): (Vec<_>, Vec<_>) =
+            ddl::parse(script)?.into_iter().map(|statement| (statement.definition, statement.position)).unzip();
+        self.apply(definitions).await.map_err(|error| match error.statement().and_then(|index| positions.get(index)) {
+            Some(&position) => error.at(position),
+            None => error,
+        })
+    }
+
+    /// The script that makes the definitions of this broker again: what [`Broker::execute`] takes.
+    pub fn dump(&self) -> String {
+        ddl::render(&self.catalog())
     }
 
     /// The definitions as of the last commit.

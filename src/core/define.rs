@@ -22,8 +22,9 @@ impl Core {
         }
         let mut catalog = (*self.catalog).clone();
         let mut applied = Vec::with_capacity(definitions.len());
-        for definition in definitions {
-            applied.push(apply::apply(&mut catalog, definition, &mut self.ids)?);
+        for (index, definition) in definitions.iter().enumerate() {
+            let done = apply::apply(&mut catalog, definition, &mut self.ids);
+            applied.push(done.map_err(|error| error.in_statement(index))?);
         }
         // Whoever holds a conversation that this would change is let finish first.
         let consequences = applied.iter().flat_map(|applied| &applied.consequences);

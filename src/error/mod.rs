@@ -60,13 +60,14 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     position: Option<Position>,
+    statement: Option<usize>,
     source: Option<Box<dyn std::error::Error + Send + Sync + 'static>>,
 }
 
 impl Error {
     /// An error of our own making; everything else in the crate goes through the named constructors.
     pub(crate) fn new(code: Code, kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, kind, message: message.into(), position: None, source: None }))
+        Self(Box::new(Inner { code, kind, message: message.into(), position: None, statement: None, source: None }))
     }
 
     /// The same error with its cause attached.
@@ -78,6 +79,12 @@ impl Error {
     /// The same error with its place in the script.
     pub(crate) fn at(mut self, position: Position) -> Self {
         self.0.position.get_or_insert(position);
+        self
+    }
+
+    /// The same error with the place of its statement in the list of definitions, from 0.
+    pub(crate) fn in_statement(mut self, index: usize) -> Self {
+        self.0.statement.get_or_insert(index);
         self
     }
 
@@ -101,6 +108,11 @@ impl Error {
         self.0.position
     }
 
+    /// Which definition of a list was refused, from 0; `None` for everything else.
+    pub fn statement(&self) -> Option<usize> {
+        self.0.statement
+    }
+
     /// Whether the same call, made again from the start of its transaction, may succeed.
     pub fn is_retryable(&self) -> bool {
         self.0.kind == ErrorKind::Conflict
@@ -109,8 +121,8 @@ impl Error {
     /// A second copy for another caller of the same failed batch; the cause is kept as text only.
     pub(crate) fn duplicate(&self) -> Self {
         let source = self.0.source.as_ref().map(|source| source.to_string().into());
-        let Inner { code, kind, ref message, position, .. } = *self.0;
-        Self(Box::new(Inner { code, kind, message: message.clone(), position, source }))
+        let Inner { code, kind, ref message, position, statement, .. } = *self.0;
+        Self(Box::new(Inner { code, kind, message: message.clone(), position, statement, source }))
     }
 }
 
