@@ -1,0 +1,421 @@
+//! The driver of one queue's monitor: shows it the facts, launches what it decides, and sees the readers out.
+
+use super::monitor::{Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
+use super::reader::panic_text;
+use super::session::{Session, Traces};
+use super::{HandlerResult, Procedure, Ramp};
+use crate::catalog::{Catalog, Queue};
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, Store};
+use crate::time::Timestamp;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::{Id, JoinError, JoinSet};
+
+/// While readers are at work the monitor has nothing urgent to decide, and looking at every message would only take
+/// their time.
+const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What the holder of the readers can ask.
+pub(super) enum Command {
+    SetMaxQueueReaders(u16),
+    Look(oneshot::Sender<Option<MonitorRow>>),
+    Retry,
+    Stop,
+    Abort,
+}
+
+/// Where the procedure comes from, and with it the settings.
+pub(super) enum Source {
+    /// Given by the program; an ACTIVATION clause of the queue may turn it off and change the limit.
+    Given { procedure: Procedure, max_queue_readers: Option<u16> },
+    /// Named by the ACTIVATION clause of the queue.
+    Named(Arc<dyn Fn(&str) -> Option<Procedure> + Send + Sync>),
+}
+
+/// Something that happened to a reader; what the trace event `Broker:Activation` is to a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ReaderEvent {
+    /// A reader was launched.
+    Started {
+        /// Names it.
+        task_id: u64,
+    },
+    /// A reader has gone.
+    Ended {
+        /// Names it.
+        task_id: u64,
+        /// Why, if it did not just leave: 28085 its queue was dropped, 28086 its queue was disabled, 28087 it never ran
+        /// a RECEIVE, 28088 it failed, 8415 it left a transaction open.
+        code: Option<Code>,
+        /// The same in words; empty if it just left.
+        why: String,
+    },
+    /// A handler failed; its transaction was rolled back and the reader goes on.
+    HandlerFailed {
+        /// Names the reader.
+        task_id: u64,
+        /// The code of the error.
+        code: Code,
+        /// What went wrong.
+        why: String,
+    },
+    /// A reader was due and could not be launched.
+    LaunchFailed {
+        /// What was missing.
+        why: String,
+    },
+}
+
+struct Reader {
+    task_id: u64,
+    traces: Arc<Traces>,
+}
+
+type ReaderOutcome = (HandlerResult, bool);
+
+pub(super) struct Driver {
+    store: Arc<dyn Store>,
+    activity: Arc<QueueActivity>,
+    queue: Arc<str>,
+    queue_id: Option<i32>,
+    source: Source,
+    ramp: Ramp,
+    monitor: Monitor,
+    monitor_id: u64,
+    /// The limit now in force, and the catalog's when it was last looked at.
+    limit: u16,
+    catalog_limit: Option<u16>,
+    readers: JoinSet<ReaderOutcome>,
+    running: HashMap<Id, Reader>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    stopping: watch::Sender<bool>,
+    failures: (mpsc::UnboundedSender<(u64, Error)>, mpsc::UnboundedReceiver<(u64, Error)>),
+    events: broadcast::Sender<ReaderEvent>,
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let board = self.store.activity().monitors();
+        board.remove_monitor(self.monitor_id);
+        self.running.values().for_each(|reader| board.remove_task(reader.task_id));
+    }
+}
+
+impl Driver {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        queue: Arc<str>,
+        source: Source,
+        ramp: Ramp,
+        commands: mpsc::UnboundedReceiver<Command>,
+        events: broadcast::Sender<ReaderEvent>,
+    ) -> Self {
+        let catalog_limit = limit_of(&store.catalog(), &queue);
+        let limit = match &source {
+            Source::Given { max_queue_readers: Some(given), .. } => *given,
+            _ => catalog_limit.unwrap_or(1),
+        };
+        Self {
+            activity: store.activity().queue(&queue),
+            monitor_id: store.activity().monitors().next_id(),
+            store,
+            queue,
+            queue_id: None,
+            source,
+            ramp,
+            monitor: Monitor::new(),
+            limit,
+            catalog_limit,
+            readers: JoinSet::new(),
+            running: HashMap::new(),
+            commands,
+            stopping: watch::Sender::new(false),
+            failures: mpsc::unbounded_channel(),
+            events,
+        }
+    }
+
+    /// Runs until it is stopped and the last reader has left.
+    pub(super) async fn run(mut self) {
+        let clock = self.store.clock().clone();
+        let mut stopping = false;
+        loop {
+            // Registered before the look, so that nothing that happens after it is missed.
+            let signal = self.activity.register_monitor();
+            let decision = if stopping { Decision::default() } else { self.look() };
+            if stopping && self.readers.is_empty() {
+                return;
+            }
+            let is_busy = !self.readers.is_empty() && decision.launch == 0;
+            let quietly = async {
+                if is_busy {
+                    tokio::time::sleep(SHORTEST_LOOK_INTERVAL).await;
+                }
+                signal.await;
+            };
+            let due = async {
+                match decision.next_look {
+                    Some(due) => clock.sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(Command::SetMaxQueueReaders(limit)) => self.limit = limit,
+                    Some(Command::Retry) => self.monitor.retry_now(),
+                    Some(Command::Look(answer)) => {
+                        self.take_failures();
+                        if !stopping {
+                            self.look();
+                        }
+                        // Whoever asked may have gone away since.
+                        let _ = answer.send(self.row());
+                    }
+                    Some(Command::Stop) | None if !stopping => {
+                        stopping = true;
+                        self.stopping.send_replace(true);
+                        self.store.activity().monitors().remove_monitor(self.monitor_id);
+                    }
+                    Some(Command::Stop) => {}
+                    // Nobody is left to ask for anything: wait for the readers without listening.
+                    None => self.see_out().await,
+                    Some(Command::Abort) => {
+                        self.stopping.send_replace(true);
+                        self.readers.shutdown().await;
+                        return;
+                    }
+                },
+                Some(ended) = self.readers.join_next_with_id() => {
+                    let ended = self.ended(ended);
+                    let is_closed = matches!(&ended, Some(code) if *code == Code::STORE_CLOSED);
+                    if is_closed && !stopping {
+                        stopping = true;
+                        self.stopping.send_replace(true);
+                    }
+                }
+                Some((task_id, error)) = self.failures.1.recv() => self.failed(task_id, &error),
+                () = quietly, if !stopping => {}
+                () = due, if !stopping => {}
+            }
+        }
+    }
+
+    async fn see_out(&mut self) {
+        while let Some(ended) = self.readers.join_next_with_id().await {
+            self.ended(ended);
+        }
+    }
+
+    /// Shows the monitor the facts and does what it decides.
+    fn look(&mut self) -> Decision {
+        let now = self.store.clock().now();
+        let catalog = self.store.catalog();
+        let queue = catalog.queue(&self.queue).cloned();
+        let facts = self.activity.facts();
+        let running = self.running();
+        let queue_id = queue.as_ref().map(|queue| queue.id);
+        if self.queue_id != queue_id {
+            // Another queue under the same name has a monitor of its own.
+            let none = self.settings(&catalog, None);
+            self.monitor.look(&none, &facts, running, now);
+            self.queue_id = queue_id;
+        }
+        let settings = self.settings(&catalog, queue.as_deref());
+        let mut decision = self.monitor.look(&settings, &facts, running, now);
+        if decision.launch > 0
+            && let Err(why) = self.launch(decision.launch, queue.as_deref(), now)
+        {
+            tracing::error!(queue = %self.queue, why, "no reader can be launched; trying again in 5 s");
+            self.monitor.launch_failed(decision.launch, now);
+            self.event(ReaderEvent::LaunchFailed { why });
+            decision = self.monitor.look(&settings, &facts, running, now);
+        }
+        let board = self.store.activity().monitors();
+        match self.row() {
+            Some(row) => board.put_monitor(row),
+            None => board.remove_monitor(self.monitor_id),
+        }
+        decision
+    }
+
+    fn running(&self) -> Running {
+        let starting = self.running.values().filter(|reader| !reader.traces.received()).count();
+        Running { readers: self.running.len(), starting }
+    }
+
+    fn settings(&mut self, catalog: &Catalog, queue: Option<&Queue>) -> MonitorSettings {
+        let activation = queue.and_then(|queue| queue.activation.as_ref());
+        let is_wanted = match (&self.source, activation) {
+            (Source::Given { .. }, None) => true,
+            (Source::Named(_), None) => false,
+            (_, Some(activation)) => activation.is_enabled,
+        };
+        // The latest word counts: a change of the catalog replaces what the program said before.
+        let declared = activation.map(|activation| activation.max_queue_readers);
+        if queue.is_some() && declared != self.catalog_limit {
+            self.catalog_limit = declared;
+            self.limit = declared.unwrap_or(self.limit);
+        }
+        let is_on = queue.is_some_and(|queue| queue.is_receive_enabled) && catalog.settings.is_broker_enabled;
+        let launches = Launches::Readers { max: self.limit, ramp: self.ramp };
+        MonitorSettings { exists: is_on && is_wanted, launches }
+    }
+
+    fn procedure(&self, queue: &Queue) -> Result<(Procedure, Arc<str>), String> {
+        let named = queue.activation.as_ref().map(|activation| activation.procedure_name.clone());
+        let (procedure, name) = match (&self.source, named) {
+            (Source::Given { procedure, .. }, named) => {
+                let name = named.unwrap_or_else(|| procedure.name().clone());
+                (procedure.clone(), name)
+            }
+            (Source::Named(find), Some(name)) => match find(&name) {
+                Some(procedure) => (procedure, name),
+                None => return Err(format!("procedure '{name}' is not registered in this process")),
+            },
+            (Source::Named(_), None) => return Err("the queue names no procedure".to_owned()),
+        };
+        procedure.check().map_err(|error| error.to_string())?;
+        Ok((procedure, name))
+    }
+
+    fn launch(&mut self, readers: usize, queue: Option<&Queue>, now: Timestamp) -> Result<(), String> {
+        let Some(queue) = queue else { return Err(format!("queue '{}' does not exist", self.queue)) };
+        let (procedure, procedure_name) = self.procedure(queue)?;
+        for _ in 0..readers {
+            let task_id = self.store.activity().monitors().next_id();
+            let (session, traces) = Session::new(
+                self.store.clone(),
+                queue.name.clone(),
+                task_id,
+                self.stopping.subscribe(),
+                self.failures.0.clone(),
+            );
+            let (procedure, of_reader) = (procedure.clone(), traces.clone());
+            let handle = self.readers.spawn(async move {
+                let outcome = procedure.start(session).await;
+                let left_open = of_reader.close();
+                (outcome, left_open)
+            });
+            self.running.insert(handle.id(), Reader { task_id, traces });
+            self.store.activity().monitors().put_task(ActivatedTaskRow {
+                task_id,
+                monitor_id: self.monitor_id,
+                queue_id: queue.id,
+                queue_name: queue.name.clone(),
+                procedure_name: procedure_name.clone(),
+                started_at: now,
+            });
+            tracing::debug!(queue = %self.queue, task_id, procedure = %procedure_name, "a reader was launched");
+            self.event(ReaderEvent::Started { task_id });
+        }
+        Ok(())
+    }
+
+    /// Sees a reader out; gives the code of its own error, if it had one.
+    fn ended(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> Option<Code> {
+        self.take_failures();
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let reader = self.running.remove(&id)?;
+        self.store.activity().monitors().remove_task(reader.task_id);
+        let received = reader.traces.received();
+        let (outcome, left_open) = match ended {
+            Ok((_, (outcome, left_open))) => (outcome.map_err(super::HandlerError::into_error), left_open),
+            Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
+            Err(error) => (Err(Error::new(Code::HANDLER_FAILED, ErrorKind::User, error.to_string())), false),
+        };
+        let own = outcome.as_ref().err().map(Error::code);
+        let (end, code, why) = self.judge(outcome, left_open, received);
+        self.monitor.reader_ended(end, self.store.clock().now());
+        match code {
+            Some(code) if end != ReaderEnd::Left => {
+                tracing::error!(queue = %self.queue, task_id = reader.task_id, %code, why, "a reader was aborted");
+            }
+            _ => tracing::debug!(queue = %self.queue, task_id = reader.task_id, why, "a reader has left"),
+        }
+        self.event(ReaderEvent::Ended { task_id: reader.task_id, code, why });
+        own
+    }
+
+    /// Why a reader ended (reference 5.4).
+    fn judge(&self, outcome: Result<(), Error>, left_open: bool, received: bool) -> (ReaderEnd, Option<Code>, String) {
+        let catalog = self.store.catalog();
+        let queue = catalog.queue(&self.queue);
+        let of_queue = |code| outcome.as_ref().err().is_none_or(|error| error.code() == code);
+        if queue.is_none_or(|queue| Some(queue.id) != self.queue_id) && of_queue(Code::OBJECT_NOT_FOUND) {
+            let why = format!("the reader was ended because queue '{}' was dropped", self.queue);
+            return (ReaderEnd::Left, Some(Code::READER_QUEUE_DROPPED), why);
+        }
+        if queue.is_some_and(|queue| !queue.is_receive_enabled) && of_queue(Code::QUEUE_DISABLED) {
+            let why = format!("the reader was ended because queue '{}' was disabled", self.queue);
+            return (ReaderEnd::Left, Some(Code::READER_QUEUE_DISABLED), why);
+        }
+        match outcome {
+            // A closed broker has no work left; that is no failure of its readers.
+            Err(error) if error.code() == Code::STORE_CLOSED => (ReaderEnd::Left, None, String::new()),
+            Err(error) => {
+                let why = format!("the reader ended with an error: {error}");
+                (ReaderEnd::Failed { received }, Some(Code::READER_FAILED), why)
+            }
+            Ok(()) if left_open => {
+                let why = "the reader left a transaction open; it was rolled back".to_owned();
+                (ReaderEnd::Failed { received }, Some(Code::ACTIVATED_TASK_OPEN_TRANSACTION), why)
+            }
+            Ok(()) if !received && !*self.stopping.borrow() => {
+                let why = "the reader ended without a RECEIVE; no other is launched before somebody runs one, or \
+                           activation is turned off and on"
+                    .to_owned();
+                (ReaderEnd::WithoutReceive, Some(Code::READER_WITHOUT_RECEIVE), why)
+            }
+            Ok(()) => (ReaderEnd::Left, None, String::new()),
+        }
+    }
+
+    fn take_failures(&mut self) {
+        while let Ok((task_id, error)) = self.failures.1.try_recv() {
+            self.failed(task_id, &error);
+        }
+    }
+
+    fn failed(&mut self, task_id: u64, error: &Error) {
+        self.monitor.handler_failed();
+        self.event(ReaderEvent::HandlerFailed { task_id, code: error.code(), why: error.message().to_owned() });
+    }
+
+    fn event(&self, event: ReaderEvent) {
+        // Nobody need listen.
+        let _ = self.events.send(event);
+    }
+
+    fn row(&self) -> Option<MonitorRow> {
+        let state = self.monitor.state()?;
+        let facts = self.activity.facts();
+        let counters = self.monitor.counters();
+        Some(MonitorRow {
+            monitor_id: self.monitor_id,
+            queue_id: self.queue_id?,
+            queue_name: self.queue.clone(),
+            state: state.description(),
+            last_empty_rowset_time: facts.last_empty,
+            last_activated_time: self.monitor.last_activated(),
+            tasks_waiting: facts.waiting as u64,
+            max_queue_readers: self.limit,
+            tasks_running: self.running.len() as u64,
+            tasks_started_total: counters.tasks_started,
+            tasks_aborted_total: counters.tasks_aborted,
+            task_limit_reached_total: counters.task_limit_reached,
+            activation_errors_total: counters.activation_errors,
+        })
+    }
+}
+
+fn limit_of(catalog: &Catalog, queue: &str) -> Option<u16> {
+    Some(catalog.queue(queue)?.activation.as_ref()?.max_queue_readers)
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
+    Error::new(Code::HANDLER_FAILED, ErrorKind::User, format!("the procedure panicked: {}", panic_text(panic)))
+}

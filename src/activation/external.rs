@@ -1,0 +1,261 @@
+//! External programs as readers: a message on standard input, the answer on standard output.
+//!
+//! The protocol is described in `docs/operations.md`, section "External activation".
+
+mod child;
+mod line;
+
+use super::handlers::{Context, HandlerError, HandlerResult, unhandled};
+use super::reader::{self, Options, Serve};
+use super::{IntoProcedure, Procedure, Session};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::jsonl::MessageLine;
+use crate::protocol::{From as LookAt, Message};
+use crate::store::BoxFuture;
+use child::Child;
+use line::{Line, Reply};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How a program is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Mode {
+    /// Once for each message: exit code 0 commits, any other rolls back.
+    #[default]
+    Message,
+    /// Once for each reader: a line of JSON for each message, answered by lines that end with `{"commit": true}` or
+    /// `{"rollback": "why"}`.
+    Stream,
+}
+
+/// An external program as the reader of a queue.
+///
+/// EndDialog and Error messages end this side of the conversation without running it, unless it asks for them with
+/// [`Program::system_messages`].
+#[derive(Debug, Clone)]
+pub struct Program {
+    program: OsString,
+    args: Vec<OsString>,
+    mode: Mode,
+    raw_body: bool,
+    system_messages: bool,
+    options: Options,
+}
+
+impl Program {
+    /// A program by its path, or by a name that is looked up in `PATH`.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            mode: Mode::default(),
+            raw_body: false,
+            system_messages: false,
+            options: Options { top: 1, ..Options::default() },
+        }
+    }
+
+    /// Its arguments.
+    pub fn args<A: Into<OsString>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// How it is run; once for each message unless said otherwise.
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Standard input is the bare body rather than a line of JSON; only when it is run once for each message.
+    pub fn raw_body(mut self) -> Self {
+        self.raw_body = true;
+        self
+    }
+
+    /// Hands it EndDialog and Error messages too; it must end their conversations itself.
+    pub fn system_messages(mut self) -> Self {
+        self.system_messages = true;
+        self
+    }
+
+    /// At most so many messages a transaction; 1 unless said otherwise.
+    pub fn top(mut self, top: u64) -> Self {
+        self.options.top = top.max(1);
+        self
+    }
+
+    /// Which part of the queue is received from; the best group unless said otherwise.
+    pub fn only(mut self, from: LookAt) -> Self {
+        self.options.from = from;
+        self
+    }
+
+    /// A reader that finds nothing for so long leaves; 500 ms unless said otherwise.
+    pub fn idle_wait(mut self, wait: Duration) -> Self {
+        self.options.idle_wait = wait;
+        self
+    }
+
+    /// The longest it may take for one message, by the broker's clock; then it is killed and the message rolled back.
+    /// No limit unless said otherwise.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// Whether it is there and may be run.
+    ///
+    /// # Errors
+    /// 60025 if it is not.
+    pub fn check(&self) -> Result<()> {
+        match find(&self.program) {
+            Some(_) => Ok(()),
+            None => Err(failed(format!(
+                "program '{}' was not found or is not a file that may be run",
+                self.program.to_string_lossy()
+            ))),
+        }
+    }
+
+    fn display(&self) -> String {
+        self.program.to_string_lossy().into_owned()
+    }
+
+    /// Starts it with what it may know from its environment.
+    fn spawn(&self, queue: &str, message: Option<&Message>) -> Result<Child> {
+        let mut environment = vec![("DIALOQ_QUEUE", queue.to_owned())];
+        if let Some(message) = message {
+            environment.extend([
+                ("DIALOQ_CONVERSATION_HANDLE", message.conversation_handle.to_string()),
+                ("DIALOQ_CONVERSATION_GROUP_ID", message.conversation_group_id.to_string()),
+                ("DIALOQ_MESSAGE_TYPE_NAME", message.message_type_name.to_string()),
+                ("DIALOQ_SERVICE_NAME", message.service_name.to_string()),
+                ("DIALOQ_PRIORITY", message.priority.to_string()),
+            ]);
+        }
+        Child::spawn(&self.program, &self.args, environment)
+    }
+}
+
+impl IntoProcedure for Program {
+    fn into_procedure(self) -> Procedure {
+        let program = Arc::new(self);
+        let checked = program.clone();
+        Procedure::new(program.display(), move |session: Session| {
+            let queue = session.queue().clone();
+            let server = Server { program: program.clone(), queue, child: None };
+            reader::run(session, program.options.clone(), server)
+        })
+        .checked(move || checked.check())
+    }
+}
+
+/// One reader's side of a program.
+struct Server {
+    program: Arc<Program>,
+    queue: Arc<str>,
+    /// The program that lives on between messages.
+    child: Option<Child>,
+}
+
+impl Serve for Server {
+    fn serve<'a>(&'a mut self, context: &'a Context) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(async move {
+            let message = context.message();
+            if (message.is_end_dialog() || message.is_error()) && !self.program.system_messages {
+                return unhandled(context).await;
+            }
+            match self.program.mode {
+                Mode::Message => self.run_once(context).await,
+                Mode::Stream => self.ask(context).await,
+            }
+        })
+    }
+
+    fn finish(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if let Some(child) = self.child.take() {
+                child.finish().await;
+            }
+        })
+    }
+}
+
+impl Server {
+    async fn run_once(&self, context: &Context) -> HandlerResult {
+        let message = context.message();
+        let input = if self.program.raw_body { message.body().to_vec() } else { line_of(message)? };
+        let child = self.program.spawn(&self.queue, Some(message))?;
+        for line in child.run(input).await? {
+            match Line::parse(&line)? {
+                Line::Reply(reply) => reply.apply(context).await?,
+                Line::Commit | Line::Rollback(_) => {
+                    let what = "it answered with commit or rollback, which its exit code decides";
+                    return Err(failed(format!("program '{}': {what}", self.program.display())).into());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, context: &Context) -> HandlerResult {
+        // Taken out, so that a program that fails or is given up on half way is killed and not asked again.
+        let mut child = match self.child.take() {
+            Some(child) => child,
+            None => self.program.spawn(&self.queue, None)?,
+        };
+        child.write_line(line_of(context.message())?).await?;
+        let mut replies: Vec<Reply> = Vec::new();
+        loop {
+            match Line::parse(&child.read_line().await?)? {
+                Line::Reply(reply) => replies.push(reply),
+                Line::Commit => break,
+                Line::Rollback(why) => {
+                    self.child = Some(child);
+                    let what = format!("program '{}' rolled back: {why}", self.program.display());
+                    return Err(failed(what).into());
+                }
+            }
+        }
+        self.child = Some(child);
+        for reply in replies {
+            reply.apply(context).await?;
+        }
+        Ok(())
+    }
+}
+
+fn line_of(message: &Message) -> std::result::Result<Vec<u8>, HandlerError> {
+    let mut line = serde_json::to_vec(&MessageLine(message))?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// 60025: what became of a program.
+fn failed(what: String) -> Error {
+    Error::new(Code::PROGRAM_FAILED, ErrorKind::User, what)
+}
+
+/// The file a program's name stands for, as the shell would find it.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    let path = Path::new(program);
+    if path.components().count() > 1 || path.is_absolute() {
+        return may_run(path).then(|| path.to_owned());
+    }
+    let folders = std::env::var_os("PATH")?;
+    std::env::split_paths(&folders).map(|folder| folder.join(path)).find(|candidate| may_run(candidate))
+}
+
+#[cfg(unix)]
+fn may_run(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn may_run(path: &Path) -> bool {
+    path.is_file() || path.with_extension("exe").is_file()
+}

@@ -1,0 +1,437 @@
+//! Handlers by message type, and what a handler is given.
+
+use super::reader::{self, Options, Serve};
+use super::{IntoProcedure, Procedure};
+use crate::act::{Act, Answer, Perform};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::{ConversationHandle, GroupId};
+use crate::message::{BrokerError, MessageType, SendsAs};
+use crate::protocol::{ConversationState, EndForm, From as LookAt, Message, Outcome, Verb};
+use crate::store::{BoxFuture, Store};
+use crate::tx::Tx;
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Why a handler failed: anything that is an error, taken in by `?`, or a text.
+///
+/// It is no [`std::error::Error`] itself, so that every error there is can become one.
+pub struct HandlerError(Box<dyn std::error::Error + Send + Sync>);
+
+impl HandlerError {
+    /// A failure that is said in words.
+    pub fn new(why: impl Into<String>) -> Self {
+        Self(why.into().into())
+    }
+
+    /// A failure that is boxed already.
+    pub fn from_boxed(cause: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        Self(cause)
+    }
+
+    /// An error of Dialoq's own stays what it is; anything else becomes 60024.
+    pub(super) fn into_error(self) -> Error {
+        match self.0.downcast::<Error>() {
+            Ok(error) => *error,
+            Err(cause) => {
+                let what = format!("the handler failed: {cause}");
+                Error::new(Code::HANDLER_FAILED, ErrorKind::User, what).caused_by(cause)
+            }
+        }
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for HandlerError {
+    fn from(cause: E) -> Self {
+        Self(Box::new(cause))
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.0)
+    }
+}
+
+/// What handlers and procedures give: `Ok` commits, an error rolls back.
+pub type HandlerResult = std::result::Result<(), HandlerError>;
+
+/// One message, and the transaction that received it.
+///
+/// Every statement of [`Act`] done on it, and every method of [`Tx`] but its end, happens in that transaction, which
+/// commits when all messages of the batch are handled.
+pub struct Context {
+    tx: Tx,
+    message: Message,
+    ended: Mutex<HashSet<ConversationHandle>>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("message_id", &self.message.message_id).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    pub(super) fn new(tx: Tx, first: Message) -> Self {
+        Self { tx, message: first, ended: Mutex::default() }
+    }
+
+    pub(super) fn turn_to(&mut self, message: Message) {
+        self.message = message;
+    }
+
+    pub(super) fn into_tx(self) -> Tx {
+        self.tx
+    }
+
+    /// Whether this batch has ended that conversation already: what it still holds of it is void, as END deletes what
+    /// is unread.
+    pub(super) fn has_ended(&self, handle: ConversationHandle) -> bool {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(&handle)
+    }
+
+    /// The message being handled.
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// This side's endpoint of its conversation.
+    pub fn handle(&self) -> ConversationHandle {
+        self.message.conversation_handle
+    }
+
+    /// Its conversation group: the key for the application's own state. The transaction holds it.
+    pub fn group(&self) -> GroupId {
+        self.message.conversation_group_id
+    }
+
+    /// The transaction.
+    pub fn tx(&self) -> &Tx {
+        &self.tx
+    }
+
+    /// SEND on the message's own conversation.
+    ///
+    /// # Errors
+    /// Those of [`Act::send`].
+    pub fn reply<V: ?Sized>(&self, message_type: impl SendsAs<V>, body: &V) -> Answer<'_, ()> {
+        self.send(self.handle(), message_type, body)
+    }
+
+    /// END on the message's own conversation; what is left of it in the batch is passed over.
+    ///
+    /// # Errors
+    /// Those of [`Act::end`].
+    pub fn end_conversation(&self) -> Answer<'_, ConversationState> {
+        self.end(self.handle())
+    }
+
+    /// END WITH ERROR on the message's own conversation; what is left of it in the batch is passed over.
+    ///
+    /// # Errors
+    /// Those of [`Act::end_with_error`].
+    pub fn fail_conversation(&self, code: i32, description: impl Into<String>) -> Answer<'_, ConversationState> {
+        self.end_with_error(self.handle(), code, description)
+    }
+}
+
+impl Deref for Context {
+    type Target = Tx;
+
+    fn deref(&self) -> &Tx {
+        &self.tx
+    }
+}
+
+impl Perform for Context {
+    fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(async move {
+            let ends = match &verb {
+                Verb::EndConversation {
+                    handle,
+                    form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup,
+                } => Some(*handle),
+                _ => None,
+            };
+            let outcome = self.tx.perform(verb).await?;
+            if let Some(handle) = ends {
+                self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
+            }
+            Ok(outcome)
+        })
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.tx.store()
+    }
+}
+
+/// What can handle a `T`: an `async` closure `async |context, value| {...}` or a function, cloned for each message.
+///
+/// It is implemented for all of them; there is nothing to implement by hand.
+pub trait Handle<'a, T>: FnOnce(&'a Context, T) -> <Self as Handle<'a, T>>::Handling {
+    /// Its future.
+    type Handling: Future<Output = HandlerResult> + Send + 'a;
+}
+
+impl<'a, T, F, Handling> Handle<'a, T> for F
+where
+    F: FnOnce(&'a Context, T) -> Handling,
+    Handling: Future<Output = HandlerResult> + Send + 'a,
+{
+    type Handling = Handling;
+}
+
+type Handler = Arc<dyn for<'a> Fn(&'a Context) -> Result<BoxFuture<'a, HandlerResult>> + Send + Sync>;
+
+fn handler<T, F>(take: impl Fn(&Message) -> Result<T> + Send + Sync + 'static, handle: F) -> Handler
+where
+    T: Send + 'static,
+    F: AsyncFnOnce(&Context, T) -> HandlerResult + for<'a> Handle<'a, T> + Clone + Send + Sync + 'static,
+{
+    Arc::new(move |context| {
+        let value = take(context.message())?;
+        Ok(Box::pin((handle.clone())(context, value)))
+    })
+}
+
+/// Handlers by message type: what an activated reader does with each message it receives.
+///
+/// A reader receives a batch of one conversation group, hands each message to its handler, and commits. A handler that
+/// gives an error, panics, or takes longer than [`Handlers::timeout`] rolls the whole batch back; five rollbacks in a
+/// row disable the queue, unless its poison handling is off.
+///
+/// What no handler takes: an EndDialog or Error message ends this side of the conversation; a DialogTimer is dropped;
+/// any other type ends the conversation WITH ERROR 60029, so that its sender learns of it and the queue stays on. So
+/// does a body that does not decode, with 60021.
+///
+/// ```no_run
+/// # use dialoq::{Act, Broker, MessageType, activation::Handlers};
+/// # #[derive(serde::Serialize, serde::Deserialize)] struct PlaceOrder { sku: String }
+/// const PLACE_ORDER: MessageType<PlaceOrder> = MessageType::json("//shop/PlaceOrder");
+/// const ORDER_PLACED: MessageType<String> = MessageType::text("//shop/OrderPlaced");
+///
+/// # async fn example(broker: Broker) {
+/// let handlers = Handlers::new().on(PLACE_ORDER, async |context, order| {
+///     context.reply(ORDER_PLACED, &order.sku).await?;
+///     context.end_conversation().await?;
+///     Ok(())
+/// });
+/// let readers = broker.activate("orders", handlers).max_queue_readers(10).start();
+/// # readers.stop().await;
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Handlers {
+    by_type: HashMap<String, Handler>,
+    end_dialog: Option<Handler>,
+    error: Option<Handler>,
+    dialog_timer: Option<Handler>,
+    otherwise: Option<Handler>,
+    options: Options,
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handlers").field("types", &self.by_type.keys()).field("options", &self.options).finish()
+    }
+}
+
+impl Handlers {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Handles messages of that type, decoded.
+    pub fn on<T, F>(mut self, message_type: MessageType<T>, handle: F) -> Self
+    where
+        T: Send + 'static,
+        F: AsyncFnOnce(&Context, T) -> HandlerResult + for<'a> Handle<'a, T> + Clone + Send + Sync + 'static,
+    {
+        let take = move |message: &Message| message.decode(message_type);
+        self.by_type.insert(message_type.name().to_owned(), handler(take, handle));
+        self
+    }
+
+    /// Handles messages of the type of that name as they came.
+    pub fn on_message<F>(mut self, message_type: impl Into<String>, handle: F) -> Self
+    where
+        F: AsyncFnOnce(&Context, Message) -> HandlerResult
+            + for<'a> Handle<'a, Message>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.by_type.insert(message_type.into(), whole(handle));
+        self
+    }
+
+    /// Handles EndDialog messages; the handler must END the conversation itself.
+    pub fn on_end_dialog<F>(mut self, handle: F) -> Self
+    where
+        F: AsyncFnOnce(&Context, Message) -> HandlerResult
+            + for<'a> Handle<'a, Message>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.end_dialog = Some(whole(handle));
+        self
+    }
+
+    /// Handles Error messages; the handler must END the conversation itself.
+    pub fn on_error<F>(mut self, handle: F) -> Self
+    where
+        F: AsyncFnOnce(&Context, BrokerError) -> HandlerResult
+            + for<'a> Handle<'a, BrokerError>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        let take = |message: &Message| {
+            let unread = || BrokerError { code: 0, description: String::new() };
+            Ok(message.error().unwrap_or_else(unread))
+        };
+        self.error = Some(handler(take, handle));
+        self
+    }
+
+    /// Handles DialogTimer messages.
+    pub fn on_dialog_timer<F>(mut self, handle: F) -> Self
+    where
+        F: AsyncFnOnce(&Context, Message) -> HandlerResult
+            + for<'a> Handle<'a, Message>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.dialog_timer = Some(whole(handle));
+        self
+    }
+
+    /// Handles what has no handler of its own, but for EndDialog and Error.
+    pub fn otherwise<F>(mut self, handle: F) -> Self
+    where
+        F: AsyncFnOnce(&Context, Message) -> HandlerResult
+            + for<'a> Handle<'a, Message>
+            + Clone
+            + Send
+            + Sync
+            + 'static,
+    {
+        self.otherwise = Some(whole(handle));
+        self
+    }
+
+    /// At most so many messages a transaction; 100 unless said otherwise.
+    pub fn top(mut self, top: u64) -> Self {
+        self.options.top = top.max(1);
+        self
+    }
+
+    /// Which part of the queue is received from; the best group unless said otherwise.
+    pub fn only(mut self, from: LookAt) -> Self {
+        self.options.from = from;
+        self
+    }
+
+    /// A reader that finds nothing for so long leaves; 500 ms unless said otherwise.
+    pub fn idle_wait(mut self, wait: Duration) -> Self {
+        self.options.idle_wait = wait;
+        self
+    }
+
+    /// The longest a handler may take for one message, by the broker's clock; no limit unless said otherwise. One that
+    /// takes longer is dropped at its next await, and its batch is rolled back.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    fn of(&self, message: &Message) -> Option<&Handler> {
+        match message {
+            message if message.is_end_dialog() => self.end_dialog.as_ref(),
+            message if message.is_error() => self.error.as_ref(),
+            message if message.is_dialog_timer() => self.dialog_timer.as_ref().or(self.otherwise.as_ref()),
+            message => self.by_type.get(&*message.message_type_name).or(self.otherwise.as_ref()),
+        }
+    }
+}
+
+fn whole<F>(handle: F) -> Handler
+where
+    F: AsyncFnOnce(&Context, Message) -> HandlerResult + for<'a> Handle<'a, Message> + Clone + Send + Sync + 'static,
+{
+    handler(|message: &Message| Ok(message.clone()), handle)
+}
+
+impl Serve for Arc<Handlers> {
+    fn serve<'a>(&'a mut self, context: &'a Context) -> BoxFuture<'a, HandlerResult> {
+        Box::pin(async move {
+            let Some(handler) = self.of(context.message()) else { return unhandled(context).await };
+            match handler(context) {
+                Ok(handling) => handling.await,
+                Err(error) => {
+                    let code = i32::from(Code::BODY_UNDECODABLE.0);
+                    refuse(context, code, error.message().to_owned()).await
+                }
+            }
+        })
+    }
+}
+
+/// What becomes of a message that nobody handles.
+pub(super) async fn unhandled(context: &Context) -> HandlerResult {
+    let message = context.message();
+    if message.is_dialog_timer() {
+        tracing::warn!(conversation_handle = %message.conversation_handle, "a DialogTimer has no handler");
+        return Ok(());
+    }
+    if message.is_end_dialog() || message.is_error() {
+        if let Some(error) = message.error() {
+            tracing::warn!(conversation_handle = %message.conversation_handle, %error, "a conversation ended with an error");
+        }
+        return match context.end_conversation().await {
+            // Ended by a definition or its lifetime since the message arrived: just what is wanted.
+            Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => Ok(()),
+            other => Ok(other.map(drop)?),
+        };
+    }
+    let what = format!(
+        "service '{}' has no handler for messages of type '{}'",
+        message.service_name, message.message_type_name
+    );
+    refuse(context, i32::from(Code::MESSAGE_TYPE_UNHANDLED.0), what).await
+}
+
+/// The longest description END WITH ERROR takes, in characters.
+const LONGEST_DESCRIPTION: usize = 3000;
+
+async fn refuse(context: &Context, code: i32, what: String) -> HandlerResult {
+    tracing::warn!(conversation_handle = %context.handle(), code, what, "a message is refused by END WITH ERROR");
+    let description: String = what.chars().take(LONGEST_DESCRIPTION).collect();
+    context.fail_conversation(code, description).await?;
+    Ok(())
+}
+
+impl IntoProcedure for Handlers {
+    fn into_procedure(self) -> Procedure {
+        let options = self.options.clone();
+        let handlers = Arc::new(self);
+        Procedure::new("handlers", move |session| reader::run(session, options.clone(), handlers.clone()))
+    }
+}

@@ -1,0 +1,181 @@
+//! Activation as the definitions say: ACTIVATION (PROCEDURE_NAME = ...) names a procedure that a program registers.
+
+use super::driver::Source;
+use super::{IntoProcedure, Procedure, Ramp, Readers};
+use crate::broker::Broker;
+use crate::store::Store;
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// The procedures by name, folded to lower case.
+#[derive(Debug, Clone, Default)]
+struct Registry(Arc<RwLock<HashMap<String, Procedure>>>);
+
+impl Registry {
+    fn register(&self, name: &str, procedure: Procedure) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_lowercase(), procedure);
+    }
+
+    /// The one of that name; a schema in front of it (`dbo.p`) may be left out where it is registered.
+    fn find(&self, name: &str) -> Option<Procedure> {
+        let registered = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let name = name.to_lowercase();
+        let bare = name.rsplit('.').next().unwrap_or(&name);
+        registered.get(&name).or_else(|| registered.get(bare)).cloned()
+    }
+}
+
+impl Broker {
+    /// Procedures for the ACTIVATION clauses of the queues. Nothing runs before [`Procedures::start`].
+    ///
+    /// ```no_run
+    /// # use dialoq::{Broker, activation::Handlers};
+    /// # async fn example(broker: Broker, handlers: Handlers) {
+    /// // CREATE QUEUE orders WITH ACTIVATION (PROCEDURE_NAME = take_orders, MAX_QUEUE_READERS = 4, EXECUTE AS OWNER)
+    /// let procedures = broker.procedures().register("take_orders", handlers).start();
+    /// # procedures.stop().await;
+    /// # }
+    /// ```
+    pub fn procedures(&self) -> Procedures {
+        Procedures { broker: self.clone(), registry: Registry::default(), ramp: Ramp::default() }
+    }
+}
+
+/// Procedures to be registered and started.
+#[must_use = "no reader runs before start"]
+#[derive(Debug)]
+pub struct Procedures {
+    broker: Broker,
+    registry: Registry,
+    ramp: Ramp,
+}
+
+impl Procedures {
+    /// Registers a procedure under the name that ACTIVATION clauses use, without regard to case.
+    pub fn register(self, name: impl AsRef<str>, procedure: impl IntoProcedure) -> Self {
+        self.registry.register(name.as_ref(), procedure.into_procedure());
+        self
+    }
+
+    /// How the number of readers grows; as in Service Broker unless said otherwise.
+    pub fn ramp(mut self, ramp: Ramp) -> Self {
+        self.ramp = ramp;
+        self
+    }
+
+    /// Watches every queue with an ACTIVATION clause, also those that get one later.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(self) -> ActivatedProcedures {
+        let (commands, asked) = mpsc::unbounded_channel();
+        let registry = self.registry.clone();
+        let supervisor = Supervisor {
+            broker: self.broker,
+            registry: self.registry,
+            ramp: self.ramp,
+            readers: HashMap::new(),
+            commands: asked,
+        };
+        ActivatedProcedures { registry, commands, supervisor: tokio::spawn(supervisor.run()) }
+    }
+}
+
+enum Command {
+    Registered,
+    Stop,
+    Abort,
+}
+
+/// The readers of every queue whose ACTIVATION clause names a registered procedure. A procedure that is missing is
+/// logged every 5 s while there is work for it.
+///
+/// Dropping it lets the readers finish what is in hand and launches no more, without waiting for them.
+#[derive(Debug)]
+#[must_use = "dropping it stops the readers"]
+pub struct ActivatedProcedures {
+    registry: Registry,
+    commands: mpsc::UnboundedSender<Command>,
+    supervisor: JoinHandle<()>,
+}
+
+impl ActivatedProcedures {
+    /// Registers another procedure, or replaces one: the next launch uses it, running readers stay.
+    pub fn register(&self, name: impl AsRef<str>, procedure: impl IntoProcedure) {
+        self.registry.register(name.as_ref(), procedure.into_procedure());
+        self.ask(Command::Registered);
+    }
+
+    /// Launches no more, lets the readers finish what is in hand, and waits until the last has left.
+    pub async fn stop(self) {
+        self.ask(Command::Stop);
+        let _ = self.supervisor.await;
+    }
+
+    /// Ends the readers where they stand: what is in hand is rolled back.
+    pub async fn abort(self) {
+        self.ask(Command::Abort);
+        let _ = self.supervisor.await;
+    }
+
+    fn ask(&self, command: Command) {
+        // A supervisor that was ended with its runtime has nothing left to do.
+        let _ = self.commands.send(command);
+    }
+}
+
+struct Supervisor {
+    broker: Broker,
+    registry: Registry,
+    ramp: Ramp,
+    /// By the id of the queue.
+    readers: HashMap<i32, Readers>,
+    commands: mpsc::UnboundedReceiver<Command>,
+}
+
+impl Supervisor {
+    async fn run(mut self) {
+        let store: Arc<dyn Store> = self.broker.shared_store().clone();
+        loop {
+            // Registered before the look, so that no change after it is missed.
+            let definitions = store.activity().register_definitions();
+            self.follow_catalog();
+            tokio::select! {
+                command = self.commands.recv() => match command {
+                    Some(Command::Registered) => self.readers.values().for_each(Readers::retry),
+                    Some(Command::Stop) | None => {
+                        // All are asked before any is waited for.
+                        self.readers.values().for_each(|readers| readers.ask(super::Command::Stop));
+                        for (_, readers) in self.readers {
+                            readers.stop().await;
+                        }
+                        return;
+                    }
+                    Some(Command::Abort) => {
+                        for (_, readers) in self.readers {
+                            readers.abort().await;
+                        }
+                        return;
+                    }
+                },
+                () = definitions => {}
+            }
+        }
+    }
+
+    fn follow_catalog(&mut self) {
+        let catalog = self.broker.catalog();
+        let is_wanted = |id: &i32| catalog.queues.get(id).is_some_and(|queue| queue.activation.is_some());
+        // Dropped readers finish what is in hand.
+        self.readers.retain(|id, _| is_wanted(id));
+        for queue in catalog.queues.values().filter(|queue| queue.activation.is_some()) {
+            self.readers.entry(queue.id).or_insert_with(|| {
+                let registry = self.registry.clone();
+                let source = Source::Named(Arc::new(move |name| registry.find(name)));
+                Readers::start(&self.broker, queue.name.clone(), source, self.ramp)
+            });
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! The loop of a reader with handlers: receive a batch of one group, handle it, commit.
+
+use super::handlers::{Context, HandlerError, HandlerResult};
+use super::session::Session;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::message::Batch;
+use crate::protocol::{From, Message};
+use crate::receive::{Deadline, Look, receive_first};
+use crate::store::BoxFuture;
+use crate::time::Clock;
+use crate::trace;
+use crate::tx::Tx;
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+/// How a reader receives.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) top: u64,
+    pub(super) from: From,
+    pub(super) idle_wait: Duration,
+    pub(super) timeout: Option<Duration>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { top: 100, from: From::Any, idle_wait: Duration::from_millis(500), timeout: None }
+    }
+}
+
+/// What does the work for one message; one value lives as long as its reader.
+pub(super) trait Serve: Send + 'static {
+    fn serve<'a>(&'a mut self, context: &'a Context) -> BoxFuture<'a, HandlerResult>;
+
+    /// The reader leaves.
+    fn finish(&mut self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// After so many failures in a row a reader pauses between them: by then poison handling has disabled the queue, if it
+/// is on.
+const FAILURES_BEFORE_PAUSE: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Receives and serves until nothing comes for the idle wait, or the reader is asked to stop.
+pub(super) async fn run(session: Session, options: Options, mut server: impl Serve) -> HandlerResult {
+    let done = receive_and_serve(&session, &options, &mut server).await;
+    server.finish().await;
+    done
+}
+
+async fn receive_and_serve(session: &Session, options: &Options, server: &mut impl Serve) -> HandlerResult {
+    let mut failures = 0;
+    while !session.is_stopping() {
+        let tx = session.begin().await?;
+        let Some(batch) = next_batch(session, &tx, options).await? else {
+            tx.rollback().await?;
+            return Ok(());
+        };
+        match serve_batch(server, tx, batch, options, session.clock()).await {
+            Ok(()) => failures = 0,
+            // The store itself is unusable, so going on makes no sense.
+            Err(error) if error.kind() == ErrorKind::Store => return Err(error.into()),
+            Err(error) => {
+                tracing::warn!(queue = %session.queue(), %error, "the transaction was rolled back");
+                session.note_failure(error);
+                failures += 1;
+                if failures >= FAILURES_BEFORE_PAUSE {
+                    let due = session.clock().now().after(PAUSE);
+                    tokio::select! {
+                        () = session.clock().sleep_until(due) => {}
+                        () = session.stopping() => {}
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn next_batch(session: &Session, tx: &Tx, options: &Options) -> Result<Option<Batch>> {
+    let looks = [Look::at(session.queue().clone()).only(options.from).top(options.top)];
+    let deadline = Deadline::after(session.clock(), options.idle_wait);
+    tokio::select! {
+        biased;
+        batch = receive_first(tx, &looks, deadline) => Ok(batch?.map(|(_, batch)| batch)),
+        () = session.stopping() => {
+            // The wait may have taken a batch just when it was cancelled: that one is in hand.
+            Ok(receive_first(tx, &looks, Deadline::Now).await?.map(|(_, batch)| batch))
+        }
+    }
+}
+
+async fn serve_batch(server: &mut impl Serve, tx: Tx, batch: Batch, options: &Options, clock: &Clock) -> Result<()> {
+    let mut messages = batch.into_messages().into_iter();
+    let Some(first) = messages.next() else { return tx.rollback().await };
+    let mut context = Context::new(tx, first);
+    loop {
+        if !context.has_ended(context.handle())
+            && let Err(error) = serve_message(server, &context, options, clock).await
+        {
+            context.into_tx().rollback().await?;
+            return Err(error);
+        }
+        let Some(next) = messages.next() else { break };
+        context.turn_to(next);
+    }
+    context.into_tx().commit().await
+}
+
+async fn serve_message(server: &mut impl Serve, context: &Context, options: &Options, clock: &Clock) -> Result<()> {
+    let trace: Option<Arc<str>> = context.message().trace.clone();
+    let serving = server.serve(context);
+    let serving = async move {
+        match trace {
+            Some(trace) => trace::within(trace, unpanicking(serving)).await,
+            None => unpanicking(serving).await,
+        }
+    };
+    let done = match options.timeout {
+        None => serving.await,
+        Some(timeout) => {
+            let due = clock.now().after(timeout);
+            tokio::select! {
+                biased;
+                done = serving => done,
+                () = clock.sleep_until(due) => {
+                    Err(HandlerError::from(failed(format!("the handler did not finish within {timeout:?}"))))
+                }
+            }
+        }
+    };
+    done.map_err(|error| named(error.into_error(), context.message()))
+}
+
+/// A panic becomes an error, so that the batch is rolled back and the reader lives on.
+async fn unpanicking(mut serving: BoxFuture<'_, HandlerResult>) -> HandlerResult {
+    std::future::poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(task))) {
+        Ok(poll) => poll,
+        Err(panic) => Poll::Ready(Err(failed(format!("the handler panicked: {}", panic_text(&*panic))).into())),
+    })
+    .await
+}
+
+/// What a panic said.
+pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
+        (Some(text), _) => text,
+        (None, Some(text)) => text,
+        (None, None) => "it said nothing",
+    }
+}
+
+fn failed(what: String) -> Error {
+    Error::new(Code::HANDLER_FAILED, ErrorKind::User, what)
+}
+
+/// A failure of a handler names the message; errors of the broker's own name their object already.
+fn named(error: Error, message: &Message) -> Error {
+    if !matches!(error.code(), Code::HANDLER_FAILED | Code::PROGRAM_FAILED) {
+        return error;
+    }
+    let what = format!(
+        "message {} of type '{}' on conversation {}: {}",
+        message.message_id,
+        message.message_type_name,
+        message.conversation_handle,
+        error.message()
+    );
+    Error::new(error.code(), error.kind(), what).caused_by(error)
+}

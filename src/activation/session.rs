@@ -1,0 +1,258 @@
+//! What an activated reader works in: a broker of its own that notes whether it received and what it left open.
+
+use crate::act::Perform;
+use crate::broker::Broker;
+use crate::catalog::Catalog;
+use crate::error::{Error, Result};
+use crate::protocol::{Outcome, Unit, Verb};
+use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::time::Clock;
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex as BlockingMutex, PoisonError, Weak};
+use tokio::sync::{Mutex, mpsc, watch};
+
+/// The session of an activated reader. It is a [`Broker`] in every respect, and tells the reader when to stop.
+///
+/// A reader should leave after a short wait that finds nothing; it is launched again when there is work. One that ends
+/// without a RECEIVE counts as failed (28087), and so does one that leaves a transaction with work open (8415): the
+/// transaction is rolled back.
+pub struct Session {
+    broker: Broker,
+    queue: Arc<str>,
+    task_id: u64,
+    stopping: watch::Receiver<bool>,
+    failures: mpsc::UnboundedSender<(u64, Error)>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("queue", &self.queue).field("task_id", &self.task_id).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        queue: Arc<str>,
+        task_id: u64,
+        stopping: watch::Receiver<bool>,
+        failures: mpsc::UnboundedSender<(u64, Error)>,
+    ) -> (Self, Arc<Traces>) {
+        let traces = Arc::new(Traces::default());
+        let broker = Broker::over(Arc::new(WatchedStore { inner: store, traces: traces.clone() }));
+        (Self { broker, queue, task_id, stopping, failures }, traces)
+    }
+
+    /// The queue this reader was launched for.
+    pub fn queue(&self) -> &Arc<str> {
+        &self.queue
+    }
+
+    /// Names the reader in this process.
+    pub fn task_id(&self) -> u64 {
+        self.task_id
+    }
+
+    /// Whether the reader should finish what is in hand and leave.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Waits until the reader should finish what is in hand and leave.
+    pub async fn stopping(&self) {
+        let mut stopping = self.stopping.clone();
+        // A driver that is gone wants nothing more of its readers.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+    }
+
+    /// Tells the monitor of a failure that the reader survives.
+    pub(super) fn note_failure(&self, error: Error) {
+        // A driver that is gone counts nothing any more.
+        let _ = self.failures.send((self.task_id, error));
+    }
+}
+
+impl Deref for Session {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        &self.broker
+    }
+}
+
+impl Perform for Session {
+    fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        self.broker.perform(verb)
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.broker.store()
+    }
+}
+
+/// What a reader has done, as far as activation cares.
+#[derive(Default)]
+pub(super) struct Traces {
+    received: AtomicBool,
+    left_open: AtomicBool,
+    next_id: AtomicU64,
+    open: BlockingMutex<HashMap<u64, Weak<Slot>>>,
+}
+
+/// A transaction that can be taken away from whoever still holds it.
+type Slot = Mutex<Option<Box<dyn StoreTx>>>;
+
+impl Traces {
+    /// Whether a RECEIVE or GET CONVERSATION GROUP was run.
+    pub(super) fn received(&self) -> bool {
+        self.received.load(SeqCst)
+    }
+
+    /// Rolls back what the reader still holds open; whether that, or what it dropped without an end, was work.
+    pub(super) fn close(&self) -> bool {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots: Vec<_> = open.drain().filter_map(|(_, slot)| slot.upgrade()).collect();
+        drop(open);
+        for slot in slots {
+            self.left_open.store(true, SeqCst);
+            // Somebody else may be in the middle of a verb on it, which the end of the reader need not wait for.
+            let is_free = slot.try_lock().map(|mut tx| drop(tx.take())).is_ok();
+            if !is_free {
+                tokio::spawn(async move { drop(slot.lock().await.take()) });
+            }
+        }
+        self.left_open.load(SeqCst)
+    }
+
+    fn note(&self, verb: &Verb) {
+        if matches!(verb, Verb::Receive { .. } | Verb::GetConversationGroup { .. }) {
+            self.received.store(true, SeqCst);
+        }
+    }
+}
+
+struct WatchedStore {
+    inner: Arc<dyn Store>,
+    traces: Arc<Traces>,
+}
+
+impl Store for WatchedStore {
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        unit.iter().for_each(|verb| self.traces.note(verb));
+        self.inner.submit(unit)
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move {
+            let slot = Arc::new(Mutex::new(Some(self.inner.begin().await?)));
+            let id = self.traces.next_id.fetch_add(1, SeqCst);
+            let mut open = self.traces.open.lock().unwrap_or_else(PoisonError::into_inner);
+            open.insert(id, Arc::downgrade(&slot));
+            drop(open);
+            let watched = WatchedTx { slot, id, traces: self.traces.clone(), has_work: false };
+            Ok(Box::new(watched) as Box<dyn StoreTx>)
+        })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        self.inner.query(sql)
+    }
+
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        self.inner.run_sql(sql)
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog()
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        self.inner.activity()
+    }
+
+    fn clock(&self) -> &Clock {
+        self.inner.clock()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.close()
+    }
+}
+
+struct WatchedTx {
+    slot: Arc<Slot>,
+    id: u64,
+    traces: Arc<Traces>,
+    /// It received something or changed something.
+    has_work: bool,
+}
+
+impl WatchedTx {
+    fn ended(&mut self) {
+        self.has_work = false;
+        self.traces.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
+    }
+}
+
+impl Drop for WatchedTx {
+    fn drop(&mut self) {
+        if self.has_work {
+            self.traces.left_open.store(true, SeqCst);
+        }
+        self.ended();
+    }
+}
+
+impl StoreTx for WatchedTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        self.traces.note(&verb);
+        Box::pin(async move {
+            let mut slot = self.slot.lock().await;
+            let outcome = slot.as_mut().ok_or_else(Error::transaction_ended)?.execute(verb).await?;
+            self.has_work |= !matches!(&outcome, Outcome::Received(messages) if messages.is_empty())
+                && outcome != Outcome::Group(None);
+            Ok(outcome)
+        })
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.has_work = true;
+            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.sql(sql).await
+        })
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(
+            async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.savepoint(name).await },
+        )
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.rollback_to(name).await
+        })
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let tx = self.slot.lock().await.take();
+            self.ended();
+            tx.ok_or_else(Error::transaction_ended)?.commit().await
+        })
+    }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let tx = self.slot.lock().await.take();
+            self.ended();
+            match tx {
+                Some(tx) => tx.rollback().await,
+                None => Ok(()),
+            }
+        })
+    }
+}
