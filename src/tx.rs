@@ -236,14 +236,13 @@ impl Tx {
         }
     }
 
-    /// Undoes everything and answers when its locks are free.
+    /// Undoes everything and answers when its locks are free. A verb whose future was dropped, and which may still wait
+    /// for a lock, is given up; then the locks are freed soon after.
     ///
     /// # Errors
     /// Those of the store. A transaction that has ended is rolled back already, which is no error.
     pub async fn rollback(self) -> Result<()> {
-        let mut state = self.state.into_inner();
-        state.settle().await;
-        match state.step {
+        match self.state.into_inner().step {
             Step::Idle(session) => session.rollback().await,
             Step::Busy(_) | Step::Ended => Ok(()),
         }
@@ -318,5 +317,99 @@ impl<'a> IntoFuture for Sql<'a> {
                 })
                 .await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::Act;
+    use crate::broker::Broker;
+    use crate::store::fake::{FakeStore, Shared};
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    async fn begun() -> (Arc<FakeStore>, Tx) {
+        let store = FakeStore::new(&["q"]);
+        store.arrive("q", 5, &["a", "b"]);
+        let tx = Broker::over(Arc::new(Shared(store.clone()))).begin().await.unwrap();
+        (store, tx)
+    }
+
+    /// Asks for a RECEIVE and goes away before the store has answered.
+    fn cancelled_receive(store: &FakeStore, tx: &Tx) {
+        store.gate.forget_permits(usize::MAX);
+        let mut receive = pin!(tx.receive("q").into_future());
+        assert!(poll_once(receive.as_mut()).is_pending());
+    }
+
+    #[tokio::test]
+    async fn what_a_cancelled_receive_took_goes_to_the_next_one() {
+        let (store, tx) = begun().await;
+        cancelled_receive(&store, &tx);
+        store.gate.add_permits(10);
+        let one = tx.receive("q").top(1).await.unwrap().expect("the message that nobody has seen");
+        assert_eq!(one.first().text().unwrap(), "a");
+        assert_eq!(one.len(), 1, "TOP counts for what is handed over too");
+        let two = tx.receive("q").await.unwrap().expect("the rest of it");
+        assert_eq!(two.first().text().unwrap(), "b");
+        tx.commit().await.unwrap();
+        assert_eq!(store.state.lock().unwrap().commits, 1);
+    }
+
+    #[tokio::test]
+    async fn messages_nobody_has_seen_are_not_committed_away() {
+        let (store, tx) = begun().await;
+        cancelled_receive(&store, &tx);
+        store.gate.add_permits(10);
+        let error = tx.commit().await.unwrap_err();
+        assert_eq!(error.code(), Code::TRANSACTION_ENDED);
+        assert!(error.is_retryable());
+        let again = Broker::over(Arc::new(Shared(store.clone()))).receive("q").await.unwrap();
+        assert_eq!(again.expect("the messages are back").len(), 2);
+    }
+
+    #[tokio::test]
+    async fn rolling_back_to_a_savepoint_forgets_what_was_taken_unseen_after_it() {
+        let (store, tx) = begun().await;
+        tx.savepoint("s").await.unwrap();
+        cancelled_receive(&store, &tx);
+        store.gate.add_permits(10);
+        tx.rollback_to("s").await.unwrap();
+        tx.commit().await.expect("nothing unseen is left");
+        assert_eq!(tx_free_receive(&store).await, 2);
+    }
+
+    async fn tx_free_receive(store: &Arc<FakeStore>) -> usize {
+        Broker::over(Arc::new(Shared(store.clone()))).receive("q").await.unwrap().map_or(0, |batch| batch.len())
+    }
+
+    #[tokio::test]
+    async fn dropping_it_rolls_it_back_even_with_a_verb_under_way() {
+        let (store, tx) = begun().await;
+        assert_eq!(tx.receive("q").top(1).await.unwrap().unwrap().len(), 1);
+        cancelled_receive(&store, &tx);
+        drop(tx);
+        store.gate.add_permits(10);
+        let again = tx_free_receive(&store).await + tx_free_receive(&store).await;
+        assert_eq!(again, 2);
+    }
+
+    #[tokio::test]
+    async fn a_send_whose_future_was_dropped_is_still_done_before_the_commit() {
+        let (store, tx) = begun().await;
+        store.gate.forget_permits(usize::MAX);
+        let handle = crate::id::ConversationHandle(uuid::Uuid::nil());
+        {
+            let mut send = pin!(tx.send(handle, "type", "x").into_future());
+            assert!(poll_once(send.as_mut()).is_pending());
+        }
+        store.gate.add_permits(10);
+        tx.commit().await.unwrap();
+        assert!(matches!(store.state.lock().unwrap().verbs[..], [Verb::Send { .. }]));
     }
 }

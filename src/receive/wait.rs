@@ -362,3 +362,6 @@ impl<'a> IntoFuture for GetConversationGroup<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

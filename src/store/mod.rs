@@ -5,6 +5,8 @@
 //! [register, look, sleep](crate::receive) above this seam and the same for every store.
 
 mod activity;
+#[cfg(test)]
+pub(crate) mod fake;
 mod monitors;
 mod options;
 mod sql;

@@ -1,0 +1,195 @@
+use super::*;
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::error::Code;
+use crate::store::fake::{FakeStore, Shared};
+use std::task::{Context, Waker};
+
+fn rig() -> (Arc<FakeStore>, Broker) {
+    let store = FakeStore::new(&["high", "low"]);
+    let broker = Broker::over(Arc::new(Shared(store.clone())));
+    (store, broker)
+}
+
+fn poll_once<F: Future + ?Sized>(future: &mut Pin<Box<F>>) -> Poll<F::Output> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+fn texts(batch: Option<Batch>) -> Vec<String> {
+    batch.into_iter().flatten().map(|message| message.text().unwrap().into_owned()).collect()
+}
+
+#[tokio::test]
+async fn without_wait_an_empty_queue_answers_at_once() {
+    let (_, broker) = rig();
+    assert_eq!(broker.receive("low").await.unwrap(), None);
+    let facts = broker.activity().queue("low").facts();
+    assert_eq!((facts.receives, facts.last_empty), (1, Some(broker.clock().now())));
+}
+
+#[tokio::test]
+async fn a_wait_ends_at_its_deadline_by_the_brokers_clock() {
+    let (_, broker) = rig();
+    let mut receive = broker.receive("low").wait(Duration::from_secs(60)).into_future();
+    assert!(poll_once(&mut receive).is_pending());
+    broker.clock().advance(Duration::from_millis(59_999));
+    assert!(poll_once(&mut receive).is_pending());
+    assert_eq!(broker.activity().queue("low").facts().waiting, 1);
+    broker.clock().advance(Duration::from_millis(1));
+    assert_eq!(receive.await.unwrap(), None);
+    assert_eq!(broker.activity().queue("low").facts().waiting, 0);
+}
+
+#[tokio::test]
+async fn an_arrival_ends_a_wait() {
+    let (store, broker) = rig();
+    let mut receive = broker.receive("low").wait_forever().into_future();
+    assert!(poll_once(&mut receive).is_pending());
+    store.arrive("low", 5, &["a", "b"]);
+    assert_eq!(texts(receive.await.unwrap()), ["a", "b"]);
+}
+
+#[tokio::test]
+async fn as_many_arrivals_serve_as_many_waits() {
+    let (store, broker) = rig();
+    let mut waits: Vec<_> = (0..5).map(|_| broker.receive("low").wait_forever().into_future()).collect();
+    for wait in &mut waits {
+        assert!(poll_once(wait).is_pending());
+    }
+    for _ in 0..5 {
+        store.arrive("low", 5, &["x"]);
+    }
+    for wait in waits {
+        assert_eq!(texts(wait.await.unwrap()), ["x"]);
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_leaves_passes_its_signal_on() {
+    let (store, broker) = rig();
+    let mut leaves = broker.receive("low").wait_forever().into_future();
+    let mut stays = broker.receive("low").wait_forever().into_future();
+    assert!(poll_once(&mut leaves).is_pending());
+    assert!(poll_once(&mut stays).is_pending());
+    store.arrive("low", 5, &["x"]);
+    // The first has been signalled, and goes away without having looked.
+    drop(leaves);
+    assert_eq!(texts(stays.await.unwrap()), ["x"]);
+}
+
+#[tokio::test]
+async fn a_receiver_cut_off_while_it_looks_passes_its_signal_on() {
+    let (store, broker) = rig();
+    let tx = broker.begin().await.unwrap();
+    let mut leaves = tx.receive("low").wait_forever().into_future();
+    let mut stays = broker.receive("low").wait_forever().into_future();
+    assert!(poll_once(&mut leaves).is_pending());
+    assert!(poll_once(&mut stays).is_pending());
+    store.gate.forget_permits(usize::MAX);
+    store.arrive("low", 5, &["x"]);
+    // It swallows the signal and asks the store, which does not answer yet.
+    assert!(poll_once(&mut leaves).is_pending());
+    drop(leaves);
+    drop(tx);
+    store.gate.add_permits(10);
+    assert_eq!(texts(stays.await.unwrap()), ["x"]);
+}
+
+#[tokio::test]
+async fn a_queue_turned_off_or_dropped_ends_the_wait_with_its_error() {
+    let (store, broker) = rig();
+    let mut high = broker.receive("high").wait_forever().into_future();
+    let mut low = broker.get_conversation_group("low").wait_forever().into_future();
+    let mut chosen = broker.receive("low").levels(1..=3).wait_forever().into_future();
+    assert!(poll_once(&mut high).is_pending());
+    assert!(poll_once(&mut chosen).is_pending());
+    assert!(poll_once(&mut low).is_ready(), "the fake store has no GET CONVERSATION GROUP");
+    store.turn_off("high");
+    assert_eq!(high.await.unwrap_err().code(), Code::QUEUE_DISABLED);
+    store.drop_queue("low");
+    assert_eq!(chosen.await.unwrap_err().code(), Code::OBJECT_NOT_FOUND);
+}
+
+#[tokio::test]
+async fn looks_are_tried_in_order_and_waited_for_together() {
+    let (store, broker) = rig();
+    let looks = [Look::at("high"), Look::at("low").top(1)];
+    store.arrive("low", 1, &["l1"]);
+    store.arrive("high", 9, &["h1"]);
+    let (place, batch) = receive_first(&broker, &looks, Deadline::Never).await.unwrap().unwrap();
+    assert_eq!((place, texts(Some(batch))), (0, vec!["h1".to_owned()]));
+    let (place, batch) = receive_first(&broker, &looks, Deadline::Never).await.unwrap().unwrap();
+    assert_eq!((place, texts(Some(batch))), (1, vec!["l1".to_owned()]));
+
+    let mut both = Box::pin(receive_first(&broker, &looks, Deadline::Never));
+    assert!(poll_once(&mut both).is_pending());
+    assert_eq!(broker.activity().queue("high").facts().waiting, 1);
+    store.arrive("low", 1, &["l2", "l3"]);
+    let (place, batch) = both.await.unwrap().unwrap();
+    assert_eq!((place, texts(Some(batch))), (1, vec!["l2".to_owned()]), "TOP (1) leaves l3");
+    assert_eq!(texts(broker.receive("low").await.unwrap()), ["l3"]);
+}
+
+#[tokio::test]
+async fn a_receiver_of_two_queues_gives_the_signal_of_the_other_back() {
+    let (store, broker) = rig();
+    let looks = [Look::at("high"), Look::at("low")];
+    let mut both = Box::pin(receive_first(&broker, &looks, Deadline::Never));
+    let mut low = broker.receive("low").wait_forever().into_future();
+    assert!(poll_once(&mut both).is_pending());
+    assert!(poll_once(&mut low).is_pending());
+    store.arrive("high", 9, &["h"]);
+    store.arrive("low", 1, &["l"]);
+    let (place, _) = both.await.unwrap().unwrap();
+    assert_eq!(place, 0);
+    assert_eq!(texts(low.await.unwrap()), ["l"], "its signal went to the other receiver first");
+}
+
+#[tokio::test]
+async fn a_choosy_receiver_hears_every_arrival_and_takes_only_its_own() {
+    let (store, broker) = rig();
+    let mut chosen = broker.receive("low").levels(8..=10).wait_forever().into_future();
+    assert!(poll_once(&mut chosen).is_pending());
+    store.arrive("low", 3, &["not mine"]);
+    assert!(poll_once(&mut chosen).is_pending());
+    store.arrive("low", 9, &["mine"]);
+    assert_eq!(texts(chosen.await.unwrap()), ["mine"]);
+}
+
+#[tokio::test]
+async fn with_where_a_wait_is_not_one_of_the_queue_monitors() {
+    let (store, broker) = rig();
+    let group = GroupId(uuid::Uuid::from_u128(1));
+    let mut chosen = broker.receive("low").group(group).wait_forever().into_future();
+    assert!(poll_once(&mut chosen).is_pending());
+    assert_eq!(broker.activity().queue("low").facts().waiting, 0);
+    store.arrive("low", 5, &["x"]);
+    assert_eq!(texts(chosen.await.unwrap()), ["x"]);
+    assert_eq!(broker.activity().queue("low").facts().last_empty, None);
+}
+
+#[tokio::test]
+async fn top_0_never_waits() {
+    let (store, broker) = rig();
+    store.arrive("low", 5, &["x"]);
+    assert_eq!(broker.receive("low").top(0).wait_forever().await.unwrap(), None);
+    assert_eq!(broker.activity().queue("low").facts().receives, 1, "it counts as a RECEIVE all the same");
+}
+
+#[tokio::test]
+async fn a_stream_gives_transactions_and_ends_after_an_error() {
+    use tokio_stream::StreamExt;
+    let (store, broker) = rig();
+    store.arrive("low", 5, &["a", "b"]);
+    let mut arrivals = broker.stream("low").top(1);
+    let arrival = arrivals.next().await.unwrap().unwrap();
+    assert_eq!(arrival.batch.first().text().unwrap(), "a");
+    arrival.rollback().await.unwrap();
+    let arrival = arrivals.next().await.unwrap().unwrap();
+    assert_eq!(arrival.batch.first().text().unwrap(), "a", "it was given back");
+    arrival.commit().await.unwrap();
+    store.turn_off("low");
+    let error = arrivals.next().await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::QUEUE_DISABLED);
+    assert!(arrivals.next().await.is_none());
+}
