@@ -8,9 +8,11 @@ use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
+use crate::trace;
 use crate::tx::Tx;
 use std::fmt;
 use std::sync::Arc;
+use tracing::Instrument;
 
 /// A broker. Clones are cheap and share it; [`Act`](crate::Act) on it commits each statement at once.
 #[derive(Clone)]
@@ -169,12 +171,14 @@ fn statement(text: impl Into<String>, params: impl IntoSqlParams) -> SqlStatemen
 
 impl Perform for Broker {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move {
+        let span = trace::span(&verb);
+        let answer = async move {
             let outcomes = self.store.submit(vec![verb]).await?;
             outcomes.into_iter().next().ok_or_else(|| {
                 Error::new(Code::STORE_DAMAGED, ErrorKind::Store, "the store gave no answer to a verb it was asked")
             })
-        })
+        };
+        Box::pin(answer.instrument(span))
     }
 
     fn store(&self) -> &dyn Store {

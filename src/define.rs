@@ -424,3 +424,6 @@ impl PriorityDefinition<'_> {
         self.set(|options| options.level = Some(level.get().into()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -397,3 +397,82 @@ impl<'a> IntoIterator for &'a Batch {
         self.iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::fake::message;
+    use serde::Deserialize;
+    use uuid::Uuid;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Item {
+        sku: String,
+        pieces: u32,
+    }
+
+    const ITEM: MessageType<Item> = MessageType::json("//shop/Item");
+    const CHECKED: MessageType<Item> = MessageType::<Item>::json("//shop/Checked").json_schema(r#"{"type":"object"}"#);
+    const BYTES: MessageType<Vec<u8>> = MessageType::raw("//shop/Bytes");
+    const NOTE: MessageType<String> = MessageType::text("//shop/Note");
+    const ORDER: MessageType<String> = MessageType::xml("//shop/Order").valid_xml("orders");
+    const PING: MessageType<()> = MessageType::empty("//shop/Ping");
+
+    fn received<T>(message_type: MessageType<T>, body: Body) -> Message {
+        let mut message = message(GroupId(Uuid::nil()), 5, "");
+        message.message_type_name = message_type.name().into();
+        message.message_body = body.map(|body| body.to_vec());
+        message
+    }
+
+    #[test]
+    fn what_is_sent_as_a_type_is_decoded_as_it() {
+        let item = Item { sku: "A-1".into(), pieces: 3 };
+        assert_eq!(received(ITEM, ITEM.encode(&item).unwrap()).decode(ITEM).unwrap(), item);
+        let bytes = vec![0, 255];
+        assert_eq!(received(BYTES, BYTES.encode(&bytes).unwrap()).decode(BYTES).unwrap(), bytes);
+        let note = "ünï 🚚".to_owned();
+        assert_eq!(received(NOTE, NOTE.encode(&note).unwrap()).decode(NOTE).unwrap(), note);
+        assert_eq!(received(NOTE, NOTE.encode(&String::new()).unwrap()).decode(NOTE).unwrap(), "");
+        assert_eq!(PING.encode(&()).unwrap(), None);
+        received(PING, None).decode(PING).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_decode_is_refused_with_its_type_and_place() {
+        let body = |text: &str| Some(Arc::new(text.as_bytes().to_vec()));
+        for error in [
+            received(ITEM, body("{}")).decode(ITEM).unwrap_err(),
+            received(ITEM, None).decode(ITEM).unwrap_err(),
+            received(PING, body("x")).decode(PING).unwrap_err(),
+            received(NOTE, Some(Arc::new(vec![0xC3, 0x28]))).decode(NOTE).unwrap_err(),
+            received(NOTE, Some(Arc::new(vec![0xFF, 0xFE, 0x41]))).decode(NOTE).unwrap_err(),
+            received(NOTE, Some(Arc::new(vec![0xFF, 0xFE, 0x00, 0xD8]))).decode(NOTE).unwrap_err(),
+        ] {
+            assert_eq!(error.code(), Code::BODY_UNDECODABLE, "{error}");
+        }
+        let other = received(NOTE, body("hello")).decode(ITEM).unwrap_err();
+        assert!(other.message().contains("//shop/Note") && other.message().contains("//shop/Item"), "{other}");
+    }
+
+    #[test]
+    fn each_form_is_declared_with_its_validation() {
+        assert_eq!(ITEM.validation(), Validation::Json);
+        assert_eq!(CHECKED.validation(), Validation::JsonSchema { schema: r#"{"type":"object"}"#.into() });
+        assert_eq!(BYTES.validation(), Validation::None);
+        assert_eq!(NOTE.validation(), Validation::None);
+        assert_eq!(ORDER.validation(), Validation::ValidXml { schema_collection: "orders".into() });
+        assert_eq!(PING.validation(), Validation::Empty);
+        assert_eq!("plain".validation(), Validation::None);
+    }
+
+    #[test]
+    fn an_error_message_says_why() {
+        let mut message = message(GroupId(Uuid::nil()), 5, "");
+        assert_eq!((message.is_error(), message.error()), (false, None));
+        message.message_type_id = system::ERROR_ID;
+        message.message_body = Some(system::error_body(42, "no stock"));
+        assert_eq!(message.error(), Some(BrokerError { code: 42, description: "no stock".into() }));
+        assert!(message.text().unwrap().contains("<Code>42</Code>"), "its text is UTF-16");
+    }
+}

@@ -4,10 +4,12 @@ use crate::act::Perform;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
+use crate::trace;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use tokio::sync::Mutex;
+use tracing::Instrument;
 
 /// An open transaction: everything done in it happens at [`Tx::commit`], or not at all. Dropping it rolls it back.
 ///
@@ -261,7 +263,8 @@ fn unseen_messages() -> Error {
 
 impl Perform for Tx {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move {
+        let span = trace::span(&verb);
+        let answer = async move {
             let mut state = self.state.lock().await;
             state.settle().await;
             if let Some(outcome) = state.hand_over(&verb) {
@@ -279,7 +282,8 @@ impl Perform for Tx {
                 Done::Verb(_, outcome) => outcome,
                 Done::Plain(_) => unreachable!("a verb gives an outcome"),
             }
-        })
+        };
+        Box::pin(answer.instrument(span))
     }
 
     fn store(&self) -> &dyn Store {

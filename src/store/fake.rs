@@ -211,7 +211,9 @@ impl StoreTx for FakeTx {
             self.store.put_back(&mut undone);
         }
         Box::pin(async move {
-            known.map(drop).ok_or_else(|| Error::new(Code::SAVEPOINT_NOT_FOUND, ErrorKind::NotFound, "no such savepoint"))
+            known
+                .map(drop)
+                .ok_or_else(|| Error::new(Code::SAVEPOINT_NOT_FOUND, ErrorKind::NotFound, "no such savepoint"))
         })
     }
 

@@ -1,0 +1,132 @@
+use super::*;
+use crate::MessageType;
+use crate::catalog::{Catalog, apply, ddl};
+use crate::error::Code;
+use crate::id::IdSource;
+
+const ADD: MessageType<u32> = MessageType::json("//shop/Add");
+const ADDED: MessageType<()> = MessageType::empty("//shop/Added");
+
+fn shop(d: &mut Definitions) {
+    d.message_type(ADD).message_type(ADDED).message_type("//shop/Note");
+    d.contract("//shop/Stock").sent_by_initiator(ADD).sent_by_target(ADDED).sent_by_any("//shop/Note");
+    d.queue("stock").retention(true).activation("add_items", 4).queue("desk").status(false);
+    d.service("//shop/Stock", "stock", ["//shop/Stock"]).service("//shop/Desk", "desk", []);
+    d.broker_priority("urgent").contract("//shop/Stock").local_service("//shop/Desk").level(Level::new(9));
+    d.event_notification("off", "stock", QueueEvent::BrokerQueueDisabled, "//shop/Desk");
+}
+
+fn list(build: impl Fn(&mut Definitions)) -> Vec<Definition> {
+    let mut definitions = Definitions::default();
+    build(&mut definitions);
+    definitions.into_list()
+}
+
+fn made(definitions: &[Definition]) -> Catalog {
+    let mut catalog = Catalog::default();
+    for definition in definitions {
+        apply::apply(&mut catalog, definition, &mut IdSource::Counted(0)).unwrap();
+    }
+    catalog
+}
+
+/// The builder and the text end in the same definitions.
+#[test]
+fn the_builder_says_what_the_text_says() {
+    let script = "
+        CREATE MESSAGE TYPE [//shop/Add] VALIDATION = JSON;
+        CREATE MESSAGE TYPE [//shop/Added] VALIDATION = EMPTY;
+        CREATE MESSAGE TYPE [//shop/Note] VALIDATION = NONE;
+        CREATE CONTRACT [//shop/Stock] (
+            [//shop/Add] SENT BY INITIATOR, [//shop/Added] SENT BY TARGET, [//shop/Note] SENT BY ANY);
+        CREATE QUEUE stock WITH RETENTION = ON,
+            ACTIVATION (PROCEDURE_NAME = add_items, MAX_QUEUE_READERS = 4, EXECUTE AS OWNER);
+        CREATE QUEUE desk WITH STATUS = OFF;
+        CREATE SERVICE [//shop/Stock] ON QUEUE stock ([//shop/Stock]);
+        CREATE SERVICE [//shop/Desk] ON QUEUE desk;
+        CREATE BROKER PRIORITY urgent FOR CONVERSATION SET (
+            CONTRACT_NAME = [//shop/Stock], LOCAL_SERVICE_NAME = [//shop/Desk], PRIORITY_LEVEL = 9);
+        CREATE EVENT NOTIFICATION off ON QUEUE stock FOR BROKER_QUEUE_DISABLED
+            TO SERVICE '//shop/Desk', 'current database';";
+    let read: Vec<Definition> = ddl::parse(script).unwrap().into_iter().map(|read| read.definition).collect();
+    assert_eq!(list(shop), read);
+}
+
+#[test]
+fn changes_and_drops_say_what_the_text_says() {
+    let built = list(|d| {
+        d.alter_queue("stock").max_queue_readers(8).activation_status(false).poison_message_handling(false);
+        d.alter_queue("desk").drop_activation();
+        d.alter_service("//shop/Stock").on_queue("desk").add_contract("a").remove_contract("b");
+        d.alter_broker_priority("urgent").any_contract().level(Level::HIGHEST);
+        d.alter_message_type(ADD).drop_message_type(ADDED).drop_contract("c").drop_queue("q").drop_service("s");
+        d.drop_broker_priority("urgent").drop_event_notification("off", "stock");
+        d.alter_database(BrokerOption::HonorBrokerPriority(true));
+    });
+    let script = "
+        ALTER QUEUE stock WITH ACTIVATION (MAX_QUEUE_READERS = 8, STATUS = OFF),
+            POISON_MESSAGE_HANDLING (STATUS = OFF);
+        ALTER QUEUE desk WITH ACTIVATION (DROP);
+        ALTER SERVICE [//shop/Stock] ON QUEUE desk (ADD CONTRACT a, DROP CONTRACT b);
+        ALTER BROKER PRIORITY urgent FOR CONVERSATION SET (CONTRACT_NAME = ANY, PRIORITY_LEVEL = 10);
+        ALTER MESSAGE TYPE [//shop/Add] VALIDATION = JSON;
+        DROP MESSAGE TYPE [//shop/Added];
+        DROP CONTRACT c; DROP QUEUE q; DROP SERVICE s; DROP BROKER PRIORITY urgent;
+        DROP EVENT NOTIFICATION off ON QUEUE stock;
+        ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY ON;";
+    let read: Vec<Definition> = ddl::parse(script).unwrap().into_iter().map(|read| read.definition).collect();
+    assert_eq!(built, read);
+}
+
+#[test]
+fn nothing_is_missing_of_what_is_there_and_all_of_what_is_not() {
+    let wanted = list(shop);
+    assert_eq!(missing(&Catalog::default(), &wanted).unwrap(), wanted);
+    let catalog = made(&wanted);
+    assert_eq!(missing(&catalog, &wanted).unwrap(), []);
+    let more = list(|d| {
+        shop(d);
+        d.queue("new");
+    });
+    assert_eq!(missing(&catalog, &more).unwrap(), list(|d| drop(d.queue("new"))));
+}
+
+#[test]
+fn of_a_queue_and_a_priority_only_what_is_named_is_compared() {
+    let catalog = made(&list(shop));
+    let loose = list(|d| {
+        d.queue("STOCK").queue("desk");
+        d.broker_priority("urgent").level(Level::new(9));
+    });
+    assert_eq!(missing(&catalog, &loose).unwrap(), []);
+}
+
+#[test]
+fn what_is_there_but_differs_is_refused_by_name() {
+    let catalog = made(&list(shop));
+    let cases: [(&str, fn(&mut Definitions)); 8] = [
+        ("//shop/Add", |d| drop(d.message_type("//shop/Add"))),
+        ("//shop/Stock", |d| drop(d.contract("//shop/Stock").sent_by_any(ADD))),
+        ("desk", |d| drop(d.queue("desk").status(true))),
+        ("MAX_QUEUE_READERS", |d| drop(d.queue("stock").max_queue_readers(5))),
+        ("ACTIVATION", |d| drop(d.queue("stock").drop_activation())),
+        ("its queue", |d| drop(d.service("//shop/Desk", "stock", []))),
+        ("its contracts", |d| drop(d.service("//shop/Stock", "stock", []))),
+        ("PRIORITY_LEVEL", |d| drop(d.broker_priority("urgent").level(Level::LOWEST))),
+    ];
+    for (named, build) in cases {
+        let error = missing(&catalog, &list(build)).unwrap_err();
+        assert_eq!(error.code(), Code::DUPLICATE_NAME, "{error}");
+        assert!(error.message().contains(named), "{error}");
+    }
+    let error = missing(&catalog, &list(|d| drop(d.drop_queue("desk")))).unwrap_err();
+    assert_eq!(error.code(), Code::UNSUPPORTED);
+}
+
+#[test]
+fn levels_are_1_to_10() {
+    assert_eq!(Level::try_from(10).unwrap(), Level::HIGHEST);
+    for level in [0, 11, 255] {
+        assert_eq!(Level::try_from(level).unwrap_err().code(), Code::OUT_OF_RANGE);
+    }
+}
