@@ -6,6 +6,8 @@ use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
 use crate::catalog::{Catalog, Queue};
 use crate::error::{Code, Error, ErrorKind};
+use crate::protocol::Verb;
+use crate::protocol::definition::QueueEvent;
 use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, Store};
 use crate::time::Timestamp;
 use std::collections::HashMap;
@@ -33,6 +35,8 @@ pub(super) enum Source {
     Given { procedure: Procedure, max_queue_readers: Option<u16> },
     /// Named by the ACTIVATION clause of the queue.
     Named(Arc<dyn Fn(&str) -> Option<Procedure> + Send + Sync>),
+    /// None: the QUEUE_ACTIVATION notifications of the queue are told.
+    Events,
 }
 
 /// Something that happened to a reader; what the trace event `Broker:Activation` is to a server.
@@ -250,6 +254,10 @@ impl Driver {
     fn settings(&mut self, catalog: &Catalog, queue: Option<&Queue>) -> MonitorSettings {
         let activation = queue.and_then(|queue| queue.activation.as_ref());
         let is_wanted = match (&self.source, activation) {
+            (Source::Events, _) => catalog.event_notifications.values().any(|notification| {
+                notification.event == QueueEvent::QueueActivation
+                    && queue.is_some_and(|queue| queue.id == notification.queue_id)
+            }),
             (Source::Given { .. }, None) => true,
             (Source::Named(_), None) => false,
             (_, Some(activation)) => activation.is_enabled,
@@ -261,7 +269,10 @@ impl Driver {
             self.limit = declared.unwrap_or(self.limit);
         }
         let is_on = queue.is_some_and(|queue| queue.is_receive_enabled) && catalog.settings.is_broker_enabled;
-        let launches = Launches::Readers { max: self.limit, ramp: self.ramp };
+        let launches = match &self.source {
+            Source::Events => Launches::Events,
+            _ => Launches::Readers { max: self.limit, ramp: self.ramp },
+        };
         MonitorSettings { exists: is_on && is_wanted, launches }
     }
 
@@ -276,7 +287,7 @@ impl Driver {
                 Some(procedure) => (procedure, name),
                 None => return Err(format!("procedure '{name}' is not registered in this process")),
             },
-            (Source::Named(_), None) => return Err("the queue names no procedure".to_owned()),
+            (Source::Named(_) | Source::Events, _) => return Err("the queue names no procedure".to_owned()),
         };
         procedure.check().map_err(|error| error.to_string())?;
         Ok((procedure, name))
@@ -284,6 +295,10 @@ impl Driver {
 
     fn launch(&mut self, readers: usize, queue: Option<&Queue>, now: Timestamp) -> Result<(), String> {
         let Some(queue) = queue else { return Err(format!("queue '{}' does not exist", self.queue)) };
+        if let Source::Events = self.source {
+            self.post();
+            return Ok(());
+        }
         let (procedure, procedure_name) = self.procedure(queue)?;
         for _ in 0..readers {
             let task_id = self.store.activity().monitors().next_id();
@@ -313,6 +328,16 @@ impl Driver {
             self.event(ReaderEvent::Started { task_id });
         }
         Ok(())
+    }
+
+    /// Tells the notifications, without waiting for it.
+    fn post(&self) {
+        let (store, queue) = (self.store.clone(), self.queue.clone());
+        tokio::spawn(async move {
+            if let Err(error) = store.submit(vec![Verb::PostQueueActivation { queue: queue.clone() }]).await {
+                tracing::error!(%queue, %error, "a QUEUE_ACTIVATION event could not be sent");
+            }
+        });
     }
 
     /// Sees a reader out; gives the code of its own error, if it had one.
@@ -402,7 +427,7 @@ impl Driver {
             last_empty_rowset_time: facts.last_empty,
             last_activated_time: self.monitor.last_activated(),
             tasks_waiting: facts.waiting as u64,
-            max_queue_readers: self.limit,
+            max_queue_readers: if matches!(self.source, Source::Events) { 0 } else { self.limit },
             tasks_running: self.running.len() as u64,
             tasks_started_total: counters.tasks_started,
             tasks_aborted_total: counters.tasks_aborted,

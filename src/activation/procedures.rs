@@ -3,8 +3,9 @@
 use super::driver::Source;
 use super::{IntoProcedure, Procedure, Ramp, Readers};
 use crate::broker::Broker;
+use crate::protocol::definition::QueueEvent;
 use crate::store::Store;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -65,7 +66,8 @@ impl Procedures {
         self
     }
 
-    /// Watches every queue with an ACTIVATION clause, also those that get one later.
+    /// Watches every queue with an ACTIVATION clause, also those that get one later; and every queue with a
+    /// QUEUE_ACTIVATION notification, whose service is told when there is work and nobody receives.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -130,8 +132,8 @@ struct Supervisor {
     broker: Broker,
     registry: Registry,
     ramp: Ramp,
-    /// By the id of the queue.
-    readers: HashMap<i32, Readers>,
+    /// By the id of the queue, and whether they are events rather than readers.
+    readers: HashMap<(i32, bool), Readers>,
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
@@ -167,13 +169,20 @@ impl Supervisor {
 
     fn follow_catalog(&mut self) {
         let catalog = self.broker.catalog();
-        let is_wanted = |id: &i32| catalog.queues.get(id).is_some_and(|queue| queue.activation.is_some());
+        let procedures = catalog.queues.values().filter(|queue| queue.activation.is_some()).map(|queue| queue.id);
+        let told = catalog.event_notifications.values().filter(|told| told.event == QueueEvent::QueueActivation);
+        let wanted: HashSet<(i32, bool)> =
+            procedures.map(|id| (id, false)).chain(told.map(|told| (told.queue_id, true))).collect();
         // Dropped readers finish what is in hand.
-        self.readers.retain(|id, _| is_wanted(id));
-        for queue in catalog.queues.values().filter(|queue| queue.activation.is_some()) {
-            self.readers.entry(queue.id).or_insert_with(|| {
+        self.readers.retain(|key, _| wanted.contains(key));
+        for key in wanted {
+            let Some(queue) = catalog.queues.get(&key.0) else { continue };
+            self.readers.entry(key).or_insert_with(|| {
                 let registry = self.registry.clone();
-                let source = Source::Named(Arc::new(move |name| registry.find(name)));
+                let source = match key.1 {
+                    true => Source::Events,
+                    false => Source::Named(Arc::new(move |name| registry.find(name))),
+                };
                 Readers::start(&self.broker, queue.name.clone(), source, self.ramp)
             });
         }
