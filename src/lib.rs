@@ -15,6 +15,7 @@ pub mod id;
 pub mod jsonl;
 #[cfg(feature = "cli")]
 pub mod lab;
+pub mod maintain;
 pub mod message;
 pub mod protocol;
 pub mod receive;

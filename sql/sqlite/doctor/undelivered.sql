@@ -1,0 +1,9 @@
+-- Messages in the transmission queue, by where they go and why they wait.
+-- Takes: ?1 only messages sent before this moment, in microseconds
+-- Gives: subject (the service addressed), amount, since (when the oldest was sent), detail (the transmission status)
+SELECT e.far_service AS subject, count(*) AS amount, min(t.enqueued_at) AS since, t.status AS detail
+FROM dialoq_transmission AS t
+JOIN dialoq_conversation_endpoint AS e ON e.endpoint_id = t.endpoint_id
+WHERE t.enqueued_at < ?1
+GROUP BY e.far_service, t.status
+ORDER BY amount DESC, subject, detail

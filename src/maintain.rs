@@ -1,0 +1,182 @@
+//! What is wrong with a broker that runs: findings with advice.
+
+use crate::broker::Broker;
+use crate::error::Result;
+use crate::store::SqlRow;
+use crate::time::Timestamp;
+use serde::Serialize;
+use std::fmt;
+use std::time::Duration;
+
+/// How old something must be before [`Broker::doctor`] speaks of it.
+pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// What kind of thing was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// The other side has ended, or the conversation broke, and this side never ENDs: the classic leak.
+    NeverEnded,
+    /// Conversations without LIFETIME stay open for ever if either side forgets them.
+    WithoutLifetime,
+    /// A queue is off: poison handling or somebody disabled it.
+    DisabledQueue,
+    /// Messages wait and nobody receives them.
+    WaitingMessages,
+    /// Messages cannot be delivered.
+    Undelivered,
+    /// Poison handling set conversation groups aside.
+    Quarantined,
+}
+
+/// Something [`Broker::doctor`] found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What kind of thing it is.
+    pub kind: FindingKind,
+    /// The service or queue it is about.
+    pub subject: String,
+    /// How many conversations, messages or groups.
+    pub amount: u64,
+    /// Since when, for the oldest of them; `None` if there are none.
+    pub since: Option<Timestamp>,
+    /// What was found, in words.
+    pub what: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.what, self.advice)
+    }
+}
+
+const NEVER_ENDED: &str = include_str!("../sql/sqlite/doctor/never_ended.sql");
+const WITHOUT_LIFETIME: &str = include_str!("../sql/sqlite/doctor/without_lifetime.sql");
+const DISABLED_QUEUES: &str = include_str!("../sql/sqlite/doctor/disabled_queues.sql");
+const WAITING_MESSAGES: &str = include_str!("../sql/sqlite/doctor/waiting_messages.sql");
+const UNDELIVERED: &str = include_str!("../sql/sqlite/doctor/undelivered.sql");
+const QUARANTINED: &str = include_str!("../sql/sqlite/doctor/quarantined.sql");
+
+impl Broker {
+    /// Looks for what is usually wrong, worst first: disabled queues, quarantined groups, conversations that nobody
+    /// ended, messages that nobody receives or that cannot be delivered. Younger than [`PATIENCE`] does not count.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn doctor(&self) -> Result<Vec<Finding>> {
+        self.doctor_after(PATIENCE).await
+    }
+
+    /// The same with another patience.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn doctor_after(&self, patience: Duration) -> Result<Vec<Finding>> {
+        let now = self.clock().now();
+        let before = now.0.saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX));
+        let mut findings = Vec::new();
+        for (kind, text, is_timed) in [
+            (FindingKind::DisabledQueue, DISABLED_QUEUES, false),
+            (FindingKind::Quarantined, QUARANTINED, false),
+            (FindingKind::NeverEnded, NEVER_ENDED, true),
+            (FindingKind::WaitingMessages, WAITING_MESSAGES, true),
+            (FindingKind::Undelivered, UNDELIVERED, true),
+            (FindingKind::WithoutLifetime, WITHOUT_LIFETIME, true),
+        ] {
+            let rows = match is_timed {
+                true => self.query(text, (before,)).await?,
+                false => self.query(text, ()).await?,
+            };
+            for row in &rows.rows {
+                findings.push(finding(kind, row, now)?);
+            }
+        }
+        Ok(findings)
+    }
+}
+
+fn finding(kind: FindingKind, row: &SqlRow, now: Timestamp) -> Result<Finding> {
+    let subject: String = row.get("subject")?;
+    let amount = u64::try_from(row.get::<i64>("amount")?).unwrap_or_default();
+    let since = row.get::<Option<i64>>("since")?.map(Timestamp);
+    let detail: Option<String> = row.get("detail")?;
+    let age = since.map_or_else(|| "no time".to_owned(), |since| rough(now.since(since)));
+    let many = |one: &str| if amount == 1 { format!("1 {one}") } else { format!("{amount} {one}s") };
+    let detail = detail.as_deref();
+    let (what, advice) = match kind {
+        FindingKind::NeverEnded => (
+            format!(
+                "service '{subject}' has not ended {} whose other side has ended or that broke, the oldest {age} old",
+                many("conversation")
+            ),
+            format!(
+                "the reader of queue '{}' should END the conversation when it receives EndDialog or Error",
+                detail.unwrap_or_default()
+            ),
+        ),
+        FindingKind::WithoutLifetime => (
+            format!(
+                "service '{subject}' holds {} with '{}' open without LIFETIME, the oldest {age} old",
+                many("conversation"),
+                detail.unwrap_or_default()
+            ),
+            "begin them WITH LIFETIME, so that forgotten ones end, or END them when their work is done".to_owned(),
+        ),
+        FindingKind::DisabledQueue => (
+            format!("queue '{subject}' is disabled; {} for it wait, the oldest for {age}", many("message")),
+            format!(
+                "if five rollbacks disabled it, find out why they happened, then ALTER QUEUE [{subject}] WITH STATUS = ON"
+            ),
+        ),
+        FindingKind::WaitingMessages => (
+            format!("{} wait in queue '{subject}', the oldest for {age}", many("message")),
+            match detail {
+                Some(procedure) => format!(
+                    "see that a process with procedure '{procedure}' registered runs, that its readers keep up, and that \
+                     MAX_QUEUE_READERS is not too low"
+                ),
+                None => "receive from it, or activate readers for it".to_owned(),
+            },
+        ),
+        FindingKind::Undelivered => (
+            format!(
+                "{} to service '{subject}' cannot be delivered, the oldest for {age}: {}",
+                many("message"),
+                detail.filter(|status| !status.is_empty()).unwrap_or("delivery has not been tried yet")
+            ),
+            "do what the status says, or END the conversations that send them WITH ERROR".to_owned(),
+        ),
+        FindingKind::Quarantined => (
+            format!("poison handling set {} of queue '{subject}' aside", many("conversation group")),
+            "find out why their messages cannot be handled, then release them from quarantine or END their conversations"
+                .to_owned(),
+        ),
+    };
+    Ok(Finding { kind, subject, amount, since, what, advice })
+}
+
+/// A duration in its largest unit, for reading.
+fn rough(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        7_200..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_told_in_their_largest_unit() {
+        let seconds = |seconds| rough(Duration::from_secs(seconds));
+        assert_eq!([seconds(0), seconds(119), seconds(120)], ["0 s", "119 s", "2 min"]);
+        assert_eq!([seconds(7_199), seconds(7_200), seconds(200_000)], ["119 min", "2 h", "2 days"]);
+    }
+}
