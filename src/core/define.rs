@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 impl Core {
     pub(super) fn define(&mut self, session: &mut Session, definitions: &[Definition]) -> Checked<Outcome> {
-        if !session.log.is_empty() || !session.locks.is_empty() {
+        if session.is_transaction || !session.log.is_empty() || !session.locks.is_empty() {
             return Err(Error::definition_in_transaction());
         }
         let mut catalog = (*self.catalog).clone();

@@ -63,7 +63,8 @@ impl Core {
                 let description = "the other endpoint of the conversation is gone".to_owned();
                 self.raise_error(from, -8462, &description, now, effects);
             }
-            Route::Deaf => {}
+            // What nobody keeps leaves no row to tell its number from.
+            Route::Deaf => self.mark_dirty(from),
             Route::Peer(peer) => self.arrive(from, peer, letter, now, effects),
             Route::Service(service_id) => {
                 let peer = self.make_target(from, service_id, now);
@@ -182,6 +183,7 @@ impl Core {
         }
         // An endpoint that is disconnected or broken takes no more in.
         if self.endpoints[to].state != ConversationState::Conversing {
+            self.mark_dirty(from);
             return;
         }
         if letter.is_end && self.endpoints[to].is_system {

@@ -144,6 +144,10 @@ impl Core {
         self.drop_rows(place, effects);
         self.drop_outbox(place, effects);
         let endpoint = self.remove_endpoint(place);
+        // The rows that told how far the peer has sent are gone.
+        if self.endpoints.get(endpoint.peer).is_some_and(|peer| !peer.state.is_ended()) {
+            self.mark_dirty(endpoint.peer);
+        }
         effects.changes.push(Change::DeleteEndpoint(endpoint.endpoint_id));
     }
 }

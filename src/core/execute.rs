@@ -23,7 +23,15 @@ macro_rules! lock {
 pub(super) use lock;
 
 impl Core {
-    /// Opens a session.
+    /// Opens a session that may stay open while others work: definitions are refused in it, because what they were
+    /// checked against could change before it commits.
+    pub fn begin_transaction(&mut self) -> Session {
+        let mut session = self.begin();
+        session.is_transaction = true;
+        session
+    }
+
+    /// Opens a session for a unit: it is committed, rolled back or abandoned before any other session does a thing.
     pub fn begin(&mut self) -> Session {
         let id = self.sessions.insert(None);
         match self.spare.take() {
@@ -143,6 +151,7 @@ impl Core {
 
     fn close(&mut self, mut session: Session) {
         self.sessions.remove(session.id);
+        session.is_transaction = false;
         session.log.clear();
         session.overlays.clear();
         session.received_queues.clear();

@@ -18,6 +18,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Session {
     pub(super) id: u32,
+    /// It may stay open while other sessions work.
+    pub(super) is_transaction: bool,
     pub(super) locks: SmallVec<[u32; 4]>,
     pub(super) log: Vec<Op>,
     pub(super) overlays: HashMap<u32, Overlay>,
@@ -65,6 +67,7 @@ impl Session {
     pub(super) fn new(id: u32) -> Self {
         Self {
             id,
+            is_transaction: false,
             locks: SmallVec::new(),
             log: Vec::new(),
             overlays: HashMap::new(),

@@ -8,6 +8,8 @@ use crate::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod random;
+
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 fn broker() -> Memory {
@@ -147,7 +149,7 @@ fn a_rollback_gives_everything_back_and_five_disable_the_queue() {
     let initiator = begin(&mut memory, "t", None);
     send(&mut memory, initiator, "one");
     for _ in 0..5 {
-        let mut session = memory.core.begin();
+        let mut session = memory.core.begin_transaction();
         let outcome = memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap().unwrap();
         let messages = received(outcome);
         assert_eq!(bodies(&messages), ["one"]);
@@ -174,7 +176,7 @@ fn a_rollback_gives_everything_back_and_five_disable_the_queue() {
 fn locks_block_sends_and_hide_groups_and_deadlocks_are_found() {
     let mut memory = broker();
     let (one, two) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
-    let (mut a, mut b) = (memory.core.begin(), memory.core.begin());
+    let (mut a, mut b) = (memory.core.begin_transaction(), memory.core.begin_transaction());
     memory.execute(&mut a, send_verb(one, "m", "a"), NOW).unwrap().unwrap();
     memory.execute(&mut b, send_verb(two, "m", "b"), NOW).unwrap().unwrap();
     assert!(memory.submit(vec![send_verb(one, "m", "c")], NOW).unwrap().is_none());
@@ -200,7 +202,7 @@ fn a_savepoint_gives_the_message_back_but_keeps_the_lock() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     send(&mut memory, initiator, "one");
-    let mut session = memory.core.begin();
+    let mut session = memory.core.begin_transaction();
     let savepoint = memory.core.savepoint(&session);
     memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap();
     memory.core.rollback_to(&mut session, savepoint);

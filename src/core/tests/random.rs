@@ -1,0 +1,193 @@
+//! Random work against the core: after every step the rows must rebuild the very broker that wrote them.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+enum Step {
+    Begin { to: usize, lifetime_seconds: i64 },
+    Send { endpoint: usize, is_bad: bool },
+    Receive { queue: usize, top: u64 },
+    ReceiveFrom { endpoint: usize },
+    End { endpoint: usize, form: usize },
+    Timer { endpoint: usize, seconds: i64 },
+    Move { endpoint: usize, to: usize },
+    Reprioritise { endpoint: usize, level: u8 },
+    Status { queue: usize, is_on: bool },
+    Broker { is_on: bool },
+    DropService,
+    CreateService,
+    Open { session: usize },
+    Commit { session: usize },
+    Rollback { session: usize },
+    Savepoint { session: usize },
+    Pass { seconds: i64 },
+}
+
+fn step() -> impl Strategy<Value = (Option<usize>, Step)> {
+    let endpoint = 0usize..8;
+    let session = 0usize..2;
+    let step = prop_oneof![
+        3 => (0usize..3, 5i64..200).prop_map(|(to, lifetime_seconds)| Step::Begin { to, lifetime_seconds }),
+        8 => (endpoint.clone(), prop::bool::weighted(0.05)).prop_map(|(endpoint, is_bad)| Step::Send { endpoint, is_bad }),
+        6 => (0usize..2, 0u64..4).prop_map(|(queue, top)| Step::Receive { queue, top }),
+        2 => endpoint.clone().prop_map(|endpoint| Step::ReceiveFrom { endpoint }),
+        3 => (endpoint.clone(), 0usize..6).prop_map(|(endpoint, form)| Step::End { endpoint, form }),
+        1 => (endpoint.clone(), 1i64..30).prop_map(|(endpoint, seconds)| Step::Timer { endpoint, seconds }),
+        1 => (endpoint.clone(), 0usize..8).prop_map(|(endpoint, to)| Step::Move { endpoint, to }),
+        1 => (endpoint, 1u8..=10).prop_map(|(endpoint, level)| Step::Reprioritise { endpoint, level }),
+        1 => (0usize..2, any::<bool>()).prop_map(|(queue, is_on)| Step::Status { queue, is_on }),
+        1 => any::<bool>().prop_map(|is_on| Step::Broker { is_on }),
+        1 => Just(Step::DropService),
+        2 => Just(Step::CreateService),
+        3 => session.clone().prop_map(|session| Step::Open { session }),
+        2 => session.clone().prop_map(|session| Step::Commit { session }),
+        1 => session.clone().prop_map(|session| Step::Rollback { session }),
+        1 => session.clone().prop_map(|session| Step::Savepoint { session }),
+        1 => (1i64..60).prop_map(|seconds| Step::Pass { seconds }),
+    ];
+    (prop::option::of(session), step)
+}
+
+const QUEUES: [&str; 2] = ["qi", "qt"];
+
+fn verb(memory: &Memory, step: &Step) -> Option<Verb> {
+    let row = |place: usize| memory.endpoints().nth(place);
+    let handle = |place: usize| row(place).map(|row| row.handle);
+    Some(match step {
+        Step::Begin { to, lifetime_seconds } => Verb::BeginDialog(BeginDialog {
+            from_service: "i".into(),
+            to_service: ["t", "t", "later"][*to].into(),
+            addressee: Addressee::Anywhere,
+            contract: Some("c".into()),
+            related: Relation::None,
+            lifetime_seconds: Some(*lifetime_seconds),
+            encryption: false,
+        }),
+        Step::Send { endpoint, is_bad: true } => send_verb(handle(*endpoint)?, "x", "<bad"),
+        Step::Send { endpoint, is_bad: false } => send_verb(handle(*endpoint)?, "m", "body"),
+        Step::Receive { queue, top } => receive_verb(QUEUES[*queue], (*top > 0).then_some(*top)),
+        Step::ReceiveFrom { endpoint } => {
+            let row = row(*endpoint)?;
+            let queue = memory.core.catalog().services.get(&row.service_id)?.queue_id;
+            let queue = memory.core.catalog().queues.get(&queue)?.name.clone();
+            Verb::Receive { queue, top: Some(2), from: From::Conversation(row.handle) }
+        }
+        Step::End { endpoint, form } => Verb::EndConversation {
+            handle: handle(*endpoint)?,
+            form: match form {
+                0 => EndForm::Cleanup,
+                1 => EndForm::WithError { code: 7, description: "x".into() },
+                _ => EndForm::Plain,
+            },
+        },
+        Step::Timer { endpoint, seconds } => {
+            Verb::BeginConversationTimer { handle: handle(*endpoint)?, timeout_seconds: *seconds }
+        }
+        Step::Move { endpoint, to } => Verb::MoveConversation { handle: handle(*endpoint)?, group: row(*to)?.group },
+        Step::Reprioritise { endpoint, level } => Verb::Reprioritise { handle: handle(*endpoint)?, level: *level },
+        Step::Status { queue, is_on } => {
+            let options = QueueOptions { status: Some(*is_on), ..QueueOptions::default() };
+            Verb::Define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }])
+        }
+        Step::Broker { is_on } => {
+            use crate::protocol::definition::BrokerOption::{DisableBroker, EnableBroker};
+            let option = if *is_on { EnableBroker } else { DisableBroker };
+            Verb::Define(vec![Definition::AlterDatabase { option }])
+        }
+        Step::DropService => Verb::Define(vec![Definition::DropService { name: "later".into() }]),
+        Step::CreateService => Verb::Define(vec![Definition::CreateService {
+            name: "later".into(),
+            owner: None,
+            queue: "qt".into(),
+            contracts: vec!["c".into()],
+        }]),
+        _ => return None,
+    })
+}
+
+/// What must hold of the broker between any two steps.
+fn assert_sound(memory: &Memory) {
+    let core = &memory.core;
+    for (place, group) in core.groups.iter() {
+        assert!(!group.members.is_empty() || group.owner != 0, "a group without members is gone");
+        assert!(group.members.iter().all(|member| core.endpoints[*member].group == place));
+        assert!(group.owner == 0 || group.ready.is_none(), "a locked group is not ready");
+        if group.owner == 0 {
+            let rank = super::super::group::rank(&core.endpoints, &group.members);
+            assert_eq!(group.ready, rank, "the ready index says what waits");
+        }
+    }
+    for (place, endpoint) in core.endpoints.iter() {
+        if endpoint.peer != super::super::endpoint::NONE {
+            let peer = &core.endpoints[endpoint.peer];
+            assert_eq!((peer.peer, peer.conversation_id), (place, endpoint.conversation_id), "peers know each other");
+            assert_ne!(peer.is_initiator, endpoint.is_initiator);
+        }
+        assert!(!endpoint.state.is_ended() || endpoint.waiting_rows() == 0, "nothing is left to receive after END");
+        assert!(!endpoint.is_dirty, "every touched endpoint was written");
+    }
+    for row in memory.messages() {
+        assert!(memory.endpoints().any(|endpoint| endpoint.endpoint_id == row.endpoint_id), "no row without endpoint");
+    }
+    for row in memory.transmissions() {
+        assert!(core.outboxes.contains_key(&row.endpoint_id), "no transmission without endpoint");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rows_rebuild_the_broker_that_wrote_them(steps in prop::collection::vec(step(), 1..120)) {
+        let mut memory = broker();
+        let mut sessions: [Option<(Session, Savepoint)>; 2] = [None, None];
+        let mut now = NOW;
+        for (inside, step) in steps {
+            match &step {
+                Step::Open { session } => {
+                    if sessions[*session].is_none() {
+                        let opened = memory.core.begin_transaction();
+                        let savepoint = memory.core.savepoint(&opened);
+                        sessions[*session] = Some((opened, savepoint));
+                    }
+                }
+                Step::Commit { session } => {
+                    if let Some((session, _)) = sessions[*session].take() {
+                        memory.commit(session, now);
+                    }
+                }
+                Step::Rollback { session } => {
+                    if let Some((session, _)) = sessions[*session].take() {
+                        memory.rollback(session, now);
+                    }
+                }
+                Step::Savepoint { session } => {
+                    if let Some((session, savepoint)) = &mut sessions[*session] {
+                        let (now_there, earlier) = (memory.core.savepoint(session), *savepoint);
+                        memory.core.rollback_to(session, earlier);
+                        *savepoint = memory.core.savepoint(session);
+                        prop_assert!(now_there != *savepoint || earlier == *savepoint);
+                    }
+                }
+                Step::Pass { seconds } => {
+                    now = now.after_seconds(*seconds);
+                    memory.tick(now);
+                }
+                _ => {
+                    if let Some(verb) = verb(&memory, &step) {
+                        match inside.and_then(|inside| sessions[inside].as_mut()) {
+                            // A refusal or a lock leaves the session as it was.
+                            Some((session, _)) => drop(memory.execute(session, verb, now)),
+                            None => drop(memory.submit(vec![verb], now)),
+                        }
+                    }
+                }
+            }
+            assert_sound(&memory);
+            if sessions.iter().all(Option::is_none) {
+                assert_recovers(&memory);
+            }
+        }
+    }
+}
