@@ -106,6 +106,12 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
+    /// The store: the queue stands like this now, and nobody need look.
+    pub fn stands(&self, ready_groups: usize, unread: u64) {
+        self.ready_groups.store(ready_groups, SeqCst);
+        self.unread.store(unread, SeqCst);
+    }
+
     /// A receiver that was woken found more than it could take: pass the signal on.
     pub fn pass_on(&self) {
         if self.ready_groups.load(SeqCst) > 0 {

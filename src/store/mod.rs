@@ -11,6 +11,7 @@ mod monitors;
 mod options;
 mod sql;
 pub mod sqlite;
+pub mod url;
 
 pub use activity::{ActivityBoard, QueueActivity, QueueFacts, WaitGuard};
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};

@@ -1,1 +1,314 @@
-//! The embedded store.
+//! The embedded store: the core in memory, its rows in SQLite, group commit between them.
+
+mod batch;
+mod board;
+mod engine;
+mod failure;
+mod guard;
+mod load;
+mod open;
+mod options;
+mod owner;
+mod parked;
+mod read;
+mod read_only;
+mod state;
+mod tx;
+mod user_sql;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use options::{Fault, SqliteOptions};
+pub use read_only::ReadOnlyStore;
+
+use super::url::Location;
+use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::catalog::Catalog;
+use crate::core::{Core, Effects};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Unit, Verb};
+use crate::time::Clock;
+use batch::{Batch, Slot, Slots, WriteSide};
+use engine::Engine;
+use failure::{poisoned, storage};
+use owner::Owner;
+use state::{SqlCommit, State};
+use std::sync::{Arc, Mutex, Weak};
+use std::thread::JoinHandle;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+
+/// How much may be on its way at once: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its bodies.
+const ROOM: u32 = 16 * 1024;
+const BODY_SHARE_BYTES: usize = 16 * 1024;
+
+/// Connections kept for reading.
+const MOST_READERS: usize = 4;
+
+/// A broker in one SQLite file that this process owns, or in memory.
+pub struct SqliteStore {
+    engine: Arc<Engine>,
+    room: Semaphore,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    /// Ends the thread that listens to a manual clock.
+    stop_listening: Arc<Notify>,
+    owner: Mutex<Option<Owner>>,
+    this: Weak<SqliteStore>,
+}
+
+impl SqliteStore {
+    /// Opens a database, makes it if it is missing, and recovers what it holds. Reads every row's key, so call it
+    /// where a thread may be kept: a million conversations take seconds.
+    ///
+    /// # Errors
+    /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, 60012 if it is damaged, 60013 if a
+    /// newer Dialoq wrote it, 60014 if it cannot be written, 60017 if the disk is full, 60018 if it cannot be read.
+    pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
+        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, fault } = options;
+        let (location, owner) = match location {
+            Location::Memory => (Location::Memory, None),
+            Location::File(path) => {
+                let path = open::settle(&path);
+                open::check_file(&path, create_if_missing)?;
+                let owner = Owner::take(&path)?;
+                (Location::File(path), Some(owner))
+            }
+        };
+        let path = match &location {
+            Location::Memory => None,
+            Location::File(path) => Some(path.clone()),
+        };
+        let (mut connection, is_new) = open::write_connection(&location, durability)?;
+        let now = clock.now();
+        let doing = || format!("opening database '{location}'");
+        let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;
+        let mut write = WriteSide {
+            connection,
+            guard,
+            fault: None,
+            spare: Batch::default(),
+            board_version: 0,
+            board_written: engine::long_ago(),
+        };
+        let (core, marks) = if is_new {
+            let core = Core::new(ids, limits);
+            let mut effects = Effects::default();
+            core.install(&mut effects);
+            let mut first = Batch { changes: effects.changes, marks: Some(core.counters()), ..Batch::default() };
+            write.commit(&mut first)?;
+            let marks = core.counters();
+            (core, marks)
+        } else {
+            board::clear(&write).map_err(|error| storage(&doing(), error))?;
+            write.commit(&mut Batch::default())?;
+            load::core(&write.connection, ids, limits, now)?
+        };
+        write.fault = fault;
+        let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, path));
+        engine.tell_depths();
+        let stop_listening = Arc::new(Notify::new());
+        let threads = Mutex::new(Self::start(&engine, &stop_listening, &doing())?);
+        let (room, owner) = (Semaphore::new(ROOM as usize), Mutex::new(owner));
+        Ok(Arc::new_cyclic(|this| Self { engine, room, threads, stop_listening, owner, this: this.clone() }))
+    }
+
+    /// Opens a database to read it while another process owns it.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::open`], but for 60010.
+    pub fn open_read_only(options: SqliteOptions) -> Result<Arc<ReadOnlyStore>> {
+        ReadOnlyStore::open(options)
+    }
+
+    fn start(engine: &Arc<Engine>, stop_listening: &Arc<Notify>, doing: &str) -> Result<Vec<JoinHandle<()>>> {
+        let failed = |error: std::io::Error| {
+            Error::new(Code::STORE_IO, ErrorKind::Store, format!("{doing}: no thread could be started ({error})"))
+        };
+        let mut threads = Vec::new();
+        let writer = engine.clone();
+        let name = |name: &str| std::thread::Builder::new().name(format!("dialoq-{name}"));
+        threads.push(name("writer").spawn(move || writer.write_until_closed()).map_err(failed)?);
+        if let Some(mut moves) = engine.clock.moves() {
+            let (engine, stop) = (engine.clone(), stop_listening.clone());
+            let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
+            let listen = move || {
+                runtime.block_on(async {
+                    loop {
+                        tokio::select! {
+                            moved = moves.changed() => match moved {
+                                Ok(()) => engine.nudge(),
+                                Err(_) => return,
+                            },
+                            () = stop.notified() => return,
+                        }
+                    }
+                });
+            };
+            threads.push(name("clock").spawn(listen).map_err(failed)?);
+        }
+        Ok(threads)
+    }
+
+    /// Waits until there is room for a unit of that cost, so that a flood waits in its callers and not in memory.
+    async fn room(&self, cost: u32) -> Result<SemaphorePermit<'_>> {
+        self.room.acquire_many(cost.min(ROOM)).await.map_err(|_| Error::closed())
+    }
+
+    /// Lends a reading connection.
+    fn with_reader<T>(&self, work: impl FnOnce(&rusqlite::Connection) -> Result<T>) -> Result<T> {
+        let path = self.engine.path.as_deref().ok_or_else(|| storage("reading", rusqlite::Error::InvalidQuery))?;
+        let idle = self.engine.readers.lock().ok().and_then(|mut readers| readers.pop());
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open::read_connection(path)?,
+        };
+        let done = work(&connection);
+        if let Ok(mut readers) = self.engine.readers.lock()
+            && readers.len() < MOST_READERS
+        {
+            readers.push(connection);
+        }
+        done
+    }
+
+    /// Lends a connection for the user's SQL: a reading one, or the only one there is.
+    fn with_guarded<T>(&self, work: impl FnOnce(&rusqlite::Connection) -> Result<T>) -> Result<T> {
+        if self.engine.path.is_some() {
+            return self.with_reader(work);
+        }
+        let side = self.engine.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
+        side.guard.guarded(|| work(&side.connection))
+    }
+
+    fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
+        self.with_guarded(|connection| user_sql::check(connection, sql))
+    }
+
+    fn stop_threads(&self) {
+        self.stop_listening.notify_one();
+        let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
+        for thread in threads {
+            // A store may be dropped by its own writer's last answer; that thread ends by itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    fn close_now(&self) -> Result<()> {
+        let closed = self.engine.shut();
+        self.stop_threads();
+        self.room.close();
+        if let Ok(mut readers) = self.engine.readers.lock() {
+            readers.clear();
+        }
+        if let Ok(mut owner) = self.owner.lock() {
+            owner.take();
+        }
+        closed
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.engine.abandon();
+        self.stop_threads();
+    }
+}
+
+/// What a unit counts against the room.
+fn cost(unit: &Unit) -> u32 {
+    let bytes: usize = unit
+        .iter()
+        .map(|verb| match verb {
+            Verb::Send { body: Some(body), handles, .. } => body.len() * handles.len().max(1),
+            _ => 0,
+        })
+        .sum();
+    u32::try_from(1 + bytes / BODY_SHARE_BYTES).unwrap_or(ROOM)
+}
+
+/// Waits for the answer; a sender that is gone means that the engine is.
+async fn answered(receiver: oneshot::Receiver<Result<Slots>>) -> Result<Slots> {
+    receiver.await.unwrap_or_else(|_| Err(Error::closed()))
+}
+
+impl Store for SqliteStore {
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        Box::pin(async move {
+            let _room = match self.room.try_acquire_many(cost(&unit).min(ROOM)) {
+                Ok(room) => room,
+                Err(_) => self.room(cost(&unit)).await?,
+            };
+            let (sender, receiver) = oneshot::channel();
+            {
+                let mut state = self.engine.lock()?;
+                state.take_unit(unit, sender, self.engine.clock.now());
+                self.engine.hand_over(state);
+            }
+            answered(receiver).await?.into_iter().map(Slot::into_outcome).collect()
+        })
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move {
+            let this = self.this.upgrade().ok_or_else(Error::closed)?;
+            Ok(Box::new(tx::SqliteTx::begin(this)?) as Box<dyn StoreTx>)
+        })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move {
+            drop(self.engine.lock()?);
+            let this = self.this.upgrade().ok_or_else(Error::closed)?;
+            blocking(move || this.with_guarded(|connection| user_sql::query(connection, &sql))).await
+        })
+    }
+
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            self.check_sql(&sql)?;
+            let _room = self.room(1).await?;
+            let (sender, receiver) = oneshot::channel();
+            {
+                let mut state = self.engine.lock()?;
+                let session = state.core.begin();
+                let sql = vec![sql];
+                state.push_sql_commit(SqlCommit { session, sql, sender });
+                self.engine.hand_over(state);
+            }
+            match answered(receiver).await?.first() {
+                Some(Slot::Changed(changed)) => Ok(*changed),
+                _ => Ok(0),
+            }
+        })
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.engine.catalog.read().unwrap_or_else(|held| held.into_inner()).clone()
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        &self.engine.board
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.engine.clock
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            let this = self.this.upgrade().ok_or_else(Error::closed)?;
+            blocking(move || this.close_now()).await
+        })
+    }
+}
+
+/// Runs what may take long on a thread of its own.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(panicked) => Err(poisoned(&panicked.to_string())),
+    }
+}

@@ -1,0 +1,6 @@
+-- Reads every row, for opening the file.
+-- Takes: nothing
+-- Gives: service_contract_id, position, message_type, is_sent_by_initiator, is_sent_by_target
+SELECT
+    service_contract_id, position, message_type, is_sent_by_initiator, is_sent_by_target
+FROM dialoq_service_contract_message_usage ORDER BY service_contract_id, position

@@ -1,0 +1,4 @@
+-- Begins a transaction that may write.
+-- Takes: nothing
+-- Gives: nothing
+BEGIN IMMEDIATE

@@ -1,0 +1,4 @@
+-- Makes everything durable.
+-- Takes: nothing
+-- Gives: nothing
+COMMIT

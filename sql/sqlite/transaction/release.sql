@@ -1,0 +1,4 @@
+-- Keeps what the user's own SQL did.
+-- Takes: nothing
+-- Gives: nothing
+RELEASE dialoq_unit

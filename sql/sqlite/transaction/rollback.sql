@@ -1,0 +1,4 @@
+-- Undoes everything.
+-- Takes: nothing
+-- Gives: nothing
+ROLLBACK

@@ -1,0 +1,192 @@
+//! A batch: what one SQLite transaction writes, and who is answered when it is synced.
+
+use super::failure::storage;
+use super::read::Reader;
+use super::user_sql;
+use super::write::{Writer, strike};
+use super::{guard::Guard, options::Fault};
+use crate::catalog::Catalog;
+use crate::core::{Change, Depth, ReadRow, Taken};
+use crate::error::Result;
+use crate::protocol::Outcome;
+use crate::store::{QueueActivity, SqlStatement};
+use rusqlite::Connection;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+
+const BEGIN: &str = include_str!("../../../sql/sqlite/transaction/begin.sql");
+const COMMIT: &str = include_str!("../../../sql/sqlite/transaction/commit.sql");
+const ROLLBACK: &str = include_str!("../../../sql/sqlite/transaction/rollback.sql");
+
+/// Where an answer goes.
+pub(super) type Sender = oneshot::Sender<Result<Slots>>;
+
+/// One slot per verb.
+pub(super) type Slots = SmallVec<[Slot; 1]>;
+
+/// What one verb gave.
+pub(super) enum Slot {
+    /// The outcome itself.
+    Outcome(Outcome),
+    /// How many rows the user's own SQL changed.
+    Changed(u64),
+    /// A RECEIVE: the rows it took, and what the tables say of them once they are read.
+    Rows { taken: Vec<Taken>, rows: Vec<ReadRow>, catalog: Arc<Catalog> },
+}
+
+impl Slot {
+    /// The outcome; messages are put together here, on the thread of whoever asked.
+    pub(super) fn into_outcome(self) -> Result<Outcome> {
+        match self {
+            Self::Outcome(outcome) => Ok(outcome),
+            Self::Changed(_) => Ok(Outcome::Done),
+            Self::Rows { taken, rows, catalog } => taken
+                .into_iter()
+                .zip(rows)
+                .map(|(taken, row)| taken.into_message(&catalog, row))
+                .collect::<Result<_>>()
+                .map(Outcome::Received),
+        }
+    }
+}
+
+/// Somebody who is answered after the sync.
+pub(super) struct Answer {
+    pub(super) sender: Sender,
+    pub(super) slots: Slots,
+}
+
+/// Rows to read before the change at this place is written.
+pub(super) struct PendingRead {
+    pub(super) at: usize,
+    pub(super) answer: usize,
+    pub(super) slot: usize,
+}
+
+/// A queue whose depth changed.
+pub(super) struct Sounded {
+    pub(super) queue_id: i32,
+    pub(super) activity: Arc<QueueActivity>,
+    pub(super) newly_ready: usize,
+    pub(super) depth: Depth,
+}
+
+/// What one SQLite transaction writes, and who is answered then.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) changes: Vec<Change>,
+    pub(super) reads: Vec<PendingRead>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) sounded: Vec<Sounded>,
+    pub(super) marks: Option<(u64, u64, u64)>,
+    pub(super) catalog: Option<Arc<Catalog>>,
+    /// Every message ordered so far has a smaller `queuing_order`.
+    pub(super) ordered_below: u64,
+}
+
+/// The connection that writes.
+pub(super) struct WriteSide {
+    pub(super) connection: Connection,
+    pub(super) guard: Guard,
+    pub(super) fault: Option<Arc<Fault>>,
+    /// Kept for its room.
+    pub(super) spare: Batch,
+    /// Which state of the monitors' board the tables show.
+    pub(super) board_version: u64,
+    pub(super) board_written: Instant,
+}
+
+impl WriteSide {
+    /// Begins the transaction unless it has begun.
+    pub(super) fn begin(&self) -> rusqlite::Result<()> {
+        if self.connection.is_autocommit() { self.run(BEGIN) } else { Ok(()) }
+    }
+
+    fn run(&self, text: &str) -> rusqlite::Result<()> {
+        strike(self.fault.as_deref(), || self.connection.prepare_cached(text)?.execute([])).map(drop)
+    }
+
+    /// Undoes what is not committed; the connection is not used afterwards, so that a failure changes nothing.
+    pub(super) fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch(ROLLBACK);
+        }
+    }
+
+    /// Runs the user's own SQL of several transactions, each wholly or not at all.
+    pub(super) fn run_user_sql(&self, units: &[&[SqlStatement]]) -> Result<Vec<Result<u64>>> {
+        let mut verdicts: Vec<Result<u64>> = units.iter().map(|_| Ok(0)).collect();
+        'again: loop {
+            self.begin().map_err(writing)?;
+            for (place, unit) in units.iter().enumerate() {
+                if verdicts[place].is_err() {
+                    continue;
+                }
+                verdicts[place] = user_sql::run_unit(self, unit)?;
+                // ON CONFLICT ROLLBACK has undone the others' work too: they start again without this one.
+                if self.connection.is_autocommit() {
+                    continue 'again;
+                }
+            }
+            return Ok(verdicts);
+        }
+    }
+
+    /// Writes rows in their order, and reads what must be read between them. Both lists come back empty.
+    pub(super) fn write_rows(&self, batch: &mut Batch, answers: &mut [Answer]) -> Result<()> {
+        if batch.changes.is_empty() && batch.reads.is_empty() && batch.marks.is_none() {
+            return Ok(());
+        }
+        if !batch.changes.is_empty() || batch.marks.is_some() {
+            self.begin().map_err(writing)?;
+        }
+        let mut writer = Writer::new(&self.connection, self.fault.as_deref());
+        let mut reader = Reader::new(&self.connection);
+        let mut reads = batch.reads.drain(..).peekable();
+        let mut read = |read: PendingRead| -> Result<()> {
+            let Slot::Rows { taken, rows, .. } = &mut answers[read.answer].slots[read.slot] else { return Ok(()) };
+            rows.reserve_exact(taken.len());
+            for taken in taken {
+                rows.push(reader.message(taken.queuing_order).map_err(reading)?);
+            }
+            Ok(())
+        };
+        for (place, change) in batch.changes.iter().enumerate() {
+            while let Some(next) = reads.next_if(|read| read.at <= place) {
+                read(next)?;
+            }
+            writer.write(change).map_err(writing)?;
+        }
+        reads.try_for_each(read)?;
+        if let Some(marks) = batch.marks.take() {
+            writer.set_marks(marks).map_err(writing)?;
+        }
+        batch.changes.clear();
+        Ok(())
+    }
+
+    /// Writes a batch and makes it durable. Tells how long the sync took; `None` if there was nothing to commit.
+    pub(super) fn commit(&self, batch: &mut Batch) -> Result<Option<Duration>> {
+        let mut answers = std::mem::take(&mut batch.answers);
+        let written = self.write_rows(batch, &mut answers);
+        batch.answers = answers;
+        written?;
+        if self.connection.is_autocommit() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        self.run(COMMIT).map_err(writing)?;
+        Ok(Some(started.elapsed()))
+    }
+}
+
+/// What a failure while writing means.
+pub(super) fn writing(error: rusqlite::Error) -> crate::error::Error {
+    storage("writing a batch", error)
+}
+
+fn reading(error: rusqlite::Error) -> crate::error::Error {
+    storage("reading a message that memory knows of", error)
+}

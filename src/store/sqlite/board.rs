@@ -1,0 +1,70 @@
+//! What the owner of the file tells other processes about its readers.
+
+use super::batch::WriteSide;
+use super::write::strike;
+use crate::store::MonitorBoard;
+use crate::time::Timestamp;
+use rusqlite::{Params, Result, params};
+use std::time::Instant;
+
+const DELETE_MONITORS: &str = include_str!("../../../sql/sqlite/rows/delete_queue_monitors.sql");
+const DELETE_TASKS: &str = include_str!("../../../sql/sqlite/rows/delete_activated_tasks.sql");
+const INSERT_MONITOR: &str = include_str!("../../../sql/sqlite/rows/insert_queue_monitor.sql");
+const INSERT_TASK: &str = include_str!("../../../sql/sqlite/rows/insert_activated_task.sql");
+
+/// Writes the board as it stands, in the transaction of the batch.
+pub(super) fn write(side: &mut WriteSide, board: &MonitorBoard, now: Timestamp) -> Result<()> {
+    let version = board.version();
+    clear(side)?;
+    let process_id = std::process::id();
+    for row in board.monitors() {
+        run(
+            side,
+            INSERT_MONITOR,
+            params![
+                row.monitor_id.cast_signed(),
+                row.queue_id,
+                row.state,
+                row.last_empty_rowset_time.map(|time| time.0),
+                row.last_activated_time.map(|time| time.0),
+                row.tasks_waiting.cast_signed(),
+                row.max_queue_readers,
+                row.tasks_running.cast_signed(),
+                row.tasks_started_total.cast_signed(),
+                row.tasks_aborted_total.cast_signed(),
+                row.task_limit_reached_total.cast_signed(),
+                row.activation_errors_total.cast_signed(),
+                process_id,
+                now.0,
+            ],
+        )?;
+    }
+    for row in board.tasks() {
+        run(
+            side,
+            INSERT_TASK,
+            params![
+                row.task_id.cast_signed(),
+                row.monitor_id.cast_signed(),
+                row.queue_id,
+                &*row.procedure_name,
+                process_id,
+                row.started_at.0,
+            ],
+        )?;
+    }
+    side.board_version = version;
+    side.board_written = Instant::now();
+    Ok(())
+}
+
+/// Removes what was told.
+pub(super) fn clear(side: &WriteSide) -> Result<()> {
+    side.begin()?;
+    run(side, DELETE_MONITORS, [])?;
+    run(side, DELETE_TASKS, [])
+}
+
+fn run(side: &WriteSide, text: &str, params: impl Params) -> Result<()> {
+    strike(side.fault.as_deref(), || side.connection.prepare_cached(text)?.execute(params)).map(drop)
+}

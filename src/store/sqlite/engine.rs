@@ -1,0 +1,311 @@
+//! The engine: who writes, when, and what happens when that fails.
+//!
+//! Group commit without a timer: whoever has ordered something leaves it in the batch; the writer takes all there is,
+//! writes it in one transaction, syncs once, answers everybody. While it syncs the next batch grows. A caller who is
+//! alone writes on its own thread, because handing over to another and back costs more than the sync.
+
+use super::batch::{Batch, Slot, Slots, WriteSide, writing};
+use super::failure::poisoned;
+use super::state::State;
+use super::{board, read};
+use crate::catalog::Catalog;
+use crate::core::Effects;
+use crate::error::{Error, Result};
+use crate::store::ActivityBoard;
+use crate::time::{Clock, Timestamp};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::time::{Duration, Instant};
+
+/// Rows of the transmission queue that one batch tries again; more wait for the next.
+const MOST_REDELIVERED: usize = 1000;
+
+/// How often the writer looks at the monitors' board when nothing else wakes it.
+const BOARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Up to here a caller may be kept on its own thread by a sync.
+const SHORT_SYNC_NS: u64 = 1_000_000;
+
+/// What all handles of one store share.
+pub(super) struct Engine {
+    pub(super) state: Mutex<State>,
+    /// Locked before `state` by whoever locks both.
+    pub(super) write: Mutex<WriteSide>,
+    wake: Condvar,
+    pub(super) clock: Clock,
+    pub(super) board: ActivityBoard,
+    pub(super) catalog: RwLock<Arc<Catalog>>,
+    /// Messages below this are committed, so that any connection can read them.
+    pub(super) committed_below: AtomicU64,
+    /// What a sync takes, smoothed, in nanoseconds.
+    sync_ns: AtomicU64,
+    /// The file, if there is one.
+    pub(super) path: Option<PathBuf>,
+    pub(super) readers: Mutex<Vec<rusqlite::Connection>>,
+}
+
+impl Engine {
+    pub(super) fn new(state: State, write: WriteSide, clock: Clock, path: Option<PathBuf>) -> Self {
+        let catalog = RwLock::new(state.core.catalog().clone());
+        let committed_below = AtomicU64::new(state.core.counters().0);
+        Self {
+            state: Mutex::new(state),
+            write: Mutex::new(write),
+            wake: Condvar::new(),
+            clock,
+            board: ActivityBoard::default(),
+            catalog,
+            committed_below,
+            sync_ns: AtomicU64::new(u64::MAX),
+            path,
+            readers: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// The state, for ordering something.
+    pub(super) fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.state.lock().map_err(|_| poisoned("a thread panicked while it ordered"))?;
+        state.check_open()?;
+        Ok(state)
+    }
+
+    /// Sees to it that what was just ordered gets written: by this thread if it is alone, else by the writer.
+    pub(super) fn hand_over<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+        if state.may_lead(self.sync_ns.load(Relaxed) < SHORT_SYNC_NS) {
+            drop(state);
+            if let Ok(mut write) = self.write.try_lock() {
+                self.run_batch(&mut write, false);
+                return;
+            }
+            match self.state.lock() {
+                Ok(again) => state = again,
+                Err(_) => return,
+            }
+        }
+        let is_asleep = std::mem::take(&mut state.is_asleep);
+        drop(state);
+        if is_asleep {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Tells the board how every queue stands, when the store has just been opened.
+    pub(super) fn tell_depths(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            let names: Vec<_> = state.core.catalog().queues.values().map(|queue| queue.name.clone()).collect();
+            for name in names {
+                state.sound(&name, &self.board);
+            }
+        }
+    }
+
+    /// Wakes the writer to look at the time again.
+    pub(super) fn nudge(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            state.is_asleep = false;
+        }
+        self.wake.notify_one();
+    }
+
+    /// The writer's life, until the store is closed.
+    pub(super) fn write_until_closed(&self) {
+        loop {
+            {
+                let Ok(mut state) = self.state.lock() else { return };
+                while !state.has_work(self.clock.now()) && !self.has_board_news() {
+                    if state.is_closed || state.failed.is_some() {
+                        return;
+                    }
+                    state.is_asleep = true;
+                    let pause = self.pause(state.core.next_due());
+                    let Ok((again, _)) = self.wake.wait_timeout(state, pause) else { return };
+                    state = again;
+                    state.is_asleep = false;
+                }
+            }
+            let Ok(mut write) = self.write.lock() else { return };
+            self.run_batch(&mut write, true);
+        }
+    }
+
+    fn pause(&self, due: Option<Timestamp>) -> Duration {
+        // A manual clock moves by hand, and whoever moves it wakes the writer.
+        match due {
+            Some(due) if self.clock.moves().is_none() => due.since(self.clock.now()).min(BOARD_EVERY),
+            _ => BOARD_EVERY,
+        }
+    }
+
+    fn has_board_news(&self) -> bool {
+        let version = self.board.monitors().version();
+        let Ok(write) = self.write.try_lock() else { return false };
+        self.path.is_some() && write.board_version != version && write.board_written.elapsed() >= BOARD_EVERY
+    }
+
+    /// Writes everything that is ordered, syncs, answers.
+    pub(super) fn run_batch(&self, write: &mut WriteSide, by_writer: bool) {
+        let mut batch = std::mem::take(&mut write.spare);
+        match self.fill_batch(write, &mut batch).and_then(|()| write.commit(&mut batch)) {
+            Ok(sync) => self.finish_batch(&mut batch, sync, by_writer),
+            Err(failure) => self.fail_batch(write, &mut batch, &failure),
+        }
+        write.spare = batch;
+    }
+
+    /// Orders what only the writer may order, and takes all that is ordered.
+    fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch) -> Result<()> {
+        let now = self.clock.now();
+        let panicked = || poisoned("a thread panicked while it ordered");
+        let mut state = self.state.lock().map_err(|_| panicked())?;
+        if let Some(first) = &state.failed {
+            return Err(poisoned(first));
+        }
+        let commits = state.take_sql_commits();
+        if !commits.is_empty() {
+            // The sessions hold their locks meanwhile; the user's SQL and the broker's rows never meet.
+            drop(state);
+            let units: Vec<_> = commits.iter().map(|commit| commit.sql.as_slice()).collect();
+            let verdicts = match write.run_user_sql(&units) {
+                Ok(verdicts) => verdicts,
+                Err(failure) => {
+                    for commit in commits {
+                        let _ = commit.sender.send(Err(failure.duplicate()));
+                    }
+                    return Err(failure);
+                }
+            };
+            state = self.state.lock().map_err(|_| panicked())?;
+            for (commit, verdict) in commits.into_iter().zip(verdicts) {
+                match verdict {
+                    Ok(changed) => {
+                        let slots = Slots::from_iter([Slot::Changed(changed)]);
+                        state.order_commit(commit.session, slots, commit.sender, now);
+                    }
+                    Err(refusal) => {
+                        state.order_rollback(commit.session, now);
+                        let _ = commit.sender.send(Err(refusal));
+                    }
+                }
+                state.settle(now);
+            }
+        }
+        state.order_deferred(now);
+        if !state.effects.redeliver.is_empty() {
+            self.redeliver(&mut state, write, batch, now)?;
+        }
+        state.take_batch(batch, &self.board);
+        drop(state);
+        if self.path.is_some() && write.board_version != self.board.monitors().version() {
+            board::write(write, self.board.monitors(), now).map_err(writing)?;
+        }
+        Ok(())
+    }
+
+    /// Tries messages of the transmission queue again. What is ordered is written first and nothing is ordered
+    /// meanwhile, so that the rows are there and stay there.
+    fn redeliver(&self, state: &mut State, write: &WriteSide, batch: &mut Batch, now: Timestamp) -> Result<()> {
+        let left = state.effects.redeliver.len().min(MOST_REDELIVERED);
+        let again: Vec<u64> = state.effects.redeliver.drain(..left).collect();
+        state.take_rows(batch);
+        write.write_rows(batch, state.answers_mut())?;
+        for transmission_id in again {
+            let row = read::transmission(&write.connection, transmission_id).map_err(writing)?;
+            if let Some(row) = row {
+                state.core.deliver(row, now, &mut state.effects);
+            }
+        }
+        state.settle(now);
+        Ok(())
+    }
+
+    fn finish_batch(&self, batch: &mut Batch, sync: Option<Duration>, by_writer: bool) {
+        self.committed_below.fetch_max(batch.ordered_below, Relaxed);
+        if let Some(sync) = sync {
+            let (last, this) = (self.sync_ns.load(Relaxed), sync.as_nanos() as u64);
+            let smooth = if last == u64::MAX { this } else { last - last / 8 + this / 8 };
+            self.sync_ns.store(smooth, Relaxed);
+            metrics::histogram!("dialoq_commit_seconds").record(sync.as_secs_f64());
+        }
+        let callers = batch.answers.len();
+        if let Ok(mut state) = self.state.lock() {
+            state.note_callers(callers, by_writer);
+        }
+        let is_redefined = batch.catalog.is_some();
+        if let Some(catalog) = batch.catalog.take() {
+            *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
+        }
+        for sounded in batch.sounded.drain(..) {
+            sounded.activity.arrived(sounded.newly_ready, sounded.depth.ready_groups, sounded.depth.unread);
+        }
+        for answer in batch.answers.drain(..) {
+            let _ = answer.sender.send(Ok(answer.slots));
+        }
+        if is_redefined {
+            self.board.wake_all();
+        }
+    }
+
+    /// After a failed write nothing can be taken back in memory, so nothing more is taken at all: opening the file
+    /// again gives exactly what was acknowledged.
+    fn fail_batch(&self, write: &WriteSide, batch: &mut Batch, failure: &Error) {
+        write.roll_back();
+        tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
+        // First the mark, so that whoever hears of the failure finds the store poisoned.
+        if let Ok(mut state) = self.state.lock() {
+            state.fail(failure);
+        }
+        for answer in batch.answers.drain(..) {
+            let _ = answer.sender.send(Err(failure.duplicate()));
+        }
+        *batch = Batch::default();
+        self.board.wake_all();
+    }
+
+    /// Writes what is still ordered, leaves exact marks and a folded log. Nothing is taken from now on.
+    pub(super) fn shut(&self) -> Result<()> {
+        {
+            let mut state = self.state.lock().map_err(|_| poisoned("a thread panicked while it ordered"))?;
+            if state.is_closed {
+                return Ok(());
+            }
+            state.is_closed = true;
+            state.parked.fail(Error::closed);
+        }
+        let mut write = self.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
+        self.run_batch(&mut write, true);
+        let exact = {
+            let state = self.state.lock().map_err(|_| poisoned("a thread panicked while it ordered"))?;
+            if let Some(first) = &state.failed {
+                return Err(poisoned(first));
+            }
+            state.core.counters()
+        };
+        let mut last = Batch { marks: Some(exact), ..Batch::default() };
+        board::clear(&write).map_err(writing)?;
+        write.commit(&mut last)?;
+        if self.path.is_some() {
+            let fold = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
+            fold.map_err(writing)?;
+        }
+        drop(write);
+        self.nudge();
+        self.board.wake_all();
+        Ok(())
+    }
+
+    /// Stops without writing anything more, for a store that is dropped: what was acknowledged is synced already.
+    pub(super) fn abandon(&self) {
+        if let Ok(mut state) = self.state.lock() {
+            state.is_closed = true;
+            state.parked.fail(Error::closed);
+            state.effects = Effects::default();
+        }
+        self.nudge();
+    }
+}
+
+/// Since when the board has not been written: long enough to be written at once.
+pub(super) fn long_ago() -> Instant {
+    Instant::now().checked_sub(BOARD_EVERY).unwrap_or_else(Instant::now)
+}

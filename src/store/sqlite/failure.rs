@@ -1,0 +1,51 @@
+//! SQLite's failures as errors of ours.
+
+use crate::error::{Code, Error, ErrorKind};
+use rusqlite::ErrorCode;
+
+/// What a failure of SQLite means when the store itself was reading or writing.
+pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
+    let (code, why) = match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => {
+            (Code::STORE_FOREIGN, "it is not a SQLite database, or its first page is damaged")
+        }
+        Some(ErrorCode::DatabaseCorrupt) => (Code::STORE_DAMAGED, "the file is damaged; restore it from a copy"),
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+            (Code::STORE_READ_ONLY, "the file or its folder cannot be written")
+        }
+        Some(ErrorCode::DiskFull) => (Code::STORE_FULL, "the disk is full; make room and open it again"),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => {
+            (Code::STORE_OWNED, "another program holds a lock on the file for too long")
+        }
+        _ => match &error {
+            // A value of the wrong type in one of our own tables.
+            rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::QueryReturnedNoRows => (Code::STORE_DAMAGED, "the tables do not hold what they must"),
+            _ => (Code::STORE_IO, "the store failed"),
+        },
+    };
+    Error::new(code, ErrorKind::Store, format!("{doing}: {why} ({error})")).caused_by(error)
+}
+
+/// The tables contradict themselves.
+pub(super) fn damaged(why: impl std::fmt::Display) -> Error {
+    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("the database is damaged: {why}; restore it from a copy"))
+}
+
+/// The user's own SQL failed.
+pub(super) fn user(text: &str, why: impl std::fmt::Display) -> Error {
+    let shown: String = text.trim().chars().take(80).collect();
+    let dots = if text.trim().chars().count() > 80 { "..." } else { "" };
+    Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("the statement '{shown}{dots}' failed: {why}"))
+}
+
+/// An earlier commit failed.
+pub(super) fn poisoned(first: &str) -> Error {
+    Error::new(
+        Code::STORE_POISONED,
+        ErrorKind::Store,
+        format!("an earlier commit failed, so nothing more is taken until the store is opened again: {first}"),
+    )
+}

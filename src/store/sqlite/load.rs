@@ -1,0 +1,304 @@
+//! Recovery: the tables read once, a core made of them.
+
+use super::failure::{damaged, storage};
+use super::read::{id, unsigned};
+use super::write::{VALIDATIONS, event_name};
+use crate::catalog::{
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
+    XmlSchemaCollection,
+};
+use crate::core::{Core, EndpointRow, Limits, Restore, Stored};
+use crate::error::Result;
+use crate::id::{ConversationHandle, ConversationId, GroupId, IdSource};
+use crate::protocol::ConversationState;
+use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::time::Timestamp;
+use rusqlite::{Connection, Row};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+macro_rules! statements {
+    ($($name:ident = $file:literal;)*) => {
+        $(const $name: &str = include_str!(concat!("../../../sql/sqlite/read/", $file, ".sql"));)*
+    };
+}
+
+statements! {
+    BROKER = "broker";
+    MESSAGE_TYPES = "message_types";
+    CONTRACTS = "service_contracts";
+    CONTRACT_USAGES = "service_contract_message_usages";
+    QUEUES = "service_queues";
+    SERVICES = "services";
+    SERVICE_CONTRACTS = "service_contract_usages";
+    PRIORITIES = "conversation_priorities";
+    XML_SCHEMA_COLLECTIONS = "xml_schema_collections";
+    EVENT_NOTIFICATIONS = "event_notifications";
+    ENDPOINT_COUNT = "conversation_endpoint_count";
+    ENDPOINTS = "conversation_endpoints";
+    RECEIVE_SEQUENCES = "receive_sequences";
+    MESSAGE_KEYS = "queue_message_keys";
+    TRANSMISSION_KEYS = "transmission_keys";
+}
+
+const DOING: &str = "reading the tables of the broker";
+
+/// The broker the tables hold, and the marks at or above which no number was ever given out.
+pub(super) fn core(
+    connection: &Connection,
+    ids: IdSource,
+    limits: Limits,
+    now: Timestamp,
+) -> Result<(Core, (u64, u64, u64))> {
+    let (catalog, marks) = catalog(connection)?;
+    let mut restore = Restore::new(catalog, ids, limits);
+    restore.counters(marks.0, marks.1, marks.2);
+    let count = connection.query_row(ENDPOINT_COUNT, [], |row| unsigned(row, 0)).map_err(failed)?;
+    restore.expect_endpoints(usize::try_from(count).unwrap_or(0));
+    let mut names = Names::default();
+    each(connection, ENDPOINTS, |row| {
+        restore.endpoint(endpoint(row, &mut names)?);
+        Ok(())
+    })?;
+    each(connection, RECEIVE_SEQUENCES, |row| {
+        restore.received_up_to(unsigned(row, 0)?, unsigned(row, 1)?);
+        Ok(())
+    })?;
+    each(connection, MESSAGE_KEYS, |row| {
+        let stored = match row.get::<_, u8>(2)? {
+            0 => Stored::Sequenced,
+            1 => Stored::Error,
+            2 => Stored::Timer,
+            other => return Err(rusqlite::Error::IntegralValueOutOfRange(2, other.into())),
+        };
+        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, stored, unsigned(row, 3)?);
+        Ok(())
+    })?;
+    each(connection, TRANSMISSION_KEYS, |row| {
+        restore.transmission(unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?, row.get(3)?, row.get(4)?);
+        Ok(())
+    })?;
+    Ok((restore.finish(now)?, marks))
+}
+
+/// The definitions, and the marks.
+pub(super) fn catalog(connection: &Connection) -> Result<(Catalog, (u64, u64, u64))> {
+    let mut catalog = Catalog::default();
+    let mut marks = None;
+    each(connection, BROKER, |row| {
+        catalog.settings = BrokerSettings {
+            broker_guid: id(row, 0)?,
+            is_broker_enabled: row.get(1)?,
+            is_honor_broker_priority_on: row.get(2)?,
+            next_object_id: row.get(3)?,
+        };
+        marks = Some((unsigned(row, 4)?, unsigned(row, 5)?, unsigned(row, 6)?));
+        Ok(())
+    })?;
+    let marks = marks.ok_or_else(|| damaged("table dialoq_broker has no row"))?;
+    each(connection, MESSAGE_TYPES, |row| {
+        let row = message_type(row)?;
+        catalog.message_types.insert(row.id, Arc::new(row));
+        Ok(())
+    })?;
+    contracts(connection, &mut catalog)?;
+    each(connection, QUEUES, |row| {
+        let row = queue(row)?;
+        catalog.queues.insert(row.id, Arc::new(row));
+        Ok(())
+    })?;
+    services(connection, &mut catalog)?;
+    each(connection, PRIORITIES, |row| {
+        let id = row.get(0)?;
+        let remote_service = row.get::<_, Option<String>>(4)?.map_or(AnyOr::Any, AnyOr::Name);
+        let priority = Priority {
+            id,
+            name: name(row, 1)?,
+            contract_id: row.get(2)?,
+            local_service_id: row.get(3)?,
+            remote_service,
+            level: row.get(5)?,
+        };
+        catalog.priorities.insert(id, Arc::new(priority));
+        Ok(())
+    })?;
+    each(connection, XML_SCHEMA_COLLECTIONS, |row| {
+        let id = row.get(0)?;
+        let collection = XmlSchemaCollection { id, name: name(row, 1)?, schemas: name(row, 2)? };
+        catalog.xml_schema_collections.insert(id, Arc::new(collection));
+        Ok(())
+    })?;
+    each(connection, EVENT_NOTIFICATIONS, |row| {
+        let notification_id = row.get(0)?;
+        let notification = EventNotification {
+            id: notification_id,
+            name: name(row, 1)?,
+            queue_id: row.get(2)?,
+            event: event(row, 3)?,
+            service: name(row, 4)?,
+            conversation_handle: id(row, 5)?,
+        };
+        catalog.event_notifications.insert(notification_id, Arc::new(notification));
+        Ok(())
+    })?;
+    Ok((catalog, marks))
+}
+
+fn contracts(connection: &Connection, catalog: &mut Catalog) -> Result<()> {
+    let mut contracts = BTreeMap::new();
+    each(connection, CONTRACTS, |row| {
+        let id: i32 = row.get(0)?;
+        let contract =
+            Contract { id, name: name(row, 1)?, owner: row.get(2)?, entries: Vec::new(), is_dropped: row.get(3)? };
+        contracts.insert(id, contract);
+        Ok(())
+    })?;
+    each(connection, CONTRACT_USAGES, |row| {
+        let sent_by = match (row.get(3)?, row.get(4)?) {
+            (true, true) => SentBy::Any,
+            (_, false) => SentBy::Initiator,
+            (false, true) => SentBy::Target,
+        };
+        if let Some(contract) = contracts.get_mut(&row.get::<_, i32>(0)?) {
+            contract.entries.push(ContractEntry { message_type: row.get(2)?, sent_by });
+        }
+        Ok(())
+    })?;
+    catalog.contracts = contracts.into_iter().map(|(id, contract)| (id, Arc::new(contract))).collect();
+    Ok(())
+}
+
+fn services(connection: &Connection, catalog: &mut Catalog) -> Result<()> {
+    let mut services = BTreeMap::new();
+    each(connection, SERVICES, |row| {
+        let id: i32 = row.get(0)?;
+        let service =
+            Service { id, name: name(row, 1)?, owner: row.get(2)?, queue_id: row.get(3)?, contract_ids: Vec::new() };
+        services.insert(id, service);
+        Ok(())
+    })?;
+    each(connection, SERVICE_CONTRACTS, |row| {
+        if let Some(service) = services.get_mut(&row.get::<_, i32>(0)?) {
+            service.contract_ids.push(row.get(2)?);
+        }
+        Ok(())
+    })?;
+    catalog.services = services.into_iter().map(|(id, service)| (id, Arc::new(service))).collect();
+    Ok(())
+}
+
+fn message_type(row: &Row<'_>) -> rusqlite::Result<MessageType> {
+    let letter: String = row.get(3)?;
+    let validation = match VALIDATIONS.iter().position(|known| *known == letter) {
+        Some(0) => Validation::None,
+        Some(1) => Validation::Empty,
+        Some(2) => Validation::WellFormedXml,
+        Some(3) => Validation::ValidXml { schema_collection: row.get(4)? },
+        Some(4) => Validation::Json,
+        Some(5) => Validation::JsonSchema { schema: row.get(5)? },
+        _ => return Err(unknown(3)),
+    };
+    Ok(MessageType { id: row.get(0)?, name: name(row, 1)?, owner: row.get(2)?, validation, is_dropped: row.get(6)? })
+}
+
+fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
+    let activation = match row.get::<_, Option<bool>>(7)? {
+        None => None,
+        Some(is_enabled) => Some(Activation {
+            is_enabled,
+            procedure_name: name(row, 8)?,
+            max_queue_readers: row.get(9)?,
+            execute_as: match row.get_ref(10)?.as_str()? {
+                "SELF" => ExecuteAs::SelfUser,
+                "OWNER" => ExecuteAs::Owner,
+                "USER" => ExecuteAs::User(row.get(11)?),
+                _ => return Err(unknown(10)),
+            },
+        }),
+    };
+    Ok(Queue {
+        id: row.get(0)?,
+        name: name(row, 1)?,
+        is_receive_enabled: row.get(2)?,
+        is_enqueue_enabled: row.get(3)?,
+        is_retention_enabled: row.get(4)?,
+        is_poison_message_handling_enabled: row.get(5)?,
+        is_poison_quarantine_enabled: row.get(6)?,
+        activation,
+    })
+}
+
+fn endpoint(row: &Row<'_>, names: &mut Names) -> rusqlite::Result<EndpointRow> {
+    let state = row.get_ref(9)?.as_str()?;
+    let state = ConversationState::ALL.into_iter().find(|known| known.code() == state).ok_or_else(|| unknown(9))?;
+    Ok(EndpointRow {
+        endpoint_id: unsigned(row, 0)?,
+        handle: ConversationHandle(id(row, 1)?),
+        conversation_id: ConversationId(id(row, 2)?),
+        group: GroupId(id(row, 3)?),
+        service_id: row.get(4)?,
+        contract_id: row.get(5)?,
+        is_initiator: row.get(6)?,
+        far_service: names.shared(row.get_ref(7)?.as_str()?),
+        far_broker_instance: row.get::<_, Option<String>>(8)?.map(Arc::from),
+        state,
+        priority: row.get(10)?,
+        lifetime: Timestamp(row.get(11)?),
+        dialog_timer: row.get::<_, Option<i64>>(12)?.map(Timestamp),
+        security_timestamp: row.get::<_, Option<i64>>(13)?.map(Timestamp),
+        send_sequence: unsigned(row, 14)?,
+        receive_sequence: unsigned(row, 15)?,
+        end_dialog_sequence: row.get::<_, Option<i64>>(16)?.map(i64::cast_unsigned),
+        is_system: row.get(17)?,
+        is_quarantined: row.get(18)?,
+        begun_at: Timestamp(row.get(19)?),
+    })
+}
+
+/// The last names seen, each held once: neighbours in the table mostly name the same services.
+#[derive(Default)]
+struct Names([Option<Arc<str>>; 4], usize);
+
+impl Names {
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.0.iter().flatten().find(|known| ***known == *name) {
+            return known.clone();
+        }
+        let made: Arc<str> = name.into();
+        self.0[self.1 % 4] = Some(made.clone());
+        self.1 += 1;
+        made
+    }
+}
+
+fn event(row: &Row<'_>, column: usize) -> rusqlite::Result<QueueEvent> {
+    let text = row.get_ref(column)?.as_str()?;
+    [QueueEvent::QueueActivation, QueueEvent::BrokerQueueDisabled]
+        .into_iter()
+        .find(|event| event_name(*event) == text)
+        .ok_or_else(|| unknown(column))
+}
+
+fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
+    Ok(row.get_ref(column)?.as_str()?.into())
+}
+
+fn unknown(column: usize) -> rusqlite::Error {
+    rusqlite::Error::InvalidColumnType(column, "a word we know".to_owned(), rusqlite::types::Type::Text)
+}
+
+fn failed(error: rusqlite::Error) -> crate::error::Error {
+    storage(DOING, error)
+}
+
+fn each(connection: &Connection, text: &str, mut take: impl FnMut(&Row<'_>) -> rusqlite::Result<()>) -> Result<()> {
+    let mut run = || -> rusqlite::Result<()> {
+        let mut statement = connection.prepare(text)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            take(row)?;
+        }
+        Ok(())
+    };
+    run().map_err(failed)
+}

@@ -1,0 +1,199 @@
+//! Opening a database: whose file it is, what it is set to, and which tables and views it must have.
+
+use super::failure::{damaged, storage};
+use super::guard;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::store::url::{Durability, Location};
+use rusqlite::{Connection, OpenFlags};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// "DLOQ": what the header of a file of ours says.
+const APPLICATION_ID: i32 = 0x444C_4F51;
+
+/// Each script brings the tables one version further; only ever appended to.
+const SCHEMA: [&str; 1] = [include_str!("../../../sql/sqlite/schema/0001_broker.sql")];
+
+const DROP_VIEWS: &str = include_str!("../../../sql/sqlite/views/drop.sql");
+const VIEW_TEXTS: &str = include_str!("../../../sql/sqlite/read/view_texts.sql");
+const FOREIGN_OBJECTS: &str = include_str!("../../../sql/sqlite/read/foreign_objects.sql");
+
+macro_rules! views {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!("../../../sql/sqlite/views/", $name, ".sql")))),*]
+    };
+}
+
+/// The catalog views; what others are built on comes first.
+const VIEWS: [(&str, &str); 17] = views! {
+    "dialoq_received" "queue_messages" "sys_conversation_endpoints" "sys_conversation_groups"
+    "sys_conversation_priorities" "sys_databases" "sys_dm_broker_activated_tasks" "sys_dm_broker_queue_monitors"
+    "sys_remote_service_bindings" "sys_routes" "sys_service_contract_message_usages" "sys_service_contract_usages"
+    "sys_service_contracts" "sys_service_message_types" "sys_service_queues" "sys_services" "sys_transmission_queue"
+};
+
+/// How long another program may hold the file's write lock before a commit gives up.
+const BUSY: Duration = Duration::from_secs(20);
+
+/// A write-ahead log of so many pages is folded into the tables. Large, because folding costs two more syncs, and
+/// because a page that was written often is then folded once.
+const WAL_PAGES: i32 = 4000;
+
+/// Pages held in memory, in KiB: what lies on the edges that are written is enough.
+const CACHE_KIB: i32 = 8192;
+
+/// The path by which a file is known whatever folder a process is in.
+pub(super) fn settle(path: &Path) -> PathBuf {
+    std::path::absolute(path)
+        .map(|path| match (path.canonicalize(), path.parent(), path.file_name()) {
+            (Ok(settled), ..) => settled,
+            (Err(_), Some(folder), Some(name)) => {
+                folder.canonicalize().map_or_else(|_| path.clone(), |folder| folder.join(name))
+            }
+            _ => path.clone(),
+        })
+        .unwrap_or_else(|_| path.to_owned())
+}
+
+/// Refuses what can be seen to be unusable before SQLite or the lock touch it.
+pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
+    let refuse = |code: Code, why: String| {
+        Err(Error::new(code, ErrorKind::Store, format!("database '{}' cannot be opened: {why}", path.display())))
+    };
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => refuse(Code::STORE_FOREIGN, "it is a folder".to_owned()),
+        Ok(found) if found.permissions().readonly() => {
+            refuse(Code::STORE_READ_ONLY, "the file is read-only; allow writing to it".to_owned())
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            if create_if_missing {
+                Ok(())
+            } else {
+                refuse(Code::STORE_IO, "there is no such file".to_owned())
+            }
+        }
+        Err(error) => refuse(Code::STORE_IO, error.to_string()),
+    }
+}
+
+/// The connection that writes, set and with all tables and views. Tells whether the tables are new.
+pub(super) fn write_connection(location: &Location, durability: Durability) -> Result<(Connection, bool)> {
+    let doing = format!("opening database '{location}'");
+    let failed = |error| storage(&doing, error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = match location {
+        Location::Memory => Connection::open_in_memory_with_flags(flags),
+        Location::File(path) => Connection::open_with_flags(path, flags),
+    }
+    .map_err(failed)?;
+    connection.busy_timeout(BUSY).map_err(failed)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    let is_new = identify(&connection, location)?;
+    if connection.is_readonly("main").map_err(failed)? {
+        return Err(storage(
+            &doing,
+            rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None),
+        ));
+    }
+    let synchronous = match durability {
+        Durability::Full => "FULL",
+        Durability::Normal => "NORMAL",
+    };
+    let set = || -> rusqlite::Result<()> {
+        if matches!(location, Location::File(_)) {
+            connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        }
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        connection.pragma_update_and_check(None, "wal_autocheckpoint", WAL_PAGES, |_| Ok(()))?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")
+    };
+    set().map_err(failed)?;
+    install(&mut connection).map_err(failed)?;
+    Ok((connection, is_new))
+}
+
+/// A connection that reads committed rows and can do nothing else.
+pub(super) fn read_connection(path: &Path) -> Result<Connection> {
+    let doing = format!("reading database '{}'", path.display());
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || -> rusqlite::Result<Connection> {
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY)?;
+        connection.set_prepared_statement_cache_capacity(32);
+        connection.pragma_update(None, "query_only", true)?;
+        connection.pragma_update(None, "cache_size", -2048)?;
+        guard::always(&mut connection)?;
+        Ok(connection)
+    };
+    let connection = open().map_err(|error| storage(&doing, error))?;
+    Ok(connection)
+}
+
+/// Whether the database is empty; an error if it is somebody else's or a newer one.
+pub(super) fn identify(connection: &Connection, location: &Location) -> Result<bool> {
+    let failed = |error| storage(&format!("opening database '{location}'"), error);
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed);
+    let objects: i64 = connection.query_row(FOREIGN_OBJECTS, [], |row| row.get(0)).map_err(failed)?;
+    let (application_id, version) = (number("application_id")?, number("user_version")?);
+    if application_id == 0 && version == 0 && objects == 0 {
+        return Ok(true);
+    }
+    if application_id != APPLICATION_ID {
+        return Err(Error::new(
+            Code::STORE_FOREIGN,
+            ErrorKind::Store,
+            format!(
+                "'{location}' is a SQLite database, but not one of Dialoq (its application_id is {application_id}); \
+                 name another file, and make your own tables in that"
+            ),
+        ));
+    }
+    if version > SCHEMA.len() as i32 {
+        return Err(Error::new(
+            Code::STORE_NEWER,
+            ErrorKind::Store,
+            format!(
+                "database '{location}' was written by a newer Dialoq: its tables have version {version}, this one \
+                 knows {}; use the newer one",
+                SCHEMA.len()
+            ),
+        ));
+    }
+    if version < 1 {
+        return Err(damaged(format!("'{location}' says that its tables have version {version}")));
+    }
+    Ok(false)
+}
+
+/// Brings tables and views to this version, wholly or not at all.
+fn install(connection: &mut Connection) -> rusqlite::Result<()> {
+    let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let mut standing = {
+        let mut statement = connection.prepare(VIEW_TEXTS)?;
+        statement
+            .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?
+            .collect::<rusqlite::Result<Vec<_>>>()?
+    };
+    standing.retain(|(name, _)| VIEWS.iter().any(|(ours, _)| ours == name));
+    let views_stand = standing.len() == VIEWS.len()
+        && VIEWS.iter().all(|(_, text)| {
+            standing.iter().any(|(_, stands)| text.trim_end().trim_end_matches(';').ends_with(stands.as_str()))
+        });
+    let missing = SCHEMA.get(usize::try_from(version).unwrap_or(0)..).unwrap_or_default();
+    if missing.is_empty() && views_stand {
+        return Ok(());
+    }
+    let transaction = connection.transaction()?;
+    for script in missing {
+        transaction.execute_batch(script)?;
+    }
+    transaction.execute_batch(DROP_VIEWS)?;
+    for (_, view) in VIEWS {
+        transaction.execute_batch(view)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA.len() as i32)?;
+    transaction.commit()
+}

@@ -1,0 +1,107 @@
+//! How to open an embedded store.
+
+use crate::core::Limits;
+use crate::error::Result;
+use crate::id::IdSource;
+use crate::store::OpenOptions;
+use crate::store::url::{Durability, Location, StoreUrl};
+use crate::time::Clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// How to open an embedded store.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// Where the tables are.
+    pub location: Location,
+    /// What an answered commit has survived.
+    pub durability: Durability,
+    /// Whether a file that is not there is made; otherwise that is 60018.
+    pub create_if_missing: bool,
+    /// What rules timers, lifetimes and waits.
+    pub clock: Clock,
+    /// Where handles and other ids come from.
+    pub ids: IdSource,
+    /// The largest body, and how long closed endpoints stay.
+    pub limits: Limits,
+    /// A fault to strike the writing of tables, for tests of recovery.
+    pub fault: Option<Arc<Fault>>,
+}
+
+impl SqliteOptions {
+    /// The defaults: a file that is made if it is missing, full durability, the system's clock.
+    pub fn new(location: Location) -> Self {
+        Self {
+            location,
+            durability: Durability::Full,
+            create_if_missing: true,
+            clock: Clock::system(),
+            ids: IdSource::Random,
+            limits: Limits::default(),
+            fault: None,
+        }
+    }
+
+    /// What a URL says, and the options for what it leaves out.
+    ///
+    /// # Errors
+    /// 60019 if the URL is not understood.
+    pub fn from_url(url: &str, otherwise: OpenOptions) -> Result<Self> {
+        let url = StoreUrl::parse(url)?;
+        let mut options = Self::new(url.location);
+        options.durability = url.durability;
+        options.create_if_missing = otherwise.create;
+        options.clock = otherwise.clock;
+        options.ids = otherwise.ids;
+        options.limits.max_body_bytes = otherwise.max_body_bytes;
+        options.limits.closed_retention = otherwise.closed_retention;
+        if let Some(max_body_bytes) = url.max_body_bytes {
+            options.limits.max_body_bytes = max_body_bytes;
+        }
+        if let Some(closed_retention) = url.closed_retention {
+            options.limits.closed_retention = closed_retention;
+        }
+        Ok(options)
+    }
+}
+
+/// Makes the n-th write to the tables fail, as a full disk would; every one after it fails too.
+#[derive(Debug)]
+pub struct Fault {
+    left: AtomicU64,
+    strikes_after: bool,
+}
+
+impl Fault {
+    /// Fails the `nth` operation, counted from 1, before it happens.
+    pub fn before(nth: u64) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(nth), strikes_after: false })
+    }
+
+    /// Lets the `nth` operation happen and fails it all the same, as a disk that loses the answer.
+    pub fn after(nth: u64) -> Arc<Self> {
+        Arc::new(Self { left: AtomicU64::new(nth), strikes_after: true })
+    }
+
+    /// Whether it has struck.
+    pub fn has_struck(&self) -> bool {
+        self.left.load(SeqCst) == 0
+    }
+
+    /// Does the operation, unless the fault strikes it.
+    pub(super) fn strike<T>(&self, operation: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let left = self.left.load(SeqCst);
+        if left > 1 {
+            self.left.store(left - 1, SeqCst);
+            return operation();
+        }
+        self.left.store(0, SeqCst);
+        if left == 1 && self.strikes_after {
+            operation()?;
+        }
+        Err(rusqlite::Error::SqliteFailure(
+            rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_FULL),
+            Some("a fault was asked for".to_owned()),
+        ))
+    }
+}

@@ -1,0 +1,90 @@
+//! Who waits for which locked group, in the order they came.
+
+use super::batch::Sender;
+use super::state::TxSender;
+use crate::core::{GroupKey, Session};
+use crate::error::Error;
+use crate::protocol::{Unit, Verb};
+use std::collections::{HashMap, VecDeque};
+
+/// One who waits.
+pub(super) enum Waiter {
+    /// A unit that holds nothing while it waits, and starts again from its first verb.
+    Unit { unit: Unit, sender: Sender },
+    /// A verb of an open transaction, which keeps its locks.
+    Tx { id: u64, session: Session, verb: Verb, sender: TxSender },
+}
+
+/// Everybody who waits.
+#[derive(Default)]
+pub(super) struct Parked {
+    queues: HashMap<GroupKey, VecDeque<Waiter>>,
+    last_id: u64,
+}
+
+impl Parked {
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    pub(super) fn unit(&mut self, group: GroupKey, unit: Unit, sender: Sender) {
+        self.queues.entry(group).or_default().push_back(Waiter::Unit { unit, sender });
+    }
+
+    /// A name for a verb that will wait.
+    pub(super) fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    pub(super) fn tx(&mut self, group: GroupKey, id: u64, session: Session, verb: Verb, sender: TxSender) {
+        self.queues.entry(group).or_default().push_back(Waiter::Tx { id, session, verb, sender });
+    }
+
+    pub(super) fn waiting_for(&self, group: GroupKey) -> usize {
+        self.queues.get(&group).map_or(0, VecDeque::len)
+    }
+
+    /// Whoever has waited longest for the group.
+    pub(super) fn next(&mut self, group: GroupKey) -> Option<Waiter> {
+        let queue = self.queues.get_mut(&group)?;
+        let waiter = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&group);
+        }
+        waiter
+    }
+
+    /// Whoever was parked last for the group had its turn before the others, and keeps it.
+    pub(super) fn last_becomes_first(&mut self, group: GroupKey) {
+        if let Some(queue) = self.queues.get_mut(&group) {
+            queue.rotate_right(1);
+        }
+    }
+
+    /// Takes a verb of a transaction back whose caller waits no longer; `None` if it has had its turn.
+    pub(super) fn withdraw(&mut self, wanted: u64) -> Option<Session> {
+        let is_it = |waiter: &Waiter| matches!(waiter, Waiter::Tx { id, .. } if *id == wanted);
+        let (group, place) =
+            self.queues.iter().find_map(|(group, queue)| Some((*group, queue.iter().position(is_it)?)))?;
+        let queue = self.queues.get_mut(&group)?;
+        let waiter = queue.remove(place);
+        if queue.is_empty() {
+            self.queues.remove(&group);
+        }
+        match waiter {
+            Some(Waiter::Tx { session, .. }) => Some(session),
+            _ => None,
+        }
+    }
+
+    /// Tells everybody that there will be no turn.
+    pub(super) fn fail(&mut self, why: impl Fn() -> Error) {
+        for waiter in std::mem::take(&mut self.queues).into_values().flatten() {
+            match waiter {
+                Waiter::Unit { sender, .. } => drop(sender.send(Err(why()))),
+                Waiter::Tx { session, sender, .. } => drop(sender.send((session, Err(why())))),
+            }
+        }
+    }
+}

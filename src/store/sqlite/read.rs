@@ -1,0 +1,92 @@
+//! Reading rows by key while the broker runs.
+
+use crate::core::{ReadRow, TransmissionRow};
+use crate::id::MessageId;
+use crate::time::Timestamp;
+use rusqlite::types::ValueRef;
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row};
+use std::sync::Arc;
+use uuid::Uuid;
+
+const MESSAGE: &str = include_str!("../../../sql/sqlite/read/queue_message.sql");
+const TRANSMISSION: &str = include_str!("../../../sql/sqlite/read/transmission.sql");
+
+/// Reads messages by their keys.
+pub(super) struct Reader<'c> {
+    connection: &'c Connection,
+    message: Option<CachedStatement<'c>>,
+}
+
+impl<'c> Reader<'c> {
+    pub(super) fn new(connection: &'c Connection) -> Self {
+        Self { connection, message: None }
+    }
+
+    /// The row of that key; that there is one is what the core promises.
+    pub(super) fn message(&mut self, queuing_order: u64) -> Result<ReadRow> {
+        let statement = match &mut self.message {
+            Some(statement) => statement,
+            none => none.insert(self.connection.prepare_cached(MESSAGE)?),
+        };
+        statement.query_row([queuing_order.cast_signed()], |row| {
+            Ok(ReadRow {
+                message_type_id: row.get(0)?,
+                message_id: MessageId(id(row, 1)?),
+                enqueued_at: Timestamp(row.get(2)?),
+                body: body(row, 3)?,
+                trace: text(row, 4)?,
+            })
+        })
+    }
+}
+
+/// A message of the transmission queue, if it still waits.
+pub(super) fn transmission(connection: &Connection, transmission_id: u64) -> Result<Option<TransmissionRow>> {
+    connection
+        .prepare_cached(TRANSMISSION)?
+        .query_row([transmission_id.cast_signed()], |row| {
+            Ok(TransmissionRow {
+                transmission_id: unsigned(row, 0)?,
+                endpoint_id: unsigned(row, 1)?,
+                sequence: unsigned(row, 2)?,
+                message_type_id: row.get(3)?,
+                is_conversation_error: row.get(4)?,
+                is_end_of_dialog: row.get(5)?,
+                message_id: MessageId(id(row, 6)?),
+                enqueued_at: Timestamp(row.get(7)?),
+                priority: row.get(8)?,
+                body: body(row, 9)?.map(Arc::new),
+                trace: text(row, 10)?,
+                status: row.get::<_, String>(11)?.into(),
+            })
+        })
+        .optional()
+}
+
+/// The 16 bytes of an id.
+pub(super) fn id(row: &Row<'_>, column: usize) -> Result<Uuid> {
+    let bytes = row.get_ref(column)?.as_blob()?;
+    Uuid::from_slice(bytes).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Blob, Box::new(error))
+    })
+}
+
+/// A number that is never negative.
+pub(super) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64> {
+    let number: i64 = row.get(column)?;
+    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+}
+
+fn body(row: &Row<'_>, column: usize) -> Result<Option<Vec<u8>>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        value => Some(value.as_blob()?.to_vec()),
+    })
+}
+
+fn text(row: &Row<'_>, column: usize) -> Result<Option<Arc<str>>> {
+    Ok(match row.get_ref(column)? {
+        ValueRef::Null => None,
+        value => Some(value.as_str()?.into()),
+    })
+}

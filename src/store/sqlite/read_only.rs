@@ -1,0 +1,94 @@
+//! A database that another process owns, opened to look at.
+
+use super::{SqliteOptions, blocking, failure, load, open, user_sql};
+use crate::catalog::Catalog;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Unit};
+use crate::store::url::Location;
+use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::time::Clock;
+use rusqlite::Connection;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// A database that is only read: queries, and the definitions as they were when it was opened.
+pub struct ReadOnlyStore {
+    path: PathBuf,
+    connection: Arc<Mutex<Connection>>,
+    catalog: Arc<Catalog>,
+    board: ActivityBoard,
+    clock: Clock,
+}
+
+impl ReadOnlyStore {
+    pub(super) fn open(options: SqliteOptions) -> Result<Arc<Self>> {
+        let Location::File(path) = options.location else {
+            return Err(Error::new(
+                Code::BAD_URL,
+                ErrorKind::Input,
+                "a database in memory belongs to the process that made it; name a file to read",
+            ));
+        };
+        let path = open::settle(&path);
+        if !path.is_file() {
+            return Err(Error::new(
+                Code::STORE_IO,
+                ErrorKind::Store,
+                format!("database '{}' cannot be read: there is no such file", path.display()),
+            ));
+        }
+        let connection = open::read_connection(&path)?;
+        if open::identify(&connection, &Location::File(path.clone()))? {
+            return Err(failure::damaged(format!("'{}' holds no tables", path.display())));
+        }
+        let catalog = Arc::new(load::catalog(&connection)?.0);
+        let connection = Arc::new(Mutex::new(connection));
+        Ok(Arc::new(Self { path, connection, catalog, board: ActivityBoard::default(), clock: options.clock }))
+    }
+
+    fn refuse<T>(&self) -> Result<T> {
+        Err(Error::new(
+            Code::STORE_READ_ONLY,
+            ErrorKind::Store,
+            format!("database '{}' was opened only to be read", self.path.display()),
+        ))
+    }
+}
+
+impl Store for ReadOnlyStore {
+    fn submit(&self, _: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        Box::pin(async { self.refuse() })
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async { self.refuse() })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        let connection = self.connection.clone();
+        Box::pin(blocking(move || {
+            let connection = connection.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
+            user_sql::query(&connection, &sql)
+        }))
+    }
+
+    fn run_sql(&self, _: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async { self.refuse() })
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.clone()
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        &self.board
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async { Ok(()) })
+    }
+}

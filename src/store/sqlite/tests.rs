@@ -1,0 +1,413 @@
+//! The embedded store from the seam: opening, committing, waiting for groups, failing, recovering.
+
+use super::*;
+use crate::id::{ConversationHandle, IdSource};
+use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
+use crate::protocol::{Addressee, BeginDialog, EndForm, From, Message, Relation};
+use crate::store::SqlValue;
+use crate::time::Timestamp;
+use std::path::Path;
+use std::time::Duration;
+
+fn definitions() -> Vec<Definition> {
+    vec![
+        Definition::CreateMessageType { name: "t".into(), owner: None, validation: Validation::None },
+        Definition::CreateContract {
+            name: "c".into(),
+            owner: None,
+            entries: vec![ContractEntry { message_type: "t".into(), sent_by: SentBy::Any }],
+        },
+        Definition::CreateQueue { name: "from".into(), options: QueueOptions::default() },
+        Definition::CreateQueue { name: "to".into(), options: QueueOptions::default() },
+        Definition::CreateService { name: "a".into(), owner: None, queue: "from".into(), contracts: vec!["c".into()] },
+        Definition::CreateService { name: "b".into(), owner: None, queue: "to".into(), contracts: vec!["c".into()] },
+    ]
+}
+
+fn options(folder: &Path) -> SqliteOptions {
+    SqliteOptions::new(Location::File(folder.join("a.db")))
+}
+
+async fn defined(options: SqliteOptions) -> Arc<SqliteStore> {
+    let store = SqliteStore::open(options).unwrap();
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    store
+}
+
+fn dialog() -> Verb {
+    Verb::BeginDialog(BeginDialog {
+        from_service: "a".into(),
+        to_service: "b".into(),
+        addressee: Addressee::Anywhere,
+        contract: Some("c".into()),
+        related: Relation::None,
+        lifetime_seconds: None,
+        encryption: false,
+    })
+}
+
+async fn begin(store: &SqliteStore) -> ConversationHandle {
+    match &store.submit(vec![dialog()]).await.unwrap()[0] {
+        Outcome::Began { handle, .. } => *handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn send(handle: ConversationHandle, body: &str) -> Verb {
+    let body = Some(Arc::new(body.as_bytes().to_vec()));
+    Verb::Send { handles: vec![handle], message_type: Some("t".into()), body, trace: None }
+}
+
+fn receive() -> Verb {
+    Verb::Receive { queue: "to".into(), top: None, from: From::Any }
+}
+
+fn messages(outcome: &Outcome) -> &[Message] {
+    match outcome {
+        Outcome::Received(messages) => messages,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bodies(outcome: &Outcome) -> Vec<String> {
+    let text = |message: &Message| String::from_utf8(message.message_body.clone().unwrap()).unwrap();
+    messages(outcome).iter().map(text).collect()
+}
+
+fn sql(text: &str) -> SqlStatement {
+    SqlStatement { text: text.to_owned(), params: Vec::new(), expected_rows: None }
+}
+
+async fn count(store: &SqliteStore, text: &str) -> i64 {
+    match store.query(sql(text)).await.unwrap().rows[0].values()[0] {
+        SqlValue::Integer(number) => number,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_drop_and_after_a_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "one"), send(handle, "two")]).await.unwrap();
+    drop(store);
+
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    store.submit(vec![send(handle, "three")]).await.unwrap();
+    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: From::Any };
+    assert_eq!(bodies(&store.submit(vec![first]).await.unwrap()[0]), ["one"]);
+    store.close().await.unwrap();
+    assert_eq!(store.submit(vec![receive()]).await.unwrap_err().code(), Code::STORE_CLOSED);
+
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let outcomes = store.submit(vec![receive()]).await.unwrap();
+    assert_eq!(bodies(&outcomes[0]), ["two", "three"]);
+    assert_eq!(messages(&outcomes[0])[1].message_sequence_number, 2);
+    assert!(messages(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+}
+
+#[tokio::test]
+async fn memory_holds_a_broker_too() {
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "one")]).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
+    tx.sql(sql("create table note (body)")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from note").await, 0);
+    assert_eq!(count(&store, "select count(*) from queue_messages").await, 0);
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_dropped_gives_back_what_it_took() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "one")]).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
+    assert!(messages(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty(), "the group is locked");
+    drop(tx);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["one"]);
+}
+
+#[tokio::test]
+async fn what_meets_a_locked_group_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(handle, "first")).await.unwrap();
+    let mut other = store.begin().await.unwrap();
+    let mut unit = store.submit(vec![send(handle, "second")]);
+    let mut verb = other.execute(send(handle, "third"));
+    tokio::select! {
+        biased;
+        _ = &mut unit => panic!("the group is locked"),
+        _ = &mut verb => panic!("the group is locked"),
+        () = tokio::task::yield_now() => {}
+    }
+    tx.commit().await.unwrap();
+    unit.await.unwrap();
+    verb.await.unwrap();
+    other.rollback().await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["first", "second"]);
+}
+
+#[tokio::test]
+async fn whoever_stops_waiting_for_a_group_keeps_its_transaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let (one, two) = (begin(&store).await, begin(&store).await);
+    let mut holder = store.begin().await.unwrap();
+    holder.execute(send(one, "held")).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    {
+        let mut verb = tx.execute(send(one, "never"));
+        tokio::select! {
+            biased;
+            _ = &mut verb => panic!("the group is locked"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    tx.execute(send(two, "kept")).await.unwrap();
+    tx.commit().await.unwrap();
+    drop(holder);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+    assert!(messages(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+}
+
+#[tokio::test]
+async fn two_who_wait_for_each_other_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let (one, two) = (begin(&store).await, begin(&store).await);
+    let mut first = store.begin().await.unwrap();
+    let mut second = store.begin().await.unwrap();
+    first.execute(send(one, "x")).await.unwrap();
+    second.execute(send(two, "x")).await.unwrap();
+    let mut waits = first.execute(send(two, "x"));
+    tokio::select! {
+        biased;
+        _ = &mut waits => panic!("the group is locked"),
+        () = tokio::task::yield_now() => {}
+    }
+    let lost = second.execute(send(one, "x")).await.unwrap_err();
+    assert_eq!(lost.code(), Code::DEADLOCK);
+    waits.await.unwrap();
+    assert_eq!(second.execute(send(one, "x")).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    first.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_users_sql_is_in_the_same_commit_and_only_its_own_unit_fails_with_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.run_sql(sql("create table note (id integer primary key, body)")).await.unwrap();
+    store.run_sql(sql("create table strict_note (id integer primary key on conflict rollback)")).await.unwrap();
+    store.run_sql(sql("insert into strict_note values (1)")).await.unwrap();
+
+    let (mut good, mut bad, mut worse) =
+        (store.begin().await.unwrap(), store.begin().await.unwrap(), store.begin().await.unwrap());
+    good.sql(sql("insert into note values (1, 'a')")).await.unwrap();
+    good.execute(send(handle, "good")).await.unwrap();
+    bad.sql(SqlStatement { expected_rows: Some(1), ..sql("update note set body = 'b' where id = 7") }).await.unwrap();
+    worse.sql(sql("insert into note values (2, 'c')")).await.unwrap();
+    worse.sql(sql("insert into strict_note values (1)")).await.unwrap();
+    let (good, bad, worse) = tokio::join!(good.commit(), bad.commit(), worse.commit());
+    good.unwrap();
+    assert_eq!(bad.unwrap_err().code(), Code::USER_SQL_FAILED);
+    assert_eq!(worse.unwrap_err().code(), Code::USER_SQL_FAILED);
+    assert_eq!(count(&store, "select count(*) from note where body = 'a'").await, 1);
+    assert_eq!(count(&store, "select count(*) from note").await, 1);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["good"]);
+}
+
+#[tokio::test]
+async fn the_users_sql_is_checked_and_kept_away_from_the_brokers_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let mut tx = store.begin().await.unwrap();
+    for text in [
+        "selec 1",
+        "",
+        "insert into nowhere values (1)",
+        "delete from dialoq_queue_message",
+        "update Dialoq_broker set next_queuing_order = 1",
+        "drop view sys_services",
+        "create trigger x after insert on dialoq_queue_message begin select 1; end",
+        "commit",
+        "begin",
+        "savepoint x",
+        "attach 'x.db' as x",
+        "pragma synchronous = off",
+        "select 1; select 2",
+        "select ?1",
+    ] {
+        let error = tx.sql(sql(text)).await.expect_err(text);
+        assert_eq!(error.code(), Code::USER_SQL_FAILED, "{text}");
+    }
+    tx.sql(sql("create table later (id)")).await.unwrap();
+    tx.sql(sql("insert into later values (1)")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from later").await, 1);
+    let error = store.query(sql("delete from later")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+}
+
+#[tokio::test]
+async fn a_foreign_key_put_off_to_the_commit_fails_its_own_transaction_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    store.run_sql(sql("create table parent (id integer primary key)")).await.unwrap();
+    let child = "create table child (id references parent(id) deferrable initially deferred)";
+    store.run_sql(sql(child)).await.unwrap();
+    let error = store.run_sql(sql("insert into child values (5)")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into child values (6)")).await.unwrap();
+    tx.sql(sql("insert into parent values (6)")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from child").await, 1);
+}
+
+#[tokio::test]
+async fn savepoints_undo_verbs_and_sql_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.run_sql(sql("create table note (body)")).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(handle, "kept")).await.unwrap();
+    tx.savepoint("here").await.unwrap();
+    tx.execute(send(handle, "undone")).await.unwrap();
+    tx.sql(sql("insert into note values ('undone')")).await.unwrap();
+    tx.rollback_to("here").await.unwrap();
+    assert_eq!(tx.rollback_to("nowhere").await.unwrap_err().code(), Code::SAVEPOINT_NOT_FOUND);
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from note").await, 0);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_moved_clock_does_what_is_due_before_an_empty_unit_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(Timestamp(1_000_000));
+    let store = defined(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).await;
+    let handle = begin(&store).await;
+    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 60 }]).await.unwrap();
+    clock.advance(Duration::from_secs(59));
+    store.submit(Vec::new()).await.unwrap();
+    let activity = store.activity().queue("from");
+    assert_eq!(activity.facts().unread, 0);
+    let told = activity.register(true);
+    clock.advance(Duration::from_secs(1));
+    // Nobody asks: the clock alone wakes the writer.
+    told.await;
+    assert_eq!(count(&store, "select count(*) from queue_messages where queue_name = 'from'").await, 1);
+}
+
+#[tokio::test]
+async fn a_second_owner_is_refused_and_a_reader_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let error = SqliteStore::open(options(folder.path())).err().unwrap();
+    assert_eq!(error.code(), Code::STORE_OWNED);
+    let reader = SqliteStore::open_read_only(options(folder.path())).unwrap();
+    let services = reader.query(sql("select name from sys_services order by name")).await.unwrap();
+    let names: Vec<String> = services.rows.iter().map(|row| row.get("name").unwrap()).collect();
+    assert_eq!(names.iter().filter(|name| ["a", "b"].contains(&name.as_str())).count(), 2);
+    assert!(reader.catalog().queue("TO").is_some());
+    assert_eq!(reader.submit(Vec::new()).await.unwrap_err().code(), Code::STORE_READ_ONLY);
+    drop(store);
+    SqliteStore::open(options(folder.path())).unwrap();
+}
+
+#[tokio::test]
+async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str| {
+        let mut options = SqliteOptions::new(Location::File(folder.path().join(name)));
+        options.create_if_missing = false;
+        SqliteStore::open(options).err().unwrap().code()
+    };
+    assert_eq!(refused("missing.db"), Code::STORE_IO);
+    std::fs::write(folder.path().join("text.db"), "this is no database, only a few words of text").unwrap();
+    assert_eq!(refused("text.db"), Code::STORE_FOREIGN);
+    let other = rusqlite::Connection::open(folder.path().join("other.db")).unwrap();
+    other.execute_batch("create table t (x)").unwrap();
+    assert_eq!(refused("other.db"), Code::STORE_FOREIGN);
+    std::fs::create_dir(folder.path().join("folder.db")).unwrap();
+    assert_eq!(refused("folder.db"), Code::STORE_FOREIGN);
+
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    for number in 0..200 {
+        store.submit(vec![send(handle, &format!("{number:>400}"))]).await.unwrap();
+    }
+    store.close().await.unwrap();
+    drop(store);
+    let path = folder.path().join("a.db");
+    let good = std::fs::read(&path).unwrap();
+    let newer = rusqlite::Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    drop(newer);
+    assert_eq!(refused("a.db"), Code::STORE_NEWER);
+    let mut damaged = good.clone();
+    damaged[4096..].chunks_mut(4096).for_each(|page| page[..64].fill(0xA5));
+    std::fs::write(&path, damaged).unwrap();
+    assert_eq!(refused("a.db"), Code::STORE_DAMAGED);
+    std::fs::write(&path, &good).unwrap();
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    assert_eq!(refused("a.db"), Code::STORE_READ_ONLY);
+}
+
+#[tokio::test]
+async fn views_have_the_sequences_that_memory_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "one"), send(handle, "two")]).await.unwrap();
+    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: From::Any };
+    store.submit(vec![first]).await.unwrap();
+    let text = format!(
+        "select conversation_handle, send_sequence, receive_sequence, is_initiator, state_desc \
+         from sys_conversation_endpoints where conversation_handle = '{handle}'"
+    );
+    let rows = store.query(sql(&text)).await.unwrap();
+    assert_eq!(rows.rows[0].get::<String>("conversation_handle").unwrap(), handle.to_string());
+    assert_eq!(rows.rows[0].get::<i64>("send_sequence").unwrap(), 2);
+    let target = "select receive_sequence from sys_conversation_endpoints where is_initiator = 0";
+    assert_eq!(count(&store, target).await, 2);
+    store.submit(vec![receive()]).await.unwrap();
+    assert_eq!(count(&store, target).await, 2);
+    store.submit(vec![Verb::EndConversation { handle, form: EndForm::Plain }]).await.unwrap();
+    let rows = store.query(sql("select state from sys_conversation_endpoints order by is_initiator")).await.unwrap();
+    assert_eq!(rows.rows[0].get::<String>("state").unwrap(), "DI");
+}
+
+#[tokio::test]
+async fn messages_that_waited_are_delivered_when_the_broker_is_enabled() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids = IdSource::Counted(0);
+    let store = defined(SqliteOptions { ids, ..options(folder.path()) }).await;
+    use crate::protocol::definition::BrokerOption;
+    let alter = |option| vec![Verb::Define(vec![Definition::AlterDatabase { option }])];
+    store.submit(alter(BrokerOption::DisableBroker)).await.unwrap();
+    let handle = begin(&store).await;
+    for number in 0..5 {
+        store.submit(vec![send(handle, &number.to_string())]).await.unwrap();
+    }
+    assert_eq!(count(&store, "select count(*) from sys_transmission_queue").await, 5);
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    store.submit(alter(BrokerOption::EnableBroker)).await.unwrap();
+    store.submit(Vec::new()).await.unwrap();
+    assert_eq!(count(&store, "select count(*) from sys_transmission_queue").await, 0);
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["0", "1", "2", "3", "4"]);
+}

@@ -1,0 +1,334 @@
+//! A transaction: a session of the core, and the user's own SQL kept until the commit.
+
+use super::batch::{Slot, Slots};
+use super::engine::Engine;
+use super::read::Reader;
+use super::state::{SqlCommit, State, TxSender};
+use super::{SqliteStore, user_sql};
+use crate::core::{Reply, Savepoint, Session, Step, Taken};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Verb};
+use crate::store::{BoxFuture, SqlStatement, StoreTx};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::sync::oneshot;
+
+/// An open transaction; it holds nothing but its place in the core.
+pub(super) struct SqliteTx {
+    store: Arc<SqliteStore>,
+    /// `None` once it has ended.
+    session: Option<Session>,
+    sql: Vec<SqlStatement>,
+    savepoints: Vec<(String, Savepoint, usize)>,
+}
+
+impl SqliteTx {
+    pub(super) fn begin(store: Arc<SqliteStore>) -> Result<Self> {
+        let session = store.engine.lock()?.core.begin();
+        Ok(Self { store, session: Some(session), sql: Vec::new(), savepoints: Vec::new() })
+    }
+
+    fn session(&mut self) -> Result<&mut Session> {
+        self.session.as_mut().ok_or_else(Error::transaction_ended)
+    }
+
+    async fn run(&mut self, verb: Verb) -> Result<Outcome> {
+        let (turn, before) = self.order(verb)?;
+        match turn {
+            Next::Reply(reply) => self.finish(reply, before).await,
+            Next::Wait(id, receiver) => {
+                let engine = self.store.engine.clone();
+                let reply = Turn { engine, home: &mut self.session, before, id, receiver }.wait().await?;
+                self.finish(reply, before).await
+            }
+        }
+    }
+
+    /// Runs a verb in the core; if it meets a locked group, registers the wait.
+    fn order(&mut self, verb: Verb) -> Result<(Next, Savepoint)> {
+        let engine = &self.store.engine;
+        let queue = match &verb {
+            Verb::Receive { queue, .. } | Verb::GetConversationGroup { queue } => Some(queue.clone()),
+            _ => None,
+        };
+        let mut state = engine.lock()?;
+        let mut session = self.session.take().ok_or_else(Error::transaction_ended)?;
+        let now = engine.clock.now();
+        state.tick(now, 1);
+        let before = state.core.savepoint(&session);
+        let step = state.core.execute(&mut session, verb.clone(), now);
+        if let (Some(queue), Ok(_)) = (&queue, &step) {
+            state.sound(queue, &engine.board);
+        }
+        let next = match step {
+            Err(refusal) => {
+                self.session = Some(session);
+                Err(refusal)
+            }
+            Ok(Step::Done(reply)) => {
+                self.session = Some(session);
+                Ok((Next::Reply(reply), before))
+            }
+            Ok(Step::Blocked(group)) => match state.core.wait(&session, group) {
+                Ok(()) => {
+                    let (sender, receiver): (TxSender, _) = oneshot::channel();
+                    let id = state.parked.next_id();
+                    state.parked.tx(group, id, session, verb, sender);
+                    Ok((Next::Wait(id, receiver), before))
+                }
+                Err(deadlock) => {
+                    state.order_rollback(session, now);
+                    Err(deadlock)
+                }
+            },
+        };
+        wake_if_work(engine, state);
+        next
+    }
+
+    /// Makes the outcome, reading what a RECEIVE took. Whoever stops waiting for it has not received anything.
+    async fn finish(&mut self, reply: Reply, before: Savepoint) -> Result<Outcome> {
+        let taken = match reply {
+            Reply::Outcome(outcome) => return Ok(outcome),
+            Reply::Rows(taken) if taken.is_empty() => return Ok(Outcome::Received(Vec::new())),
+            Reply::Rows(taken) => taken,
+        };
+        let engine = self.store.engine.clone();
+        let mut undo = UndoReceive { engine: &engine, session: &mut self.session, before, is_armed: true };
+        let outcome = read_taken(&self.store, taken).await;
+        undo.is_armed = outcome.is_err();
+        outcome
+    }
+
+    async fn end(mut self: Box<Self>) -> Result<()> {
+        let store = self.store.clone();
+        let _room = store.room(1).await?;
+        super::answered(self.order_end()?).await.map(drop)
+    }
+
+    fn order_end(&mut self) -> Result<oneshot::Receiver<Result<Slots>>> {
+        let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+        let sql = std::mem::take(&mut self.sql);
+        let (sender, receiver) = oneshot::channel();
+        let engine = &self.store.engine;
+        let mut state = engine.lock()?;
+        if sql.is_empty() {
+            let now = engine.clock.now();
+            state.order_commit(session, Slots::new(), sender, now);
+            state.settle(now);
+        } else {
+            state.push_sql_commit(SqlCommit { session, sql, sender });
+        }
+        engine.hand_over(state);
+        Ok(receiver)
+    }
+
+    /// Rolls back; `None` if only memory has changed, which it has by then.
+    fn order_rollback(&mut self) -> Result<Option<oneshot::Receiver<Result<Slots>>>> {
+        let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+        let (sender, receiver) = oneshot::channel();
+        let engine = &self.store.engine;
+        let mut state = engine.lock()?;
+        let before = state.effects.changes.len();
+        state.order_rollback(session, engine.clock.now());
+        if state.effects.changes.len() == before {
+            wake_if_work(engine, state);
+            return Ok(None);
+        }
+        state.push_answer(Slots::new(), sender);
+        engine.hand_over(state);
+        Ok(Some(receiver))
+    }
+}
+
+/// What becomes of a verb.
+enum Next {
+    /// It is done.
+    Reply(Reply),
+    /// It waits for a group under this name.
+    Wait(u64, oneshot::Receiver<(Session, Result<Reply>)>),
+}
+
+/// Wakes the writer if a tick or a rollback has left it something to do.
+fn wake_if_work(engine: &Engine, state: std::sync::MutexGuard<'_, State>) {
+    if state.has_work(engine.clock.now()) {
+        engine.hand_over(state);
+    }
+}
+
+/// Reads rows that a RECEIVE took: at once if they are committed, else when the batch that writes them is.
+async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
+    let engine = &store.engine;
+    let below = engine.committed_below.load(Relaxed);
+    if engine.path.is_some() && taken.iter().all(|taken| taken.queuing_order < below) {
+        let catalog = engine.lock()?.core.catalog().clone();
+        let rows = store.with_reader(|connection| {
+            let mut reader = Reader::new(connection);
+            taken
+                .iter()
+                .map(|taken| reader.message(taken.queuing_order))
+                .collect::<rusqlite::Result<Vec<_>>>()
+                .map_err(|error| super::failure::storage("reading a message that memory knows of", error))
+        })?;
+        return Slot::Rows { taken, rows, catalog }.into_outcome();
+    }
+    let receiver = order_read(engine, taken)?;
+    let slots = super::answered(receiver).await?;
+    slots.into_iter().next().map_or(Ok(Outcome::Received(Vec::new())), Slot::into_outcome)
+}
+
+fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Result<Slots>>> {
+    let (sender, receiver) = oneshot::channel();
+    let mut state = engine.lock()?;
+    let slot = state.slot(Reply::Rows(taken));
+    state.push_answer(Slots::from_iter([slot]), sender);
+    engine.hand_over(state);
+    Ok(receiver)
+}
+
+/// Gives back what a RECEIVE took if its caller stops waiting for it, or if it cannot be read.
+struct UndoReceive<'a> {
+    engine: &'a Engine,
+    session: &'a mut Option<Session>,
+    before: Savepoint,
+    is_armed: bool,
+}
+
+impl Drop for UndoReceive<'_> {
+    fn drop(&mut self) {
+        if self.is_armed
+            && let (Some(session), Ok(mut state)) = (self.session.as_mut(), self.engine.state.lock())
+        {
+            state.core.rollback_to(session, self.before);
+        }
+    }
+}
+
+/// A verb that waits for a group. The session comes back to the transaction however the wait ends.
+struct Turn<'a> {
+    engine: Arc<Engine>,
+    home: &'a mut Option<Session>,
+    before: Savepoint,
+    id: u64,
+    receiver: oneshot::Receiver<(Session, Result<Reply>)>,
+}
+
+impl Turn<'_> {
+    async fn wait(&mut self) -> Result<Reply> {
+        match (&mut self.receiver).await {
+            Ok((session, reply)) => self.arrive(session, reply),
+            Err(_) => Err(Error::closed()),
+        }
+    }
+
+    fn arrive(&mut self, session: Session, reply: Result<Reply>) -> Result<Reply> {
+        match &reply {
+            Err(lost) if lost.code() == Code::DEADLOCK => {
+                if let Ok(mut state) = self.engine.state.lock() {
+                    state.order_rollback(session, self.engine.clock.now());
+                    wake_if_work(&self.engine, state);
+                }
+            }
+            _ => *self.home = Some(session),
+        }
+        reply
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        let withdrawn = self.engine.state.lock().ok().and_then(|mut state| {
+            let session = state.parked.withdraw(self.id)?;
+            state.core.stop_waiting(&session);
+            Some(session)
+        });
+        match withdrawn {
+            Some(session) => *self.home = Some(session),
+            // It had its turn, and nobody has heard of it: take it back.
+            None => {
+                if let Ok((session, reply)) = self.receiver.try_recv() {
+                    let _ = self.arrive(session, reply);
+                    if let (Some(session), Ok(mut state)) = (self.home.as_mut(), self.engine.state.lock()) {
+                        state.core.rollback_to(session, self.before);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for SqliteTx {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            let engine = &self.store.engine;
+            if let Ok(mut state) = engine.state.lock() {
+                state.order_rollback(session, engine.clock.now());
+                wake_if_work(engine, state);
+            }
+        }
+    }
+}
+
+impl StoreTx for SqliteTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(self.run(verb))
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.session()?;
+            // What an earlier statement makes is not there yet, so that what uses it is checked when it runs.
+            if !self.sql.iter().any(user_sql::defines) {
+                self.store.check_sql(&sql)?;
+            }
+            self.sql.push(sql);
+            Ok(())
+        })
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let session = self.session.as_ref().ok_or_else(Error::transaction_ended)?;
+            let place = self.store.engine.lock()?.core.savepoint(session);
+            self.savepoints.push((name.to_owned(), place, self.sql.len()));
+            Ok(())
+        })
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let session = self.session.as_mut().ok_or_else(Error::transaction_ended)?;
+            let found = self.savepoints.iter().rposition(|(known, ..)| known == name).ok_or_else(|| {
+                Error::new(
+                    Code::SAVEPOINT_NOT_FOUND,
+                    ErrorKind::NotFound,
+                    format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
+                )
+            })?;
+            let (_, place, statements) = self.savepoints[found];
+            let engine = &self.store.engine;
+            let mut state = engine.lock()?;
+            state.core.rollback_to(session, place);
+            wake_if_work(engine, state);
+            self.savepoints.truncate(found + 1);
+            self.sql.truncate(statements);
+            Ok(())
+        })
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(self.end())
+    }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            match self.order_rollback()? {
+                None => Ok(()),
+                Some(receiver) => super::answered(receiver).await.map(drop),
+            }
+        })
+    }
+}

@@ -1,0 +1,154 @@
+//! The user's own SQL: bound, guarded, and counted.
+
+use super::batch::{WriteSide, writing};
+use super::failure::user;
+use super::guard;
+use super::write::strike;
+use crate::error::{Error, Result};
+use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
+use rusqlite::types::{ToSqlOutput, Value, ValueRef};
+use rusqlite::{Connection, Statement, ToSql, params_from_iter};
+use std::sync::Arc;
+
+const SAVEPOINT: &str = include_str!("../../../sql/sqlite/transaction/savepoint.sql");
+const RELEASE: &str = include_str!("../../../sql/sqlite/transaction/release.sql");
+const ROLLBACK_TO: &str = include_str!("../../../sql/sqlite/transaction/rollback_to.sql");
+const DEFERRED_CONSTRAINTS: &str = include_str!("../../../sql/sqlite/read/deferred_constraints.sql");
+const FOREIGN_KEY_VIOLATIONS: &str = include_str!("../../../sql/sqlite/read/foreign_key_violations.sql");
+
+impl ToSql for SqlValue {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Self::Null => ToSqlOutput::Owned(Value::Null),
+            Self::Integer(number) => ToSqlOutput::Owned(Value::Integer(*number)),
+            Self::Real(number) => ToSqlOutput::Owned(Value::Real(*number)),
+            Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+            Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+        })
+    }
+}
+
+/// Runs the statements of one transaction, all or none. The outer error is the store's own failure.
+pub(super) fn run_unit(side: &WriteSide, unit: &[SqlStatement]) -> Result<Result<u64>> {
+    let connection = &side.connection;
+    let run = |text| {
+        strike(side.fault.as_deref(), || connection.prepare_cached(text)?.execute([])).map(drop).map_err(writing)
+    };
+    run(SAVEPOINT)?;
+    let mut verdict = unit
+        .iter()
+        .try_fold(0, |changed, statement| Ok(changed + side.guard.guarded(|| run_one(connection, statement))?));
+    if verdict.is_ok() && has_deferred_constraints(connection).map_err(writing)? {
+        verdict = check_deferred(connection, unit).and(verdict);
+    }
+    if verdict.is_err() {
+        // ON CONFLICT ROLLBACK has taken the savepoint with it.
+        if !connection.is_autocommit() {
+            run(ROLLBACK_TO)?;
+            run(RELEASE)?;
+        }
+    } else {
+        run(RELEASE)?;
+    }
+    Ok(verdict)
+}
+
+/// Only a definition that speaks of it can put a constraint off to the commit.
+fn has_deferred_constraints(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.prepare_cached(DEFERRED_CONSTRAINTS)?.query_row([], |row| Ok(row.get::<_, i64>(0)? > 0))
+}
+
+/// A commit serves many transactions, so that what it would refuse must be found before.
+fn check_deferred(connection: &Connection, unit: &[SqlStatement]) -> Result<()> {
+    let violations: i64 = connection.query_row(FOREIGN_KEY_VIOLATIONS, [], |row| row.get(0)).map_err(writing)?;
+    if violations == 0 {
+        return Ok(());
+    }
+    let last = unit.last().map_or("", |statement| &statement.text);
+    Err(user(last, "a row breaks a foreign key that was put off to the commit"))
+}
+
+/// Runs one statement and gives the number of rows it changed.
+fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
+    let mut prepared = prepare(connection, statement)?;
+    let before = connection.total_changes();
+    let mut run = || -> rusqlite::Result<()> {
+        let mut rows = prepared.query(params_from_iter(&statement.params))?;
+        while rows.next()?.is_some() {}
+        Ok(())
+    };
+    run().map_err(|error| refused(statement, &error))?;
+    // Definitions and queries leave the last count of others standing.
+    let changed = if connection.total_changes() == before { 0 } else { connection.changes() };
+    match statement.expected_rows {
+        Some(expected) if expected != changed => Err(user(
+            &statement.text,
+            format!("it changed {changed} rows where {expected} were expected; its transaction is rolled back"),
+        )),
+        _ => Ok(changed),
+    }
+}
+
+/// Checks a statement without running it.
+pub(super) fn check(connection: &Connection, statement: &SqlStatement) -> Result<()> {
+    prepare(connection, statement).map(drop)
+}
+
+/// Runs a query.
+pub(super) fn query(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows> {
+    let mut prepared = prepare(connection, statement)?;
+    if !prepared.readonly() {
+        return Err(user(&statement.text, "a query may only read; run it as a statement of a transaction"));
+    }
+    let columns: Arc<[String]> = prepared.column_names().into_iter().map(str::to_owned).collect();
+    let mut read = || -> rusqlite::Result<Vec<SqlRow>> {
+        let mut found = Vec::new();
+        let mut rows = prepared.query(params_from_iter(&statement.params))?;
+        while let Some(row) = rows.next()? {
+            let values =
+                (0..columns.len()).map(|place| row.get_ref(place).map(value)).collect::<rusqlite::Result<_>>()?;
+            found.push(SqlRow { columns: columns.clone(), values });
+        }
+        Ok(found)
+    };
+    let rows = read().map_err(|error| refused(statement, &error))?;
+    Ok(SqlRows { columns, rows })
+}
+
+/// Whether the statement makes or changes tables, so that what comes after it cannot be checked before it has run.
+pub(super) fn defines(statement: &SqlStatement) -> bool {
+    let first = statement.text.split_whitespace().next().unwrap_or_default();
+    ["CREATE", "ALTER", "DROP"].iter().any(|word| first.eq_ignore_ascii_case(word))
+}
+
+fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Statement<'c>> {
+    if statement.text.trim().is_empty() {
+        return Err(user(&statement.text, "it is empty"));
+    }
+    let prepared = connection.prepare(&statement.text).map_err(|error| refused(statement, &error))?;
+    let (wanted, given) = (prepared.parameter_count(), statement.params.len());
+    if wanted != given {
+        return Err(user(&statement.text, format!("it has {wanted} parameters and was given {given}")));
+    }
+    Ok(prepared)
+}
+
+fn refused(statement: &SqlStatement, error: &rusqlite::Error) -> Error {
+    match (guard::explain(error), error) {
+        (Some(why), _) => user(&statement.text, why),
+        (None, rusqlite::Error::MultipleStatement) => {
+            user(&statement.text, "it holds several statements; give them one by one")
+        }
+        (None, error) => user(&statement.text, error),
+    }
+}
+
+fn value(value: ValueRef<'_>) -> SqlValue {
+    match value {
+        ValueRef::Null => SqlValue::Null,
+        ValueRef::Integer(number) => SqlValue::Integer(number),
+        ValueRef::Real(number) => SqlValue::Real(number),
+        ValueRef::Text(text) => SqlValue::Text(String::from_utf8_lossy(text).into_owned()),
+        ValueRef::Blob(bytes) => SqlValue::Blob(bytes.to_vec()),
+    }
+}
