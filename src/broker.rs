@@ -6,7 +6,8 @@ use crate::define::{Definitions, missing};
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store};
+use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::trace;
 use crate::tx::Tx;
@@ -27,6 +28,28 @@ impl fmt::Debug for Broker {
 }
 
 impl Broker {
+    /// Opens the broker at a URL; what is not there yet is made.
+    ///
+    /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed. Parameters follow
+    /// a question mark: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`.
+    ///
+    /// # Errors
+    /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012 it
+    /// is damaged, 60013 it was written by a newer Dialoq, 60014 it cannot be written, 60018 it cannot be read.
+    pub async fn open(url: &str) -> Result<Self> {
+        Self::open_with(url, OpenOptions::default()).await
+    }
+
+    /// The same, with options; what the URL says counts over them.
+    ///
+    /// # Errors
+    /// Those of [`Broker::open`].
+    pub async fn open_with(url: &str, options: OpenOptions) -> Result<Self> {
+        let options = SqliteOptions::from_url(url, options)?;
+        let store = blocking(move || SqliteStore::open(options)).await?;
+        Ok(Self::over(store))
+    }
+
     /// A broker over any store.
     pub fn over(store: Arc<dyn Store>) -> Self {
         Self { store }
@@ -162,6 +185,16 @@ impl Broker {
     /// Those of the store.
     pub async fn close(&self) -> Result<()> {
         self.store.close().await
+    }
+}
+
+/// Recovery reads the disk for as long as it takes, which must not hold up other tasks.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(failure) => {
+            Err(Error::new(Code::STORE_IO, ErrorKind::Store, "opening the store was cut short").caused_by(failure))
+        }
     }
 }
 

@@ -1,4 +1,108 @@
 //! A priority messaging broker with the semantics of SQL Server Service Broker, over SQL tables.
+//!
+//! Two programs that talk through tables: one begins a *conversation* with a *service* and sends messages; the other
+//! receives them from the service's *queue*, in order, exactly once, in a transaction with its own work, and answers.
+//! Conversations have *priorities*, so that urgent work overtakes; what cannot be delivered waits and is tried again;
+//! what breaks is told to both sides.
+//!
+//! ```
+//! use dialoq::{Act, Broker, Level, MessageType};
+//! use std::time::Duration;
+//!
+//! #[derive(serde::Serialize, serde::Deserialize)]
+//! struct PlaceOrder { sku: String, pieces: u32 }
+//!
+//! const PLACE_ORDER: MessageType<PlaceOrder> = MessageType::json("//shop/PlaceOrder");
+//! const ORDER_PLACED: MessageType<String> = MessageType::text("//shop/OrderPlaced");
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> dialoq::Result<()> {
+//! let broker = Broker::open("sqlite::memory:").await?;
+//! broker.ensure(|d| {
+//!     d.message_type(PLACE_ORDER).message_type(ORDER_PLACED);
+//!     d.contract("//shop/Orders").sent_by_initiator(PLACE_ORDER).sent_by_target(ORDER_PLACED);
+//!     d.queue("orders").queue("checkout");
+//!     d.service("//shop/OrderService", "orders", ["//shop/Orders"]).service("//shop/Checkout", "checkout", []);
+//!     d.broker_priority("orders").contract("//shop/Orders").level(Level::new(9));
+//! }).await?;
+//!
+//! // One side asks: the conversation and its first message are one commit.
+//! let tx = broker.begin().await?;
+//! let dialog = tx.begin_dialog("//shop/Checkout", "//shop/OrderService").contract("//shop/Orders").await?;
+//! tx.send(dialog, PLACE_ORDER, &PlaceOrder { sku: "A-1".into(), pieces: 3 }).await?;
+//! tx.commit().await?;
+//!
+//! // The other takes the message, answers and ends its side: one commit again, or nothing at all.
+//! let tx = broker.begin().await?;
+//! if let Some(batch) = tx.receive("orders").wait(Duration::from_secs(5)).await? {
+//!     for message in &batch {
+//!         let order = message.decode(PLACE_ORDER)?;
+//!         tx.send(message.handle(), ORDER_PLACED, &format!("{} x {}", order.pieces, order.sku)).await?;
+//!         tx.end(message.handle()).await?;
+//!     }
+//! }
+//! tx.commit().await?;
+//!
+//! let batch = broker.receive("checkout").await?.expect("the answer is there");
+//! assert_eq!(batch.messages()[0].decode(ORDER_PLACED)?, "3 x A-1");
+//! assert!(batch.messages()[1].is_end_dialog());
+//! broker.end(dialog).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! # What is what
+//!
+//! | | |
+//! |---|---|
+//! | *message type* | a name and what a body must look like; [`MessageType`] adds the Rust type of the body |
+//! | *contract* | which message types a conversation may carry, and which side may send each |
+//! | *queue* | where messages wait; a table that any SQLite client can read |
+//! | *service* | the name that is addressed: a queue, and the contracts it accepts |
+//! | *conversation* | two endpoints, one per side, each with its own [`ConversationHandle`], level, timer and lifetime |
+//! | *conversation group* | conversations of one side that belong together: what RECEIVE takes from and locks; [`GroupId`] |
+//! | *broker priority* | which conversations get which level, 1 (low) to 10 (high); [`Level`] |
+//!
+//! # At once, or together
+//!
+//! Every statement is a method of [`Act`]. On a [`Broker`] it commits at once; in a [`Tx`] everything, with the
+//! application's own SQL ([`Tx::sql`]), commits together or not at all. A `Tx` borrows nothing and may be kept across
+//! calls; dropping it is a rollback, and so is the end of the process. What was answered has been synced to the disk.
+//!
+//! A RECEIVE takes messages of one group, the highest level first, then the oldest, and locks the group to the end of
+//! the transaction: no two readers ever hold messages of one conversation. Rolling back gives the messages back in their
+//! old place; five rollbacks in a row disable the queue, because such a message is poison.
+//!
+//! # Waiting
+//!
+//! `receive(queue)` answers at once; [`.wait(duration)`](receive::Receive::wait) and
+//! [`.wait_forever()`](receive::Receive::wait_forever) sleep until there is something. No message in time is
+//! `Ok(None)`. Nothing polls. [`Broker::stream`] makes a queue a stream of transactions.
+//!
+//! # Priorities and strategies
+//!
+//! Levels decide which group is served next. Where a whole class must not starve, or must never wait behind another, a
+//! strategy decides which RECEIVE comes next: see [`receive::strategy`] and [`Broker::receive_by`].
+//!
+//! # Activation
+//!
+//! [`Broker::activate`] runs handlers by message type when there is work, at most so many at a time:
+//! see [`activation`].
+//!
+//! # Definitions
+//!
+//! [`Broker::ensure`] makes what is not there, at every start; [`Broker::define`] and [`Broker::execute`] (Service
+//! Broker's own DDL) create, alter and drop; [`Broker::dump`] writes the script of what is there.
+//!
+//! # Errors
+//!
+//! There is one [`Error`]. It has Service Broker's number where the condition is the same and ours from 60001
+//! ([`Error::code`]), a class ([`Error::kind`]), whether trying again may help ([`Error::is_retryable`]), and a message
+//! that names the thing, what was found, and what would be right. What breaks a *conversation* is no error of a call: it
+//! arrives as a message, see [`Message::error`](protocol::Message::error).
+//!
+//! # Tests of your own
+//!
+//! [`testing`] opens brokers in memory, on a clock that stands still until the test moves it.
 
 pub mod act;
 pub mod activation;
@@ -20,6 +124,7 @@ pub mod message;
 pub mod protocol;
 pub mod receive;
 pub mod store;
+pub mod testing;
 pub mod time;
 pub mod trace;
 pub mod tx;

@@ -105,21 +105,43 @@ fn of_a_queue_and_a_priority_only_what_is_named_is_compared() {
 fn what_is_there_but_differs_is_refused_by_name() {
     let catalog = made(&list(shop));
     let cases: [(&str, fn(&mut Definitions)); 8] = [
-        ("//shop/Add", |d| drop(d.message_type("//shop/Add"))),
-        ("//shop/Stock", |d| drop(d.contract("//shop/Stock").sent_by_any(ADD))),
-        ("desk", |d| drop(d.queue("desk").status(true))),
-        ("MAX_QUEUE_READERS", |d| drop(d.queue("stock").max_queue_readers(5))),
-        ("ACTIVATION", |d| drop(d.queue("stock").drop_activation())),
-        ("its queue", |d| drop(d.service("//shop/Desk", "stock", []))),
-        ("its contracts", |d| drop(d.service("//shop/Stock", "stock", []))),
-        ("PRIORITY_LEVEL", |d| drop(d.broker_priority("urgent").level(Level::LOWEST))),
+        ("//shop/Add", |d| {
+            d.message_type("//shop/Add");
+        }),
+        ("//shop/Stock", |d| {
+            d.contract("//shop/Stock").sent_by_any(ADD);
+        }),
+        ("desk", |d| {
+            d.queue("desk").status(true);
+        }),
+        ("MAX_QUEUE_READERS", |d| {
+            d.queue("stock").max_queue_readers(5);
+        }),
+        ("ACTIVATION", |d| {
+            d.queue("stock").drop_activation();
+        }),
+        ("its queue", |d| {
+            d.service("//shop/Desk", "stock", []);
+        }),
+        ("its contracts", |d| {
+            d.service("//shop/Stock", "stock", []);
+        }),
+        ("PRIORITY_LEVEL", |d| {
+            d.broker_priority("urgent").level(Level::LOWEST);
+        }),
     ];
     for (named, build) in cases {
         let error = missing(&catalog, &list(build)).unwrap_err();
         assert_eq!(error.code(), Code::DUPLICATE_NAME, "{error}");
         assert!(error.message().contains(named), "{error}");
     }
-    let error = missing(&catalog, &list(|d| drop(d.drop_queue("desk")))).unwrap_err();
+    let error = missing(
+        &catalog,
+        &list(|d| {
+            d.drop_queue("desk");
+        }),
+    )
+    .unwrap_err();
     assert_eq!(error.code(), Code::UNSUPPORTED);
 }
 

@@ -1,0 +1,133 @@
+//! The house rules that a compiler does not know: levels of modules, sizes of files, where SQL lives, and that the
+//! documents are true. The levels are read from the table in `ARCHITECTURE.md`, so that it cannot go stale.
+
+mod levels;
+mod source;
+
+use source::{files, root};
+use std::fs;
+use std::path::Path;
+
+/// A file much longer than this hides something that wants a name of its own.
+const MOST_LINES: usize = 800;
+
+#[test]
+fn files_are_short() {
+    let folders = ["src", "tests", "examples", "benches"];
+    let long: Vec<String> = folders
+        .iter()
+        .flat_map(|folder| files(&root().join(folder), "rs"))
+        .filter_map(|file| {
+            let lines = fs::read_to_string(&file).unwrap().lines().count();
+            (lines > MOST_LINES).then(|| format!("{} has {lines} lines", shown(&file)))
+        })
+        .collect();
+    assert!(long.is_empty(), "over {MOST_LINES} lines: {long:#?}");
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let silent: Vec<String> = files(&root().join("src"), "rs")
+        .iter()
+        .filter(|file| !source::is_test_file(file))
+        .filter(|file| !fs::read_to_string(file).unwrap().starts_with("//!"))
+        .map(|file| shown(file))
+        .collect();
+    assert!(silent.is_empty(), "no `//!` on the first line: {silent:#?}");
+}
+
+#[test]
+fn every_sql_file_says_what_it_is() {
+    let found = files(&root().join("sql"), "sql");
+    assert!(!found.is_empty(), "the SQL files have moved");
+    let silent: Vec<String> = found
+        .iter()
+        .filter(|file| !fs::read_to_string(file).unwrap().trim_start().starts_with("--"))
+        .map(|file| shown(file))
+        .collect();
+    assert!(silent.is_empty(), "no header comment: {silent:#?}");
+}
+
+#[test]
+fn sql_lives_in_sql_files() {
+    let mut spliced = Vec::new();
+    for file in files(&root().join("src"), "rs") {
+        for literal in source::production_literals(&file) {
+            if is_sql(&literal) {
+                spliced.push(format!("{}: {literal:?}", shown(&file)));
+            }
+        }
+    }
+    assert!(spliced.is_empty(), "SQL in Rust: {spliced:#?}");
+}
+
+/// Whether a literal is a statement of a database, which Service Broker's own DDL is not.
+fn is_sql(literal: &str) -> bool {
+    let text = literal.trim_start().to_lowercase();
+    let begins = ["select ", "insert into ", "delete from ", "pragma ", "begin immediate", "with recursive "];
+    let makes = ["create table", "create index", "create unique index", "create view", "drop table", "drop view"];
+    begins.iter().any(|begin| text.starts_with(begin))
+        || makes.iter().any(|make| text.starts_with(make))
+        || (text.starts_with("update ") && text.contains(" set "))
+}
+
+#[test]
+fn sql_is_told_from_other_text() {
+    for sql in
+        ["SELECT 1", " insert into t values (1)", "update t set a = 1", "PRAGMA user_version", "create table t(a)"]
+    {
+        assert!(is_sql(sql), "{sql}");
+    }
+    for other in ["CREATE QUEUE orders", "update the clock", "selected", "ALTER QUEUE [q] WITH STATUS = ON"] {
+        assert!(!is_sql(other), "{other}");
+    }
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    let mut undone = Vec::new();
+    for file in files(&root().join("src"), "rs") {
+        let code = source::code(&file);
+        for word in ["todo!(", "unimplemented!(", "dbg!(", "unsafe "] {
+            if code.contains(word) {
+                undone.push(format!("{}: {word}", shown(&file)));
+            }
+        }
+    }
+    assert!(undone.is_empty(), "{undone:#?}");
+}
+
+/// A link from one of our documents to a file of ours leads somewhere.
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let mut documents = files(&root().join("docs"), "md");
+    documents
+        .extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"].map(|name| root().join(name)));
+    let mut broken = Vec::new();
+    for document in documents.iter().filter(|document| document.exists()) {
+        let text = fs::read_to_string(document).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            let is_ours = !path.is_empty() && !link.contains("://") && !link.contains(' ');
+            if is_ours && !document.parent().unwrap().join(path).exists() {
+                broken.push(format!("{} -> {link}", shown(document)));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links to nowhere: {broken:#?}");
+}
+
+#[test]
+fn every_example_is_in_the_list_of_examples() {
+    let list = fs::read_to_string(root().join("examples/README.md")).unwrap();
+    let unnamed: Vec<String> = files(&root().join("examples"), "rs")
+        .iter()
+        .map(|file| file.file_stem().unwrap().to_string_lossy().into_owned())
+        .filter(|name| !list.contains(&format!("[{name}]({name}.rs)")))
+        .collect();
+    assert!(unnamed.is_empty(), "examples that examples/README.md does not name: {unnamed:?}");
+}
+
+fn shown(file: &Path) -> String {
+    file.strip_prefix(root()).unwrap_or(file).display().to_string()
+}
