@@ -7,10 +7,12 @@
 mod activity;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod faulty;
 mod monitors;
 mod options;
 mod sql;
 pub mod sqlite;
+pub mod traced;
 pub mod url;
 
 pub use activity::{ActivityBoard, QueueActivity, QueueFacts, WaitGuard};

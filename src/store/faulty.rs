@@ -1,0 +1,157 @@
+//! A store that fails when it is told to, for tests of what stands above it.
+
+use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::catalog::Catalog;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Unit, Verb};
+use crate::time::Clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Lets so many calls through, then fails every one with 60018, before it reaches the store.
+pub struct Faulty {
+    inner: Arc<dyn Store>,
+    left: Arc<Left>,
+}
+
+#[derive(Debug)]
+struct Left(AtomicU64);
+
+impl Left {
+    fn spend(&self) -> Result<()> {
+        self.0
+            .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
+            .map(drop)
+            .map_err(|_| Error::new(Code::STORE_IO, ErrorKind::Store, "the store failed, as the test asked it to"))
+    }
+}
+
+impl Faulty {
+    /// Fails after so many calls; opening a transaction, each thing done in it, and its end count one each.
+    pub fn after(store: Arc<dyn Store>, calls: u64) -> Arc<Self> {
+        Arc::new(Self { inner: store, left: Arc::new(Left(AtomicU64::new(calls))) })
+    }
+
+    /// Fails after so many more calls; what failed works again until then.
+    pub fn set(&self, calls: u64) {
+        self.left.0.store(calls, SeqCst);
+    }
+}
+
+impl Store for Faulty {
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.submit(unit).await
+        })
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            let inner = self.inner.begin().await?;
+            Ok(Box::new(FaultyTx { inner, left: self.left.clone() }) as Box<dyn StoreTx>)
+        })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.query(sql).await
+        })
+    }
+
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.run_sql(sql).await
+        })
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.inner.catalog()
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        self.inner.activity()
+    }
+
+    fn clock(&self) -> &Clock {
+        self.inner.clock()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.inner.close()
+    }
+}
+
+struct FaultyTx {
+    inner: Box<dyn StoreTx>,
+    left: Arc<Left>,
+}
+
+impl StoreTx for FaultyTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.execute(verb).await
+        })
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.sql(sql).await
+        })
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.savepoint(name).await
+        })
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.rollback_to(name).await
+        })
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            // Failing drops the transaction, and that is a rollback.
+            self.left.spend()?;
+            self.inner.commit().await
+        })
+    }
+
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.rollback().await
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::{SqliteOptions, SqliteStore};
+    use crate::store::traced::Traced;
+    use crate::store::url::Location;
+
+    #[tokio::test]
+    async fn calls_fail_from_the_one_that_was_named() {
+        let store = Traced::over(SqliteStore::open(SqliteOptions::new(Location::Memory)).unwrap());
+        let faulty = Faulty::after(store, 3);
+        faulty.submit(Vec::new()).await.unwrap();
+        let mut tx = faulty.begin().await.unwrap();
+        tx.savepoint("here").await.unwrap();
+        assert_eq!(tx.commit().await.unwrap_err().code(), Code::STORE_IO);
+        assert!(faulty.submit(Vec::new()).await.is_err());
+        faulty.set(1);
+        faulty.submit(Vec::new()).await.unwrap();
+    }
+}

@@ -1,0 +1,192 @@
+//! A store that is watched: a span per call, counters and histograms per verb, queue and level.
+//!
+//! The counters are those of [`metrics`], and cost next to nothing while nobody listens:
+//! `dialoq_verbs_total{verb}`, `dialoq_refusals_total{code}`, `dialoq_unit_seconds`,
+//! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`; the embedded store adds
+//! `dialoq_commit_seconds`.
+
+use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::catalog::Catalog;
+use crate::error::Result;
+use crate::protocol::{Message, Outcome, Unit, Verb};
+use crate::time::Clock;
+use metrics::{counter, histogram};
+use std::sync::Arc;
+use std::time::Instant;
+use tracing::{Instrument, Span, debug_span};
+
+/// Watches every call to a store.
+pub struct Traced(Arc<dyn Store>);
+
+impl Traced {
+    /// Watches this store.
+    pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
+        Arc::new(Self(store))
+    }
+}
+
+impl Store for Traced {
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        let span = debug_span!("submit", verbs = unit.len(), first = unit.first().map(verb_name));
+        let queues = unit.iter().map(received_queue).collect::<Vec<_>>();
+        for verb in &unit {
+            count(verb);
+        }
+        let started = Instant::now();
+        let done = self.0.submit(unit);
+        let watched = async move {
+            let result = done.await;
+            histogram!("dialoq_unit_seconds").record(started.elapsed());
+            match &result {
+                Ok(outcomes) => outcomes.iter().zip(&queues).for_each(|(outcome, queue)| note(outcome, queue.as_ref())),
+                Err(refusal) => refused(refusal),
+            }
+            result
+        };
+        Box::pin(watched.instrument(span))
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move {
+            let inner = self.0.begin().await.inspect_err(refused)?;
+            let span = debug_span!("transaction");
+            Ok(Box::new(TracedTx { inner: Some(inner), span }) as Box<dyn StoreTx>)
+        })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        let span = debug_span!("query", sql = sql.text);
+        Box::pin(self.0.query(sql).instrument(span))
+    }
+
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        let span = debug_span!("run_sql", sql = sql.text);
+        Box::pin(self.0.run_sql(sql).instrument(span))
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.0.catalog()
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        self.0.activity()
+    }
+
+    fn clock(&self) -> &Clock {
+        self.0.clock()
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.0.close().instrument(debug_span!("close")))
+    }
+}
+
+struct TracedTx {
+    /// `None` once it has been handed on to its end.
+    inner: Option<Box<dyn StoreTx>>,
+    span: Span,
+}
+
+impl TracedTx {
+    fn inner(&mut self) -> Result<&mut Box<dyn StoreTx>> {
+        self.inner.as_mut().ok_or_else(crate::error::Error::transaction_ended)
+    }
+
+    fn end(&mut self, how: &'static str) -> Result<Box<dyn StoreTx>> {
+        counter!("dialoq_transactions_total", "end" => how).increment(1);
+        self.inner.take().ok_or_else(crate::error::Error::transaction_ended)
+    }
+}
+
+impl Drop for TracedTx {
+    fn drop(&mut self) {
+        if self.inner.is_some() {
+            counter!("dialoq_transactions_total", "end" => "rollback").increment(1);
+        }
+    }
+}
+
+impl StoreTx for TracedTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        count(&verb);
+        let queue = received_queue(&verb);
+        let span = debug_span!(parent: &self.span, "verb", name = verb_name(&verb));
+        let watched = async move {
+            let result = self.inner()?.execute(verb).await;
+            match &result {
+                Ok(outcome) => note(outcome, queue.as_ref()),
+                Err(refusal) => refused(refusal),
+            }
+            result
+        };
+        Box::pin(watched.instrument(span))
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        let span = debug_span!(parent: &self.span, "sql", sql = sql.text);
+        Box::pin(async move { self.inner()?.sql(sql).await }.instrument(span))
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.inner()?.savepoint(name).await })
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move { self.inner()?.rollback_to(name).await })
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let span = debug_span!(parent: &self.span, "commit");
+        let inner = self.end("commit");
+        Box::pin(async move { inner?.commit().await.inspect_err(refused) }.instrument(span))
+    }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let span = debug_span!(parent: &self.span, "rollback");
+        let inner = self.end("rollback");
+        Box::pin(async move { inner?.rollback().await }.instrument(span))
+    }
+}
+
+fn count(verb: &Verb) {
+    counter!("dialoq_verbs_total", "verb" => verb_name(verb)).increment(1);
+}
+
+fn refused(refusal: &crate::error::Error) {
+    counter!("dialoq_refusals_total", "code" => refusal.code().to_string()).increment(1);
+}
+
+fn received_queue(verb: &Verb) -> Option<Arc<str>> {
+    match verb {
+        Verb::Receive { queue, .. } => Some(queue.clone()),
+        _ => None,
+    }
+}
+
+/// Counts received messages by queue and level; a RECEIVE mostly gives one level.
+fn note(outcome: &Outcome, queue: Option<&Arc<str>>) {
+    let (Outcome::Received(messages), Some(queue)) = (outcome, queue) else { return };
+    for same_level in messages.chunk_by(|one: &Message, other| one.priority == other.priority) {
+        let priority = same_level[0].priority.to_string();
+        counter!("dialoq_messages_received_total", "queue" => queue.clone(), "priority" => priority)
+            .increment(same_level.len() as u64);
+    }
+}
+
+/// What a verb is called in spans and counters.
+fn verb_name(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::BeginDialog(_) => "begin_dialog",
+        Verb::Send { .. } => "send",
+        Verb::Receive { .. } => "receive",
+        Verb::GetConversationGroup { .. } => "get_conversation_group",
+        Verb::MoveConversation { .. } => "move_conversation",
+        Verb::EndConversation { .. } => "end_conversation",
+        Verb::BeginConversationTimer { .. } => "begin_conversation_timer",
+        Verb::GetTransmissionStatus { .. } => "get_transmission_status",
+        Verb::Define(_) => "define",
+        Verb::Reprioritise { .. } => "reprioritise",
+        Verb::ReleaseQuarantine { .. } => "release_quarantine",
+        Verb::PostQueueActivation { .. } => "post_queue_activation",
+    }
+}
