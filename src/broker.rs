@@ -50,6 +50,17 @@ impl Broker {
         Ok(Self::over(store))
     }
 
+    /// Opens a database that another process may own, to look at: [`Broker::query`] and [`Broker::catalog`], the latter as
+    /// of the opening. Everything else is refused with 60014.
+    ///
+    /// # Errors
+    /// Those of [`Broker::open`], but for 60010.
+    pub async fn open_read_only(url: &str) -> Result<Self> {
+        let options = SqliteOptions::from_url(url, OpenOptions::default())?;
+        let store = blocking(move || SqliteStore::open_read_only(options)).await?;
+        Ok(Self::over(store))
+    }
+
     /// A broker over any store.
     pub fn over(store: Arc<dyn Store>) -> Self {
         Self { store }
