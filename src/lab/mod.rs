@@ -1,1 +1,133 @@
-//! The lab: one load through every strategy, and what came of it.
+//! The lab: the same load through every strategy, classic and improved, on a real embedded store.
+//!
+//! Each run has a database of its own, a sender that plays the load in its own time, and readers that work on each
+//! message for a set time. Nothing is simulated but that work.
+
+mod contestant;
+mod findings;
+mod html;
+mod load;
+mod measure;
+mod play;
+mod report;
+mod scene;
+#[cfg(test)]
+mod tests;
+
+pub use findings::Finding;
+pub use load::{Class, Source};
+pub use measure::ClassResult;
+pub use report::{Report, StrategyResult};
+
+use crate::error::{Error, Result};
+use crate::receive::strategy::Form;
+use contestant::Contestant;
+use load::Load;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What to play.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// The arrivals. Default synthetic, 8 s.
+    pub source: Source,
+    /// How long a reader works on a message. Default 3 ms.
+    pub service: Duration,
+    /// The strategies to play, by name; all if empty.
+    pub strategies: Vec<String>,
+    /// Where the databases are made, and removed again. Default the system's folder for temporary files.
+    pub folder: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            source: Source::Synthetic { seed: 1, length: Duration::from_secs(8) },
+            service: Duration::from_millis(3),
+            strategies: Vec::new(),
+            folder: std::env::temp_dir(),
+        }
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// The strategy.
+    pub strategy: &'static str,
+    /// Its form.
+    pub form: Form,
+    /// Which run it is, from 0; two go on side by side.
+    pub run: usize,
+    /// How many runs there are.
+    pub runs: usize,
+    /// Messages served in this run.
+    pub served: usize,
+    /// Messages it will serve.
+    pub messages: usize,
+}
+
+/// The names that [`Options::strategies`] knows.
+pub fn strategy_names() -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = Contestant::ALL.iter().map(|contestant| contestant.name()).collect();
+    names.dedup();
+    names
+}
+
+/// Plays the load to the strategies, two at a time, and reports. Tells of progress as messages are served, so up to some hundred times
+/// a second.
+///
+/// # Errors
+/// 60028 the recording is not usable; 60005 a setting is out of range; those of the store.
+pub async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result<Report> {
+    check(&options)?;
+    let load = Load::of(&options.source, options.service)?;
+    let wanted = |contestant: &Contestant| {
+        options.strategies.is_empty() || options.strategies.iter().any(|name| name == contestant.name())
+    };
+    let contestants: Vec<Contestant> = Contestant::ALL.into_iter().filter(wanted).collect();
+    let runs = contestants.len();
+    let waiting = Mutex::new(contestants.into_iter().enumerate());
+    let lane = async || {
+        let mut results = Vec::new();
+        loop {
+            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((run, contestant)) = next else { return Ok::<_, Error>(results) };
+            let messages = load.arrivals.len();
+            let tell = |served: usize| {
+                let (strategy, form) = (contestant.name(), contestant.form());
+                progress(Progress { strategy, form, run, runs, served, messages });
+            };
+            tell(0);
+            let trace = play::play(contestant, &load, options.service, &options.folder, tell).await?;
+            results.push((run, StrategyResult::of(contestant, trace)));
+        }
+    };
+    // Readers sleep most of the time, so two runs side by side do not disturb each other and take half as long.
+    let (mut results, others) = tokio::try_join!(lane(), lane())?;
+    results.extend(others);
+    results.sort_by_key(|(run, _)| *run);
+    let strategies = results.into_iter().map(|(_, result)| result).collect();
+    Ok(Report::new(load, options.service, strategies))
+}
+
+fn check(options: &Options) -> Result<()> {
+    if options.service > Duration::from_secs(10) {
+        let found = format!("{:?}", options.service);
+        return Err(Error::out_of_range("the service time of the lab", found, "at most 10 s"));
+    }
+    if let Source::Synthetic { length, .. } = &options.source
+        && !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(length)
+    {
+        return Err(Error::out_of_range("the length of the load", format!("{length:?}"), "1 s to 1 h"));
+    }
+    let names = strategy_names();
+    match options.strategies.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(unknown) => {
+            let right = format!("one of {}", names.join(", "));
+            Err(Error::out_of_range("the strategy of the lab", format!("'{unknown}'"), &right))
+        }
+        None => Ok(()),
+    }
+}

@@ -28,8 +28,8 @@ pub enum Bound {
     OwnBacklog {
         /// Each queue and the most readers it gets.
         readers: Vec<(Arc<str>, u16)>,
-        /// The pause between the launches of two readers.
-        ramp: Duration,
+        /// The pause between the launches of two readers; zero is none.
+        launch_pause: Duration,
     },
 }
 
@@ -70,14 +70,17 @@ impl fmt::Display for Bound {
                 "a message of level l is ahead of all that come more than (10 - l) x {per_level:?} after it, but for one \
                  receive of each other level"
             ),
-            Self::OwnBacklog { readers, ramp } => {
+            Self::OwnBacklog { readers, launch_pause } => {
                 f.write_str(
                     "only a message's own queue stands before it: ceil((backlog + 1) / readers) x service time; ",
                 )?;
                 for (index, (queue, most)) in readers.iter().enumerate() {
                     write!(f, "{}{queue} 1 to {most} readers", if index == 0 { "" } else { ", " })?;
                 }
-                write!(f, ", one more each {ramp:?}")
+                match *launch_pause {
+                    Duration::ZERO => f.write_str(", launched at once"),
+                    pause => write!(f, ", one more each {pause:?}"),
+                }
             }
         }
     }
@@ -108,7 +111,7 @@ mod tests {
         assert_eq!(age.overtaken_within(3), Some(Duration::from_millis(350)));
         assert!(age.to_string().contains("50ms"), "{age}");
         assert_eq!(Bound::None.longest_run_past("low"), None);
-        let pools = Bound::OwnBacklog { readers: vec![("low".into(), 1)], ramp: Duration::from_secs(5) };
+        let pools = Bound::OwnBacklog { readers: vec![("low".into(), 1)], launch_pause: Duration::from_secs(5) };
         assert!(pools.to_string().ends_with("low 1 to 1 readers, one more each 5s"), "{pools}");
     }
 }

@@ -27,7 +27,7 @@ pub use bound::Bound;
 pub use class::{HighClass, by_contract, by_levels};
 pub use drain::{ClassicDrain, DrainHighThenOneLow, drain_high_then_one_low, drain_one_conversation};
 pub use dual::{ClassicDualQueueLoop, DualQueueLoop, dual_queue_loop, dual_queue_loop_classic};
-pub use readers::{CLASSIC_RAMP, FAST_RAMP, ReaderPools, independent_readers};
+pub use readers::{ReaderPools, independent_readers};
 pub use weighted::{Share, Weighted, weighted};
 
 use crate::catalog::Catalog;

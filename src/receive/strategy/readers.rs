@@ -8,12 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The pause between the launches of two readers that Service Broker's queue monitor keeps.
-pub const CLASSIC_RAMP: Duration = Duration::from_secs(5);
+const CLASSIC_LAUNCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// The pause of the improved form.
-pub const FAST_RAMP: Duration = Duration::from_millis(50);
-
-/// Independent readers per queue, each pool with its own maximum; the improved form, with a fast ramp.
+/// Independent readers per queue, each pool with its own maximum; the improved form launches readers at once, as many as
+/// have work.
 ///
 /// Not a loop that chooses, but a setting for activation: each queue is read by readers of its own, so that the classes
 /// never wait for each other, only for processor and disk. Bound: the backlog of the message's own queue: with `n` messages
@@ -23,7 +21,7 @@ pub fn independent_readers<Q: Into<Arc<str>>>(pools: impl IntoIterator<Item = (Q
     ReaderPools {
         pools: pools.into_iter().map(|(queue, most)| (queue.into(), most)).collect(),
         form: Form::Improved,
-        ramp: FAST_RAMP,
+        launch_pause: Duration::ZERO,
     }
 }
 
@@ -32,14 +30,14 @@ pub fn independent_readers<Q: Into<Arc<str>>>(pools: impl IntoIterator<Item = (Q
 pub struct ReaderPools {
     pools: Vec<(Arc<str>, u16)>,
     form: Form,
-    ramp: Duration,
+    launch_pause: Duration,
 }
 
 impl ReaderPools {
     /// The classic form: a queue gets at most one more reader each 5 s.
     pub fn classic(mut self) -> Self {
         self.form = Form::Classic;
-        self.ramp = CLASSIC_RAMP;
+        self.launch_pause = CLASSIC_LAUNCH_PAUSE;
         self
     }
 
@@ -58,14 +56,14 @@ impl ReaderPools {
         &self.pools
     }
 
-    /// The pause between the launches of two readers.
-    pub fn ramp(&self) -> Duration {
-        self.ramp
+    /// The pause between the launches of two readers; zero is none.
+    pub fn launch_pause(&self) -> Duration {
+        self.launch_pause
     }
 
     /// How long a class can be starved under it.
     pub fn bound(&self) -> Bound {
-        Bound::OwnBacklog { readers: self.pools.clone(), ramp: self.ramp }
+        Bound::OwnBacklog { readers: self.pools.clone(), launch_pause: self.launch_pause }
     }
 
     /// Checks the queues and the maxima against the definitions.
@@ -120,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_differ_by_their_ramp() {
+    fn the_forms_differ_by_how_readers_are_launched() {
         let pools = independent_readers([("high", 10), ("low", 1)]);
-        assert_eq!((pools.form(), pools.ramp()), (Form::Improved, FAST_RAMP));
+        assert_eq!((pools.form(), pools.launch_pause()), (Form::Improved, Duration::ZERO));
         let classic = pools.clone().classic();
-        assert_eq!((classic.form(), classic.ramp()), (Form::Classic, Duration::from_secs(5)));
+        assert_eq!((classic.form(), classic.launch_pause()), (Form::Classic, Duration::from_secs(5)));
         assert!(classic.bound().to_string().contains("high 1 to 10 readers, low 1 to 1 readers, one more each 5s"));
     }
 

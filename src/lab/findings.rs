@@ -1,0 +1,158 @@
+//! What the figures show, in sentences with the figures in them.
+
+use super::load::{Class, Phase};
+use super::play::Take;
+use super::report::StrategyResult;
+use crate::receive::strategy::Form;
+
+/// One thing the lab shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// In a few words.
+    pub title: String,
+    /// With the figures.
+    pub text: String,
+}
+
+/// A time for people.
+pub(super) fn time(ms: f64) -> String {
+    match ms {
+        ms if ms < 9.95 => format!("{ms:.1} ms"),
+        ms if ms < 999.5 => format!("{ms:.0} ms"),
+        ms => format!("{:.2} s", ms / 1000.0),
+    }
+}
+
+pub(super) fn findings(strategies: &[StrategyResult], phases: &[Phase]) -> Vec<Finding> {
+    let find = |name: &str, form: Form| strategies.iter().find(|result| result.name == name && result.form == form);
+    let mut findings = Vec::new();
+    if let (Some(classic), Some(improved)) =
+        (find("dual_queue_loop", Form::Classic), find("dual_queue_loop", Form::Improved))
+    {
+        findings.extend(polling(classic, improved));
+    }
+    let drain = find("drain_high_then_one_low", Form::Improved);
+    let dual = find("dual_queue_loop", Form::Improved);
+    findings.extend(starving(&[drain, dual].into_iter().flatten().collect::<Vec<_>>()));
+    if let (Some(classic), Some(improved)) = (find("drain_high_then_one_low", Form::Classic), drain) {
+        findings.extend(one_conversation(classic, improved));
+    }
+    let pools: Vec<_> = [find("independent_readers", Form::Classic), find("independent_readers", Form::Improved)]
+        .into_iter()
+        .flatten()
+        .collect();
+    findings.extend(pools.last().and_then(|pool| steady(pool, phases)));
+    findings.extend(ramp(&pools));
+    let bounded: Vec<_> =
+        [find("weighted", Form::Improved), find("aging", Form::Improved)].into_iter().flatten().collect();
+    findings.extend(bounds(&bounded));
+    findings
+}
+
+fn polling(classic: &StrategyResult, improved: &StrategyResult) -> Option<Finding> {
+    let idle = |result: &StrategyResult| result.class(Class::Low)?.idle_p50_ms;
+    let text = format!(
+        "A low message waited {} (median) beside a free reader in the classic dual-queue loop, which sits out its 10 ms on \
+         the empty high queue first. The improved loop sleeps on both queues: {}. In all, the median low message \
+         waited {} against {}.",
+        time(idle(classic)?),
+        time(idle(improved)?),
+        time(classic.class(Class::Low)?.p50_ms),
+        time(improved.class(Class::Low)?.p50_ms),
+    );
+    Some(Finding { title: "Polling costs low messages 10 ms each".to_owned(), text })
+}
+
+fn starving(results: &[&StrategyResult]) -> Option<Finding> {
+    let said: Vec<String> = results
+        .iter()
+        .filter_map(|result| {
+            let low = result.class(Class::Low)?;
+            let run = low.longest_run_past?;
+            let starved = time(low.longest_starvation_ms);
+            Some(format!("{} left low alone for {starved}, {run} receives in a row", result.name))
+        })
+        .collect();
+    (!said.is_empty()).then(|| Finding {
+        title: "Strategies 1 and 2 starve low under a flood of high".to_owned(),
+        text: format!("{}. With a longer flood it would have been longer: they have no bound.", said.join("; ")),
+    })
+}
+
+fn one_conversation(classic: &StrategyResult, improved: &StrategyResult) -> Option<Finding> {
+    let others_p99 = |result: &StrategyResult| {
+        let others = result.takes.iter().filter(|take| take.class == Class::High && take.conversation != 0);
+        let mut waits: Vec<u64> = others.map(Take::waited_us).collect();
+        waits.sort_unstable();
+        waits.get((waits.len() * 99).div_ceil(100).checked_sub(1)?).map(|us| *us as f64 / 1000.0)
+    };
+    let text = format!(
+        "The classic form of strategy 1 drains the one conversation it knows; a high message on another conversation \
+         queued with the low ones and waited up to {} (99th percentile). The improved form drains all of them: {}.",
+        time(others_p99(classic)?),
+        time(others_p99(improved)?),
+    );
+    Some(Finding { title: "Classic strategy 1 favours a single conversation".to_owned(), text })
+}
+
+/// How many low messages were taken while the high queue had messages waiting.
+fn overlapping(takes: &[Take]) -> (usize, usize) {
+    let highs: Vec<&Take> = takes.iter().filter(|take| take.class == Class::High).collect();
+    let lows: Vec<&Take> = takes.iter().filter(|take| take.class == Class::Low).collect();
+    let during = |low: &&&Take| highs.iter().any(|high| (high.enqueued_us..high.done_us).contains(&low.taken_us));
+    (lows.iter().filter(during).count(), lows.len())
+}
+
+fn steady(pool: &StrategyResult, phases: &[Phase]) -> Option<Finding> {
+    let low = pool.class(Class::Low)?;
+    let (overlap, all) = overlapping(&pool.takes);
+    let mut text = format!(
+        "With readers of its own, low never went longer than {} without being served, and its 99th percentile was {}. \
+         The classes overlap: {overlap} of {all} low messages were taken while high ones waited or were worked on.",
+        time(low.longest_starvation_ms),
+        time(low.p99_ms),
+    );
+    if let Some(flood) = phases.iter().find(|phase| phase.name == "flood") {
+        let within = |us: i64| u64::try_from(us).is_ok_and(|us| (flood.from_us..flood.to_us).contains(&us));
+        let lows = || pool.takes.iter().filter(|take| take.class == Class::Low);
+        let arrived = lows().filter(|take| within(take.enqueued_us)).count();
+        let served = lows().filter(|take| within(take.done_us)).count();
+        text.push_str(&format!(" During the flood {arrived} low messages arrived and {served} were served."));
+    }
+    Some(Finding { title: "Strategy 3 keeps low moving".to_owned(), text })
+}
+
+fn ramp(pools: &[&StrategyResult]) -> Option<Finding> {
+    let [classic, improved] = pools else { return None };
+    let p99 = |result: &StrategyResult| result.class(Class::High).map(|high| time(high.p99_ms));
+    let text = format!(
+        "Under the flood, the classic ramp of one more reader each 5 s left the 99th percentile of high at {}; readers \
+         launched at once had it at {}. One conversation still feeds one reader only.",
+        p99(classic)?,
+        p99(improved)?,
+    );
+    Some(Finding { title: "A ramp of 5 s comes too late for a burst".to_owned(), text })
+}
+
+fn bounds(results: &[&StrategyResult]) -> Option<Finding> {
+    let said: Vec<String> = results
+        .iter()
+        .map(|result| {
+            let kept = match result.is_bound_kept {
+                Some(false) => " (the bound was broken)",
+                _ => "",
+            };
+            let starved = result.class(Class::Low).map_or(0.0, |low| low.longest_starvation_ms);
+            format!(
+                "{}: low never waited longer than {} for a turn; {}{kept}",
+                result.name,
+                time(starved),
+                result.observed
+            )
+        })
+        .collect();
+    (!said.is_empty()).then(|| Finding {
+        title: "Weighted and aging bound the starvation".to_owned(),
+        text: format!("{}.", said.join(". ")),
+    })
+}

@@ -1,0 +1,4 @@
+//! The report as one page: no scripts, nothing loaded from elsewhere.
+
+mod chart;
+mod page;

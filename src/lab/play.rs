@@ -1,0 +1,246 @@
+//! One run: a sender that plays the load, and the readers of one contestant.
+
+use super::contestant::{Contestant, Reading};
+use super::load::{Arrival, Class, Load};
+use super::scene::{ADD_ITEM, Line, Scene};
+use crate::activation::{Context, HandlerError, Handlers, Ramp};
+use crate::broker::Broker;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::ConversationHandle;
+use crate::message::SendsAs;
+use crate::protocol::{Message, Verb};
+use crate::receive::strategy::{Bound, Form, Strategy};
+use crate::time::{Clock, Timestamp};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio_stream::StreamExt;
+
+/// One message as it was served. Times are microseconds since the load began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Take {
+    pub(super) class: Class,
+    pub(super) conversation: usize,
+    /// Its place in the conversation.
+    pub(super) sequence: u64,
+    pub(super) enqueued_us: i64,
+    /// When a reader began to work on it.
+    pub(super) taken_us: i64,
+    /// When the work on it ended.
+    pub(super) done_us: i64,
+}
+
+impl Take {
+    pub(super) fn waited_us(&self) -> u64 {
+        u64::try_from(self.taken_us - self.enqueued_us).unwrap_or(0)
+    }
+}
+
+/// What a run gave.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Trace {
+    /// In the order they were taken.
+    pub(super) takes: Vec<Take>,
+    pub(super) bound: Bound,
+    /// Whether one reader did it all, one message after the other.
+    pub(super) is_single_reader: bool,
+}
+
+/// What the readers write down.
+struct Recorder {
+    clock: Clock,
+    start: Timestamp,
+    lines: HashMap<ConversationHandle, Line>,
+    service: Duration,
+    takes: Mutex<Vec<Take>>,
+    done: watch::Sender<usize>,
+}
+
+impl Recorder {
+    fn now_us(&self) -> i64 {
+        self.clock.now().0 - self.start.0
+    }
+
+    /// Serves a message and writes it down.
+    async fn serve(&self, message: &Message) -> Result<()> {
+        let Some(&(class, conversation)) = self.lines.get(&message.conversation_handle) else {
+            let why =
+                format!("a message came on conversation {}, which the lab never began", message.conversation_handle);
+            return Err(Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why));
+        };
+        let take = Take {
+            class,
+            conversation,
+            sequence: message.message_sequence_number,
+            enqueued_us: message.message_enqueue_time.0 - self.start.0,
+            taken_us: self.now_us(),
+            done_us: i64::MAX,
+        };
+        let place = {
+            let mut takes = self.takes.lock().unwrap_or_else(PoisonError::into_inner);
+            takes.push(take);
+            takes.len() - 1
+        };
+        let service = self.service;
+        // A thread sleeps to within a tenth of a millisecond; the runtime's timer would round up to whole ones.
+        let slept = tokio::task::spawn_blocking(move || std::thread::sleep(service)).await;
+        slept.map_err(|cause| {
+            let why = "the lab was stopped while it served a message";
+            Error::new(Code::HANDLER_FAILED, ErrorKind::User, why).caused_by(cause)
+        })?;
+        self.takes.lock().unwrap_or_else(PoisonError::into_inner)[place].done_us = self.now_us();
+        self.done.send_modify(|done| *done += 1);
+        Ok(())
+    }
+}
+
+/// Plays the load to a contestant on a database of its own.
+pub(super) async fn play(
+    contestant: Contestant,
+    load: &Load,
+    service: Duration,
+    folder: &Path,
+    mut progress: impl FnMut(usize),
+) -> Result<Trace> {
+    let scene = Scene::set(contestant.layout(), folder).await?;
+    let reading = contestant.reading(&scene)?;
+    let bound = reading.bound();
+    let is_single_reader = matches!(reading, Reading::ByStrategy(_));
+    let (done, mut heard) = watch::channel(0);
+    let recorder = Arc::new(Recorder {
+        clock: scene.broker.clock().clone(),
+        start: scene.broker.clock().now(),
+        lines: scene.receivers.clone(),
+        service,
+        takes: Mutex::default(),
+        done,
+    });
+    let total = load.arrivals.len();
+    let mut tasks = JoinSet::new();
+    let (clock, start) = (recorder.clock.clone(), recorder.start);
+    tasks.spawn(send(scene.broker.clone(), scene.senders.clone(), load.arrivals.clone(), clock, start));
+    tasks.spawn(read(scene.broker.clone(), reading, recorder.clone(), total));
+    loop {
+        tokio::select! {
+            ended = tasks.join_next() => match ended {
+                Some(ended) => joined(ended)?,
+                None => break,
+            },
+            Ok(()) = heard.changed() => progress(*heard.borrow_and_update()),
+        }
+    }
+    scene.broker.close().await?;
+    let takes = std::mem::take(&mut *recorder.takes.lock().unwrap_or_else(PoisonError::into_inner));
+    check_complete(&takes, total)?;
+    Ok(Trace { takes, bound, is_single_reader })
+}
+
+fn joined(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    done.map_err(|cause| {
+        let why = format!("a task of the lab failed: {cause}");
+        Error::new(Code::HANDLER_FAILED, ErrorKind::User, why).caused_by(cause)
+    })?
+}
+
+/// Sends each message at its time; what is due together goes in one unit.
+async fn send(
+    broker: Broker,
+    senders: HashMap<Line, ConversationHandle>,
+    arrivals: Vec<Arrival>,
+    clock: Clock,
+    start: Timestamp,
+) -> Result<()> {
+    let mut rest = arrivals.as_slice();
+    while let Some(next) = rest.first() {
+        clock.sleep_until(start.after(Duration::from_micros(next.at_us))).await;
+        let now_us = clock.now().since(start).as_micros();
+        let due = rest.partition_point(|arrival| u128::from(arrival.at_us) <= now_us).max(1);
+        let mut unit = Vec::with_capacity(due);
+        for arrival in &rest[..due] {
+            unit.push(Verb::Send {
+                handles: vec![senders[&(arrival.class, arrival.conversation)]],
+                message_type: Some(ADD_ITEM.name().into()),
+                body: SendsAs::body(&ADD_ITEM, &arrival.body)?,
+                trace: None,
+            });
+        }
+        broker.submit(unit).await?;
+        rest = &rest[due..];
+    }
+    Ok(())
+}
+
+async fn read(broker: Broker, reading: Reading, recorder: Arc<Recorder>, total: usize) -> Result<()> {
+    match reading {
+        Reading::ByStrategy(strategy) => read_by_strategy(&broker, strategy, &recorder, total).await,
+        Reading::ByPools(pools) => {
+            pools.prepare(&broker.catalog())?;
+            let ramp = match pools.form() {
+                Form::Classic => Ramp::ServiceBroker,
+                Form::Improved => Ramp::Fast,
+            };
+            let mut heard = recorder.done.subscribe();
+            let running: Vec<_> = pools
+                .pools()
+                .iter()
+                .map(|(queue, most)| {
+                    let readers = broker.activate(queue.clone(), handlers(recorder.clone()));
+                    readers.max_queue_readers(*most).ramp(ramp).start()
+                })
+                .collect();
+            // The recorder holds the sender, so this ends only when everything was served.
+            let _ = heard.wait_for(|done| *done >= total).await;
+            for readers in running {
+                readers.stop().await;
+            }
+            Ok(())
+        }
+    }
+}
+
+async fn read_by_strategy(
+    broker: &Broker,
+    strategy: Box<dyn Strategy>,
+    recorder: &Recorder,
+    total: usize,
+) -> Result<()> {
+    let mut turns = broker.receive_by(strategy)?;
+    let mut served = 0;
+    while served < total {
+        let Some(turn) = turns.next().await else { return Ok(()) };
+        let turn = turn?;
+        for message in &turn.batch {
+            recorder.serve(message).await?;
+            served += 1;
+        }
+        turn.commit().await?;
+    }
+    Ok(())
+}
+
+fn handlers(recorder: Arc<Recorder>) -> Handlers {
+    let serve = async move |_: &Context, message: Message| recorder.serve(&message).await.map_err(HandlerError::from);
+    Handlers::new().on_message(ADD_ITEM.name(), serve).top(1)
+}
+
+/// Every message was served once; anything else is a fault of the broker and makes the run void.
+fn check_complete(takes: &[Take], total: usize) -> Result<()> {
+    let mut seen = HashSet::with_capacity(takes.len());
+    for take in takes {
+        if !seen.insert((take.class, take.conversation, take.sequence)) {
+            let why = format!(
+                "message {} of {} conversation {} was served twice",
+                take.sequence, take.class, take.conversation
+            );
+            return Err(Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why));
+        }
+    }
+    if seen.len() != total {
+        let why = format!("{total} messages were sent and {} were served", seen.len());
+        return Err(Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why));
+    }
+    Ok(())
+}

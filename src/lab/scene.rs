@@ -1,0 +1,157 @@
+//! The inventory service in a database of its own: queues, services, and conversations ready to carry items.
+
+use super::load::{Class, HIGH_CONVERSATIONS, LOW_CONVERSATIONS};
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::define::{Definitions, Level};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::ConversationHandle;
+use crate::message::MessageType;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+pub(super) const ADD_ITEM: MessageType<serde_json::Value> = MessageType::json("//inventory/AddItem");
+/// The one queue.
+pub(super) const QUEUE: &str = "inventory";
+/// The two queues.
+pub(super) const HIGH_QUEUE: &str = "inventory_high";
+/// The two queues.
+pub(super) const LOW_QUEUE: &str = "inventory_low";
+/// The level of the high class where levels are used.
+pub(super) const HIGH_LEVEL: u8 = 8;
+/// The level of the low class where levels are used.
+pub(super) const LOW_LEVEL: u8 = 3;
+
+const CONTRACT_HIGH: &str = "//inventory/Urgent";
+const CONTRACT_LOW: &str = "//inventory/Routine";
+
+/// How the messages are kept apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// One queue, everything at level 5.
+    OneQueue,
+    /// One queue, the classes at levels of their own.
+    OneQueueWithLevels,
+    /// A queue for each class.
+    TwoQueues,
+}
+
+impl Layout {
+    fn queue_of(self, class: Class) -> &'static str {
+        match (self, class) {
+            (Self::OneQueue | Self::OneQueueWithLevels, _) => QUEUE,
+            (Self::TwoQueues, Class::High) => HIGH_QUEUE,
+            (Self::TwoQueues, Class::Low) => LOW_QUEUE,
+        }
+    }
+
+    fn define(self, definitions: &mut Definitions) {
+        definitions.message_type(ADD_ITEM);
+        definitions.contract(CONTRACT_HIGH).sent_by_initiator(ADD_ITEM);
+        definitions.contract(CONTRACT_LOW).sent_by_initiator(ADD_ITEM);
+        definitions.queue("shop");
+        definitions.service("//shop/Front", "shop", []);
+        match self {
+            Self::OneQueue | Self::OneQueueWithLevels => {
+                definitions.queue(QUEUE);
+            }
+            Self::TwoQueues => {
+                definitions.queue(HIGH_QUEUE);
+                definitions.queue(LOW_QUEUE);
+            }
+        }
+        definitions.service(service_of(Class::High), self.queue_of(Class::High), [CONTRACT_HIGH]);
+        definitions.service(service_of(Class::Low), self.queue_of(Class::Low), [CONTRACT_LOW]);
+        if self == Self::OneQueueWithLevels {
+            definitions.broker_priority("urgent").contract(CONTRACT_HIGH).level(Level::new(HIGH_LEVEL));
+            definitions.broker_priority("routine").contract(CONTRACT_LOW).level(Level::new(LOW_LEVEL));
+        }
+    }
+}
+
+fn service_of(class: Class) -> &'static str {
+    match class {
+        Class::High => "//inventory/Urgent",
+        Class::Low => "//inventory/Routine",
+    }
+}
+
+fn contract_of(class: Class) -> &'static str {
+    match class {
+        Class::High => CONTRACT_HIGH,
+        Class::Low => CONTRACT_LOW,
+    }
+}
+
+/// A conversation of the load: its class and its place in it.
+pub(super) type Line = (Class, usize);
+
+/// A broker in a folder of its own, which is removed with it.
+pub(super) struct Scene {
+    pub(super) broker: Broker,
+    /// The sender's side of each conversation.
+    pub(super) senders: HashMap<Line, ConversationHandle>,
+    /// The receiver's side.
+    pub(super) receivers: HashMap<ConversationHandle, Line>,
+    _folder: Folder,
+}
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // Nothing to be done about a file that somebody else holds open in a folder for temporary files.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Folder {
+    fn new(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("dialoq-lab-{}", uuid::Uuid::new_v4()));
+        match std::fs::create_dir(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(cause) => {
+                let why = format!("the lab's folder {} cannot be made: {cause}", path.display());
+                Err(Error::new(Code::STORE_READ_ONLY, ErrorKind::Store, why).caused_by(cause))
+            }
+        }
+    }
+}
+
+impl Scene {
+    /// Opens the database, defines everything, and has one message through each conversation, so that both sides of it
+    /// are there and their handles known.
+    pub(super) async fn set(layout: Layout, parent: &Path) -> Result<Self> {
+        let folder = Folder::new(parent)?;
+        let broker = Broker::open(&format!("sqlite:{}", folder.0.join("lab.db").display())).await?;
+        broker.define(|definitions| layout.define(definitions)).await?;
+        let mut senders = HashMap::new();
+        for (class, count) in [(Class::High, HIGH_CONVERSATIONS), (Class::Low, LOW_CONVERSATIONS)] {
+            for place in 0..count {
+                let dialog =
+                    broker.begin_dialog("//shop/Front", service_of(class)).contract(contract_of(class)).await?;
+                broker.send(dialog, ADD_ITEM, &serde_json::json!([class, place])).await?;
+                senders.insert((class, place), dialog);
+            }
+        }
+        let mut receivers = HashMap::new();
+        for class in Class::ALL {
+            while receivers.len() < senders.len() {
+                let Some(batch) = broker.receive(layout.queue_of(class)).await? else { break };
+                for message in &batch {
+                    let line: Line = serde_json::from_value(message.decode(ADD_ITEM)?).map_err(|cause| {
+                        let why = format!("the lab's own first message came back changed: {cause}");
+                        Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why).caused_by(cause)
+                    })?;
+                    receivers.insert(message.conversation_handle, line);
+                }
+            }
+        }
+        Ok(Self { broker, senders, receivers, _folder: folder })
+    }
+
+    /// The receiver's handle of that conversation.
+    pub(super) fn receiver(&self, line: Line) -> Option<ConversationHandle> {
+        self.receivers.iter().find(|(_, known)| **known == line).map(|(handle, _)| *handle)
+    }
+}
