@@ -1,6 +1,6 @@
 //! Messages through a queue, the same for the store and for its limit.
 
-use super::load::{Caller, Round, gather, new_histogram, run};
+use super::load::{Caller, Part, Round, gather, new_histogram, run};
 use crate::error::Result;
 use std::future::Future;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ pub(super) trait Side: Send + Sync + 'static {
 
     /// Receives up to `count` messages in one transaction; with `waits`, some time passes before it comes back empty.
     fn receive(&self, count: usize, waits: bool) -> impl Future<Output = Result<Vec<Stamp>>> + Send;
+
+    /// Sends this many messages as fast as possible and as evenly as possible; nobody measures it.
+    fn fill(&self, bodies: Bodies, count: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// What the first bytes of a body say: when it was sent, in nanoseconds since the bench's own epoch, and a mark in the
@@ -112,28 +115,6 @@ pub(super) async fn receive<S: Side>(side: &Arc<S>, callers: usize, batch: usize
     run((0..callers).map(|_| Receiver { side: side.clone(), batch }), length).await
 }
 
-/// Sends this many messages, unmeasured, in transactions of a thousand.
-pub(super) async fn fill<S: Side>(side: &Arc<S>, bodies: Bodies, count: usize) -> Result<()> {
-    let mut tasks = JoinSet::new();
-    const AT_ONCE: usize = 4;
-    for part in 0..AT_ONCE {
-        let side = side.clone();
-        let mut left = (count + part) / AT_ONCE;
-        tasks.spawn(async move {
-            while left > 0 {
-                let some = left.min(1000);
-                side.send(bodies.many(some)).await?;
-                left -= some;
-            }
-            Ok(())
-        });
-    }
-    while let Some(done) = tasks.join_next().await {
-        done.map_err(|_| crate::Error::closed())??;
-    }
-    Ok(())
-}
-
 /// How fast senders send.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Pace {
@@ -184,7 +165,7 @@ pub(super) async fn through<S: Side>(
                     latency.saturating_record(stamp.age_ns(epoch));
                 }
             }
-            Ok((messages, latency))
+            Ok(Part { messages, latency, ended: Instant::now() })
         });
     }
     // Receivers that wait when the senders stop are woken by stragglers' messages, one for each.
@@ -205,7 +186,7 @@ async fn keep_sending<S: Side>(
     (place, callers): (usize, usize),
     start: Instant,
     length: Duration,
-) -> Result<(u64, hdrhistogram::Histogram<u64>)> {
+) -> Result<Part> {
     let mut ticks = match pace {
         Pace::Closed => None,
         Pace::PerSecond(rate) => {
@@ -223,7 +204,7 @@ async fn keep_sending<S: Side>(
         }
         sent += sender.call().await?;
     }
-    Ok((sent, new_histogram()))
+    Ok(Part { messages: sent, latency: new_histogram(), ended: Instant::now() })
 }
 
 #[cfg(test)]

@@ -49,10 +49,12 @@ pub(super) async fn run<C: Caller>(callers: impl IntoIterator<Item = C>, length:
     gather(tasks, start).await
 }
 
-async fn keep_calling<C: Caller>(mut caller: C, start: Instant, length: Duration) -> Result<(u64, Histogram<u64>)> {
+async fn keep_calling<C: Caller>(mut caller: C, start: Instant, length: Duration) -> Result<Part> {
     let mut latency = new_histogram();
     let mut messages = 0;
     let mut before = Instant::now();
+    // Not the time of a last call that found nothing: it may have waited long to be sure.
+    let mut ended = start;
     while before.duration_since(start) < length {
         let done = caller.call().await?;
         if done == 0 {
@@ -61,24 +63,32 @@ async fn keep_calling<C: Caller>(mut caller: C, start: Instant, length: Duration
         let after = Instant::now();
         messages += done;
         latency.saturating_record(after.duration_since(before).as_nanos() as u64);
-        before = after;
+        (before, ended) = (after, after);
     }
-    Ok((messages, latency))
+    Ok(Part { messages, latency, ended })
+}
+
+/// What one caller did in a round.
+pub(super) struct Part {
+    pub(super) messages: u64,
+    pub(super) latency: Histogram<u64>,
+    /// When the last call was answered.
+    pub(super) ended: Instant,
 }
 
 /// Waits for all tasks; the first error ends the others.
-pub(super) async fn gather(mut tasks: JoinSet<Result<(u64, Histogram<u64>)>>, start: Instant) -> Result<Round> {
+pub(super) async fn gather(mut tasks: JoinSet<Result<Part>>, start: Instant) -> Result<Round> {
     let mut round = Round { messages: 0, elapsed: Duration::ZERO, latency: new_histogram() };
     while let Some(task) = tasks.join_next().await {
-        let (messages, latency) = match task {
+        let Part { messages, latency, ended } = match task {
             Ok(done) => done?,
             Err(panic) if panic.is_panic() => std::panic::resume_unwind(panic.into_panic()),
             Err(_) => return Err(Error::closed()),
         };
         round.messages += messages;
         round.latency.add(&latency).expect("all histograms have the same bounds");
+        round.elapsed = round.elapsed.max(ended.duration_since(start));
     }
-    round.elapsed = start.elapsed();
     Ok(round)
 }
 

@@ -4,7 +4,7 @@
 //! everything that waits, writes it in one piece, syncs once, and answers everybody. A receive appends a record that
 //! says "taken". What a store is slower than this is the price of its semantics.
 
-use super::flow::{Side, Stamp};
+use super::flow::{Bodies, Side, Stamp};
 use crate::error::{Code, Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -105,6 +105,10 @@ impl Side for Log {
 
     async fn receive(&self, count: usize, waits: bool) -> Result<Vec<Stamp>> {
         Ok(self.take(count, waits).await?.iter().map(|body| Stamp::of(body)).collect())
+    }
+
+    async fn fill(&self, bodies: Bodies, count: usize) -> Result<()> {
+        self.send(bodies.many(count)).await
     }
 }
 

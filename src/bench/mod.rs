@@ -5,21 +5,26 @@
 //! caller alone is held against bare SQLite as well. A figure without its limit, durability and machine says
 //! little, so a [`Report`] carries them all.
 
-#![allow(dead_code)] // until the store side of the bench lands
-
+mod cycle;
+mod flood;
 mod flow;
 mod load;
 mod log;
 mod machine;
 mod report;
 mod rival;
+mod sizes;
+mod step;
+mod subject;
 
 pub use machine::Machine;
 pub use report::{Figure, Measured, Report, Settings, Target};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+const MILLION: usize = 1_000_000;
 
 /// What to measure, and how long.
 #[derive(Debug, Clone)]
@@ -38,8 +43,8 @@ pub struct Options {
     pub rounds: usize,
     /// How long a round takes.
     pub round_length: Duration,
-    /// Smaller backlogs, so that everything takes under a minute.
-    pub quick: bool,
+    /// Messages in the deepest backlog, and conversations in the largest crowd; smaller backlogs are in proportion.
+    pub largest: usize,
 }
 
 impl Options {
@@ -53,13 +58,40 @@ impl Options {
             workloads: Workload::ALL.to_vec(),
             rounds: 5,
             round_length: Duration::from_secs(2),
-            quick: false,
+            largest: MILLION,
         }
     }
 
     /// Every workload, but short rounds and small backlogs: under a minute.
     pub fn quick(folder: &Path) -> Self {
-        Self { rounds: 3, round_length: Duration::from_millis(300), quick: true, ..Self::full(folder) }
+        Self { rounds: 3, round_length: Duration::from_millis(300), largest: MILLION / 10, ..Self::full(folder) }
+    }
+}
+
+impl Options {
+    /// So many messages or conversations, in proportion to the largest backlog.
+    fn enough(&self, count: usize) -> usize {
+        (count as u64 * self.largest as u64 / MILLION as u64) as usize
+    }
+
+    fn check(&self) -> Result<()> {
+        let positive = "at least 1";
+        if self.callers.contains(&0) || self.callers.is_empty() {
+            return Err(Error::out_of_range("the number of callers", 0, positive));
+        }
+        if self.rounds == 0 {
+            return Err(Error::out_of_range("the number of rounds", 0, positive));
+        }
+        if self.round_length.is_zero() {
+            return Err(Error::out_of_range("the length of a round", "zero", "above zero"));
+        }
+        if self.largest < 1000 {
+            return Err(Error::out_of_range("the largest backlog", self.largest, "at least 1000"));
+        }
+        if self.body_bytes < 8 {
+            return Err(Error::out_of_range("the size of a body in bytes", self.body_bytes, "at least 8"));
+        }
+        Ok(())
     }
 }
 
@@ -120,39 +152,97 @@ pub struct Progress {
 /// # Errors
 /// 60005 for options that measure nothing; whatever a store raises; 60018 if the folder cannot be written.
 pub async fn run(options: Options, progress: impl Fn(Progress) + Send + Sync) -> Result<Report> {
+    options.check()?;
+    let scratch = Scratch::create(&options.folder)?;
+    let plan = step::plan(&options);
+    let total = plan.len();
     let mut report = Report {
         settings: Settings::of(&options),
-        machine: Machine::look(&options.folder),
+        machine: Machine::look(&scratch.path),
         results: Vec::new(),
         figures: Vec::new(),
         targets: Vec::new(),
     };
-    let total = options.callers.len();
-    let path = options.folder.join(format!("dialoq-bench-{}.log", std::process::id()));
-    for (done, callers) in options.callers.iter().copied().enumerate() {
-        progress(Progress { done, total, next: format!("the bare log, {callers} callers") });
-        let log = std::sync::Arc::new(log::Log::create(&path, log::Keep { synced: options.synced, takable: true })?);
-        let bodies = flow::Bodies::new(options.body_bytes);
-        let length = options.round_length;
-        let sent = flow::send(&log, bodies, callers, 1, length).await?;
-        report.results.push(Measured::new("log_send", callers, 1, options.body_bytes, &sent));
-        let taken = flow::receive(&log, callers, 1, length).await?;
-        report.results.push(Measured::new("log_receive", callers, 1, options.body_bytes, &taken));
-        while !log.take(1000, false).await?.is_empty() {}
-        let senders = vec![flow::Senders { side: log.clone(), callers, pace: flow::Pace::Closed, bodies }];
-        let both = flow::through(senders, log.clone(), callers, length, false).await?;
-        report.results.push(Measured::new("log_both", callers, 1, options.body_bytes, &both));
-        drop(log);
-        std::fs::remove_file(&path).map_err(log::io_error)?;
+    for (done, step) in plan.into_iter().enumerate() {
+        progress(Progress { done, total, next: step.to_string() });
+        let folder = scratch.folder(done)?;
+        step::take(step, &options, &folder, &mut report).await?;
+        // Deleted now, so that later steps find the page cache and the disk as empty as the first did.
+        std::fs::remove_dir_all(&folder).map_err(log::io_error)?;
     }
-    let path = path.with_extension("db");
-    let rival = rival::Rival::create(&path, options.synced)?;
-    let inserted = rival.insert(options.body_bytes, options.round_length).await?;
-    report.results.push(Measured::new("sqlite_insert", 1, 1, options.body_bytes, &inserted));
-    let deleted = rival.delete(options.body_bytes, 20_000, options.round_length).await?;
-    report.results.push(Measured::new("sqlite_delete", 1, 1, options.body_bytes, &deleted));
-    std::fs::remove_file(&path).map_err(log::io_error)?;
     progress(Progress { done: total, total, next: String::new() });
     report.judge();
     Ok(report)
+}
+
+/// A folder that goes away with this value.
+struct Scratch {
+    path: PathBuf,
+}
+
+impl Scratch {
+    fn create(parent: &Path) -> Result<Self> {
+        let path = parent.join(format!("dialoq-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).map_err(log::io_error)?;
+        Ok(Self { path })
+    }
+
+    fn folder(&self, number: usize) -> Result<PathBuf> {
+        let path = self.path.join(number.to_string());
+        std::fs::create_dir_all(&path).map_err(log::io_error)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be deleted is left for its owner to see.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn every_workload_runs_and_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options {
+            rounds: 1,
+            round_length: Duration::from_millis(30),
+            callers: vec![1, 4],
+            largest: 1000,
+            ..Options::full(folder.path())
+        };
+        let heard = Mutex::new(Vec::new());
+        let report = run(options, |progress| heard.lock().unwrap().push(progress)).await.unwrap();
+
+        let heard = heard.into_inner().unwrap();
+        assert!(heard.iter().enumerate().all(|(place, progress)| progress.done == place));
+        assert_eq!(heard.last().map(|last| last.done), heard.first().map(|first| first.total));
+        for row in &report.results {
+            assert!(row.per_s > 0.0 && row.p50_us <= row.p99_us, "{row:?}");
+            // A flooded class is held against itself, a dialog against nothing, one batch against the other.
+            let has_no_log = ["dialog", "high", "receive_at", "send_100_spread"];
+            let is_bare = has_no_log.iter().any(|name| row.workload.starts_with(name));
+            assert_eq!(row.ratio_to_log.is_none(), is_bare, "{row:?}");
+        }
+        let alone = report.results.iter().filter(|row| row.ratio_to_sqlite.is_some()).count();
+        assert_eq!(alone, 2, "send and receive of one caller");
+        assert_eq!(report.figures.len(), 4);
+        assert!(report.targets.iter().all(|target| !target.what.contains("1,000,000")), "nothing was that big");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn options_that_measure_nothing_are_refused() {
+        let none = Options { rounds: 0, ..Options::quick(Path::new(".")) };
+        let error = run(none, |_| ()).await.unwrap_err();
+        assert_eq!(
+            (error.code(), error.message()),
+            (crate::Code::OUT_OF_RANGE, "the number of rounds is 0; it must be at least 1")
+        );
+    }
 }

@@ -36,8 +36,8 @@ pub struct Settings {
     pub body_bytes: usize,
     /// Threads that run the callers.
     pub worker_threads: usize,
-    /// Whether this was the short run, whose figures are rough and whose backlogs are smaller.
-    pub quick: bool,
+    /// Messages in the deepest backlog, and conversations in the largest crowd.
+    pub largest: usize,
 }
 
 impl Settings {
@@ -48,7 +48,7 @@ impl Settings {
             round_seconds: options.round_length.as_secs_f64(),
             body_bytes: options.body_bytes,
             worker_threads: tokio::runtime::Handle::current().metrics().num_workers(),
-            quick: options.quick,
+            largest: options.largest,
         }
     }
 }

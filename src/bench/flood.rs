@@ -1,0 +1,45 @@
+//! What a broker priority is worth: how long the high class waits while the low class floods the same queue.
+
+use super::flow::{Pace, Senders, through};
+use super::report::{FLOOD, Figure, Measured, Report};
+use super::step::{MANY, Place};
+use super::subject::{Class, Style};
+use crate::error::Result;
+use std::sync::Arc;
+
+const HIGH_CONVERSATIONS: usize = 100;
+const HIGH_CALLERS: usize = 8;
+const HIGH_PER_S: f64 = 500.0;
+const LOW_CALLERS: usize = 64;
+const RECEIVERS: usize = 64;
+
+pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
+    let (subject, bodies, length) = (at.subject().await?, at.bodies(), at.options.round_length);
+    let high = Arc::new(subject.lane_of(Class::High, HIGH_CONVERSATIONS, Style::AtOnce).await?);
+    let low = Arc::new(subject.lane_of(Class::Low, MANY, Style::AtOnce).await?);
+    let high_senders = || Senders {
+        side: high.clone(),
+        callers: HIGH_CALLERS,
+        pace: Pace::PerSecond(HIGH_PER_S),
+        bodies: bodies.marked(),
+    };
+    let low_senders = || Senders { side: low.clone(), callers: LOW_CALLERS, pace: Pace::Closed, bodies };
+    let (mut alone, mut flooded) = (Vec::new(), Vec::new());
+    for _ in 0..at.options.rounds {
+        alone.push(through(vec![high_senders()], high.clone(), RECEIVERS, length, true).await?);
+        subject.drain().await?;
+        flooded.push(through(vec![high_senders(), low_senders()], high.clone(), RECEIVERS, length, true).await?);
+        subject.drain().await?;
+    }
+    let middle = |rounds: &mut Vec<super::load::Round>| {
+        rounds.sort_by(|a, b| a.quantile_us(0.99).total_cmp(&b.quantile_us(0.99)));
+        rounds.swap_remove(rounds.len() / 2)
+    };
+    let (alone, flooded) = (middle(&mut alone), middle(&mut flooded));
+    let value = flooded.quantile_us(0.99) / alone.quantile_us(0.99);
+    report.figures.push(Figure { name: FLOOD.to_owned(), value, unit: "times" });
+    for (workload, round) in [("high_alone", alone), ("high_under_low_flood", flooded)] {
+        report.results.push(Measured::new(workload, HIGH_CALLERS, 1, at.options.body_bytes, &round));
+    }
+    subject.close().await
+}

@@ -1,0 +1,118 @@
+//! Deep queues and many conversations: memory, opening again, and whether depth costs speed.
+
+use super::MILLION;
+use super::flow::Side;
+use super::load::{Caller, Round, median, run};
+use super::machine::resident_bytes;
+use super::report::{BACKLOG_MEMORY, CONVERSATION_MEMORY, Figure, Measured, REOPEN, Report};
+use super::step::{MANY, Place};
+use super::subject::{Class, Lane, REQUEST, REQUESTS, Style, begin_dialogs};
+use crate::error::Result;
+use crate::protocol::{From, Verb};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Messages per round at a depth: few enough that the depth hardly changes.
+const PER_ROUND: u64 = 5000;
+const CALLERS: usize = 64;
+
+/// Resident memory of this process with a million messages waiting.
+pub(super) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
+    let subject = at.subject().await?;
+    let lane = subject.lane(MANY, Style::AtOnce).await?;
+    let count = at.options.enough(MILLION);
+    lane.fill(at.bodies(), count).await?;
+    note_memory(
+        report,
+        if count == MILLION { BACKLOG_MEMORY.to_owned() } else { format!("resident with {count} messages waiting") },
+    );
+    subject.close().await
+}
+
+/// Resident memory with a million conversations whose sides both exist, and the time to open them again.
+pub(super) async fn conversations(at: &Place<'_>, report: &mut Report) -> Result<()> {
+    let subject = at.subject().await?;
+    let count = at.options.enough(MILLION);
+    let handles = begin_dialogs(&subject.broker, Class::Plain, count).await?;
+    // The target's side of a conversation is made by its first message.
+    for some in handles.chunks(1000) {
+        let send = |handle: &_| Verb::Send {
+            handles: vec![*handle],
+            message_type: Some(REQUEST.into()),
+            body: Some(Arc::new(at.bodies().next())),
+            trace: None,
+        };
+        subject.broker.submit(some.iter().map(send).collect()).await?;
+        let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: From::Any };
+        subject.broker.submit(vec![receive; some.len()]).await?;
+    }
+    drop(handles);
+    let whole = count == MILLION;
+    let name = |whole_name: &str, what: &str| {
+        if whole { whole_name.to_owned() } else { format!("{what} {count} open conversations") }
+    };
+    note_memory(report, name(CONVERSATION_MEMORY, "resident with"));
+    let start = Instant::now();
+    let subject = subject.reopen().await?;
+    let value = start.elapsed().as_secs_f64();
+    report.figures.push(Figure { name: name(REOPEN, "opening again"), value, unit: "s" });
+    subject.close().await
+}
+
+fn note_memory(report: &mut Report, name: String) {
+    if let Some(bytes) = resident_bytes() {
+        report.figures.push(Figure { name, value: bytes as f64 / (1 << 20) as f64, unit: "MiB" });
+    }
+}
+
+/// Receiving a few messages at a time at each depth, the depths in turn.
+pub(super) async fn depth(at: &Place<'_>, report: &mut Report) -> Result<()> {
+    let deepest = at.options.enough(MILLION);
+    let mut places = Vec::new();
+    for depth in [deepest / 100, deepest / 10, deepest] {
+        let folder = at.folder.join(depth.to_string());
+        std::fs::create_dir_all(&folder).map_err(super::log::io_error)?;
+        let subject = Place { folder: &folder, ..*at }.subject().await?;
+        let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        lane.fill(at.bodies(), depth).await?;
+        places.push((depth, subject, lane, Vec::new()));
+    }
+    let per_round = PER_ROUND.min(deepest as u64 / 200).max(1);
+    // Short rounds, so more of them.
+    for _ in 0..at.options.rounds * 3 {
+        for (_, _, lane, rounds) in &mut places {
+            rounds.push(some(lane, per_round).await?);
+            lane.fill(at.bodies(), per_round as usize).await?;
+        }
+    }
+    for (depth, subject, _, rounds) in places {
+        if let Some(round) = median(rounds) {
+            let workload = format!("receive_at_{depth}");
+            report.results.push(Measured::new(&workload, CALLERS, 1, at.options.body_bytes, &round));
+        }
+        subject.close().await?;
+    }
+    Ok(())
+}
+
+/// Receives exactly so many messages.
+async fn some(lane: &Arc<Lane>, count: u64) -> Result<Round> {
+    let left = Arc::new(AtomicU64::new(count));
+    let callers = (0..CALLERS).map(|_| Rationed { lane: lane.clone(), left: left.clone() });
+    run(callers, Duration::from_secs(3600)).await
+}
+
+struct Rationed {
+    lane: Arc<Lane>,
+    left: Arc<AtomicU64>,
+}
+
+impl Caller for Rationed {
+    async fn call(&mut self) -> Result<u64> {
+        if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
+            return Ok(0);
+        }
+        Ok(self.lane.receive(1, false).await?.len() as u64)
+    }
+}

@@ -1,0 +1,286 @@
+//! The steps of a run: which workload, against which limit, in which order.
+
+use super::cycle::Cycle;
+use super::flow::{self, Bodies, Pace, Senders, Side};
+use super::load::{self, Round, median};
+use super::log::{Keep, Log};
+use super::report::{Measured, Report};
+use super::rival::Rival;
+use super::subject::{Style, Subject};
+use super::{Options, Workload, sizes};
+use crate::error::Result;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// How many conversations "many" are.
+pub(super) const MANY: usize = 1000;
+const PER_TRANSACTION: usize = 100;
+const BATCH_CALLERS: usize = 8;
+
+/// One step of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    Backlog,
+    Conversations,
+    Send { callers: usize },
+    Receive { callers: usize, conversations: usize, style: Style },
+    Both { callers: usize },
+    SendBatch,
+    ReceiveBatch,
+    Cycle { callers: usize, style: Style },
+    Depth,
+    Flood,
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Backlog => write!(f, "memory of a backlog"),
+            Self::Conversations => write!(f, "memory of open conversations"),
+            Self::Send { callers } => write!(f, "send, {callers} callers"),
+            Self::Receive { callers, conversations, style } => {
+                write!(f, "receive {style}, {callers} callers, {conversations} conversations")
+            }
+            Self::Both { callers } => write!(f, "send and receive, {callers}+{callers} callers"),
+            Self::SendBatch => write!(f, "send, {PER_TRANSACTION} per transaction"),
+            Self::ReceiveBatch => write!(f, "receive, {PER_TRANSACTION} per transaction"),
+            Self::Cycle { callers, style } => write!(f, "dialog cycle {style}, {callers} callers"),
+            Self::Depth => write!(f, "receive from deep queues"),
+            Self::Flood => write!(f, "the high class under a flood of low"),
+        }
+    }
+}
+
+/// The steps of these options, in order.
+pub(super) fn plan(options: &Options) -> Vec<Step> {
+    let mut plan = Vec::new();
+    let all = options.callers.iter().copied();
+    for workload in &options.workloads {
+        match workload {
+            Workload::Backlog => plan.push(Step::Backlog),
+            Workload::Conversations => plan.push(Step::Conversations),
+            Workload::Send => plan.extend(all.clone().map(|callers| Step::Send { callers })),
+            Workload::Receive => {
+                let receive = |callers, conversations, style| Step::Receive { callers, conversations, style };
+                plan.extend(all.clone().map(|callers| receive(callers, MANY, Style::AtOnce)));
+                plan.push(receive(64, MANY, Style::InTx));
+                plan.push(receive(64, 8, Style::AtOnce));
+                plan.push(receive(64, 8, Style::InTx));
+            }
+            Workload::Both => {
+                plan.extend(all.clone().filter(|callers| *callers > 1).map(|callers| Step::Both { callers }))
+            }
+            Workload::Batch => plan.extend([Step::SendBatch, Step::ReceiveBatch]),
+            Workload::Cycle => {
+                plan.extend([Style::AtOnce, Style::InTx].map(|style| Step::Cycle { callers: 64, style }));
+            }
+            Workload::Depth => plan.push(Step::Depth),
+            Workload::Flood => plan.push(Step::Flood),
+        }
+    }
+    plan
+}
+
+/// Takes one step, in a folder of its own.
+pub(super) async fn take(step: Step, options: &Options, folder: &Path, report: &mut Report) -> Result<()> {
+    let at = Place { options, folder };
+    match step {
+        Step::Backlog => sizes::backlog(&at, report).await,
+        Step::Conversations => sizes::conversations(&at, report).await,
+        Step::Send { callers } => at.send(callers, report).await,
+        Step::Receive { callers, conversations, style } => at.receive(callers, conversations, style, report).await,
+        Step::Both { callers } => at.both(callers, report).await,
+        Step::SendBatch => at.send_batch(report).await,
+        Step::ReceiveBatch => at.receive_batch(report).await,
+        Step::Cycle { callers, style } => at.cycle(callers, style, report).await,
+        Step::Depth => sizes::depth(&at, report).await,
+        Step::Flood => super::flood::measure(&at, report).await,
+    }
+}
+
+/// Where a step is taken, and how.
+pub(super) struct Place<'a> {
+    pub(super) options: &'a Options,
+    pub(super) folder: &'a Path,
+}
+
+impl Place<'_> {
+    fn log(&self, takable: bool) -> Result<Arc<Log>> {
+        Log::create(&self.folder.join("bare.log"), Keep { synced: self.options.synced, takable }).map(Arc::new)
+    }
+
+    fn rival(&self) -> Result<Rival> {
+        Rival::create(&self.folder.join("bare.db"), self.options.synced)
+    }
+
+    pub(super) async fn subject(&self) -> Result<Subject> {
+        Subject::open(self.folder, self.options.synced).await
+    }
+
+    pub(super) fn bodies(&self) -> Bodies {
+        Bodies::new(self.options.body_bytes)
+    }
+
+    fn measured(&self, workload: &str, callers: usize, batch: usize, store: &Round) -> Measured {
+        Measured::new(workload, callers, batch, self.options.body_bytes, store)
+    }
+
+    async fn send(&self, callers: usize, report: &mut Report) -> Result<()> {
+        let (subject, log, bodies) = (self.subject().await?, self.log(false)?, self.bodies());
+        let store = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let rival = if callers == 1 { Some(self.rival()?) } else { None };
+        let length = self.options.round_length;
+        let (mut stores, mut logs, mut rivals) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            stores.push(flow::send(&store, bodies, callers, 1, length).await?);
+            logs.push(flow::send(&log, bodies, callers, 1, length).await?);
+            if let Some(rival) = &rival {
+                rivals.push(rival.insert(self.options.body_bytes, length).await?);
+            }
+        }
+        self.conclude("send", callers, 1, stores, logs, rivals, report);
+        subject.close().await
+    }
+
+    async fn receive(&self, callers: usize, conversations: usize, style: Style, report: &mut Report) -> Result<()> {
+        let (subject, log, bodies) = (self.subject().await?, self.log(true)?, self.bodies());
+        let store = Arc::new(subject.lane(conversations, style).await?);
+        let rival = if callers == 1 { Some(self.rival()?) } else { None };
+        // More than a round can take, so that time ends it; what is left stays for the next.
+        let waiting = self.options.enough(if callers == 1 { 20_000 } else { 200_000 });
+        let length = self.options.round_length;
+        let (mut stores, mut logs, mut rivals) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut in_store, mut in_log) = (0, 0);
+        for _ in 0..self.options.rounds {
+            store.fill(bodies, waiting - in_store).await?;
+            log.fill(bodies, waiting - in_log).await?;
+            let taken = flow::receive(&store, callers, 1, length).await?;
+            in_store = waiting - taken.messages as usize;
+            stores.push(taken);
+            let taken = flow::receive(&log, callers, 1, length).await?;
+            in_log = waiting - taken.messages as usize;
+            logs.push(taken);
+            if let Some(rival) = &rival {
+                rivals.push(rival.delete(self.options.body_bytes, waiting, length).await?);
+            }
+        }
+        let mut workload = "receive".to_owned();
+        if style == Style::InTx {
+            workload.push_str("_in_tx");
+        }
+        if conversations != MANY {
+            workload.push_str(&format!("_{conversations}_conversations"));
+        }
+        self.conclude(&workload, callers, 1, stores, logs, rivals, report);
+        subject.close().await
+    }
+
+    async fn both(&self, callers: usize, report: &mut Report) -> Result<()> {
+        let (subject, log, bodies) = (self.subject().await?, self.log(true)?, self.bodies());
+        let store = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let length = self.options.round_length;
+        let (mut stores, mut logs) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            stores.push(through(&store, bodies, callers, Pace::Closed, length).await?);
+            subject.drain().await?;
+            logs.push(through(&log, bodies, callers, Pace::Closed, length).await?);
+            while !log.take(1000, false).await?.is_empty() {}
+        }
+        let half = median_rate(&stores) / 2.0;
+        self.conclude("both", callers, 1, stores, logs, Vec::new(), report);
+        if callers == 64 {
+            let pace = Pace::PerSecond(half);
+            let (mut stores, mut logs) = (Vec::new(), Vec::new());
+            for _ in 0..self.options.rounds {
+                stores.push(through(&store, bodies, callers, pace, length).await?);
+                subject.drain().await?;
+                logs.push(through(&log, bodies, callers, pace, length).await?);
+                while !log.take(1000, false).await?.is_empty() {}
+            }
+            self.conclude("end_to_end", callers, 1, stores, logs, Vec::new(), report);
+        }
+        subject.close().await
+    }
+
+    async fn send_batch(&self, report: &mut Report) -> Result<()> {
+        let (subject, log, bodies) = (self.subject().await?, self.log(false)?, self.bodies());
+        let one = Arc::new(subject.lane(MANY, Style::InTx).await?);
+        let spread = Arc::new(subject.lane(MANY, Style::InTx).await?.spread());
+        let length = self.options.round_length;
+        let (mut ones, mut spreads, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            ones.push(flow::send(&one, bodies, BATCH_CALLERS, PER_TRANSACTION, length).await?);
+            logs.push(flow::send(&log, bodies, BATCH_CALLERS, PER_TRANSACTION, length).await?);
+            // Callers would wait for each other's conversations, in a circle at last, so each takes its own.
+            spreads.push(flow::send(&spread, bodies, 1, PER_TRANSACTION, length).await?);
+        }
+        self.conclude("send_100", BATCH_CALLERS, PER_TRANSACTION, ones, logs, Vec::new(), report);
+        self.conclude("send_100_spread", 1, PER_TRANSACTION, spreads, Vec::new(), Vec::new(), report);
+        subject.close().await
+    }
+
+    async fn receive_batch(&self, report: &mut Report) -> Result<()> {
+        let (subject, log, bodies) = (self.subject().await?, self.log(true)?, self.bodies());
+        let store = Arc::new(subject.lane(MANY, Style::InTx).await?);
+        let waiting = self.options.enough(300_000);
+        let length = self.options.round_length;
+        let (mut stores, mut logs) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            store.fill(bodies, waiting).await?;
+            stores.push(flow::receive(&store, BATCH_CALLERS, PER_TRANSACTION, length).await?);
+            subject.drain().await?;
+            log.fill(bodies, waiting).await?;
+            logs.push(flow::receive(&log, BATCH_CALLERS, PER_TRANSACTION, length).await?);
+            while !log.take(1000, false).await?.is_empty() {}
+        }
+        self.conclude("receive_100", BATCH_CALLERS, PER_TRANSACTION, stores, logs, Vec::new(), report);
+        subject.close().await
+    }
+
+    async fn cycle(&self, callers: usize, style: Style, report: &mut Report) -> Result<()> {
+        let (subject, bodies) = (self.subject().await?, self.bodies());
+        let mut rounds = Vec::new();
+        for _ in 0..self.options.rounds {
+            let cycles = (0..callers).map(|_| Cycle::new(&subject, style, bodies));
+            rounds.push(load::run(cycles, self.options.round_length).await?);
+        }
+        let workload = if style == Style::InTx { "dialog_cycle_in_tx" } else { "dialog_cycle" };
+        self.conclude(workload, callers, 1, rounds, Vec::new(), Vec::new(), report);
+        subject.close().await
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "three lists of rounds and what they are called")]
+    fn conclude(
+        &self,
+        workload: &str,
+        callers: usize,
+        batch: usize,
+        stores: Vec<Round>,
+        logs: Vec<Round>,
+        rivals: Vec<Round>,
+        report: &mut Report,
+    ) {
+        if let Some(store) = median(stores) {
+            let row = self.measured(workload, callers, batch, &store);
+            report.results.push(row.beside_log(median(logs).as_ref()).beside_sqlite(median(rivals).as_ref()));
+        }
+    }
+}
+
+async fn through<S: flow::Side>(
+    side: &Arc<S>,
+    bodies: Bodies,
+    callers: usize,
+    pace: Pace,
+    length: std::time::Duration,
+) -> Result<Round> {
+    let senders = vec![Senders { side: side.clone(), callers, pace, bodies }];
+    flow::through(senders, side.clone(), callers, length, false).await
+}
+
+fn median_rate(rounds: &[Round]) -> f64 {
+    let mut rates: Vec<f64> = rounds.iter().map(Round::rate).collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}

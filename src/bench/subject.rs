@@ -1,0 +1,244 @@
+//! The store under test, asked as its users ask it: through [`Broker`] and [`Tx`](crate::Tx).
+
+use super::flow::{Bodies, Side, Stamp};
+use crate::error::{Error, Result};
+use crate::id::ConversationHandle;
+use crate::protocol::Verb;
+use crate::{Act, Broker, Level};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// The message type of every request.
+pub(super) const REQUEST: &str = "//bench/Request";
+/// The message type of every reply.
+pub(super) const REPLY: &str = "//bench/Reply";
+/// The service that begins dialogs.
+pub(super) const CLIENT: &str = "//bench/Client";
+/// The service they are begun with.
+pub(super) const SERVICE: &str = "//bench/Service";
+/// Where replies arrive.
+pub(super) const REPLIES: &str = "bench_replies";
+/// Where requests arrive.
+pub(super) const REQUESTS: &str = "bench_requests";
+
+/// How long a receiver waits before it believes that nothing is left.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How long a receiver waits for what is on its way.
+const LONG_PATIENCE: Duration = Duration::from_secs(2);
+/// How many verbs are put into one unit where nothing is measured.
+const UNIT: usize = 1000;
+
+/// Whether each statement commits at once or in a transaction with others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// On the broker.
+    AtOnce,
+    /// In a `Tx`, then committed.
+    InTx,
+}
+
+impl fmt::Display for Style {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AtOnce => "at once",
+            Self::InTx => "in a Tx",
+        })
+    }
+}
+
+/// Which contract a dialog is over; broker priorities give each its level.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Level 5.
+    Plain,
+    /// Level 10.
+    High,
+    /// Level 1.
+    Low,
+}
+
+impl Class {
+    pub(super) fn contract(self) -> &'static str {
+        match self {
+            Self::Plain => "//bench/Plain",
+            Self::High => "//bench/High",
+            Self::Low => "//bench/Low",
+        }
+    }
+}
+
+/// A broker in a file of its own.
+pub(super) struct Subject {
+    pub(super) broker: Broker,
+    path: PathBuf,
+    synced: bool,
+}
+
+impl Subject {
+    /// Opens the broker in `folder` and defines what the workloads need.
+    pub(super) async fn open(folder: &Path, synced: bool) -> Result<Self> {
+        let path = folder.join("bench.db");
+        let broker = Self::connect(&path, synced).await?;
+        broker
+            .ensure(|define| {
+                define.message_type(REQUEST).message_type(REPLY);
+                for class in [Class::Plain, Class::High, Class::Low] {
+                    define.contract(class.contract()).sent_by_initiator(REQUEST).sent_by_target(REPLY);
+                }
+                define.queue(REPLIES);
+                define.queue(REQUESTS);
+                define.service(CLIENT, REPLIES, []);
+                define.service(SERVICE, REQUESTS, [Class::Plain, Class::High, Class::Low].map(Class::contract));
+                for (class, level) in [(Class::High, Level::HIGHEST), (Class::Low, Level::LOWEST)] {
+                    define.broker_priority(class.contract()).contract(class.contract()).level(level);
+                }
+            })
+            .await?;
+        Ok(Self { broker, path, synced })
+    }
+
+    async fn connect(path: &Path, synced: bool) -> Result<Broker> {
+        let path = path.to_string_lossy().replace('%', "%25").replace('?', "%3F");
+        Broker::open(&format!("sqlite:{path}?durability={}", if synced { "full" } else { "normal" })).await
+    }
+
+    /// Closes the broker and opens the same file again.
+    pub(super) async fn reopen(self) -> Result<Self> {
+        self.broker.close().await?;
+        let Self { broker, path, synced } = self;
+        drop(broker);
+        Ok(Self { broker: Self::connect(&path, synced).await?, path, synced })
+    }
+
+    /// This many plain conversations, and callers that use them.
+    pub(super) async fn lane(&self, conversations: usize, style: Style) -> Result<Lane> {
+        self.lane_of(Class::Plain, conversations, style).await
+    }
+
+    /// This many conversations of a class, and callers that use them.
+    pub(super) async fn lane_of(&self, class: Class, conversations: usize, style: Style) -> Result<Lane> {
+        let handles = begin_dialogs(&self.broker, class, conversations).await?;
+        Ok(Lane { broker: self.broker.clone(), handles, next: AtomicUsize::new(0), style, spreads: false })
+    }
+
+    /// Receives whatever waits in the queue of requests.
+    pub(super) async fn drain(&self) -> Result<()> {
+        loop {
+            let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: crate::protocol::From::Any };
+            let outcomes = self.broker.submit(vec![receive; 100]).await?;
+            let nothing =
+                |outcome| matches!(outcome, crate::protocol::Outcome::Received(messages) if messages.is_empty());
+            if outcomes.into_iter().all(nothing) {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) async fn close(self) -> Result<()> {
+        self.broker.close().await
+    }
+}
+
+/// Begins this many dialogs, unmeasured, a thousand in a commit.
+pub(super) async fn begin_dialogs(broker: &Broker, class: Class, count: usize) -> Result<Vec<ConversationHandle>> {
+    let mut handles = Vec::with_capacity(count);
+    while handles.len() < count {
+        let begin = Verb::BeginDialog(crate::protocol::BeginDialog {
+            from_service: CLIENT.into(),
+            to_service: SERVICE.into(),
+            addressee: crate::protocol::Addressee::Anywhere,
+            contract: Some(class.contract().into()),
+            related: crate::protocol::Relation::None,
+            lifetime_seconds: None,
+            encryption: false,
+        });
+        let unit = vec![begin; UNIT.min(count - handles.len())];
+        for outcome in broker.submit(unit).await? {
+            match outcome {
+                crate::protocol::Outcome::Began { handle, .. } => handles.push(handle),
+                other => return Err(crate::act::unexpected(&other)),
+            }
+        }
+    }
+    Ok(handles)
+}
+
+/// Some conversations, used in turn.
+pub(super) struct Lane {
+    broker: Broker,
+    handles: Vec<ConversationHandle>,
+    next: AtomicUsize,
+    style: Style,
+    spreads: bool,
+}
+
+impl Lane {
+    /// The same, but every message of a transaction goes on another conversation.
+    pub(super) fn spread(mut self) -> Self {
+        self.spreads = true;
+        self
+    }
+
+    fn next_handle(&self) -> ConversationHandle {
+        self.handles[self.next.fetch_add(1, Relaxed) % self.handles.len()]
+    }
+}
+
+impl Side for Lane {
+    async fn send(&self, bodies: Vec<Vec<u8>>) -> Result<()> {
+        if let (Style::AtOnce, [body]) = (self.style, &bodies[..]) {
+            return self.broker.send(self.next_handle(), REQUEST, body).await;
+        }
+        let tx = self.broker.begin().await?;
+        let mut handle = self.next_handle();
+        for body in &bodies {
+            tx.send(handle, REQUEST, body).await?;
+            if self.spreads {
+                handle = self.next_handle();
+            }
+        }
+        tx.commit().await
+    }
+
+    async fn receive(&self, count: usize, waits: bool) -> Result<Vec<Stamp>> {
+        let patience = if waits { LONG_PATIENCE } else { PATIENCE };
+        let top = count as u64;
+        let batch = match self.style {
+            Style::AtOnce => self.broker.receive(REQUESTS).top(top).wait(patience).await?,
+            Style::InTx => {
+                let tx = self.broker.begin().await?;
+                let batch = tx.receive(REQUESTS).top(top).wait(patience).await?;
+                if batch.is_some() {
+                    tx.commit().await?;
+                }
+                batch
+            }
+        };
+        Ok(batch.iter().flatten().map(|message| Stamp::of(message.body())).collect())
+    }
+
+    async fn fill(&self, bodies: Bodies, count: usize) -> Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(UNIT);
+            let send = |body| Verb::Send {
+                handles: vec![self.next_handle()],
+                message_type: Some(REQUEST.into()),
+                body: Some(Arc::new(body)),
+                trace: None,
+            };
+            self.broker.submit(bodies.many(some).into_iter().map(send).collect()).await?;
+            left -= some;
+        }
+        Ok(())
+    }
+}
+
+/// What a workload says when its messages do not come.
+pub(super) fn stalled(what: &str) -> Error {
+    use crate::error::{Code, ErrorKind};
+    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("{what} did not arrive within 10 seconds"))
+}
