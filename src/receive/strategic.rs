@@ -161,3 +161,169 @@ async fn follow(act: &dyn Perform, plan: &Plan) -> Result<Option<(usize, Batch)>
         WhenEmpty::WaitOnAll => receive_first(act, &looks, Deadline::Never).await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::act::Act;
+    use crate::define::Level;
+    use crate::error::Code;
+    use crate::receive::strategy::{
+        aging, by_contract, drain_high_then_one_low, drain_one_conversation, dual_queue_loop, dual_queue_loop_classic,
+    };
+    use crate::testing::TestBroker;
+    use tokio_stream::StreamExt;
+
+    /// Two queues of one service each, and one queue of both classes.
+    async fn broker() -> TestBroker {
+        let broker = TestBroker::in_memory().await.unwrap();
+        let define = broker.define(|d| {
+            d.contract("urgent").sent_by_initiator("DEFAULT");
+            d.contract("routine").sent_by_initiator("DEFAULT");
+            d.queue("source").queue("high").queue("low").queue("both");
+            d.service("source", "source", []);
+            d.service("high", "high", ["urgent"]).service("low", "low", ["routine"]);
+            d.service("both", "both", ["urgent", "routine"]);
+            d.broker_priority("urgent").contract("urgent").level(Level::new(8));
+            d.broker_priority("routine").contract("routine").level(Level::new(3));
+        });
+        define.await.unwrap();
+        broker
+    }
+
+    async fn send(broker: &TestBroker, to: &str, contract: &str, bodies: &[&str]) {
+        let dialog = broker.begin_dialog("source", to.to_owned()).contract(contract.to_owned()).await.unwrap();
+        for body in bodies {
+            broker.send(dialog, "DEFAULT", *body).await.unwrap();
+        }
+    }
+
+    async fn next(turns: &mut Strategic) -> (String, Vec<String>) {
+        let turn = turns.next().await.unwrap().unwrap();
+        let bodies = turn.batch.iter().map(|message| message.text().unwrap().into_owned()).collect();
+        let class = turn.class.to_string();
+        turn.commit().await.unwrap();
+        (class, bodies)
+    }
+
+    /// Until so many sessions wait in the queue.
+    async fn until_waiting(broker: &TestBroker, queue: &str) {
+        while broker.activity().queue(queue).facts().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn high_conversations_are_drained_before_one_low_is_taken() {
+        let broker = broker().await;
+        send(&broker, "both", "routine", &["l1", "l2"]).await;
+        send(&broker, "both", "urgent", &["a1", "a2"]).await;
+        send(&broker, "both", "urgent", &["b1"]).await;
+        let mut turns = broker.receive_by(drain_high_then_one_low("both", by_contract("urgent"))).unwrap();
+        assert_eq!(next(&mut turns).await, ("high".to_owned(), vec!["a1".to_owned(), "a2".to_owned()]));
+        assert_eq!(next(&mut turns).await.1, ["b1"]);
+        assert_eq!(next(&mut turns).await, ("low".to_owned(), vec!["l1".to_owned()]));
+        send(&broker, "both", "urgent", &["c1"]).await;
+        assert_eq!(next(&mut turns).await.1, ["c1"]);
+        assert_eq!(next(&mut turns).await.1, ["l2"]);
+    }
+
+    #[tokio::test]
+    async fn the_improved_dual_loop_wakes_for_either_queue_while_the_clock_stands_still() {
+        let broker = broker().await;
+        let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
+        for (queue, contract) in [("low", "routine"), ("high", "urgent"), ("low", "routine")] {
+            let sent = async {
+                until_waiting(&broker, queue).await;
+                send(&broker, queue, contract, &["x"]).await;
+            };
+            let ((class, _), ()) = tokio::join!(next(&mut turns), sent);
+            assert_eq!(class, queue);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_classic_dual_loop_sits_out_its_ten_ms_before_a_low_message() {
+        let broker = broker().await;
+        send(&broker, "low", "routine", &["x"]).await;
+        let mut turns = broker.receive_by(dual_queue_loop_classic("high", "low")).unwrap();
+        let begun = broker.clock().now();
+        let tick = async {
+            until_waiting(&broker, "high").await;
+            // A millisecond at a time, so that the clock shows when the wait was over.
+            while broker.activity().queue("high").facts().waiting == 1 {
+                broker.advance(Duration::from_millis(1));
+                for _ in 0..50 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        };
+        let ((class, _), ()) = tokio::join!(next(&mut turns), tick);
+        assert_eq!(class, "low");
+        let waited = broker.clock().now().since(begun);
+        assert!(waited >= Duration::from_millis(10), "it was given after {waited:?}");
+    }
+
+    #[tokio::test]
+    async fn aging_lets_a_low_message_overtake_when_it_is_old_enough() {
+        let broker = broker().await;
+        let mut turns = broker.receive_by(aging("both", Duration::from_secs(1))).unwrap();
+        send(&broker, "both", "routine", &["l1", "l2", "l3"]).await;
+        send(&broker, "both", "urgent", &["h1", "h2", "h3"]).await;
+        // The first of each level, to learn how old they are; then by level, as all are of the same age.
+        let mut order = Vec::new();
+        for _ in 0..4 {
+            order.extend(next(&mut turns).await.1);
+        }
+        assert_eq!(order, ["h1", "l1", "h2", "h3"]);
+        // Five levels apart, so five seconds make it even and six decide.
+        broker.advance(Duration::from_secs(6));
+        send(&broker, "both", "urgent", &["h4", "h5"]).await;
+        // Out of turn once, because the level's last message known was older.
+        assert_eq!(next(&mut turns).await.1, ["h4"]);
+        assert_eq!(next(&mut turns).await.1, ["l2"]);
+        assert_eq!(next(&mut turns).await.1, ["l3"]);
+        assert_eq!(next(&mut turns).await.1, ["h5"]);
+    }
+
+    #[tokio::test]
+    async fn what_is_rolled_back_comes_again_and_what_nobody_awaited_is_kept() {
+        let broker = broker().await;
+        let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
+        // A caller that gives up after its first poll.
+        let gave_up = tokio::select! {
+            biased;
+            _ = turns.next() => false,
+            () = std::future::ready(()) => true,
+        };
+        assert!(gave_up);
+        send(&broker, "high", "urgent", &["x"]).await;
+        let turn = turns.next().await.unwrap().unwrap();
+        assert_eq!(turn.batch.first().text().unwrap(), "x");
+        turn.rollback().await.unwrap();
+        assert_eq!(next(&mut turns).await.1, ["x"]);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_run_is_refused_at_once_and_an_error_ends_the_stream() {
+        let broker = broker().await;
+        let refused = broker.receive_by(dual_queue_loop("high", "nowhere")).err().unwrap();
+        assert_eq!(refused.code(), Code::OBJECT_NOT_FOUND);
+        let unknown = crate::ConversationHandle(uuid::Uuid::from_u128(7));
+        let mut turns = broker.receive_by(drain_one_conversation("both", unknown)).unwrap();
+        assert_eq!(turns.next().await.unwrap().unwrap_err().code(), Code::CONVERSATION_NOT_FOUND);
+        assert!(turns.next().await.is_none());
+        let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
+        let disabled = async {
+            until_waiting(&broker, "low").await;
+            broker
+                .define(|d| {
+                    d.alter_queue("low").status(false);
+                })
+                .await
+                .unwrap();
+        };
+        let (turn, ()) = tokio::join!(turns.next(), disabled);
+        assert_eq!(turn.unwrap().unwrap_err().code(), Code::QUEUE_DISABLED);
+    }
+}
