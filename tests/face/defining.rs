@@ -1,0 +1,68 @@
+//! Definitions that an application makes at every start.
+
+use super::*;
+use dialoq::define::Definitions;
+use dialoq::{Broker, Code, Level};
+use tokio::task::JoinSet;
+
+fn shop(d: &mut Definitions) {
+    d.message_type(NUMBER);
+    d.contract("//shop/Orders").sent_by_initiator(NUMBER);
+    d.queue("orders");
+    d.service("//shop/OrderService", "orders", ["//shop/Orders"]);
+    d.broker_priority("premium").contract("//shop/Orders").level(Level::new(9));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_comes_first_makes_them_and_the_others_find_them() {
+    let broker = TestBroker::in_memory().await.unwrap();
+    let mut starts = JoinSet::new();
+    for _ in 0..8 {
+        let broker: Broker = broker.clone();
+        starts.spawn(async move { broker.ensure(shop).await });
+    }
+    for start in starts.join_all().await {
+        start.unwrap();
+    }
+    let catalog = broker.catalog();
+    let queues = catalog.queues.values().filter(|queue| &*queue.name == "orders").count();
+    assert_eq!((queues, catalog.priority("premium").unwrap().level), (1, 9));
+    let before = broker.dump();
+    broker.ensure(shop).await.unwrap();
+    assert_eq!(broker.dump(), before);
+}
+
+#[tokio::test]
+async fn what_differs_is_refused_and_nothing_is_changed() {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.ensure(shop).await.unwrap();
+    let before = broker.dump();
+    let error = broker
+        .ensure(|d| {
+            d.queue("returns");
+            d.broker_priority("premium").contract("//shop/Orders").level(Level::new(8));
+        })
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), Code::DUPLICATE_NAME);
+    assert!(error.message().contains("'premium'") && error.message().contains('8'), "{error}");
+    assert_eq!(broker.dump(), before, "the queue was not made either");
+    let error = broker.ensure(|d| drop(d.alter_queue("orders").status(false))).await.unwrap_err();
+    assert_eq!(error.code(), Code::UNSUPPORTED);
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_is_refused_by_define() {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.define(shop).await.unwrap();
+    assert_eq!(broker.define(shop).await.unwrap_err().code(), Code::DUPLICATE_NAME);
+}
+
+#[tokio::test]
+async fn a_dump_makes_the_same_broker_again() {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.define(shop).await.unwrap();
+    let copy = TestBroker::in_memory().await.unwrap();
+    copy.execute(&broker.dump()).await.unwrap();
+    assert_eq!(copy.dump(), broker.dump());
+}

@@ -1,0 +1,51 @@
+//! The face on the embedded store: what an application relies on beyond the single statements.
+
+mod cancelling;
+mod defining;
+mod transactions;
+mod waiting;
+
+use dialoq::testing::TestBroker;
+use dialoq::{Act, ConversationHandle, MessageType};
+use std::time::Duration;
+
+const NUMBER: MessageType<u64> = MessageType::json("//test/Number");
+
+/// How long something that must happen may take before the test gives up on it.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Services `//test/Asker` on queue `asker` and `//test/Server` on queue `server`, and a contract between them.
+async fn rig() -> TestBroker {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker
+        .define(|d| {
+            d.message_type(NUMBER);
+            d.contract("//test/Numbers").sent_by_any(NUMBER);
+            d.queue("asker").queue("server");
+            d.service("//test/Asker", "asker", []).service("//test/Server", "server", ["//test/Numbers"]);
+        })
+        .await
+        .unwrap();
+    broker
+}
+
+async fn dialog(act: &impl Act) -> ConversationHandle {
+    act.begin_dialog("//test/Asker", "//test/Server").contract("//test/Numbers").await.unwrap()
+}
+
+/// A conversation of its own with one number on it.
+async fn send(act: &impl Act, number: u64) -> ConversationHandle {
+    let handle = dialog(act).await;
+    act.send(handle, NUMBER, &number).await.unwrap();
+    handle
+}
+
+/// Lets other tasks run until so many sessions wait in the queue.
+async fn until_waiting(broker: &TestBroker, queue: &str, sessions: usize) {
+    let waiting = async {
+        while broker.activity().queue(queue).facts().waiting < sessions {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, waiting).await.expect("they never waited");
+}
