@@ -1,9 +1,10 @@
 //! The broker: a store opened by URL, with every statement on it.
 
 use crate::act::{Perform, unexpected};
-use crate::catalog::{Catalog, ddl};
+use crate::catalog::{Catalog, apply, ddl};
 use crate::define::{Definitions, missing};
 use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::IdSource;
 use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
@@ -109,14 +110,15 @@ impl Broker {
         build(&mut definitions);
         let wanted = definitions.into_list();
         loop {
+            let redefined = self.store.activity().register_definitions();
             let catalog = self.catalog();
             let rest = missing(&catalog, &wanted)?;
             if rest.is_empty() {
                 return Ok(Vec::new());
             }
-            match self.apply(rest).await {
-                // Somebody else made it in between: look again, unless nothing has changed since.
-                Err(error) if error.code() == Code::DUPLICATE_NAME && !Arc::ptr_eq(&catalog, &self.catalog()) => {}
+            match self.apply(rest.clone()).await {
+                // Somebody else is making it: its commit is ordered before this refusal but may not be seen yet.
+                Err(error) if error.code() == Code::DUPLICATE_NAME && is_possible(&catalog, &rest) => redefined.await,
                 other => return other,
             }
         }
@@ -197,6 +199,12 @@ impl Broker {
     pub async fn close(&self) -> Result<()> {
         self.store.close().await
     }
+}
+
+/// Whether these definitions can be made on top of those.
+fn is_possible(catalog: &Catalog, definitions: &[Definition]) -> bool {
+    let (mut catalog, mut ids) = (catalog.clone(), IdSource::Random);
+    definitions.iter().all(|definition| apply::apply(&mut catalog, definition, &mut ids).is_ok())
 }
 
 /// Recovery reads the disk for as long as it takes, which must not hold up other tasks.

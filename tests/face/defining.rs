@@ -52,6 +52,14 @@ async fn what_differs_is_refused_and_nothing_is_changed() {
 }
 
 #[tokio::test]
+async fn a_list_that_contradicts_itself_is_refused() {
+    let broker = TestBroker::in_memory().await.unwrap();
+    let twice = broker.ensure(|d| drop(d.queue("q").queue("Q")));
+    let error = tokio::time::timeout(SOON, twice).await.expect("it waits for nobody").unwrap_err();
+    assert_eq!(error.code(), Code::DUPLICATE_NAME);
+}
+
+#[tokio::test]
 async fn a_name_that_is_taken_is_refused_by_define() {
     let broker = TestBroker::in_memory().await.unwrap();
     broker.define(shop).await.unwrap();
