@@ -8,6 +8,7 @@ use crate::id::IdSource;
 use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::traced::Traced;
 use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::trace;
@@ -48,7 +49,7 @@ impl Broker {
     pub async fn open_with(url: &str, options: OpenOptions) -> Result<Self> {
         let options = SqliteOptions::from_url(url, options)?;
         let store = blocking(move || SqliteStore::open(options)).await?;
-        Ok(Self::over(store))
+        Ok(Self::over(Traced::over(store)))
     }
 
     /// Opens a database that another process may own, to look at: [`Broker::query`] and [`Broker::catalog`], the latter as
