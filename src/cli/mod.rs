@@ -1,1 +1,134 @@
-//! The command.
+//! The command `dialoq`.
+//!
+//! One file per subcommand. Results go to standard output, as tables for people or as JSON with `--json`; errors,
+//! progress and notes go to standard error.
+
+mod activate;
+mod apply;
+mod bench;
+mod dump;
+mod end;
+mod failure;
+mod globals;
+mod interrupt;
+mod lab;
+mod output;
+mod receive;
+mod send;
+mod status;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::Failure;
+use globals::Globals;
+use interrupt::Interrupt;
+use output::Output;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// A priority messaging broker with the semantics of SQL Server Service Broker, over SQL tables.
+#[derive(Debug, Parser)]
+#[command(name = "dialoq", version, propagate_version = true, max_term_width = 110, after_long_help = OVERVIEW)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const OVERVIEW: &str = "\
+Examples:
+  dialoq apply shop.sql                                          define message types, contracts, queues, services
+  dialoq send --from //shop/Checkout --to //shop/OrderService --contract //shop/Orders \\
+              --type //shop/PlaceOrder '{\"sku\":\"A-1\"}'           begin a dialog and send on it
+  dialoq receive orders                                          take the messages of the best group
+  dialoq activate orders --exec ./worker --max-queue-readers 4   run a program while there is work
+  dialoq status --watch                                          see queues, readers, conversations
+
+Exit codes:
+  0    done
+  1    refused or failed; standard error says why
+  2    the command line was not understood
+  3    receive: no message came in time
+  130  interrupted by ctrl-C: what was reported is done, nothing else is
+
+Environment:
+  DIALOQ_URL   the broker's database, as --db
+  DIALOQ_LOG   what is logged to standard error, for example 'dialoq=debug' (default: nothing)";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Apply(apply::Apply),
+    Dump(dump::Dump),
+    Send(send::Send),
+    Receive(receive::Receive),
+    End(end::End),
+    Activate(activate::Activate),
+    Status(status::Status),
+    Lab(lab::Lab),
+    Bench(bench::Bench),
+    Completions(Completions),
+}
+
+/// Print shell completions.
+///
+/// Source what it prints from your shell's start-up file, or put it where the shell looks for completions.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq completions bash > ~/.local/share/bash-completion/completions/dialoq
+  dialoq completions zsh > ~/.zfunc/_dialoq")]
+struct Completions {
+    /// The shell.
+    shell: clap_complete::Shell,
+}
+
+/// Runs the command with the arguments of this process.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if let Ok(filter) = EnvFilter::try_from_env("DIALOQ_LOG") {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+    let output = Output::new(cli.globals.json);
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Failure::input(format!("the runtime cannot be started: {error}")).report(&output),
+    };
+    let done = runtime.block_on(run(&cli, &output));
+    // A thread that still reads standard input would otherwise be waited for.
+    runtime.shutdown_background();
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(&output),
+    }
+}
+
+async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
+    let mut interrupt = Interrupt::listen()?;
+    let globals = &cli.globals;
+    match &cli.command {
+        Command::Apply(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Dump(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Send(command) => command.run(globals, output, &mut interrupt).await,
+        Command::Receive(command) => command.run(globals, output, &mut interrupt).await,
+        Command::End(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Activate(command) => command.run(globals, output, &mut interrupt).await,
+        Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Lab(command) => interrupt.stops(command.run(output)).await,
+        Command::Bench(command) => interrupt.stops(command.run(output)).await,
+        Command::Completions(Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "dialoq", &mut script);
+            output.bytes(&script)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -27,12 +27,12 @@ impl Child {
     pub(super) fn spawn(program: &OsStr, args: &[OsString], environment: Vec<(&str, String)>) -> Result<Self> {
         let name = program.to_string_lossy().into_owned();
         // What it says on standard error goes where ours goes.
-        let mut process = Command::new(program)
-            .args(args)
-            .envs(environment)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
+        let mut command = Command::new(program);
+        command.args(args).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        // ctrl-C on a terminal goes to a whole process group; a program is to finish what it has in hand.
+        #[cfg(unix)]
+        command.process_group(0);
+        let mut process = command
             .spawn()
             .map_err(|error| failed(format!("program '{name}' cannot be started: {error}")).caused_by(error))?;
         let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {

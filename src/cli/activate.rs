@@ -1,0 +1,189 @@
+//! `dialoq activate`
+
+use super::failure::Failure;
+use super::globals::{Globals, parse_span};
+use super::interrupt::Interrupt;
+use super::output::{Output, printable};
+use crate::activation::external::Mode;
+use crate::activation::{Program, Ramp, ReaderEvent};
+use crate::broker::Broker;
+use crate::error::Error;
+use clap::{Args, ValueEnum};
+use serde_json::json;
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// Run a program whenever there is work in a queue.
+///
+/// Readers are launched while messages wait, never more than --max-queue-readers, and leave when nothing comes. Each
+/// message is handed to the program in a transaction of its own. With --mode message the program is run once for each:
+/// the message is one line of JSON on its standard input, exit code 0 commits, any other rolls back. With --mode stream
+/// it is run once for each reader and answers each line by lines of its own, the last of which is {"commit": true} or
+/// {"rollback": "why"}. In both modes lines on its standard output are replies, done in the same transaction:
+/// {"send": {"type": "...", "body": ...}}, {"end": true}, {"end_error": {"code": 1, "description": "..."}},
+/// {"timer": {"seconds": 60}}.
+///
+/// Runs until ctrl-C; readers then finish what is in hand. A second ctrl-C ends them at once, and what they had in hand
+/// stays in the queue.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq activate orders --exec ./worker
+  dialoq activate orders --exec ./worker --max-queue-readers 4 --mode stream
+  dialoq activate orders --exec sh --raw-body -- -c 'cat >> bodies.txt'")]
+pub(super) struct Activate {
+    /// The queue.
+    queue: String,
+    /// The program: a path, or a name that is looked up in PATH.
+    #[arg(long, value_name = "PROGRAM")]
+    exec: OsString,
+    /// Its arguments, after --.
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<OsString>,
+    /// The most readers at a time [default: what the queue's ACTIVATION clause says, or 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=32767))]
+    max_queue_readers: Option<u16>,
+    /// How the program is run.
+    #[arg(long, value_name = "MODE", default_value = "message")]
+    mode: RunMode,
+    /// Hand over the bare body instead of a line of JSON; with --mode message only.
+    #[arg(long)]
+    raw_body: bool,
+    /// Hand over EndDialog and Error messages too, instead of answering them by END CONVERSATION.
+    #[arg(long)]
+    system_messages: bool,
+    /// The longest the program may take for one message; then it is killed and the message rolled back.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    timeout: Option<Duration>,
+    /// How the number of readers grows while there is more work than they can do.
+    #[arg(long, value_name = "RAMP", default_value = "service-broker")]
+    ramp: Growth,
+    /// A reader that finds nothing for so long leaves [default: 500ms].
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    idle_wait: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RunMode {
+    /// Once for each message.
+    Message,
+    /// Once for each reader, with a line for each message.
+    Stream,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Growth {
+    /// One more reader each 5 s.
+    ServiceBroker,
+    /// As many as there are conversation groups to serve, at once.
+    Fast,
+}
+
+impl Activate {
+    pub(super) async fn run(
+        &self,
+        globals: &Globals,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        if self.raw_body && self.mode == RunMode::Stream {
+            return Err(Failure::input("--raw-body is for --mode message: a stream needs lines"));
+        }
+        let program = self.program();
+        program.check()?;
+        let broker = globals.open().await?;
+        let done = match broker.catalog().queue(&self.queue) {
+            Some(_) => self.serve(&broker, program, output, interrupt).await,
+            None => Err(Error::object_not_found("queue", &self.queue).into()),
+        };
+        broker.close().await?;
+        done
+    }
+
+    async fn serve(
+        &self,
+        broker: &Broker,
+        program: Program,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        let ramp = match self.ramp {
+            Growth::ServiceBroker => Ramp::ServiceBroker,
+            Growth::Fast => Ramp::Fast,
+        };
+        let mut activate = broker.activate(self.queue.as_str(), program).ramp(ramp);
+        if let Some(readers) = self.max_queue_readers {
+            activate = activate.max_queue_readers(readers);
+        }
+        let readers = activate.start();
+        let mut events = readers.events();
+        let stopped = loop {
+            tokio::select! {
+                biased;
+                () = interrupt.asked() => break Err(Failure::Interrupted("stopped".into())),
+                event = events.next() => match event {
+                    Some(event) => if let Err(failure) = tell(&event, output) { break Err(failure) },
+                    None => break Ok(()),
+                },
+            }
+        };
+        let running = broker.activated_tasks().len();
+        if running > 0 && !output.json {
+            output.note(&format!("stopping: {running} readers finish what is in hand; ctrl-C ends them at once"));
+        }
+        readers.stop().await;
+        while let Some(event) = events.next().await {
+            // Whoever read the events may have gone; the readers were waited for all the same.
+            let _ = tell(&event, output);
+        }
+        stopped
+    }
+
+    fn program(&self) -> Program {
+        let mode = match self.mode {
+            RunMode::Message => Mode::Message,
+            RunMode::Stream => Mode::Stream,
+        };
+        let mut program = Program::new(&self.exec).args(&self.arguments).mode(mode);
+        if self.raw_body {
+            program = program.raw_body();
+        }
+        if self.system_messages {
+            program = program.system_messages();
+        }
+        if let Some(timeout) = self.timeout {
+            program = program.timeout(timeout);
+        }
+        if let Some(wait) = self.idle_wait {
+            program = program.idle_wait(wait);
+        }
+        program
+    }
+}
+
+/// For programs every event, one line of JSON each; for people only what went wrong.
+fn tell(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        return output.json(&match event {
+            ReaderEvent::Started { task_id } => json!({ "event": "started", "task_id": task_id }),
+            ReaderEvent::Ended { task_id, code, why } => {
+                json!({ "event": "ended", "task_id": task_id, "code": code.map(|code| code.0), "why": why })
+            }
+            ReaderEvent::HandlerFailed { task_id, code, why } => {
+                json!({ "event": "failed", "task_id": task_id, "code": code.0, "why": why })
+            }
+            ReaderEvent::LaunchFailed { why } => json!({ "event": "launch_failed", "why": why }),
+        });
+    }
+    match event {
+        ReaderEvent::Ended { task_id, code: Some(code), why } => {
+            output.note(&format!("reader {task_id} ended[{code}]: {}", printable(why)));
+        }
+        ReaderEvent::HandlerFailed { task_id, code, why } => {
+            output.note(&format!("reader {task_id} rolled back[{code}]: {}", printable(why)));
+        }
+        ReaderEvent::LaunchFailed { why } => output.note(&format!("no reader was launched: {}", printable(why))),
+        ReaderEvent::Started { .. } | ReaderEvent::Ended { code: None, .. } => {}
+    }
+    Ok(())
+}

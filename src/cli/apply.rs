@@ -1,0 +1,118 @@
+//! `dialoq apply`
+
+use super::failure::Failure;
+use super::globals::Globals;
+use super::output::{Output, printable};
+use crate::error::{Error, Position};
+use clap::Args;
+use serde_json::json;
+use std::io::Read;
+
+/// Apply definitions written in Service Broker's own language.
+///
+/// The file holds CREATE, ALTER and DROP statements for message types, contracts, queues, services, broker priorities,
+/// XML schema collections and event notifications, with GO between batches if you like. All of them are applied, or
+/// none: an error names its line and column, and nothing has changed. The database is made if it does not exist.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq apply shop.sql
+  echo 'ALTER QUEUE orders WITH STATUS = OFF' | dialoq apply -
+  dialoq --db sqlite:old.db dump | dialoq --db sqlite:new.db apply -")]
+pub(super) struct Apply {
+    /// The file with the statements, in UTF-8; - is standard input.
+    file: String,
+}
+
+impl Apply {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let file = self.file.clone();
+        let script = tokio::task::spawn_blocking(move || read_script(&file))
+            .await
+            .map_err(|error| Failure::input(error.to_string()))??;
+        let broker = globals.open_or_create().await?;
+        let applied = broker.execute(&script).await;
+        broker.close().await?;
+        let warnings = applied.map_err(|error| self.located(error, &script))?;
+        for warning in &warnings {
+            if !output.json {
+                output.note(&format!("warning: {}", printable(warning)));
+            }
+        }
+        match output.json {
+            true => output.json(&json!({ "applied": self.file, "warnings": warnings })),
+            false => output.text(&format!("applied {}", self.name())),
+        }
+    }
+
+    fn name(&self) -> &str {
+        if self.file == "-" { "standard input" } else { &self.file }
+    }
+
+    fn located(&self, error: Error, script: &str) -> Failure {
+        match error.position() {
+            Some(position) => {
+                let excerpt = excerpt(self.name(), script, position);
+                Failure::Script { error, excerpt }
+            }
+            None => error.into(),
+        }
+    }
+}
+
+fn read_script(file: &str) -> Result<String, Failure> {
+    let bytes = if file == "-" {
+        let mut bytes = Vec::new();
+        let read = std::io::stdin().lock().read_to_end(&mut bytes);
+        read.map(|_| bytes).map_err(|error| Failure::file("read", "standard input", error))?
+    } else {
+        std::fs::read(file).map_err(|error| Failure::file("read", file, error))?
+    };
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = valid.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        Failure::input(format!("'{file}' is not UTF-8: line {line} has a byte that cannot be decoded"))
+    })?;
+    Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
+}
+
+/// The line of an error with a caret below its column.
+fn excerpt(name: &str, script: &str, position: Position) -> String {
+    let Position { line, column } = position;
+    let text = script.lines().nth(line.saturating_sub(1) as usize).unwrap_or_default();
+    // Of a long line, what surrounds the place; tabs become one blank so that the caret stands right.
+    let before = column.saturating_sub(1) as usize;
+    let skipped = before.saturating_sub(60);
+    let shown: String = text.chars().skip(skipped).take(100).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let shown = shown.trim_end();
+    let width = display_width(text.chars().skip(skipped).take(before - skipped));
+    let gutter = " ".repeat(line.to_string().len());
+    format!("\n{gutter}--> {name}:{line}:{column}\n{gutter} |\n{line} | {shown}\n{gutter} | {}^", " ".repeat(width))
+}
+
+/// How many columns of a terminal those characters take: wide ones take two.
+fn display_width(characters: impl Iterator<Item = char>) -> usize {
+    let wide = |character: char| matches!(character, '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' | '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' | '\u{1f300}'..='\u{1faff}');
+    characters.map(|character| 1 + usize::from(wide(character))).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_below_the_place() {
+        let script = "CREATE QUEUE a;\n\tCREATE QUEUE [🚚] WIHT;\n";
+        let shown = excerpt("shop.sql", script, Position { line: 2, column: 19 });
+        let expected = "\n --> shop.sql:2:19\n  |\n2 |  CREATE QUEUE [🚚] WIHT;\n  |                    ^";
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn a_place_at_the_end_of_the_text_has_an_excerpt_too() {
+        let shown = excerpt("-", "CREATE", Position { line: 2, column: 1 });
+        assert_eq!(shown, "\n --> -:2:1\n  |\n2 | \n  | ^");
+        let long = format!("{}X", "a ".repeat(500));
+        assert!(excerpt("-", &long, Position { line: 1, column: 1001 }).ends_with(&format!("{}^", " ".repeat(60))));
+    }
+}

@@ -1,0 +1,88 @@
+//! `dialoq bench`
+
+use super::failure::Failure;
+use super::output::Output;
+use crate::bench::{self, Options, Workload};
+use clap::Args;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measure how fast and how big the broker is on this machine and disk.
+///
+/// Each workload runs in turn with its limit, a bare log that appends the same bodies and syncs with the same group
+/// commit, so that rates mean something on any machine. Everything happens in a scratch folder that is removed again.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq bench --quick                                everything, roughly, in under a minute
+  dialoq bench --workload send --callers 64,256       one workload at full length
+  dialoq bench --json > bench.json")]
+pub(super) struct Bench {
+    /// Short rounds and small backlogs.
+    #[arg(long)]
+    quick: bool,
+    /// Which workloads to run [default: all].
+    #[arg(long = "workload", value_name = "NAME", value_delimiter = ',')]
+    workloads: Vec<Workload>,
+    /// How many callers at the same time, one run after the other [default: 1,8,64,256].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
+    callers: Vec<u16>,
+    /// Bytes per message body.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(8..=1 << 26))]
+    body_bytes: Option<u32>,
+    /// Rounds per workload; the median counts.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+    /// How long a round takes.
+    #[arg(long, value_name = "SPAN", value_parser = super::globals::parse_span)]
+    round_length: Option<Duration>,
+    /// Do not sync commits: durability normal instead of full.
+    #[arg(long)]
+    unsynced: bool,
+    /// The folder whose disk is measured [default: the folder for temporary files].
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+impl Bench {
+    pub(super) async fn run(&self, output: &Output) -> Result<(), Failure> {
+        let bar = output.progress(1, "{bar:30} {pos}/{len} {wide_msg} {elapsed}");
+        let progress = {
+            let bar = bar.clone();
+            move |progress: bench::Progress| {
+                bar.set_length(progress.total as u64);
+                bar.set_position(progress.done as u64);
+                bar.set_message(progress.next);
+            }
+        };
+        let measured = bench::run(self.options(), progress).await;
+        bar.finish_and_clear();
+        let report = measured?;
+        match output.json {
+            true => output.json(&report),
+            false => output.text(&report.to_string()),
+        }
+    }
+
+    fn options(&self) -> Options {
+        let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let mut options = if self.quick { Options::quick(&folder) } else { Options::full(&folder) };
+        options.synced = !self.unsynced;
+        if !self.workloads.is_empty() {
+            options.workloads.clone_from(&self.workloads);
+        }
+        if !self.callers.is_empty() {
+            options.callers = self.callers.iter().copied().map(usize::from).collect();
+        }
+        if let Some(bytes) = self.body_bytes {
+            options.body_bytes = bytes as usize;
+        }
+        if let Some(rounds) = self.rounds {
+            options.rounds = rounds.into();
+        }
+        if let Some(length) = self.round_length {
+            options.round_length = length;
+        }
+        options
+    }
+}

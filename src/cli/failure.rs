@@ -1,0 +1,113 @@
+//! How a command ends when it does not end well.
+
+use super::output::{Output, printable};
+use crate::error::{Code, Error, ErrorKind};
+use serde_json::json;
+use std::error::Error as _;
+use std::io;
+use std::process::ExitCode;
+
+/// Why a command stopped.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Something was refused or failed.
+    Refused(Error),
+    /// A script was refused; with the place shown in its text.
+    Script { error: Error, excerpt: String },
+    /// No message came in time.
+    Nothing(String),
+    /// Stopped by ctrl-C, with what was done until then.
+    Interrupted(String),
+    /// Nobody reads the output any more: `dialoq ... | head`.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// Input that is not usable.
+    pub(super) fn input(message: impl Into<String>) -> Self {
+        Self::Refused(Error::new(Code::BAD_INPUT, ErrorKind::Input, message))
+    }
+
+    /// A file that cannot be read or written.
+    pub(super) fn file(done: &str, path: impl std::fmt::Display, error: io::Error) -> Self {
+        let message = format!("'{path}' cannot be {done}: {error}");
+        Self::Refused(Error::new(Code::BAD_INPUT, ErrorKind::Input, message).caused_by(error))
+    }
+
+    /// Tells the user, and says how the process ends.
+    pub(super) fn report(&self, output: &Output) -> ExitCode {
+        match self {
+            Self::Refused(error) => {
+                self.say(output, &refusal(error, output.json, ""));
+                ExitCode::from(1)
+            }
+            Self::Script { error, excerpt } => {
+                self.say(output, &refusal(error, output.json, excerpt));
+                ExitCode::from(1)
+            }
+            Self::Nothing(text) => {
+                if !output.json {
+                    self.say(output, text);
+                }
+                ExitCode::from(3)
+            }
+            Self::Interrupted(text) => {
+                self.say(output, &if output.json { json!({ "interrupted": text }).to_string() } else { text.clone() });
+                ExitCode::from(130)
+            }
+            Self::BrokenPipe => ExitCode::SUCCESS,
+        }
+    }
+
+    fn say(&self, output: &Output, text: &str) {
+        output.note(text);
+    }
+}
+
+fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {
+    if as_json {
+        let position = error.position();
+        let mut object = json!({
+            "code": error.code().0,
+            "kind": format!("{:?}", error.kind()),
+            "message": error.message(),
+            "is_retryable": error.is_retryable(),
+        });
+        if let Some(position) = position {
+            object["line"] = position.line.into();
+            object["column"] = position.column.into();
+        }
+        return json!({ "error": object }).to_string();
+    }
+    let mut text = format!("error[{}]: {}", error.code(), printable(error.message()));
+    match error.position() {
+        Some(position) if excerpt.is_empty() => text.push_str(&format!(" ({position})")),
+        _ => text.push_str(excerpt),
+    }
+    let cause = error.source().map(ToString::to_string).filter(|cause| !error.message().contains(cause));
+    if let Some(cause) = cause {
+        text.push_str(&format!("\n  caused by: {}", printable(&cause)));
+    }
+    text
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Position;
+
+    #[test]
+    fn a_refusal_names_code_and_place() {
+        let error = Error::new(Code::SYNTAX, ErrorKind::Input, "no \u{1b}[31mred").at(Position { line: 3, column: 7 });
+        assert_eq!(refusal(&error, false, ""), "error[60004]: no \\u{1b}[31mred (line 3, column 7)");
+        let object: serde_json::Value = serde_json::from_str(&refusal(&error, true, "")).unwrap();
+        assert_eq!(object["error"]["code"], 60004);
+        assert_eq!(object["error"]["line"], 3);
+    }
+}

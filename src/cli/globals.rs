@@ -1,0 +1,80 @@
+//! The options of every command, and what they open.
+
+use super::failure::Failure;
+use crate::broker::Broker;
+use crate::id::{ConversationHandle, GroupId};
+use crate::jsonl;
+use crate::store::OpenOptions;
+use clap::Args;
+use std::time::Duration;
+
+/// Options of every command.
+#[derive(Debug, Args)]
+pub(super) struct Globals {
+    /// The broker's database: sqlite:PATH. Only `apply` makes one that does not exist. Options follow a question mark,
+    /// as in sqlite:shop.db?durability=normal.
+    #[arg(long, global = true, value_name = "URL", env = "DIALOQ_URL", default_value = "sqlite:dialoq.db")]
+    #[arg(help_heading = "Global options")]
+    pub(super) db: String,
+    /// Print JSON for programs instead of tables for people; errors too.
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(super) json: bool,
+}
+
+impl Globals {
+    /// Opens the broker of an existing database.
+    pub(super) async fn open(&self) -> Result<Broker, Failure> {
+        self.open_with(false).await
+    }
+
+    /// Opens the broker; makes its database if there is none.
+    pub(super) async fn open_or_create(&self) -> Result<Broker, Failure> {
+        self.open_with(true).await
+    }
+
+    async fn open_with(&self, create: bool) -> Result<Broker, Failure> {
+        let options = OpenOptions::new().create(create);
+        Ok(Broker::open_with(&self.db, options).await?)
+    }
+}
+
+/// Reads a time span: `5`, `5s`, `250ms`, `2m`, `1h`, `7d`.
+pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
+    let unit_at = text.find(|character: char| !character.is_ascii_digit() && character != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let seconds = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return Err(format!("'{unit}' is not a unit of time; use ms, s, m, h or d, as in 250ms")),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time span is a number and a unit, such as 5s".to_owned())?;
+    Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())
+}
+
+/// Reads a conversation handle.
+pub(super) fn parse_handle(text: &str) -> Result<ConversationHandle, String> {
+    jsonl::parse_handle(text).map_err(|error| error.message().to_owned())
+}
+
+/// Reads the id of a conversation group.
+pub(super) fn parse_group(text: &str) -> Result<GroupId, String> {
+    text.parse().map_err(|_| "a conversation group id is a UUID".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_have_units() {
+        for (text, ms) in [("5", 5_000), ("5s", 5_000), ("250ms", 250), ("1.5m", 90_000), ("1h", 3_600_000), ("0", 0)] {
+            assert_eq!(parse_span(text), Ok(Duration::from_millis(ms)), "{text}");
+        }
+        for text in ["", "s", "5 s", "-1", "5y", "1e9", "9999999999999999999d", "1.2.3s"] {
+            assert!(parse_span(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `dialoq lab`
+
+use super::failure::Failure;
+use super::globals::parse_span;
+use super::output::{Output, table};
+use crate::lab::{self, Options, Report, Source};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Play one load through every priority strategy and compare them.
+///
+/// Messages of a high and of a low class arrive in calm, bursts and a flood, and each strategy, in its classic and its
+/// improved form, serves them from a database of its own. Shown are waiting times, order violations, the longest
+/// starvation of each class and the throughput, the stated bound beside what was observed. Takes under a minute.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq lab                                 all strategies; the report with its charts goes to lab.html
+  dialoq lab --strategy dual_queue_loop      one strategy, both forms
+  dialoq lab --recorded arrivals.jsonl       arrivals as they were recorded
+
+A line of a recording:
+  {\"at_ms\": 12.5, \"class\": \"high\", \"body\": {\"sku\": \"A-1\"}}")]
+pub(super) struct Lab {
+    /// Which strategies to play [default: all].
+    #[arg(long = "strategy", value_name = "NAME", value_delimiter = ',')]
+    #[arg(value_parser = PossibleValuesParser::new(lab::strategy_names()))]
+    strategies: Vec<String>,
+    /// Where the report with its charts is written: one page that stands by itself.
+    #[arg(long, value_name = "FILE", default_value = "lab.html")]
+    html: PathBuf,
+    /// Write no page.
+    #[arg(long, conflicts_with = "html")]
+    no_html: bool,
+    /// Play the arrivals of this file of JSON lines instead of synthetic ones.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["seed", "length"])]
+    recorded: Option<PathBuf>,
+    /// The same seed gives the same synthetic arrivals.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How long the synthetic arrivals last, 1s to 1h.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "8s")]
+    length: Duration,
+    /// How long a reader works on one message, up to 10s.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "3ms")]
+    service: Duration,
+    /// The folder in which databases are made and removed again [default: the folder for temporary files].
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+}
+
+impl Lab {
+    pub(super) async fn run(&self, output: &Output) -> Result<(), Failure> {
+        let bar = output.progress(1, "{bar:30} {percent:>3}% {wide_msg} {elapsed}");
+        let served: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
+        let progress = |progress: lab::Progress| {
+            if let Some(run) = served.get(progress.run) {
+                run.store(progress.served as u64, Relaxed);
+            }
+            bar.set_length((progress.runs * progress.messages) as u64);
+            bar.set_position(served.iter().map(|served| served.load(Relaxed)).sum());
+            bar.set_message(format!("{} {}", progress.strategy, progress.form));
+        };
+        let played = lab::run(self.options(), progress).await;
+        bar.finish_and_clear();
+        let report = played?;
+        if !self.no_html {
+            let page = report.to_html();
+            std::fs::write(&self.html, page).map_err(|error| Failure::file("written", self.html.display(), error))?;
+        }
+        if output.json {
+            return output.json(&report);
+        }
+        output.text(&shown(&report))?;
+        match self.no_html {
+            true => Ok(()),
+            false => output.text(&format!("\nThe report with its charts is in {}", self.html.display())),
+        }
+    }
+
+    fn options(&self) -> Options {
+        let synthetic = Source::Synthetic { seed: self.seed, length: self.length };
+        Options {
+            source: self.recorded.clone().map_or(synthetic, Source::Recorded),
+            service: self.service,
+            strategies: self.strategies.clone(),
+            folder: self.folder.clone().unwrap_or_else(std::env::temp_dir),
+        }
+    }
+}
+
+/// The figures as a table, the bounds and what they show below it.
+fn shown(report: &Report) -> String {
+    let mut figures = table(&[
+        "strategy",
+        "form",
+        "class",
+        "#count",
+        "#p50 ms",
+        "#p99 ms",
+        "#max ms",
+        "#starved ms",
+        "#per second",
+        "#out of order",
+    ]);
+    let mut bounds = table(&["strategy", "form", "stated bound", "observed", "kept"]);
+    for strategy in &report.strategies {
+        let (name, form) = (strategy.name, strategy.form.to_string());
+        for (index, class) in strategy.classes.iter().enumerate() {
+            let once = |text: String| if index == 0 { text } else { String::new() };
+            figures.add_row([
+                once(name.to_owned()),
+                once(form.clone()),
+                class.class.name().to_owned(),
+                class.count.to_string(),
+                format!("{:.1}", class.p50_ms),
+                format!("{:.1}", class.p99_ms),
+                format!("{:.1}", class.max_ms),
+                format!("{:.1}", class.longest_starvation_ms),
+                once(format!("{:.0}", strategy.throughput_per_s)),
+                once(strategy.order_violations.to_string()),
+            ]);
+        }
+        let kept = match strategy.is_bound_kept {
+            Some(true) => "yes",
+            Some(false) => "NO",
+            None => "–",
+        };
+        bounds.add_row([name, &form, &strategy.bound.to_string(), &strategy.observed, kept]);
+    }
+    let mut text = format!("{}\n\n{figures}\n\n{bounds}\n", report.load);
+    for finding in &report.findings {
+        text.push_str(&format!("\n{}\n  {}\n", finding.title, finding.text));
+    }
+    text.trim_end().to_owned()
+}

@@ -1,0 +1,149 @@
+//! What goes to standard output and standard error.
+
+use super::failure::Failure;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::time::Duration;
+
+/// Where results go, and in which form.
+#[derive(Debug)]
+pub(super) struct Output {
+    /// JSON for programs instead of tables for people.
+    pub(super) json: bool,
+}
+
+impl Output {
+    pub(super) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Writes bytes as they are, at once.
+    pub(super) fn bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            _ => Failure::file("written", "standard output", error),
+        })
+    }
+
+    /// Writes a text and a line end.
+    pub(super) fn text(&self, text: &str) -> Result<(), Failure> {
+        self.bytes(format!("{text}\n").as_bytes())
+    }
+
+    /// Writes one line of JSON.
+    pub(super) fn json(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let mut line = serde_json::to_vec(value).map_err(|error| Failure::input(error.to_string()))?;
+        line.push(b'\n');
+        self.bytes(&line)
+    }
+
+    /// Writes a note for people to standard error; where nobody listens, nothing.
+    pub(super) fn note(&self, text: &str) {
+        let _ = writeln!(io::stderr().lock(), "{text}");
+    }
+
+    /// A counter on standard error while long work runs; nothing unless that is a terminal.
+    pub(super) fn spinner(&self, template: &str) -> ProgressBar {
+        self.bar(ProgressBar::new_spinner(), template)
+    }
+
+    /// A bar on standard error while long work runs; nothing unless that is a terminal.
+    pub(super) fn progress(&self, steps: u64, template: &str) -> ProgressBar {
+        self.bar(ProgressBar::new(steps), template)
+    }
+
+    fn bar(&self, bar: ProgressBar, template: &str) -> ProgressBar {
+        if self.json || !io::stderr().is_terminal() {
+            return ProgressBar::hidden();
+        }
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(100));
+        bar
+    }
+}
+
+/// A table with these headings; headings that begin with `#` are numbers and stand to the right.
+pub(super) fn table(headings: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_header(headings.iter().map(|heading| heading.trim_start_matches('#')));
+    for (index, heading) in headings.iter().enumerate() {
+        if let Some(column) = table.column_mut(index).filter(|_| heading.starts_with('#')) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A text that cannot move the cursor, colour the terminal or hide itself: control characters are escaped, line ends
+/// and tabs kept.
+pub(super) fn printable(text: &str) -> Cow<'_, str> {
+    let is_safe = |character: char| matches!(character, '\n' | '\t') || !is_hostile(character);
+    if text.chars().all(is_safe) {
+        return text.into();
+    }
+    text.chars()
+        .fold(String::with_capacity(text.len()), |mut safe, character| {
+            if is_safe(character) {
+                safe.push(character)
+            } else {
+                safe.extend(character.escape_unicode())
+            }
+            safe
+        })
+        .into()
+}
+
+fn is_hostile(character: char) -> bool {
+    // Besides control characters, those that reverse the direction of what follows.
+    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The beginning of a long text, with its full length told.
+pub(super) fn shortened(text: &str, characters: usize) -> String {
+    match text.char_indices().nth(characters) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}… ({} characters)", &text[..end], text.chars().count()),
+    }
+}
+
+/// A time span for people: `340 ms`, `12 s`, `3 min 20 s`, `2 h 5 min`, `4 d 3 h`.
+pub(super) fn span(span: Duration) -> String {
+    let seconds = span.as_secs();
+    match seconds {
+        0 => format!("{} ms", span.as_millis()),
+        1..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_characters_are_shown_not_obeyed() {
+        assert_eq!(printable("a 🚚\n\tb"), "a 🚚\n\tb");
+        assert_eq!(printable("\u{1b}]0;x\u{7}\r\u{9b}\u{202e}"), r"\u{1b}]0;x\u{7}\u{d}\u{9b}\u{202e}");
+    }
+
+    #[test]
+    fn long_texts_end_early_but_between_characters() {
+        assert_eq!(shortened("🚚🚚🚚", 3), "🚚🚚🚚");
+        assert_eq!(shortened("🚚🚚🚚🚚", 3), "🚚🚚🚚… (4 characters)");
+    }
+
+    #[test]
+    fn spans_read_well() {
+        let texts = [0, 59, 61, 3_660, 90_000].map(|seconds| span(Duration::from_secs(seconds)));
+        assert_eq!(texts, ["0 ms", "59 s", "1 min 1 s", "1 h 1 min", "1 d 1 h"]);
+    }
+}

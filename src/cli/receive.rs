@@ -1,0 +1,145 @@
+//! `dialoq receive`
+
+use super::failure::Failure;
+use super::globals::{Globals, parse_group, parse_handle, parse_span};
+use super::interrupt::Interrupt;
+use super::output::{Output, printable, shortened, table};
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::id::{ConversationHandle, GroupId};
+use crate::jsonl::{BodyText, MessageLine, to_base64};
+use crate::message::Batch;
+use crate::protocol::Message;
+use crate::tx::Tx;
+use clap::Args;
+use std::time::Duration;
+
+/// Take messages out of a queue and print them.
+///
+/// Messages of one conversation group are taken, of the best unlocked one, in order. They leave the queue once they are
+/// printed: if printing fails, or on ctrl-C, they stay. Ends with exit code 3 if no message came in time.
+///
+/// Bodies are printed as text where they are UTF-8 or UTF-16, else as base64. With --json, each message is one line of
+/// JSON with the columns of a queue and `body` or `body_base64`.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq receive orders                          all that is ready in the best group
+  dialoq receive orders --top 1 --wait 5s        one message, waiting up to five seconds
+  dialoq receive orders --follow --end --json    everything, for ever, as JSON lines")]
+pub(super) struct Receive {
+    /// The queue.
+    queue: String,
+    /// At most so many messages; without it, all that are ready in the group.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    top: Option<u64>,
+    /// How long to wait for a message: 5, 5s, 250ms, 2m, 1h. Without it, not at all.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    wait: Option<Duration>,
+    /// Only messages of this conversation.
+    #[arg(long, value_name = "HANDLE", value_parser = parse_handle, conflicts_with = "group")]
+    conversation: Option<ConversationHandle>,
+    /// Only messages of this conversation group.
+    #[arg(long, value_name = "ID", value_parser = parse_group)]
+    group: Option<GroupId>,
+    /// Keep receiving: until ctrl-C, or until no message comes for as long as --wait says.
+    #[arg(long)]
+    follow: bool,
+    /// Answer EndDialog and Error messages by END CONVERSATION, in the same transaction.
+    #[arg(long)]
+    end: bool,
+}
+
+impl Receive {
+    pub(super) async fn run(
+        &self,
+        globals: &Globals,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        let mut received = 0;
+        let done = self.take(&broker, output, interrupt, &mut received).await;
+        broker.close().await?;
+        done?;
+        match received {
+            0 => Err(Failure::Nothing(format!("no message is ready in queue '{}'", printable(&self.queue)))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn take(
+        &self,
+        broker: &Broker,
+        output: &Output,
+        interrupt: &mut Interrupt,
+        received: &mut usize,
+    ) -> Result<(), Failure> {
+        loop {
+            let tx = broker.begin().await?;
+            let batch = tokio::select! {
+                biased;
+                () = interrupt.asked() => {
+                    return Err(Failure::Interrupted(format!("interrupted after {received} messages")));
+                }
+                batch = self.look(&tx) => batch?,
+            };
+            let Some(batch) = batch else { return Ok(()) };
+            print(&batch, output)?;
+            if self.end {
+                for message in batch.iter().filter(|message| message.is_end_dialog() || message.is_error()) {
+                    tx.end(message.handle()).await?;
+                }
+            }
+            tx.commit().await?;
+            *received += batch.len();
+            if !self.follow {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn look(&self, tx: &Tx) -> crate::Result<Option<Batch>> {
+        let mut receive = tx.receive(self.queue.as_str());
+        if let Some(top) = self.top {
+            receive = receive.top(top);
+        }
+        if let Some(handle) = self.conversation {
+            receive = receive.conversation(handle);
+        }
+        if let Some(group) = self.group {
+            receive = receive.group(group);
+        }
+        match self.wait {
+            Some(wait) => receive.wait(wait).await,
+            None if self.follow => receive.wait_forever().await,
+            None => receive.await,
+        }
+    }
+}
+
+fn print(batch: &Batch, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        return batch.iter().try_for_each(|message| output.json(&MessageLine(message)));
+    }
+    let mut table = table(&["enqueued", "#priority", "conversation", "#seq", "message type", "body"]);
+    for message in batch {
+        table.add_row([
+            message.message_enqueue_time.to_string(),
+            message.priority.to_string(),
+            message.conversation_handle.to_string(),
+            message.message_sequence_number.to_string(),
+            printable(&message.message_type_name).into_owned(),
+            shown_body(message),
+        ]);
+    }
+    output.text(&table.to_string())
+}
+
+fn shown_body(message: &Message) -> String {
+    match BodyText::of(message.message_body.as_deref()) {
+        BodyText::Absent => String::new(),
+        BodyText::Text(text) => shortened(&printable(&text), 1_000),
+        BodyText::Binary(bytes) => format!("{} bytes: {}", bytes.len(), shortened(&to_base64(bytes), 200)),
+    }
+}

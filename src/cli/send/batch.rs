@@ -1,0 +1,259 @@
+//! Sending many messages in few commits.
+
+use super::lines::{Item, Place, Source};
+use super::{Send, print_line, refused};
+use crate::act::{Act, Dialog};
+use crate::broker::Broker;
+use crate::cli::failure::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output::Output;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::ConversationHandle;
+use crate::jsonl::SendLine;
+use crate::tx::Tx;
+use indicatif::ProgressBar;
+use std::collections::HashMap;
+
+/// The most messages of one commit.
+const BATCH_MESSAGES: usize = 1_000;
+/// The most bytes of one commit, but for the last message.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// A conversation that was sent on.
+#[derive(Debug, Clone)]
+pub(super) struct Begun {
+    pub(super) handle: ConversationHandle,
+    /// If it was begun here.
+    pub(super) dialog: Option<Dialog>,
+    pub(super) sent: u64,
+    pub(super) is_ended: bool,
+}
+
+/// Sends what a source gives; everything here is true of what is committed.
+pub(super) struct Sender<'a> {
+    options: &'a Send,
+    broker: &'a Broker,
+    output: &'a Output,
+    /// The conversations sent on, in order; of dialogs begun per message only the first ones.
+    pub(super) begun: Vec<Begun>,
+    /// How many dialogs were begun.
+    pub(super) begun_total: usize,
+    /// How many messages were sent.
+    pub(super) sent: u64,
+    places: HashMap<ConversationHandle, usize>,
+    /// The dialog of all messages, once begun.
+    dialog: Option<Dialog>,
+    refused: u64,
+    progress: ProgressBar,
+}
+
+/// What one message did, to be believed once it is committed.
+struct Done {
+    handle: ConversationHandle,
+    dialog: Option<Dialog>,
+    is_ended: bool,
+}
+
+impl<'a> Sender<'a> {
+    pub(super) fn new(options: &'a Send, broker: &'a Broker, output: &'a Output) -> Self {
+        let progress = output.spinner("{spinner} {human_pos} messages sent, {per_sec}");
+        Self {
+            options,
+            broker,
+            output,
+            begun: Vec::new(),
+            begun_total: 0,
+            sent: 0,
+            places: HashMap::new(),
+            dialog: None,
+            refused: 0,
+            progress,
+        }
+    }
+
+    /// Sends to the end of the source, to the first message refused, or until ctrl-C.
+    pub(super) async fn send_all(&mut self, mut source: Source, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let done = self.send_batches(&mut source, interrupt).await;
+        self.progress.finish_and_clear();
+        done?;
+        if self.options.end {
+            self.end_all().await?;
+        }
+        match self.refused {
+            0 => Ok(()),
+            refused => Err(Failure::input(format!("{refused} of {} messages were refused", refused + self.sent))),
+        }
+    }
+
+    async fn send_batches(&mut self, source: &mut Source, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        loop {
+            let first = tokio::select! {
+                biased;
+                () = interrupt.asked() => {
+                    return Err(Failure::Interrupted(format!("interrupted after {} messages were sent", self.sent)));
+                }
+                item = source.next() => item,
+            };
+            let Some(first) = first else { return Ok(()) };
+            let mut batch = vec![first];
+            let mut bytes = 0;
+            while batch.len() < BATCH_MESSAGES && bytes < BATCH_BYTES {
+                let Some(item) = source.next_at_hand() else { break };
+                bytes += item.line.as_ref().map_or(0, |line| line.body.as_ref().map_or(0, Vec::len));
+                batch.push(item);
+            }
+            self.send_batch(batch).await?;
+        }
+    }
+
+    /// One commit: of the messages before the first refused one, or of all that are not refused.
+    async fn send_batch(&mut self, batch: Vec<Item>) -> Result<(), Failure> {
+        let tx = self.broker.begin().await?;
+        let mut done = Vec::with_capacity(batch.len());
+        let mut stopped_by = None;
+        let before = self.dialog;
+        let (first, last) = (batch[0].place, batch[batch.len() - 1].place);
+        for Item { place, line } in batch {
+            let sent = match line {
+                Ok(line) => self.send_one(&tx, line).await,
+                Err(error) => Err(error),
+            };
+            match sent {
+                Ok(one) => done.push(one),
+                Err(error) if self.options.keep_going => {
+                    self.refused += 1;
+                    self.progress.suspend(|| {
+                        self.output.note(&format!("refused[{}]: {}", error.code(), refused(&place, &error)));
+                    });
+                }
+                Err(error) => {
+                    stopped_by = Some((place, error));
+                    break;
+                }
+            }
+        }
+        if !done.is_empty()
+            && let Err(error) = tx.commit().await
+        {
+            self.dialog = before;
+            let message = format!("nothing from {first} to {last} was sent: {}", error.message());
+            return Err(Error::new(error.code(), error.kind(), message).caused_by(error).into());
+        }
+        self.believe(done)?;
+        match stopped_by {
+            None => Ok(()),
+            Some((place, error)) => {
+                let message = match place {
+                    Place::Line(1) => format!("{}; nothing was sent", refused(&place, &error)),
+                    Place::Line(_) => {
+                        format!("{}; what stands before it was sent, nothing else", refused(&place, &error))
+                    }
+                    Place::Body(_) => {
+                        format!("{}; {} before it were sent, nothing else", refused(&place, &error), self.sent)
+                    }
+                };
+                Err(Error::new(error.code(), error.kind(), message).into())
+            }
+        }
+    }
+
+    /// One message, wholly or not at all: a dialog begun for a message that is refused is not begun.
+    async fn send_one(&mut self, tx: &Tx, line: SendLine) -> Result<Done> {
+        let given = line.conversation.or(self.options.conversation);
+        let known = self.dialog.filter(|_| !self.options.dialog_per_message).map(|dialog| dialog.handle);
+        let ends = line.end || (self.options.end && self.options.dialog_per_message && given.is_none());
+        let handle = given.or(known);
+        if handle.is_some() && !ends {
+            return self.send_on(tx, handle, line, ends).await;
+        }
+        tx.savepoint("message").await?;
+        let sent = self.send_on(tx, handle, line, ends).await;
+        if sent.is_err() {
+            tx.rollback_to("message").await?;
+        }
+        sent
+    }
+
+    async fn send_on(
+        &mut self,
+        tx: &Tx,
+        handle: Option<ConversationHandle>,
+        line: SendLine,
+        ends: bool,
+    ) -> Result<Done> {
+        let dialog = match handle {
+            Some(_) => None,
+            None => Some(self.begin(tx).await?),
+        };
+        let Some(handle) = handle.or(dialog.map(|dialog| dialog.handle)) else {
+            unreachable!("without a handle a dialog was begun");
+        };
+        let message_type = self.options.type_of(line.message_type.as_deref());
+        tx.send(handle, message_type, line.body.as_deref().unwrap_or_default()).await?;
+        if ends {
+            tx.end(handle).await?;
+        }
+        if dialog.is_some() && !self.options.dialog_per_message {
+            // The next message begins another dialog once this one is ended.
+            self.dialog = dialog.filter(|_| !ends);
+        } else if ends && self.dialog.is_some_and(|dialog| dialog.handle == handle) {
+            self.dialog = None;
+        }
+        Ok(Done { handle, dialog, is_ended: ends })
+    }
+
+    async fn begin(&self, tx: &Tx) -> Result<Dialog> {
+        let (Some(from), Some(to)) = (&self.options.from, &self.options.to) else {
+            let why = "it names no conversation, and there is neither --conversation nor --from and --to";
+            return Err(Error::new(Code::BAD_INPUT, ErrorKind::Input, why));
+        };
+        let mut dialog = tx.begin_dialog(from.as_str(), to.as_str());
+        if let Some(contract) = &self.options.contract {
+            dialog = dialog.contract(contract.as_str());
+        }
+        if let Some(lifetime) = self.options.lifetime {
+            dialog = dialog.lifetime(lifetime);
+        }
+        if let Some(group) = self.options.group {
+            dialog = dialog.in_group(group);
+        }
+        dialog.with_ids().await
+    }
+
+    fn believe(&mut self, done: Vec<Done>) -> Result<(), Failure> {
+        for Done { handle, dialog, is_ended } in done {
+            self.sent += 1;
+            self.begun_total += usize::from(dialog.is_some());
+            if self.options.dialog_per_message && dialog.is_some() {
+                let begun = Begun { handle, dialog, sent: 1, is_ended };
+                if self.output.json {
+                    print_line(&begun, self.output)?;
+                }
+                // All of them are kept only if they still have to be ended.
+                if self.begun.len() < super::LISTED {
+                    self.begun.push(begun);
+                }
+                continue;
+            }
+            let place = *self.places.entry(handle).or_insert_with(|| {
+                self.begun.push(Begun { handle, dialog, sent: 0, is_ended: false });
+                self.begun.len() - 1
+            });
+            self.begun[place].sent += 1;
+            self.begun[place].is_ended |= is_ended;
+        }
+        self.progress.set_position(self.sent);
+        Ok(())
+    }
+
+    async fn end_all(&mut self) -> Result<(), Failure> {
+        let tx = self.broker.begin().await?;
+        let open = |begun: &&mut Begun| !begun.is_ended;
+        for begun in self.begun.iter().filter(|begun| !begun.is_ended) {
+            tx.end(begun.handle).await?;
+        }
+        tx.commit().await?;
+        self.begun.iter_mut().filter(open).for_each(|begun| begun.is_ended = true);
+        Ok(())
+    }
+}

@@ -1,0 +1,129 @@
+//! Where messages to send come from.
+
+use crate::cli::failure::Failure;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::jsonl::SendLine;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use tokio::sync::mpsc;
+
+/// The longest line that is read into memory.
+const LONGEST_LINE_BYTES: u64 = 256 << 20;
+/// How many lines are read ahead of the commit.
+const AHEAD: usize = 4096;
+
+/// Where a message stood, for the one who has to look for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A line of the input, from 1.
+    Line(u64),
+    /// One of the bodies given as arguments and files, from 1.
+    Body(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(number) => write!(f, "line {number}"),
+            Self::Body(number) => write!(f, "body {number}"),
+        }
+    }
+}
+
+/// One message to send, or why it cannot be read.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) place: Place,
+    pub(super) line: Result<SendLine>,
+}
+
+/// A source of messages; read by a thread of its own, so that a slow writer keeps nobody from committing.
+#[derive(Debug)]
+pub(super) struct Source {
+    items: mpsc::Receiver<Item>,
+}
+
+impl Source {
+    /// The bodies given on the command line.
+    pub(super) fn of_bodies(bodies: Vec<Vec<u8>>) -> Self {
+        let (sender, items) = mpsc::channel(bodies.len().max(1));
+        for (index, body) in bodies.into_iter().enumerate() {
+            let line = Ok(SendLine { message_type: None, body: Some(body), conversation: None, end: false });
+            // The channel was made to hold them all.
+            let _ = sender.try_send(Item { place: Place::Body(index as u64 + 1), line });
+        }
+        Self { items }
+    }
+
+    /// The lines of a file, or of standard input for `-`.
+    pub(super) fn of_lines(path: PathBuf) -> Result<Self, Failure> {
+        let reader: Box<dyn BufRead + Send> = if path == Path::new("-") {
+            Box::new(BufReader::new(io::stdin()))
+        } else {
+            let file = File::open(&path).map_err(|error| Failure::file("read", path.display(), error))?;
+            Box::new(BufReader::new(file))
+        };
+        let (sender, items) = mpsc::channel(AHEAD);
+        std::thread::spawn(move || read_lines(reader, &sender));
+        Ok(Self { items })
+    }
+
+    /// Waits for the next message; `None` at the end.
+    pub(super) async fn next(&mut self) -> Option<Item> {
+        self.items.recv().await
+    }
+
+    /// The next message if it is there already.
+    pub(super) fn next_at_hand(&mut self) -> Option<Item> {
+        self.items.try_recv().ok()
+    }
+}
+
+fn read_lines(mut reader: impl BufRead, sender: &mpsc::Sender<Item>) {
+    let mut bytes = Vec::new();
+    for number in 1.. {
+        bytes.clear();
+        let read = reader.by_ref().take(LONGEST_LINE_BYTES).read_until(b'\n', &mut bytes);
+        let is_broken = read.is_err() || bytes.len() as u64 == LONGEST_LINE_BYTES;
+        let line = match read {
+            Ok(0) => return,
+            Ok(_) if is_broken => Err(unreadable(format!("it is longer than {} MiB", LONGEST_LINE_BYTES >> 20))),
+            Ok(_) => match std::str::from_utf8(&bytes) {
+                Ok(text) if text.trim().is_empty() => continue,
+                Ok(text) => SendLine::parse(text.trim_start_matches('\u{feff}')),
+                Err(error) => Err(unreadable(format!("it is not UTF-8 from byte {} on", error.valid_up_to() + 1))),
+            },
+            Err(error) => Err(unreadable(format!("the input cannot be read: {error}"))),
+        };
+        if sender.blocking_send(Item { place: Place::Line(number), line }).is_err() || is_broken {
+            return;
+        }
+    }
+}
+
+fn unreadable(why: String) -> Error {
+    Error::new(Code::BAD_INPUT, ErrorKind::Input, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_counted_blank_ones_too() {
+        let text: &[u8] = b"\xef\xbb\xbf{\"body\":\"a\"}\n\n{oops}\r\n\"\xff\"\n{\"body\":\"b\"}";
+        let (sender, mut items) = mpsc::channel(10);
+        std::thread::spawn(move || read_lines(text, &sender)).join().unwrap();
+        let mut seen = Vec::new();
+        while let Ok(item) = items.try_recv() {
+            seen.push((item.place, item.line.map(|line| line.body.unwrap())));
+        }
+        assert_eq!(seen.len(), 4);
+        assert_eq!((seen[0].0, seen[0].1.as_deref().unwrap()), (Place::Line(1), &b"a"[..]));
+        assert_eq!((seen[1].0, seen[1].1.is_err()), (Place::Line(3), true));
+        assert!(seen[2].1.as_ref().unwrap_err().message().contains("UTF-8 from byte 2"));
+        assert_eq!((seen[3].0, seen[3].1.as_deref().unwrap()), (Place::Line(5), &b"b"[..]));
+    }
+}

@@ -1,0 +1,158 @@
+//! `dialoq send`
+
+mod batch;
+mod lines;
+
+use super::failure::Failure;
+use super::globals::{Globals, parse_group, parse_handle, parse_span};
+use super::interrupt::Interrupt;
+use super::output::{Output, printable, table};
+use crate::id::{ConversationHandle, GroupId};
+use batch::{Begun, Sender};
+use clap::Args;
+use lines::Source;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Send messages, on a new dialog or on a conversation that is open.
+///
+/// Bodies come from the arguments (as UTF-8 text), from files (as they are), or, if there are neither, from standard
+/// input: one JSON object per line with `body` (a string is sent as its text, any other value as its JSON text) or
+/// `body_base64`, and optionally `type`, `conversation` (a handle) and `end` (true ends the conversation after the
+/// message). Lines are committed many at a time, in order.
+///
+/// At the first message that is refused, everything before it is sent and nothing from it on; --keep-going reports it
+/// and goes on. A dialog is kept open unless --end is given; the handles printed are what `end`, `receive` and
+/// `send --conversation` take.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq send --from //shop/Checkout --to //shop/OrderService --contract //shop/Orders \\
+              --type //shop/PlaceOrder '{\"sku\":\"A-1\"}' '{\"sku\":\"A-2\"}'
+  dialoq send --conversation 01890a5d-ac96-774b-bcce-b302099a8057 --type //shop/Cancel --no-body --end
+  dialoq send --from //a --to //b --contract //c --type //t --file order.xml
+  dialoq send --from //a --to //b --contract //c --type //t --dialog-per-message < messages.jsonl
+
+A line of standard input:
+  {\"type\": \"//shop/PlaceOrder\", \"body\": {\"sku\": \"A-1\"}}")]
+pub(super) struct Send {
+    /// Bodies, each a message of its own.
+    #[arg(value_name = "BODY")]
+    bodies: Vec<String>,
+    /// The service that begins the dialog.
+    #[arg(long, value_name = "SERVICE", requires = "to", help_heading = "A new dialog")]
+    from: Option<String>,
+    /// The service it is with.
+    #[arg(long, value_name = "SERVICE", requires = "from", help_heading = "A new dialog")]
+    to: Option<String>,
+    /// The contract it follows [default: DEFAULT].
+    #[arg(long, value_name = "CONTRACT", requires = "from", help_heading = "A new dialog")]
+    contract: Option<String>,
+    /// How long it may last, in whole seconds: 90s, 10m, 2h, 7d. Without it, as good as for ever.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span, requires = "from", help_heading = "A new dialog")]
+    lifetime: Option<Duration>,
+    /// The conversation group it joins, made if it does not exist.
+    #[arg(long, value_name = "ID", value_parser = parse_group, requires = "from", help_heading = "A new dialog")]
+    group: Option<GroupId>,
+    /// Begin a dialog for every message instead of one for all.
+    #[arg(long, requires = "from", help_heading = "A new dialog")]
+    dialog_per_message: bool,
+    /// The open conversation to send on, instead of a new dialog.
+    #[arg(long, value_name = "HANDLE", value_parser = parse_handle, conflicts_with_all = ["from", "to"])]
+    conversation: Option<ConversationHandle>,
+    /// The message type [default: DEFAULT].
+    #[arg(long = "type", short = 't', value_name = "TYPE")]
+    message_type: Option<String>,
+    /// A file that is a body, byte by byte; may be given more than once.
+    #[arg(long = "file", short = 'f', value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Read JSON lines from this file instead of standard input; - is standard input.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bodies", "files", "no_body"])]
+    lines: Option<PathBuf>,
+    /// Send one message without a body.
+    #[arg(long, conflicts_with_all = ["bodies", "files"])]
+    no_body: bool,
+    /// End the conversations sent on, after the last message.
+    #[arg(long)]
+    end: bool,
+    /// Report messages that are refused and send the others.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// How many dialogs are listed one by one for people.
+const LISTED: usize = 20;
+
+impl Send {
+    pub(super) async fn run(
+        &self,
+        globals: &Globals,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        let source = match (&self.lines, self.no_body, self.bodies.is_empty() && self.files.is_empty()) {
+            (Some(path), ..) => Source::of_lines(path.clone())?,
+            (None, true, _) => Source::of_bodies(vec![Vec::new()]),
+            (None, false, true) => Source::of_lines(PathBuf::from("-"))?,
+            (None, false, false) => Source::of_bodies(self.given()?),
+        };
+        let broker = globals.open().await?;
+        let mut sender = Sender::new(self, &broker, output);
+        let done = sender.send_all(source, interrupt).await;
+        let closed = broker.close().await;
+        self.summary(&sender, output)?;
+        done?;
+        Ok(closed?)
+    }
+
+    fn given(&self) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut bodies: Vec<Vec<u8>> = self.bodies.iter().map(|body| body.clone().into_bytes()).collect();
+        for path in &self.files {
+            bodies.push(std::fs::read(path).map_err(|error| Failure::file("read", path.display(), error))?);
+        }
+        Ok(bodies)
+    }
+
+    fn summary(&self, sender: &Sender<'_>, output: &Output) -> Result<(), Failure> {
+        if output.json {
+            // With a dialog per message, each was printed when it was committed.
+            return match self.dialog_per_message {
+                true => Ok(()),
+                false => sender.begun.iter().try_for_each(|begun| print_line(begun, output)),
+            };
+        }
+        let mut shown = table(&["conversation", "#messages", "ended"]);
+        for Begun { handle, sent, is_ended, .. } in sender.begun.iter().take(LISTED) {
+            shown.add_row([handle.to_string(), sent.to_string(), if *is_ended { "yes" } else { "no" }.into()]);
+        }
+        if !sender.begun.is_empty() {
+            output.text(&shown.to_string())?;
+        }
+        let conversations = sender.begun_total.max(sender.begun.len());
+        if conversations > LISTED {
+            output.text(&format!("and {} more conversations; --json lists all", conversations - LISTED))?;
+        }
+        let plural = if sender.sent == 1 { "" } else { "s" };
+        output.text(&format!("{} message{plural} sent", sender.sent))
+    }
+
+    /// The rest of a sentence about a message: its type.
+    fn type_of<'a>(&'a self, line: Option<&'a str>) -> &'a str {
+        line.or(self.message_type.as_deref()).unwrap_or(crate::protocol::system::DEFAULT)
+    }
+}
+
+fn print_line(begun: &Begun, output: &Output) -> Result<(), Failure> {
+    output.json(&json!({
+        "conversation_handle": begun.handle,
+        "conversation_group_id": begun.dialog.map(|dialog| dialog.group),
+        "conversation_id": begun.dialog.map(|dialog| dialog.conversation_id),
+        "sent": begun.sent,
+        "ended": begun.is_ended,
+    }))
+}
+
+fn refused(place: &lines::Place, error: &crate::Error) -> String {
+    format!("{place}: {}", printable(error.message()))
+}

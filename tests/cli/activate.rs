@@ -1,0 +1,89 @@
+#![cfg(unix)]
+
+use crate::shop::{Shop, lines};
+use serde_json::Value;
+
+/// The next event of this kind.
+fn event(running: &mut crate::shop::Running, kind: &str) -> Value {
+    loop {
+        let line = running.line();
+        assert!(!line.is_empty(), "the events ended before '{kind}'");
+        let event = lines(&line).remove(0);
+        if event["event"] == kind {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn a_program_is_run_for_every_message_until_ctrl_c() {
+    let shop = Shop::open();
+    shop.order(&["a", "b"]);
+    shop.order(&["c"]);
+    let script =
+        "body=$(cat); echo \"$body\" >> seen; echo '{\"send\":{\"type\":\"//shop/OrderPlaced\",\"body\":\"<ok/>\"}}'";
+    let mut running = shop.start(&[
+        "--json",
+        "activate",
+        "orders",
+        "--exec",
+        "sh",
+        "--raw-body",
+        "--idle-wait",
+        "1ms",
+        "--",
+        "-c",
+        script,
+    ]);
+    event(&mut running, "ended");
+    running.interrupt();
+    drop(running.output.take());
+    let (code, error) = running.end();
+    assert_eq!(code, Some(130), "{error}");
+    let mut seen: Vec<String> =
+        std::fs::read_to_string(shop.path("seen")).unwrap().lines().map(str::to_owned).collect();
+    seen.extend(shop.bodies("orders"));
+    seen.sort();
+    assert_eq!(seen, ["a", "b", "c"], "each was handled or waits still");
+    assert!(shop.bodies("checkout").iter().all(|body| body == "<ok/>"));
+}
+
+#[test]
+fn a_message_that_fails_stays() {
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let mut running =
+        shop.start(&["--json", "activate", "orders", "--exec", "sh", "--", "-c", "echo no stock >&2; exit 3"]);
+    let failed = event(&mut running, "failed");
+    assert_eq!(failed["code"], 60025, "{failed}");
+    running.interrupt();
+    drop(running.output.take());
+    running.end();
+    shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH STATUS = ON");
+    assert_eq!(shop.bodies("orders"), ["a"]);
+}
+
+#[test]
+fn what_is_in_hand_at_ctrl_c_is_finished() {
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; cat > done";
+    let mut running = shop.start(&["activate", "orders", "--exec", "sh", "--raw-body", "--", "-c", script]);
+    running.until_exists(&shop.path("begun"));
+    running.interrupt();
+    std::fs::write(shop.path("go"), "").unwrap();
+    assert_eq!(running.end().0, Some(130));
+    assert_eq!(std::fs::read_to_string(shop.path("done")).unwrap(), "a");
+    assert!(shop.bodies("orders").is_empty(), "it was committed");
+}
+
+#[test]
+fn what_cannot_run_is_told_at_once() {
+    let shop = Shop::open();
+    let error = shop.fails(1, &["activate", "orders", "--exec", "./no-such-program"]);
+    assert!(error.starts_with("error[60025]") && error.contains("no-such-program"), "{error}");
+    let error = shop.fails(1, &["activate", "nowhere", "--exec", "true"]);
+    assert!(error.contains("'nowhere'"), "{error}");
+    shop.fails(2, &["activate", "orders"]);
+    shop.fails(2, &["activate", "orders", "--exec", "true", "--max-queue-readers", "0"]);
+}

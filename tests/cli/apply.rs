@@ -1,0 +1,58 @@
+use crate::shop::{SHOP, Shop};
+
+#[test]
+fn a_dump_makes_the_same_again() {
+    let shop = Shop::open();
+    let first = shop.ok(&["dump"]);
+    assert!(first.contains("//shop/PlaceOrder"), "{first}");
+    let other = format!("sqlite:{}", shop.path("other.db").display());
+    shop.ok_with(&["--db", &other, "apply", "-"], first.as_bytes());
+    assert_eq!(shop.ok(&["--db", &other, "dump"]), first);
+    let object = &shop.json(&["dump", "--json"])[0];
+    assert_eq!(object["script"], first.as_str());
+}
+
+#[test]
+fn a_file_is_applied() {
+    let shop = Shop::empty();
+    std::fs::write(shop.path("shop.sql"), format!("\u{feff}{}", SHOP.replace('\n', "\r\n"))).unwrap();
+    assert_eq!(shop.ok(&["apply", "shop.sql"]), "applied shop.sql\n");
+    assert_eq!(shop.json(&["status", "--json"])[0]["queues"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
+    let shop = Shop::open();
+    let before = shop.ok(&["dump"]);
+    let mut script: String = (1..=9).map(|number| format!("CREATE QUEUE q{number};\n")).collect();
+    script.push_str("CREATE SERVICE [//s] ON QUEUE nowhere;\nCREATE QUEUE q11;\n");
+    std::fs::write(shop.path("ten.sql"), &script).unwrap();
+    let error = shop.fails(1, &["apply", "ten.sql"]);
+    assert!(error.contains("--> ten.sql:10:"), "{error}");
+    assert!(error.contains("CREATE SERVICE [//s] ON QUEUE nowhere;"), "{error}");
+    assert!(error.contains("'nowhere'"), "{error}");
+    assert_eq!(shop.ok(&["dump"]), before);
+    let error = shop.fails_with(1, &["apply", "-", "--json"], script.as_bytes());
+    let error: serde_json::Value = serde_json::from_str(&error).unwrap();
+    assert_eq!(error["error"]["line"], 10);
+}
+
+#[test]
+fn what_is_not_understood_is_pointed_at() {
+    let shop = Shop::empty();
+    let error = shop.fails_with(1, &["apply", "-"], "CREATE QUEUE [a🚚] WIHT STATUS = ON".as_bytes());
+    assert!(error.starts_with("error[60004]"), "{error}");
+    assert!(error.contains("WIHT"), "{error}");
+    assert_eq!(error.lines().last().unwrap().trim_end().matches('^').count(), 1, "{error}");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_changes_nothing() {
+    let shop = Shop::empty();
+    let error = shop.fails(1, &["apply", "missing.sql"]);
+    assert!(error.contains("'missing.sql'"), "{error}");
+    std::fs::write(shop.path("latin.sql"), b"CREATE QUEUE a;\nCREATE QUEUE [\xfc]").unwrap();
+    let error = shop.fails(1, &["apply", "latin.sql"]);
+    assert!(error.contains("line 2"), "{error}");
+    assert!(!shop.path("shop.db").exists(), "the script is read before the database is made");
+}

@@ -1,0 +1,66 @@
+use crate::shop::Shop;
+use rusqlite::Connection;
+
+const COMMANDS: &[&[&str]] = &[
+    &["dump"],
+    &["status"],
+    &["receive", "orders"],
+    &["end", "01890a5d-ac96-774b-bcce-b302099a8057"],
+    &["send", "--from", "a", "--to", "b", "x"],
+];
+
+fn all_fail(shop: &Shop, code: &str) {
+    for arguments in COMMANDS {
+        let error = shop.fails(1, arguments);
+        assert!(error.starts_with(&format!("error[{code}]")), "{arguments:?}: {error}");
+        assert!(error.contains("shop.db"), "the file is named: {error}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_not_made_by_reading_it() {
+    let shop = Shop::empty();
+    all_fail(&shop, "60018");
+    assert!(!shop.path("shop.db").exists());
+}
+
+#[test]
+fn a_foreign_file_is_left_alone() {
+    let shop = Shop::empty();
+    let text = b"This is a letter to my aunt, not a database. ".repeat(100);
+    std::fs::write(shop.path("shop.db"), &text).unwrap();
+    for arguments in COMMANDS {
+        assert!(shop.fails(1, arguments).starts_with("error[6001"), "{arguments:?}");
+    }
+    shop.fails(1, &["apply", "-"]);
+    assert_eq!(std::fs::read(shop.path("shop.db")).unwrap(), text);
+}
+
+#[test]
+fn a_foreign_database_is_left_alone() {
+    let shop = Shop::empty();
+    Connection::open(shop.path("shop.db"))
+        .unwrap()
+        .execute_batch("CREATE TABLE broker(a); PRAGMA user_version = 7")
+        .unwrap();
+    all_fail(&shop, "60011");
+}
+
+#[test]
+fn a_newer_database_is_left_alone() {
+    let shop = Shop::open();
+    Connection::open(shop.path("shop.db")).unwrap().execute_batch("PRAGMA user_version = 1000000").unwrap();
+    all_fail(&shop, "60013");
+}
+
+#[test]
+fn a_url_that_is_not_understood_is_named() {
+    let shop = Shop::empty();
+    for url in ["", "shop.db?", "mysql://x", "sqlite:"] {
+        let error = shop.fails(1, &["--db", url, "dump"]);
+        assert!(error.starts_with("error[60019]"), "'{url}': {error}");
+    }
+    let error = shop.fails(1, &["--json", "--db", "mysql://x", "dump"]);
+    let error: serde_json::Value = serde_json::from_str(&error).unwrap();
+    assert_eq!(error["error"]["code"], 60019);
+}

@@ -1,0 +1,12 @@
+//! The command as a user meets it: every subcommand, bad input, hostile names, ctrl-C.
+#![cfg(feature = "cli")]
+
+mod activate;
+mod apply;
+mod bad_store;
+mod help;
+mod names;
+mod receive;
+mod send;
+mod shop;
+mod status;

@@ -1,0 +1,84 @@
+use crate::shop::{SEND_ORDER, Shop, body, lines};
+
+#[test]
+fn nothing_ready_is_told_by_the_exit_code() {
+    let shop = Shop::open();
+    assert!(shop.fails(3, &["receive", "orders"]).contains("'orders'"));
+    assert_eq!(shop.fails(3, &["--json", "receive", "orders", "--wait", "10ms"]), "");
+    assert!(shop.fails(1, &["receive", "nowhere"]).contains("'nowhere'"));
+}
+
+#[test]
+fn top_and_where_choose() {
+    let shop = Shop::open();
+    let first = shop.order(&["a", "b", "c"]);
+    shop.order(&["other"]);
+    let message = &shop.json(&["--json", "receive", "orders", "--top", "1"])[0];
+    assert_eq!(body(message), "a");
+    let [handle, group] = ["conversation_handle", "conversation_group_id"].map(|name| message[name].as_str().unwrap());
+    assert_ne!(handle, first, "each side has a handle of its own");
+    assert_eq!(body(&shop.json(&["--json", "receive", "orders", "--conversation", handle, "--top", "1"])[0]), "b");
+    assert_eq!(body(&shop.json(&["--json", "receive", "orders", "--group", group])[0]), "c");
+    assert_eq!(shop.bodies("orders"), ["other"]);
+}
+
+#[test]
+fn end_answers_the_end_of_dialogs() {
+    let shop = Shop::open();
+    shop.ok(&[SEND_ORDER, &["a", "--end"]].concat());
+    assert_eq!(shop.json(&["--json", "receive", "orders", "--end"]).len(), 2);
+    let status = &shop.json(&["--json", "status"])[0];
+    let states: Vec<_> = status["conversations"].as_array().unwrap().iter().map(|row| row["state"].clone()).collect();
+    assert!(states.iter().all(|state| state == "CD"), "{states:?}");
+}
+
+#[test]
+fn hostile_bodies_do_not_rule_the_terminal() {
+    let shop = Shop::open();
+    shop.order(&["\u{1b}]0;title\u{7}\u{1b}[2J"]);
+    let printed = shop.ok(&["receive", "orders"]);
+    assert!(!printed.contains('\u{1b}'), "{printed:?}");
+    assert!(printed.contains("\\u{1b}]0;title\\u{7}"), "{printed}");
+}
+
+#[test]
+fn following_ends_by_ctrl_c_and_what_was_printed_is_gone() {
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let mut running = shop.start(&["--json", "receive", "orders", "--follow"]);
+    assert_eq!(body(&lines(&running.line())[0]), "a");
+    let error = shop.fails(1, &["send", "--from", "a", "--to", "b", "x"]);
+    assert!(error.contains("error[60010]") && error.contains(&running.pid().to_string()), "{error}");
+    running.interrupt();
+    let (code, error) = running.end();
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("interrupted"), "{error}");
+    // Of what was printed just before ctrl-C nobody can know whether it was committed; a message stays or is gone.
+    let rest = shop.bodies("orders");
+    assert!(rest.is_empty() || rest == ["a"], "{rest:?}");
+    shop.order(&["b"]);
+    assert!(shop.bodies("orders").ends_with(&["b".to_owned()]));
+}
+
+#[test]
+fn following_with_a_wait_ends_by_itself() {
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    shop.order(&["b"]);
+    let printed = shop.ok(&["--json", "receive", "orders", "--follow", "--wait", "50ms"]);
+    assert_eq!(lines(&printed).iter().map(body).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error_and_loses_nothing_unread() {
+    let shop = Shop::open();
+    let long = "x".repeat(100_000);
+    let bodies: Vec<&str> = (0..10).map(|_| long.as_str()).collect();
+    shop.order(&bodies);
+    let mut running = shop.start(&["--json", "receive", "orders", "--follow"]);
+    running.line();
+    drop(running.output.take());
+    let (code, error) = running.end();
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert_eq!(shop.bodies("orders").len(), 10, "the transaction of what could not be printed was rolled back");
+}

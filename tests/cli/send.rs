@@ -1,0 +1,144 @@
+use crate::shop::{SEND_ORDER, Shop, body, lines};
+
+fn order_lines(shop: &Shop, more: &[&str], input: &[u8]) -> String {
+    shop.ok_with(&[SEND_ORDER, more].concat(), input)
+}
+
+#[test]
+fn bodies_arrive_as_they_were_given() {
+    let shop = Shop::open();
+    std::fs::write(shop.path("binary"), b"\xff\x00\x01").unwrap();
+    let utf16: Vec<u8> = "grün".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    std::fs::write(shop.path("utf16"), utf16).unwrap();
+    shop.ok(&[SEND_ORDER, &["{\"sku\": \"A-1\"}", "🚚", "--file", "binary", "--file", "utf16"]].concat());
+    let messages = shop.json(&["--json", "receive", "orders"]);
+    assert_eq!(messages.len(), 4);
+    assert_eq!(body(&messages[0]), "{\"sku\": \"A-1\"}");
+    assert_eq!(body(&messages[1]), "🚚");
+    assert_eq!(messages[2]["body_base64"], "/wAB");
+    assert_eq!(body(&messages[3]), "grün");
+    let numbers: Vec<_> = messages.iter().map(|message| message["message_sequence_number"].as_u64()).collect();
+    assert_eq!(numbers, [Some(0), Some(1), Some(2), Some(3)]);
+}
+
+#[test]
+fn a_message_can_be_without_a_body() {
+    let shop = Shop::open();
+    shop.ok(&[SEND_ORDER, &["--no-body"]].concat());
+    assert!(shop.json(&["--json", "receive", "orders"])[0]["body"].is_null());
+}
+
+#[test]
+fn lines_are_sent_in_order_on_one_dialog() {
+    let shop = Shop::open();
+    let input: String = (0..2_500).map(|number| format!("{{\"body\":{{\"n\":{number}}}}}\n")).collect();
+    let printed = order_lines(&shop, &[], input.as_bytes());
+    assert!(printed.contains("2500 messages sent"), "{printed}");
+    let messages = shop.json(&["--json", "receive", "orders"]);
+    assert_eq!(messages.len(), 2_500);
+    for (number, message) in messages.iter().enumerate() {
+        assert_eq!(body(message), format!("{{\"n\":{number}}}"));
+    }
+}
+
+#[test]
+fn a_dialog_per_message_gives_a_handle_per_message() {
+    let shop = Shop::open();
+    let input = "{\"body\":\"a\"}\n{\"body\":\"b\"}\n{\"body\":\"c\"}\n";
+    let printed = order_lines(&shop, &["--json", "--dialog-per-message", "--end"], input.as_bytes());
+    let begun = lines(&printed);
+    assert_eq!(begun.len(), 3);
+    assert!(begun.iter().all(|line| line["sent"] == 1 && line["ended"] == true), "{printed}");
+    let messages = shop.json(&["--json", "receive", "orders"]);
+    assert_eq!(messages.len(), 2, "the message and the EndDialog of one group: {messages:?}");
+    assert_eq!(body(&messages[0]), "a");
+}
+
+#[test]
+fn an_open_conversation_goes_on_and_is_ended() {
+    let shop = Shop::open();
+    let handle = shop.order(&["first"]);
+    let line =
+        format!("{{\"type\":\"//shop/PlaceOrder\",\"body\":\"third\",\"conversation\":\"{handle}\",\"end\":true}}");
+    shop.ok(&["send", "--conversation", &handle, "--type", "//shop/PlaceOrder", "second"]);
+    shop.ok_with(&["send"], line.as_bytes());
+    let messages = shop.json(&["--json", "receive", "orders"]);
+    assert_eq!(messages.iter().take(3).map(body).collect::<Vec<_>>(), ["first", "second", "third"]);
+    assert!(messages[3]["message_type_name"].as_str().unwrap().ends_with("/EndDialog"));
+    let error = shop.fails(1, &["send", "--conversation", &handle, "--type", "//shop/PlaceOrder", "late"]);
+    assert!(error.contains("error[8426]") && error.contains("body 1"), "{error}");
+}
+
+#[test]
+fn a_bad_line_is_named_and_what_stands_before_it_is_sent() {
+    for (bad, part) in [
+        ("{oops}", "key"),
+        ("{\"body\":\"x\",\"to\":\"y\"}", "unknown field"),
+        ("{\"type\":\"//no/such\",\"body\":\"x\"}", "//no/such"),
+        ("{\"conversation\":\"nonsense\"}", "nonsense"),
+        ("{\"conversation\":\"00000000-0000-0000-0000-000000000001\"}", "00000000-0000-0000-0000-000000000001"),
+    ] {
+        let shop = Shop::open();
+        let input = format!("{{\"body\":\"a\"}}\n\n{{\"body\":\"b\"}}\n{bad}\n{{\"body\":\"c\"}}\n");
+        let error = shop.fails_with(1, SEND_ORDER, input.as_bytes());
+        assert!(error.contains("line 4") && error.contains(part), "{bad}: {error}");
+        assert_eq!(shop.bodies("orders"), ["a", "b"], "{bad}");
+    }
+}
+
+#[test]
+fn bad_lines_can_be_stepped_over() {
+    let shop = Shop::open();
+    let input = "{\"body\":\"a\"}\n{oops}\n{\"type\":\"//no/such\"}\n{\"body\":\"b\"}\n";
+    let error = shop.fails_with(1, &[SEND_ORDER, &["--keep-going"]].concat(), input.as_bytes());
+    for part in ["line 2", "line 3", "2 of 4 messages were refused"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(shop.bodies("orders"), ["a", "b"]);
+}
+
+#[test]
+fn a_dialog_for_a_refused_message_is_not_begun() {
+    let shop = Shop::open();
+    let arguments = ["send", "--from", "//shop/Checkout", "--to", "//shop/OrderService", "--contract", "//shop/Orders"];
+    shop.fails(1, &[&arguments[..], &["--type", "//shop/OrderPlaced", "<a/>"]].concat());
+    let status = &shop.json(&["--json", "status"])[0];
+    assert_eq!(status["conversations"].as_array().map(Vec::len), Some(0), "{status}");
+}
+
+#[test]
+fn the_command_line_is_checked_first() {
+    let shop = Shop::open();
+    for arguments in [
+        &["send", "--from", "//a", "body"][..],
+        &["send", "--conversation", "nonsense", "body"],
+        &["send", "--conversation", "01890a5d-ac96-774b-bcce-b302099a8057", "--from", "a", "--to", "b", "body"],
+        &["send", "--from", "a", "--to", "b", "--lifetime", "soon", "body"],
+        &["end", "nonsense"],
+        &["end", "01890a5d-ac96-774b-bcce-b302099a8057", "--error", "1"],
+        &["receive"],
+        &["receive", "orders", "--top", "0"],
+        &["receive", "orders", "--wait", "5 apples"],
+        &["frobnicate"],
+    ] {
+        let error = shop.fails(2, arguments);
+        assert!(error.contains("error:") && error.contains("--help"), "{arguments:?}: {error}");
+    }
+    let error = shop.fails(1, &["send", "body"]);
+    assert!(error.contains("--from and --to"), "{error}");
+    shop.fails(1, &["send", "--from", "//shop/Checkout", "--to", "//shop/OrderService", "--file", "missing"]);
+}
+
+#[test]
+fn conversations_end_in_three_ways() {
+    let shop = Shop::open();
+    let [plain, error, cleanup] = ["1", "2", "3"].map(|body| shop.order(&[body]));
+    assert!(shop.ok(&["end", &plain]).contains("CONVERSING"));
+    shop.ok(&["end", &error, "--error", "42", "--description", "it's \"out\" & <gone> 🚚"]);
+    assert_eq!(shop.json(&["--json", "end", &cleanup, "--cleanup"])[0]["state_before"], "CO");
+    let messages: Vec<_> = (0..3).flat_map(|_| shop.json(&["--json", "receive", "orders"])).collect();
+    let bodies: Vec<_> = messages.iter().map(body).collect();
+    assert!(bodies.iter().any(|body| body.contains("<Code>42</Code>")), "{bodies:?}");
+    assert!(shop.fails(1, &["end", &cleanup]).contains("error[8426]"));
+    assert!(shop.fails(1, &["end", &error, "--error", "-1", "--description", "x"]).contains("error["));
+}

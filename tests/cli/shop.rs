@@ -1,0 +1,196 @@
+//! A database of its own for every test, and short ways to run the command on it.
+
+use assert_cmd::Command;
+use assert_cmd::cargo::cargo_bin;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Output, Stdio};
+use tempfile::TempDir;
+
+/// Two services that place orders with one another.
+pub(crate) const SHOP: &str = "\
+CREATE MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = NONE;
+CREATE MESSAGE TYPE [//shop/OrderPlaced] VALIDATION = WELL_FORMED_XML;
+CREATE CONTRACT [//shop/Orders] ([//shop/PlaceOrder] SENT BY INITIATOR, [//shop/OrderPlaced] SENT BY TARGET);
+CREATE QUEUE orders;
+CREATE QUEUE checkout;
+CREATE SERVICE [//shop/OrderService] ON QUEUE orders ([//shop/Orders]);
+CREATE SERVICE [//shop/Checkout] ON QUEUE checkout;
+";
+
+pub(crate) struct Shop {
+    pub(crate) folder: TempDir,
+}
+
+impl Shop {
+    /// An empty folder.
+    pub(crate) fn empty() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// With the definitions of [`SHOP`].
+    pub(crate) fn open() -> Self {
+        let shop = Self::empty();
+        shop.ok_with(&["apply", "-"], SHOP.as_bytes());
+        shop
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("sqlite:{}", self.path("shop.db").display())
+    }
+
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(cargo_bin!("dialoq"));
+        command.current_dir(self.folder.path()).env("DIALOQ_URL", self.url()).env_remove("DIALOQ_LOG").args(arguments);
+        command
+    }
+
+    /// Runs it to its end with this standard input.
+    pub(crate) fn run_with(&self, arguments: &[&str], input: &[u8]) -> Output {
+        self.command(arguments).write_stdin(input).output().unwrap()
+    }
+
+    /// What it prints; it must succeed.
+    pub(crate) fn ok_with(&self, arguments: &[&str], input: &[u8]) -> String {
+        let output = self.run_with(arguments, input);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
+        self.ok_with(arguments, b"")
+    }
+
+    /// The lines of JSON it prints; it must succeed.
+    pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        lines(&self.ok(arguments))
+    }
+
+    /// What it prints to standard error; it must fail with this code.
+    pub(crate) fn fails(&self, code: i32, arguments: &[&str]) -> String {
+        self.fails_with(code, arguments, b"")
+    }
+
+    pub(crate) fn fails_with(&self, code: i32, arguments: &[&str], input: &[u8]) -> String {
+        let output = self.run_with(arguments, input);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}{}", text(&output.stdout));
+        error
+    }
+
+    /// Sends orders with these bodies on one new dialog; gives its handle.
+    pub(crate) fn order(&self, bodies: &[&str]) -> String {
+        let arguments = [&["--json"], SEND_ORDER, bodies].concat();
+        self.json(&arguments)[0]["conversation_handle"].as_str().unwrap().to_owned()
+    }
+
+    /// The bodies that are ready in a queue, in order, taken out.
+    pub(crate) fn bodies(&self, queue: &str) -> Vec<String> {
+        let mut bodies = Vec::new();
+        loop {
+            let output = self.run_with(&["--json", "receive", queue], b"");
+            match output.status.code() {
+                Some(0) => bodies.extend(lines(&text(&output.stdout)).iter().map(body)),
+                Some(3) => return bodies,
+                _ => panic!("{}", text(&output.stderr)),
+            }
+        }
+    }
+
+    /// Starts it and lets it run.
+    pub(crate) fn start(&self, arguments: &[&str]) -> Running {
+        let mut child = Process::new(cargo_bin!("dialoq"))
+            .current_dir(self.folder.path())
+            .env("DIALOQ_URL", self.url())
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        Running { child, output: Some(output) }
+    }
+}
+
+/// The arguments that place an order, without bodies.
+pub(crate) const SEND_ORDER: &[&str] = &[
+    "send",
+    "--from",
+    "//shop/Checkout",
+    "--to",
+    "//shop/OrderService",
+    "--contract",
+    "//shop/Orders",
+    "--type",
+    "//shop/PlaceOrder",
+];
+
+/// A command that runs until somebody stops it; killed if a test fails before.
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) output: Option<BufReader<std::process::ChildStdout>>,
+}
+
+impl Running {
+    /// Waits for its next line.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.as_mut().unwrap().read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Sends the signal of ctrl-C.
+    pub(crate) fn interrupt(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Process::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    }
+
+    /// Waits until it has made that file; it must not end before.
+    pub(crate) fn until_exists(&mut self, path: &std::path::Path) {
+        while !path.exists() {
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended before it made {}", path.display());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether it has not ended yet.
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end; gives the exit code and standard error.
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
+        let mut error = String::new();
+        std::io::Read::read_to_string(self.child.stderr.as_mut().unwrap(), &mut error).unwrap();
+        (self.child.wait().unwrap().code(), error)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+pub(crate) fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
+}
+
+pub(crate) fn body(message: &Value) -> String {
+    message["body"].as_str().unwrap_or_default().to_owned()
+}

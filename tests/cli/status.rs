@@ -1,0 +1,95 @@
+use crate::shop::Shop;
+use serde_json::Value;
+
+fn status(shop: &Shop) -> Value {
+    shop.json(&["--json", "status"]).remove(0)
+}
+
+#[test]
+fn a_new_shop_is_empty() {
+    let shop = Shop::open();
+    let printed = shop.ok(&["status"]);
+    for part in ["orders", "checkout", "delivery on", "Transmission queue\nempty"] {
+        assert!(printed.contains(part), "{printed}");
+    }
+}
+
+#[test]
+fn queues_are_shown_per_level_also_while_another_process_owns_them() {
+    let shop = Shop::open();
+    shop.ok_with(
+        &["apply", "-"],
+        b"CREATE CONTRACT [//shop/Express] ([//shop/PlaceOrder] SENT BY INITIATOR);
+          ALTER SERVICE [//shop/OrderService] (ADD CONTRACT [//shop/Express]);
+          CREATE BROKER PRIORITY express FOR CONVERSATION SET (CONTRACT_NAME = [//shop/Express], PRIORITY_LEVEL = 9);",
+    );
+    shop.order(&["a", "b", "c"]);
+    shop.order(&["d"]);
+    let express = ["--from", "//shop/Checkout", "--to", "//shop/OrderService", "--contract", "//shop/Express"];
+    shop.ok(&[&["send"], &express[..], &["--type", "//shop/PlaceOrder", "fast"]].concat());
+    let mut owner = shop.start(&["--json", "receive", "checkout", "--follow"]);
+    let status = loop {
+        assert!(owner.is_running(), "the owner ended: {:?}", owner.end());
+        let error = shop.run_with(&["end", "01890a5d-ac96-774b-bcce-b302099a8057"], b"").stderr;
+        if String::from_utf8_lossy(&error).contains("60010") {
+            break status(&shop);
+        }
+    };
+    let orders = status["queues"].as_array().unwrap().iter().find(|queue| queue["name"] == "orders").unwrap();
+    let levels: Vec<_> = orders["levels"].as_array().unwrap().iter().collect();
+    assert_eq!(levels.len(), 2, "{orders}");
+    let figures =
+        |level: &Value| ["priority", "messages", "conversation_groups"].map(|name| level[name].as_u64().unwrap());
+    assert_eq!(figures(levels[0]), [9, 1, 1]);
+    assert_eq!(figures(levels[1]), [5, 4, 2]);
+    let conversing: u64 =
+        status["conversations"].as_array().unwrap().iter().map(|row| row["endpoints"].as_u64().unwrap()).sum();
+    assert_eq!(conversing, 6, "{status}");
+    owner.interrupt();
+    assert_eq!(owner.output.take().map(drop), Some(()));
+    assert_eq!(owner.end().0, Some(130));
+}
+
+#[test]
+fn what_cannot_be_delivered_is_shown_with_the_reason() {
+    let shop = Shop::open();
+    shop.ok(&[
+        "send",
+        "--from",
+        "//shop/Checkout",
+        "--to",
+        "//no/such",
+        "--contract",
+        "//shop/Orders",
+        "--type",
+        "//shop/PlaceOrder",
+        "x",
+    ]);
+    let status = status(&shop);
+    let row = &status["transmission_queue"][0];
+    assert_eq!((row["to_service_name"].as_str(), row["messages"].as_u64()), (Some("//no/such"), Some(1)), "{status}");
+    assert!(!row["transmission_status"].as_str().unwrap().is_empty(), "{status}");
+    assert!(shop.ok(&["status"]).contains("//no/such"));
+}
+
+#[test]
+fn a_queue_that_is_off_says_so() {
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH STATUS = OFF, RETENTION = ON");
+    let printed = shop.ok(&["status"]);
+    assert!(printed.contains("OFF, retention"), "{printed}");
+}
+
+#[test]
+fn watching_looks_again() {
+    let shop = Shop::open();
+    let mut watching = shop.start(&["--json", "status", "--watch", "60ms"]);
+    for _ in 0..3 {
+        let seen: Value = serde_json::from_str(&watching.line()).unwrap();
+        assert_eq!(seen["queues"][1]["name"], "orders");
+    }
+    watching.interrupt();
+    drop(watching.output.take());
+    let code = watching.end().0;
+    assert!(matches!(code, Some(130 | 0)), "{code:?}");
+}
