@@ -51,7 +51,7 @@ impl Memory {
                     return Ok(None);
                 }
                 Err(error) => {
-                    self.core.abandon(session, &mut effects);
+                    self.core.rollback(session, now, &mut effects);
                     self.write(effects, now);
                     return Err(error);
                 }

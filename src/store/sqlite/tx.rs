@@ -24,7 +24,7 @@ pub(super) struct SqliteTx {
 
 impl SqliteTx {
     pub(super) fn begin(store: Arc<SqliteStore>) -> Result<Self> {
-        let session = store.engine.lock()?.core.begin();
+        let session = store.engine.lock()?.core.begin_transaction();
         Ok(Self { store, session: Some(session), sql: Vec::new(), savepoints: Vec::new() })
     }
 
