@@ -10,22 +10,23 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// The procedures by name, folded to lower case.
+/// The procedures by [`key`].
 #[derive(Debug, Clone, Default)]
 struct Registry(Arc<RwLock<HashMap<String, Procedure>>>);
 
 impl Registry {
     fn register(&self, name: &str, procedure: Procedure) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_lowercase(), procedure);
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(key(name), procedure);
     }
 
-    /// The one of that name; a schema in front of it (`dbo.p`) may be left out where it is registered.
     fn find(&self, name: &str) -> Option<Procedure> {
-        let registered = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let name = name.to_lowercase();
-        let bare = name.rsplit('.').next().unwrap_or(&name);
-        registered.get(&name).or_else(|| registered.get(bare)).cloned()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(&key(name)).cloned()
     }
+}
+
+/// A procedure's name without regard to case, and without the schema in front of it: there are no schemas here.
+fn key(name: &str) -> String {
+    name.rsplit('.').next().unwrap_or(name).to_lowercase()
 }
 
 impl Broker {
@@ -54,7 +55,7 @@ pub struct Procedures {
 }
 
 impl Procedures {
-    /// Registers a procedure under the name that ACTIVATION clauses use, without regard to case.
+    /// Registers a procedure under the name that ACTIVATION clauses use, without regard to case or schema.
     pub fn register(self, name: impl AsRef<str>, procedure: impl IntoProcedure) -> Self {
         self.registry.register(name.as_ref(), procedure.into_procedure());
         self

@@ -41,8 +41,8 @@ pub(super) trait Serve: Send + 'static {
     }
 }
 
-/// After so many failures in a row a reader pauses between them: by then poison handling has disabled the queue, if it
-/// is on.
+/// After more failures in a row than this a reader pauses between them: poison handling would have disabled the queue, so
+/// it is off, and trying again at once only burns time.
 const FAILURES_BEFORE_PAUSE: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -69,7 +69,7 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
                 tracing::warn!(queue = %session.queue(), %error, "the transaction was rolled back");
                 session.note_failure(error);
                 failures += 1;
-                if failures >= FAILURES_BEFORE_PAUSE {
+                if failures > FAILURES_BEFORE_PAUSE {
                     let due = session.clock().now().after(PAUSE);
                     tokio::select! {
                         () = session.clock().sleep_until(due) => {}

@@ -1,0 +1,192 @@
+//! External programs as readers. The programs are scripts for the shell.
+#![cfg(unix)]
+
+use crate::stage::{FIVE_SECONDS, Stage, ended, failed, row, soon, until};
+use dialoq::Act;
+use dialoq::activation::external::Mode;
+use dialoq::activation::{Program, Readers};
+use dialoq::protocol::Message;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The shell running a script, with a file it may append to as `$0`.
+fn script(text: &str, log: &Log) -> Program {
+    Program::new("sh").args(["-c", text]).args([log.path.as_os_str()])
+}
+
+/// A file of its own for each test.
+struct Log {
+    path: PathBuf,
+}
+
+impl Log {
+    fn new() -> Self {
+        Self { path: std::env::temp_dir().join(format!("dialoq-program-{}", uuid::Uuid::new_v4())) }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // It may never have been written.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn answer(stage: &Stage) -> Message {
+    let home = stage.receive("home").top(1).wait_forever();
+    soon("an answer", home.into_future()).await.unwrap().unwrap().first().clone()
+}
+
+async fn stop(readers: Readers) {
+    soon("the stop", readers.stop()).await;
+}
+
+#[tokio::test]
+async fn an_exit_code_of_zero_commits_with_what_was_answered() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let text = r#"cat >> "$0"; echo '{"send": {"body": {"done": true}}}'; echo '{"end": true}'"#;
+    let readers = stage.activate("work", script(text, &log)).start();
+    let dialog = stage.arrive(1).await[0];
+    let done = answer(&stage).await;
+    assert_eq!((done.handle(), &*done.text().unwrap()), (dialog, r#"{"done": true}"#));
+    assert!(answer(&stage).await.is_end_dialog());
+    stop(readers).await;
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1);
+    let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
+    assert_eq!((&line["message_type_name"], &line["body"]), (&"DEFAULT".into(), &"work".into()));
+}
+
+#[tokio::test]
+async fn it_gets_the_bare_body_and_its_environment_if_asked() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let text = r#"{ cat; echo " $DIALOQ_QUEUE $DIALOQ_SERVICE_NAME $DIALOQ_MESSAGE_TYPE_NAME $DIALOQ_PRIORITY"; } >> "$0"
+        echo '{"end_error": {"code": 8, "description": "done <with> it"}}'"#;
+    let readers = stage.activate("work", script(text, &log).raw_body()).start();
+    stage.arrive(1).await;
+    let error = answer(&stage).await.error().unwrap();
+    assert_eq!((error.code, &*error.description), (8, "done <with> it"));
+    stop(readers).await;
+    assert_eq!(log.lines(), ["work work worker DEFAULT 5"]);
+}
+
+#[tokio::test]
+async fn another_exit_code_garbage_or_a_signal_rolls_back() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let text = r#"echo run >> "$0"
+        case $(wc -l < "$0" | tr -d ' ') in
+            1) echo '{"end": true}'; exit 3 ;;
+            2) echo 'all is well' ;;
+            3) kill -9 $$ ;;
+            *) echo '{"end": true}' ;;
+        esac"#;
+    let readers = stage.activate("work", script(text, &log)).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    for part in ["exit status: 3", "all is well", "signal: 9"] {
+        let (code, why) = failed(&mut events).await;
+        assert_eq!(code, 60025);
+        assert!(why.contains(part), "{why}");
+    }
+    assert!(answer(&stage).await.is_end_dialog());
+    assert!(stage.receive("home").await.unwrap().is_none(), "what a failed run answered was not done");
+    stop(readers).await;
+    assert_eq!(log.lines().len(), 4);
+}
+
+#[tokio::test]
+async fn a_program_that_hangs_is_killed() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let text = r#"echo $$ >> "$0"; exec sleep 1000"#;
+    let program = script(text, &log).timeout(Duration::from_secs(10));
+    let readers = stage.activate("work", program).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    until("the program running", || log.lines().len() == 1).await;
+    stage.advance(Duration::from_secs(10));
+    let (code, why) = failed(&mut events).await;
+    assert_eq!(code, 60024);
+    assert!(why.contains("did not finish within 10s"), "{why}");
+    let process = PathBuf::from("/proc").join(&log.lines()[0]);
+    // It is killed at once and reaped by the runtime.
+    until("the end of the program", || {
+        let status = std::fs::read_to_string(process.join("stat")).unwrap_or_default();
+        !process.exists() || status.contains(") Z")
+    })
+    .await;
+    soon("the abort", readers.abort()).await;
+}
+
+#[tokio::test]
+async fn a_missing_program_is_tried_each_five_seconds_and_disables_nothing() {
+    let stage = Stage::new().await;
+    let readers = stage.activate("work", Program::new("/nowhere/to/be/found")).start();
+    stage.arrive(1).await;
+    for errors in 1..=7 {
+        assert_eq!(row(&readers).await.activation_errors_total, errors);
+        stage.advance(FIVE_SECONDS);
+    }
+    assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
+    stop(readers).await;
+}
+
+#[tokio::test]
+async fn a_stream_is_one_process_for_many_messages() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let text = r#"echo start >> "$0"
+        while read -r line; do
+            echo '{"send": {"body": "got it"}}'
+            echo '{"end": true}'
+            echo '{"commit": true}'
+        done
+        echo end >> "$0""#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    stage.arrive(5).await;
+    for _ in 0..5 {
+        assert_eq!(answer(&stage).await.text().unwrap(), "got it");
+        assert!(answer(&stage).await.is_end_dialog());
+    }
+    stop(readers).await;
+    assert_eq!(log.lines(), ["start", "end"], "it saw the end of its input");
+}
+
+#[tokio::test]
+async fn a_stream_may_roll_back_die_or_talk_nonsense() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let text = r#"while read -r line; do
+            echo run >> "$0"
+            case $(wc -l < "$0" | tr -d ' ') in
+                1) echo '{"send": {"body": "never"}}'; echo '{"rollback": "out of stock"}' ;;
+                2) exit 4 ;;
+                3) echo 'hm?' ;;
+                *) echo '{"end": true}'; echo '{"commit": true}' ;;
+            esac
+        done"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    for part in ["rolled back: out of stock", "exit status: 4", "the line is: hm?"] {
+        let (code, why) = failed(&mut events).await;
+        assert_eq!(code, 60025);
+        assert!(why.contains(part), "{why}");
+    }
+    assert!(answer(&stage).await.is_end_dialog());
+    assert_eq!(log.lines().len(), 4);
+    stop(readers).await;
+}
+
+#[tokio::test]
+async fn a_program_that_always_fails_disables_the_queue() {
+    let (stage, log) = (Stage::new().await, Log::new());
+    let readers = stage.activate("work", script("exit 1", &log)).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    assert_eq!(ended(&mut events).await, 28086);
+    assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
+    stop(readers).await;
+}

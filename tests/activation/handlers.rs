@@ -1,0 +1,359 @@
+//! Readers with handlers by message type.
+
+use crate::stage::{Stage, ended, failed, row, soon, until};
+use dialoq::activation::{HandlerError, Handlers, Ramp};
+use dialoq::protocol::From as LookAt;
+use dialoq::{Act, ConversationHandle, Message, MessageType};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+use tokio::sync::{Notify, mpsc};
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Order {
+    sku: String,
+    pieces: u32,
+}
+
+const ORDER: MessageType<Order> = MessageType::json("order");
+const PLACED: MessageType<u32> = MessageType::json("placed");
+const NOTE: MessageType<String> = MessageType::text("note");
+
+/// A stage with typed messages between `client` and `worker`.
+async fn stage() -> Stage {
+    let stage = Stage::new().await;
+    stage
+        .define(|d| {
+            // The queue of a type without validation takes what the handler cannot decode.
+            d.message_type("order").message_type(PLACED).message_type(NOTE);
+            d.contract("orders").sent_by_initiator("order").sent_by_target(PLACED).sent_by_any(NOTE);
+            d.alter_service("worker").add_contract("orders");
+        })
+        .await
+        .unwrap();
+    stage
+}
+
+async fn begin(stage: &Stage) -> ConversationHandle {
+    stage.begin_dialog("client", "worker").contract("orders").await.unwrap()
+}
+
+async fn order(stage: &Stage, pieces: u32) -> ConversationHandle {
+    let dialog = begin(stage).await;
+    stage.send(dialog, ORDER, &Order { sku: "A-1".into(), pieces }).await.unwrap();
+    dialog
+}
+
+/// The next message at home.
+async fn answer(stage: &Stage) -> Message {
+    let home = stage.receive("home").top(1).wait_forever();
+    soon("an answer", home.into_future()).await.unwrap().unwrap().first().clone()
+}
+
+#[tokio::test]
+async fn a_message_is_decoded_answered_and_its_conversation_ended() {
+    let stage = stage().await;
+    let handlers = Handlers::new().on(ORDER, async |context, order| {
+        assert_eq!(order.sku, "A-1");
+        context.reply(PLACED, &(order.pieces * 2)).await?;
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let dialog = order(&stage, 21).await;
+    let placed = answer(&stage).await;
+    assert_eq!((placed.handle(), placed.decode(PLACED).unwrap()), (dialog, 42));
+    assert!(answer(&stage).await.is_end_dialog());
+    stage.end(dialog).await.unwrap();
+    soon("the stop", readers.stop()).await;
+}
+
+#[tokio::test]
+async fn a_batch_commits_with_the_users_own_sql() {
+    let stage = stage().await;
+    stage.sql("create table sold(sku text, pieces integer)", ()).await.unwrap();
+    let handlers = Handlers::new().on(ORDER, async |context, order| {
+        context.sql("insert into sold values (?1, ?2)", (order.sku, order.pieces)).await?;
+        if order.pieces == 13 {
+            return Err(HandlerError::new("no luck"));
+        }
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 5).await;
+    assert!(answer(&stage).await.is_end_dialog());
+    stage.ddl("ALTER QUEUE work WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await;
+    order(&stage, 13).await;
+    let (code, why) = failed(&mut events).await;
+    assert_eq!(code, 60024);
+    assert!(why.contains("no luck") && why.contains("'order'"), "{why}");
+    let rows = stage.query("select sum(pieces) as sum from sold", ()).await.unwrap();
+    assert_eq!(rows.rows[0].get::<i64>("sum").unwrap(), 5);
+    readers.abort().await;
+}
+
+#[tokio::test]
+async fn end_dialog_and_error_end_the_conversation_unless_handled() {
+    let stage = stage().await;
+    let handlers = Handlers::new().on(NOTE, async |_, _| Ok(()));
+    let readers = stage.activate("work", handlers).start();
+    for ends_well in [true, false] {
+        let dialog = begin(&stage).await;
+        stage.send(dialog, NOTE, "hello").await.unwrap();
+        match ends_well {
+            true => stage.end(dialog).await.map(drop).unwrap(),
+            false => stage.end_with_error(dialog, 7, "broken").await.map(drop).unwrap(),
+        }
+    }
+    let activity = stage.activity().queue("work");
+    let open = "select count(*) as open from sys_conversation_endpoints where state not in ('CD')";
+    let looking = async {
+        while activity.facts().unread > 0
+            || stage.query(open, ()).await.unwrap().rows[0].get::<i64>("open").unwrap() > 0
+        {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the end of both", looking).await;
+    soon("the stop", readers.stop()).await;
+}
+
+#[tokio::test]
+async fn handlers_for_end_dialog_error_and_timer_are_asked() {
+    let stage = stage().await;
+    let (tell, mut told) = mpsc::unbounded_channel::<String>();
+    let handlers = {
+        let (end, error, timer) = (tell.clone(), tell.clone(), tell);
+        Handlers::new()
+            .on(NOTE, async |context, _| Ok(context.timer(context.handle(), Duration::from_secs(9)).await?))
+            .on_dialog_timer(async move |_, _| Ok(timer.send("timer".into())?))
+            .on_end_dialog(async move |context, _| {
+                context.end_conversation().await?;
+                Ok(end.send("end".into())?)
+            })
+            .on_error(async move |context, broken| {
+                context.end_conversation().await?;
+                Ok(error.send(format!("{} {}", broken.code, broken.description))?)
+            })
+    };
+    let readers = stage.activate("work", handlers).start();
+    let dialog = begin(&stage).await;
+    stage.send(dialog, NOTE, "hello").await.unwrap();
+    let activity = stage.activity().queue("work");
+    until("the note handled", || activity.facts().unread == 0).await;
+    soon("the reader waiting", async {
+        while row(&readers).await.tasks_waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    stage.advance(Duration::from_secs(9));
+    assert_eq!(soon("the timer", told.recv()).await.as_deref(), Some("timer"));
+    stage.end(dialog).await.unwrap();
+    assert_eq!(soon("the end", told.recv()).await.as_deref(), Some("end"));
+    let dialog = begin(&stage).await;
+    stage.send(dialog, NOTE, "hello").await.unwrap();
+    stage.end_with_error(dialog, 7, "broken <here>").await.unwrap();
+    assert_eq!(soon("the error", told.recv()).await.as_deref(), Some("7 broken <here>"));
+    soon("the stop", readers.stop()).await;
+}
+
+#[tokio::test]
+async fn what_nobody_handles_or_can_decode_is_told_to_its_sender() {
+    let stage = stage().await;
+    let handlers = Handlers::new().on(ORDER, async |_, _| Ok(()));
+    let readers = stage.activate("work", handlers).start();
+    let dialog = begin(&stage).await;
+    stage.send(dialog, NOTE, "who takes this?").await.unwrap();
+    let error = answer(&stage).await.error().unwrap();
+    assert_eq!(error.code, 60029);
+    assert!(error.description.contains("'note'") && error.description.contains("'worker'"), "{error}");
+    let dialog = begin(&stage).await;
+    stage.send(dialog, "order", b"{\"sku\": 5}").await.unwrap();
+    let error = answer(&stage).await.error().unwrap();
+    assert_eq!(error.code, 60021);
+    assert_eq!(row(&readers).await.activation_errors_total, 0);
+    soon("the stop", readers.stop()).await;
+}
+
+#[tokio::test]
+async fn otherwise_takes_the_rest() {
+    let stage = stage().await;
+    let handlers = Handlers::new().on(ORDER, async |_, _| Ok(())).otherwise(async |context, message| {
+        context.fail_conversation(99, message.message_type_name.to_string()).await?;
+        Ok(())
+    });
+    let _readers = stage.activate("work", handlers).start();
+    let dialog = begin(&stage).await;
+    stage.send(dialog, NOTE, "x").await.unwrap();
+    let error = answer(&stage).await.error().unwrap();
+    assert_eq!((error.code, &*error.description), (99, "note"));
+}
+
+#[tokio::test]
+async fn what_is_left_of_an_ended_conversation_is_passed_over() {
+    let stage = stage().await;
+    let handled = Arc::new(AtomicUsize::new(0));
+    let counted = handled.clone();
+    let handlers = Handlers::new().on(NOTE, async move |context, _| {
+        counted.fetch_add(1, SeqCst);
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let dialog = begin(&stage).await;
+    for _ in 0..5 {
+        stage.send(dialog, NOTE, "x").await.unwrap();
+    }
+    let readers = stage.activate("work", handlers).start();
+    assert!(answer(&stage).await.is_end_dialog());
+    soon("the stop", readers.stop()).await;
+    assert_eq!(handled.load(SeqCst), 1);
+}
+
+/// assertions: 176
+#[tokio::test]
+async fn five_failures_in_a_row_disable_the_queue_and_end_the_reader() {
+    let stage = stage().await;
+    let handlers = Handlers::new().on(ORDER, async |_, _| Err(HandlerError::new("always")));
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 1).await;
+    for _ in 0..5 {
+        assert_eq!(failed(&mut events).await.0, 60024);
+    }
+    assert_eq!(ended(&mut events).await, 28086);
+    assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+}
+
+#[tokio::test]
+async fn a_panic_rolls_back_and_the_reader_lives_on() {
+    let stage = stage().await;
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let handlers = Handlers::new().on(ORDER, async move |context, order| {
+        if counted.fetch_add(1, SeqCst) < 2 {
+            panic!("{} pieces are too many", order.pieces);
+        }
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 3).await;
+    for _ in 0..2 {
+        let (code, why) = failed(&mut events).await;
+        assert_eq!(code, 60024);
+        assert!(why.contains("panicked: 3 pieces are too many"), "{why}");
+    }
+    assert!(answer(&stage).await.is_end_dialog());
+    let row = row(&readers).await;
+    assert_eq!((row.tasks_started_total, row.tasks_running, row.activation_errors_total), (1, 1, 2));
+}
+
+#[tokio::test]
+async fn a_handler_that_hangs_is_cut_off_and_rolled_back() {
+    let stage = stage().await;
+    let (hangs, calls) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+    let (begun, counted) = (hangs.clone(), calls.clone());
+    let handlers = Handlers::new()
+        .on(ORDER, async move |context, _| {
+            if counted.fetch_add(1, SeqCst) == 0 {
+                begun.notify_one();
+                std::future::pending::<()>().await;
+            }
+            context.end_conversation().await?;
+            Ok(())
+        })
+        .timeout(Duration::from_secs(30));
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 1).await;
+    soon("the handler hanging", hangs.notified()).await;
+    stage.advance(Duration::from_secs(30));
+    let (code, why) = failed(&mut events).await;
+    assert_eq!(code, 60024);
+    assert!(why.contains("did not finish within 30s"), "{why}");
+    assert!(answer(&stage).await.is_end_dialog());
+}
+
+#[tokio::test]
+async fn an_idle_reader_leaves_after_its_wait_and_comes_back_with_work() {
+    let stage = stage().await;
+    let handlers = Handlers::new().on(ORDER, async |context, _| {
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    for started in 1..=2 {
+        order(&stage, 1).await;
+        assert!(answer(&stage).await.is_end_dialog());
+        soon("the reader waiting", async {
+            while row(&readers).await.tasks_waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        stage.advance(Duration::from_millis(500));
+        assert_eq!(ended(&mut events).await, 0);
+        let row = row(&readers).await;
+        assert_eq!((row.tasks_started_total, row.tasks_running, row.tasks_aborted_total), (started, 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish() {
+    let stage = stage().await;
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (tell, wait) = (begun.clone(), go_on.clone());
+    let handlers = Handlers::new().on(ORDER, async move |context, _| {
+        tell.notify_one();
+        wait.notified().await;
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).max_queue_readers(2).ramp(Ramp::Fast).start();
+    order(&stage, 1).await;
+    soon("the first at work", begun.notified()).await;
+    order(&stage, 2).await;
+    soon("the second at work", begun.notified()).await;
+    go_on.notify_one();
+    assert!(answer(&stage).await.is_end_dialog());
+    let stopping = tokio::spawn(readers.stop());
+    until("the monitor gone", || stage.queue_monitors().is_empty()).await;
+    order(&stage, 3).await;
+    go_on.notify_one();
+    soon("the stop", stopping).await.unwrap();
+    assert!(answer(&stage).await.is_end_dialog(), "what was in hand was finished");
+    assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.len()), Some(1), "and nothing more was begun");
+}
+
+#[tokio::test]
+async fn readers_take_the_part_of_the_queue_they_are_told() {
+    let stage = stage().await;
+    stage
+        .define(|d| {
+            d.broker_priority("high").contract("orders").level(dialoq::Level::new(9));
+        })
+        .await
+        .unwrap();
+    let (tell, mut told) = mpsc::unbounded_channel::<u8>();
+    let handlers = Handlers::new()
+        .otherwise(async move |context, message| {
+            tell.send(message.priority)?;
+            context.end_conversation().await?;
+            Ok(())
+        })
+        .only(LookAt::Levels { lowest: 8, highest: 10 });
+    stage.arrive(1).await;
+    order(&stage, 1).await;
+    let readers = stage.activate("work", handlers).start();
+    assert_eq!(soon("a message", told.recv()).await, Some(9));
+    soon("the stop", readers.stop()).await;
+    assert!(told.try_recv().is_err());
+    assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.first().priority), Some(5));
+}

@@ -1,0 +1,130 @@
+//! MAX_QUEUE_READERS, also while readers run (5.6).
+
+use crate::stage::{FIVE_SECONDS, Stage, Theatre, ended, row, soon, until};
+use dialoq::MessageType;
+use dialoq::activation::{Handlers, Ramp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use tokio::sync::Semaphore;
+
+/// assertions: 197
+#[tokio::test]
+async fn a_lowered_limit_stops_nobody_and_starts_nobody() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).max_queue_readers(3).ramp(Ramp::Fast).start();
+    let mut events = readers.events();
+    stage.arrive(20).await;
+    let three = [theatre.next().await, theatre.next().await, theatre.next().await];
+    for reader in &three {
+        assert_eq!(reader.receives().await, 1);
+        reader.commits().await;
+    }
+    readers.set_max_queue_readers(1);
+    for reader in &three {
+        assert_eq!(reader.receives().await, 1, "nobody was stopped");
+        reader.commits().await;
+    }
+    stage.advance(FIVE_SECONDS);
+    assert_eq!(row(&readers).await.tasks_running, 3);
+    let [first, second, third] = three;
+    for (left, reader) in [(2, first), (1, second)] {
+        reader.leaves().await;
+        ended(&mut events).await;
+        stage.advance(FIVE_SECONDS);
+        assert_eq!(row(&readers).await.tasks_running, left, "no other is started");
+    }
+    third.leaves().await;
+    let _next = theatre.next().await;
+    assert_eq!(row(&readers).await.tasks_running, 1);
+}
+
+/// assertions: 197
+#[tokio::test]
+async fn activation_turned_off_stops_nobody_and_starts_nobody() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 3, EXECUTE AS OWNER)").await;
+    let readers = stage.activate("work", procedure).ramp(Ramp::Fast).start();
+    stage.arrive(20).await;
+    let three = [theatre.next().await, theatre.next().await, theatre.next().await];
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = OFF)").await;
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+    for reader in &three {
+        assert_eq!(reader.receives().await, 1);
+        reader.commits().await;
+    }
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert!(theatre.is_empty());
+    assert_eq!(stage.activated_tasks().len(), 3);
+}
+
+#[tokio::test]
+async fn the_limit_changes_while_running_by_handle_and_by_definition() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
+    let readers = stage.activate("work", procedure).ramp(Ramp::Fast).start();
+    stage.arrive(20).await;
+    let _first = theatre.next().await;
+    assert_eq!(row(&readers).await.max_queue_readers, 1);
+    readers.set_max_queue_readers(2);
+    let _second = theatre.next().await;
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (MAX_QUEUE_READERS = 4)").await;
+    let _third = theatre.next().await;
+    let _fourth = theatre.next().await;
+    let row = row(&readers).await;
+    assert_eq!((row.tasks_running, row.max_queue_readers), (4, 4));
+    assert!(theatre.is_empty());
+}
+
+/// assertions: 33
+#[tokio::test]
+async fn a_limit_of_zero_never_starts_anything() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).max_queue_readers(0).start();
+    stage.arrive(1).await;
+    for reached in 1..=3 {
+        assert_eq!(row(&readers).await.task_limit_reached_total, reached);
+        stage.advance(FIVE_SECONDS);
+    }
+    assert!(theatre.is_empty());
+}
+
+const WORK: MessageType<String> = MessageType::text("DEFAULT");
+
+/// However the limit moves, there are never more readers at work than it allowed at some moment since the last raise.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn never_more_readers_at_once_than_the_limit() {
+    let stage = Stage::new().await;
+    let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let handled = Arc::new(AtomicUsize::new(0));
+    let gate = Arc::new(Semaphore::new(0));
+    let handlers = {
+        let (at_work, most, handled, gate) = (at_work.clone(), most.clone(), handled.clone(), gate.clone());
+        Handlers::new().on(WORK, async move |_context, _text| {
+            let now = at_work.fetch_add(1, SeqCst) + 1;
+            most.fetch_max(now, SeqCst);
+            gate.acquire().await?.forget();
+            at_work.fetch_sub(1, SeqCst);
+            handled.fetch_add(1, SeqCst);
+            Ok(())
+        })
+    };
+    let readers = stage.activate("work", handlers).max_queue_readers(4).ramp(Ramp::Fast).start();
+    stage.arrive(64).await;
+    until("four at work", || at_work.load(SeqCst) == 4).await;
+    assert_eq!(row(&readers).await.tasks_running, 4);
+    gate.add_permits(10);
+    until("ten handled", || handled.load(SeqCst) == 10).await;
+    assert_eq!(most.load(SeqCst), 4);
+    readers.set_max_queue_readers(7);
+    until("seven at work", || at_work.load(SeqCst) == 7).await;
+    assert_eq!(row(&readers).await.tasks_running, 7);
+    gate.add_permits(54);
+    until("all handled", || handled.load(SeqCst) == 64).await;
+    assert_eq!(most.load(SeqCst), 7);
+    soon("the stop", readers.stop()).await;
+    assert!(stage.activated_tasks().is_empty());
+}

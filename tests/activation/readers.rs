@@ -1,0 +1,175 @@
+//! How readers end (5.4), and how they are stopped.
+
+use crate::stage::{Stage, Theatre, ended, row, soon};
+use dialoq::Act;
+
+/// assertions: 199
+#[tokio::test]
+async fn a_transaction_left_open_is_rolled_back() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    reader.leaks_its_tx().await;
+    reader.leaves().await;
+    assert_eq!(ended(&mut events).await, 8415);
+    let leaked = theatre.leaked.recv().await.unwrap();
+    assert_eq!(leaked.commit().await.map_err(|error| error.code().0), Err(60020), "it was taken away");
+    let next = theatre.next().await;
+    assert_eq!(next.receives().await, 1, "the message is back");
+    next.drops_its_tx().await;
+    next.leaves().await;
+    assert_eq!(ended(&mut events).await, 8415);
+    assert_eq!(row(&readers).await.tasks_aborted_total, 2);
+}
+
+#[tokio::test]
+async fn an_idle_reader_may_drop_a_transaction_without_work() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert!(stage.receive("work").await.unwrap().is_some());
+    assert_eq!(reader.receives().await, 0);
+    reader.drops_its_tx().await;
+    reader.leaves().await;
+    assert_eq!(ended(&mut events).await, 0);
+}
+
+#[tokio::test]
+async fn failures_and_panics_abort_the_reader_and_roll_back() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let first = theatre.next().await;
+    assert_eq!(first.receives().await, 1);
+    first.fails().await;
+    assert_eq!(ended(&mut events).await, 28088);
+    let second = theatre.next().await;
+    assert_eq!(second.receives().await, 1, "the message is back");
+    second.panics().await;
+    assert_eq!(ended(&mut events).await, 28088);
+    let third = theatre.next().await;
+    assert_eq!(third.receives().await, 1);
+    third.commits().await;
+    let row = row(&readers).await;
+    assert_eq!((row.activation_errors_total, row.tasks_aborted_total), (2, 2));
+}
+
+#[tokio::test]
+async fn a_reader_that_only_rolls_back_is_replaced_until_the_queue_is_disabled() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    for rollback in 1..=5 {
+        let reader = theatre.next().await;
+        assert_eq!(reader.receives().await, 1);
+        reader.rolls_back().await;
+        reader.leaves().await;
+        assert_eq!(ended(&mut events).await, if rollback < 5 { 0 } else { 28086 });
+    }
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert!(theatre.is_empty());
+}
+
+#[tokio::test]
+async fn readers_end_with_their_queue() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    let waiting = {
+        assert_eq!(reader.receives().await, 1);
+        reader.commits().await;
+        reader.waits(std::time::Duration::from_secs(3600))
+    };
+    stage.ddl("ALTER QUEUE work WITH STATUS = OFF").await;
+    assert_eq!(ended(&mut events).await, 28086);
+    drop(waiting);
+    stage.ddl("ALTER QUEUE work WITH STATUS = ON").await;
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    reader.commits().await;
+    let _waiting = reader.waits(std::time::Duration::from_secs(3600));
+    stage.ddl("DROP SERVICE worker; DROP QUEUE work").await;
+    assert_eq!(ended(&mut events).await, 28085);
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+}
+
+/// assertions: 200
+#[tokio::test]
+async fn a_queue_that_is_off_has_no_monitor() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    stage.arrive(1).await;
+    stage.ddl("ALTER QUEUE work WITH STATUS = OFF").await;
+    let readers = stage.activate("work", procedure).start();
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert!(stage.queue_monitors().is_empty());
+    assert!(theatre.is_empty());
+    stage.ddl("ALTER QUEUE work WITH STATUS = ON").await;
+    assert_eq!(theatre.next().await.receives().await, 1);
+    assert_eq!(stage.queue_monitors().len(), 1);
+    stage.ddl("ALTER DATABASE CURRENT SET DISABLE_BROKER WITH ROLLBACK IMMEDIATE").await;
+    assert_eq!(soon("a look", readers.monitor()).await, None);
+}
+
+#[tokio::test]
+async fn stop_waits_for_what_is_in_hand() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    stage.arrive(2).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives_top(1).await, 1);
+    let stopping = tokio::spawn(readers.stop());
+    reader.commits().await;
+    assert!(!stopping.is_finished(), "the reader has not left");
+    reader.leaves().await;
+    soon("the stop", stopping).await.unwrap();
+    assert!(stage.queue_monitors().is_empty() && stage.activated_tasks().is_empty());
+    assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.len()), Some(1), "one was handled, one is left");
+    assert!(theatre.is_empty());
+}
+
+#[tokio::test]
+async fn abort_rolls_back_what_is_in_hand() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    soon("the abort", readers.abort()).await;
+    let batch = soon("the rollback", stage.receive("work").wait_forever().into_future()).await.unwrap();
+    assert_eq!(batch.map(|batch| batch.len()), Some(1));
+    assert!(stage.queue_monitors().is_empty() && stage.activated_tasks().is_empty());
+}
+
+#[tokio::test]
+async fn readers_leave_when_the_broker_closes() {
+    let stage = Stage::new().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    reader.commits().await;
+    let _waiting = reader.waits(std::time::Duration::from_secs(3600));
+    stage.close().await.unwrap();
+    assert_eq!(ended(&mut events).await, 0);
+    soon("the stop", readers.stop()).await;
+}

@@ -1,0 +1,267 @@
+//! What every test stands on: a broker with two services, and readers that do one step at a time as they are told.
+
+use dialoq::activation::{HandlerError, Procedure, ReaderEvent, ReaderEvents, Readers, Session};
+use dialoq::store::MonitorRow;
+use dialoq::testing::TestBroker;
+use dialoq::{Act, ConversationHandle, Tx};
+use std::ops::Deref;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// The longest a test waits for what must happen; nothing takes that long unless it never happens.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) const FIVE_SECONDS: Duration = Duration::from_secs(5);
+
+/// A broker with the queue `work` of service `worker`, and the queue `home` of service `client`.
+pub(crate) struct Stage {
+    broker: TestBroker,
+}
+
+impl Deref for Stage {
+    type Target = TestBroker;
+
+    fn deref(&self) -> &TestBroker {
+        &self.broker
+    }
+}
+
+impl Stage {
+    pub(crate) async fn new() -> Self {
+        let broker = TestBroker::in_memory().await.unwrap();
+        broker
+            .define(|d| {
+                d.queue("work");
+                d.queue("home");
+                d.service("worker", "work", ["DEFAULT"]);
+                d.service("client", "home", []);
+            })
+            .await
+            .unwrap();
+        Self { broker }
+    }
+
+    /// Begins a conversation.
+    pub(crate) async fn begin_one(&self) -> ConversationHandle {
+        self.begin_dialog("client", "worker").await.unwrap()
+    }
+
+    /// Sends one message on each of so many new conversations: as many groups.
+    pub(crate) async fn arrive(&self, groups: usize) -> Vec<ConversationHandle> {
+        let mut dialogs = Vec::new();
+        for _ in 0..groups {
+            let dialog = self.begin_one().await;
+            self.send_on(dialog).await;
+            dialogs.push(dialog);
+        }
+        dialogs
+    }
+
+    pub(crate) async fn send_on(&self, dialog: ConversationHandle) {
+        self.send(dialog, "DEFAULT", "work").await.unwrap();
+    }
+
+    pub(crate) async fn ddl(&self, script: &str) {
+        self.execute(script).await.unwrap();
+    }
+}
+
+/// Waits for what must happen.
+pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
+    tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+}
+
+/// Waits until something holds, looking again whenever other tasks have run.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let looking = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(what, looking).await;
+}
+
+/// The monitor's row after it has looked.
+pub(crate) async fn row(readers: &Readers) -> MonitorRow {
+    soon("a look of the monitor", readers.monitor()).await.expect("the monitor exists")
+}
+
+/// Its state, and how many readers it has started so far.
+pub(crate) async fn state(readers: &Readers) -> (&'static str, u64) {
+    let row = row(readers).await;
+    (row.state, row.tasks_started_total)
+}
+
+/// Waits for the next reader that goes, and gives the code it went with; 0 if it just left.
+pub(crate) async fn ended(events: &mut ReaderEvents) -> u16 {
+    loop {
+        match soon("the end of a reader", events.next()).await {
+            Some(ReaderEvent::Ended { code, .. }) => return code.map_or(0, |code| code.0),
+            Some(_) => {}
+            None => panic!("the readers were stopped"),
+        }
+    }
+}
+
+/// Waits for the next failure of a handler, and gives its code and text.
+pub(crate) async fn failed(events: &mut ReaderEvents) -> (u16, String) {
+    loop {
+        match soon("the failure of a handler", events.next()).await {
+            Some(ReaderEvent::HandlerFailed { code, why, .. }) => return (code.0, why),
+            Some(_) => {}
+            None => panic!("the readers were stopped"),
+        }
+    }
+}
+
+/// What a puppet is told to do.
+enum Order {
+    /// RECEIVE TOP (n) in a transaction, without waiting.
+    Receive(u64),
+    /// The same, waiting for so long.
+    Wait(Duration),
+    Commit,
+    Rollback,
+    /// Keeps the transaction alive beyond the reader's end.
+    LeakTx,
+    /// Drops the transaction without an end.
+    DropTx,
+    Leave,
+    Fail,
+    Panic,
+}
+
+/// A reader that does one step at a time.
+pub(crate) struct Puppet {
+    orders: mpsc::UnboundedSender<(Order, oneshot::Sender<usize>)>,
+}
+
+impl Puppet {
+    async fn tell(&self, order: Order) -> usize {
+        let (answer, answered) = oneshot::channel();
+        self.orders.send((order, answer)).unwrap_or_else(|_| panic!("the reader has gone"));
+        // A reader that ends does not answer.
+        soon("a step of a reader", answered).await.unwrap_or(0)
+    }
+
+    /// How many messages it got.
+    pub(crate) async fn receives(&self) -> usize {
+        self.tell(Order::Receive(1000)).await
+    }
+
+    pub(crate) async fn receives_top(&self, top: u64) -> usize {
+        self.tell(Order::Receive(top)).await
+    }
+
+    /// Tells it to wait for messages, without waiting for it.
+    pub(crate) fn waits(&self, wait: Duration) -> oneshot::Receiver<usize> {
+        let (answer, answered) = oneshot::channel();
+        self.orders.send((Order::Wait(wait), answer)).unwrap_or_else(|_| panic!("the reader has gone"));
+        answered
+    }
+
+    pub(crate) async fn commits(&self) {
+        self.tell(Order::Commit).await;
+    }
+
+    pub(crate) async fn rolls_back(&self) {
+        self.tell(Order::Rollback).await;
+    }
+
+    pub(crate) async fn leaks_its_tx(&self) {
+        self.tell(Order::LeakTx).await;
+    }
+
+    pub(crate) async fn drops_its_tx(&self) {
+        self.tell(Order::DropTx).await;
+    }
+
+    pub(crate) async fn leaves(self) {
+        self.tell(Order::Leave).await;
+    }
+
+    pub(crate) async fn fails(self) {
+        self.tell(Order::Fail).await;
+    }
+
+    pub(crate) async fn panics(self) {
+        self.tell(Order::Panic).await;
+    }
+}
+
+/// Where puppets appear when they are launched, and the transactions they have leaked.
+pub(crate) struct Theatre {
+    launched: mpsc::UnboundedReceiver<Puppet>,
+    pub(crate) leaked: mpsc::UnboundedReceiver<Tx>,
+}
+
+impl Theatre {
+    /// A theatre, and the procedure whose readers appear there.
+    pub(crate) fn new() -> (Self, Procedure) {
+        let (appear, launched) = mpsc::unbounded_channel();
+        let (leak, leaked) = mpsc::unbounded_channel();
+        let procedure = Procedure::new("puppet", async move |session: Session| {
+            let (orders, told) = mpsc::unbounded_channel();
+            appear.send(Puppet { orders }).map_err(|_| HandlerError::new("the theatre is closed"))?;
+            play(session, told, leak).await
+        });
+        (Self { launched, leaked }, procedure)
+    }
+
+    /// The next reader launched.
+    pub(crate) async fn next(&mut self) -> Puppet {
+        soon("the launch of a reader", self.launched.recv()).await.expect("the procedure lives")
+    }
+
+    /// Whether a reader was launched that was not taken yet.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.launched.is_empty()
+    }
+}
+
+async fn play(
+    session: Session,
+    mut told: mpsc::UnboundedReceiver<(Order, oneshot::Sender<usize>)>,
+    leak: mpsc::UnboundedSender<Tx>,
+) -> Result<(), HandlerError> {
+    let mut tx: Option<Tx> = None;
+    while let Some((order, answer)) = told.recv().await {
+        let received = match order {
+            Order::Receive(top) => {
+                let open = if let Some(open) = tx.take() { open } else { session.begin().await? };
+                let batch = open.receive(session.queue().clone()).top(top).await?;
+                tx = Some(open);
+                batch.map_or(0, |batch| batch.len())
+            }
+            Order::Wait(wait) => {
+                let open = if let Some(open) = tx.take() { open } else { session.begin().await? };
+                let batch = open.receive(session.queue().clone()).wait(wait).await?;
+                tx = Some(open);
+                batch.map_or(0, |batch| batch.len())
+            }
+            Order::Commit => {
+                tx.take().expect("a transaction is open").commit().await?;
+                0
+            }
+            Order::Rollback => {
+                tx.take().expect("a transaction is open").rollback().await?;
+                0
+            }
+            Order::LeakTx => {
+                let tx = tx.take().expect("a transaction is open");
+                leak.send(tx).map_err(|_| HandlerError::new("the theatre is closed"))?;
+                0
+            }
+            Order::DropTx => {
+                drop(tx.take());
+                0
+            }
+            Order::Leave => return Ok(()),
+            Order::Fail => return Err(HandlerError::new("told to fail")),
+            Order::Panic => panic!("told to panic"),
+        };
+        // Whoever told it may not care.
+        let _ = answer.send(received);
+    }
+    Ok(())
+}
