@@ -369,12 +369,17 @@ impl Driver {
     fn judge(&self, outcome: Result<(), Error>, left_open: bool, received: bool) -> (ReaderEnd, Option<Code>, String) {
         let catalog = self.store.catalog();
         let queue = catalog.queue(&self.queue);
-        let of_queue = |code| outcome.as_ref().err().is_none_or(|error| error.code() == code);
-        if queue.is_none_or(|queue| Some(queue.id) != self.queue_id) && of_queue(Code::OBJECT_NOT_FOUND) {
+        let own = outcome.as_ref().err();
+        // A RECEIVE may hear of a definition before the catalog shows it, so the reader's own error counts too.
+        let is_dropped = queue.is_none_or(|queue| Some(queue.id) != self.queue_id);
+        if own.map_or(is_dropped, |error| {
+            error.code() == Code::OBJECT_NOT_FOUND && (is_dropped || error.message().contains(&*self.queue))
+        }) {
             let why = format!("the reader was ended because queue '{}' was dropped", self.queue);
             return (ReaderEnd::Left, Some(Code::READER_QUEUE_DROPPED), why);
         }
-        if queue.is_some_and(|queue| !queue.is_receive_enabled) && of_queue(Code::QUEUE_DISABLED) {
+        let is_disabled = queue.is_some_and(|queue| !queue.is_receive_enabled);
+        if own.map_or(is_disabled, |error| error.code() == Code::QUEUE_DISABLED) {
             let why = format!("the reader was ended because queue '{}' was disabled", self.queue);
             return (ReaderEnd::Left, Some(Code::READER_QUEUE_DISABLED), why);
         }
