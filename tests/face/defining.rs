@@ -47,14 +47,21 @@ async fn what_differs_is_refused_and_nothing_is_changed() {
     assert_eq!(error.code(), Code::DUPLICATE_NAME);
     assert!(error.message().contains("'premium'") && error.message().contains('8'), "{error}");
     assert_eq!(broker.dump(), before, "the queue was not made either");
-    let error = broker.ensure(|d| drop(d.alter_queue("orders").status(false))).await.unwrap_err();
+    let error = broker
+        .ensure(|d| {
+            d.alter_queue("orders").status(false);
+        })
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), Code::UNSUPPORTED);
 }
 
 #[tokio::test]
 async fn a_list_that_contradicts_itself_is_refused() {
     let broker = TestBroker::in_memory().await.unwrap();
-    let twice = broker.ensure(|d| drop(d.queue("q").queue("Q")));
+    let twice = broker.ensure(|d| {
+        d.queue("q").queue("Q");
+    });
     let error = tokio::time::timeout(SOON, twice).await.expect("it waits for nobody").unwrap_err();
     assert_eq!(error.code(), Code::DUPLICATE_NAME);
 }

@@ -65,7 +65,12 @@ async fn what_a_rollback_gives_back_wakes_who_waits() {
 #[tokio::test]
 async fn a_queue_turned_off_dropped_or_closed_ends_every_wait() {
     let broker = rig().await;
-    broker.define(|d| drop(d.queue("other").queue("last"))).await.unwrap();
+    broker
+        .define(|d| {
+            d.queue("other").queue("last");
+        })
+        .await
+        .unwrap();
     let waits = |queue: &'static str| {
         let broker: Broker = broker.clone();
         tokio::spawn(async move {
@@ -78,7 +83,12 @@ async fn a_queue_turned_off_dropped_or_closed_ends_every_wait() {
     for queue in ["server", "other", "last"] {
         until_waiting(&broker, queue, 1).await;
     }
-    broker.define(|d| drop(d.alter_queue("server").status(false))).await.unwrap();
+    broker
+        .define(|d| {
+            d.alter_queue("server").status(false);
+        })
+        .await
+        .unwrap();
     assert_eq!(timeout(SOON, off).await.unwrap().unwrap(), (Code::QUEUE_DISABLED, true));
     broker.execute("DROP QUEUE other").await.unwrap();
     assert_eq!(timeout(SOON, gone).await.unwrap().unwrap(), (Code::OBJECT_NOT_FOUND, true));
