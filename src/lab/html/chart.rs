@@ -85,13 +85,14 @@ pub(super) fn arrivals(frame: &Frame<'_>, arrivals_us: &[(u64, Class)]) -> Strin
     const HEIGHT: f64 = 150.0;
     const BINS: usize = 100;
     let bin_us = frame.end_s * 1e6 / BINS as f64;
-    let mut counts = [[0_u32; BINS]; 2];
+    // Per bin: high, low.
+    let mut counts = [[0_u32; 2]; BINS];
     for (at_us, class) in arrivals_us {
         let bin = ((*at_us as f64 / bin_us) as usize).min(BINS - 1);
-        counts[usize::from(*class == Class::Low)][bin] += 1;
+        counts[bin][usize::from(*class == Class::Low)] += 1;
     }
     let per_s = |count: u32| f64::from(count) / (bin_us / 1e6);
-    let most = (0..BINS).map(|bin| per_s(counts[0][bin] + counts[1][bin])).fold(1.0, f64::max);
+    let most = counts.iter().map(|[high, low]| per_s(high + low)).fold(1.0, f64::max);
     let scale = (HEIGHT - TOP - 14.0 - BOTTOM) / most;
     let base = HEIGHT - BOTTOM;
     let mut svg = frame.open(HEIGHT, "messages arriving per second, by class", true);
@@ -101,12 +102,12 @@ pub(super) fn arrivals(frame: &Frame<'_>, arrivals_us: &[(u64, Class)]) -> Strin
         frame.gridline(&mut svg, base - value * scale, &format!("{value}/s"));
         value += step;
     }
-    for bin in 0..BINS {
+    for (bin, [high, low]) in counts.into_iter().enumerate() {
         let x = frame.x(bin as f64 * bin_us);
         let width = (frame.x((bin + 1) as f64 * bin_us) - x - 0.6).max(0.4);
         let mut y = base;
-        for (class, row) in [(Class::Low, 1), (Class::High, 0)] {
-            let height = per_s(counts[row][bin]) * scale;
+        for (class, count) in [(Class::Low, low), (Class::High, high)] {
+            let height = per_s(count) * scale;
             if height > 0.0 {
                 y -= height;
                 let _ = write!(

@@ -40,10 +40,10 @@ impl Report {
         page.push_str("</style></head><body>");
         let _ = write!(
             page,
-            "<h1>The same load under every strategy</h1><p class=\"quiet\">Dialoq lab. {} messages; a reader works {} on \
+            "<h1>The same load under every strategy</h1><p class=\"quiet\">Dialoq lab. {} messages; a reader works {} ms on \
              each. Load: {}. {} messages were served in {} runs, {} of them out of their conversation's order.</p>",
             self.arrivals_us.len(),
-            time(self.service.as_secs_f64() * 1000.0),
+            self.service.as_micros() as f64 / 1000.0,
             escape(&self.load),
             self.strategies.iter().map(|result| result.takes.len()).sum::<usize>(),
             self.strategies.len(),

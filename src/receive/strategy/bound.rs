@@ -75,7 +75,11 @@ impl fmt::Display for Bound {
                     "only a message's own queue stands before it: ceil((backlog + 1) / readers) x service time; ",
                 )?;
                 for (index, (queue, most)) in readers.iter().enumerate() {
-                    write!(f, "{}{queue} 1 to {most} readers", if index == 0 { "" } else { ", " })?;
+                    f.write_str(if index == 0 { "" } else { ", " })?;
+                    match most {
+                        1 => write!(f, "{queue} 1 reader")?,
+                        most => write!(f, "{queue} 1 to {most} readers")?,
+                    }
                 }
                 match *launch_pause {
                     Duration::ZERO => f.write_str(", launched at once"),
@@ -112,6 +116,6 @@ mod tests {
         assert!(age.to_string().contains("50ms"), "{age}");
         assert_eq!(Bound::None.longest_run_past("low"), None);
         let pools = Bound::OwnBacklog { readers: vec![("low".into(), 1)], launch_pause: Duration::from_secs(5) };
-        assert!(pools.to_string().ends_with("low 1 to 1 readers, one more each 5s"), "{pools}");
+        assert!(pools.to_string().ends_with("low 1 reader, one more each 5s"), "{pools}");
     }
 }

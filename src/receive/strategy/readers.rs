@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((pools.form(), pools.launch_pause()), (Form::Improved, Duration::ZERO));
         let classic = pools.clone().classic();
         assert_eq!((classic.form(), classic.launch_pause()), (Form::Classic, Duration::from_secs(5)));
-        assert!(classic.bound().to_string().contains("high 1 to 10 readers, low 1 to 1 readers, one more each 5s"));
+        assert!(classic.bound().to_string().contains("high 1 to 10 readers, low 1 reader, one more each 5s"));
     }
 
     #[test]
