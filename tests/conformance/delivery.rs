@@ -1,0 +1,133 @@
+//! Delivery, the transmission queue and the broker's options.
+
+use crate::rig::Text;
+use dialoq::id::ConversationHandle;
+use dialoq::protocol::Addressee;
+use uuid::Uuid;
+
+case!(local_delivery_is_direct, [205], async |t| {
+    let pair = t.pair().await?;
+    let tx = t.begin().await?;
+    tx.send(pair.initiator, "Text", "there").await?;
+    tx.send(pair.target, "Text", "and back").await?;
+    tx.commit().await?;
+    assert!(t.transmission().await?.is_empty());
+    assert_eq!(
+        (t.receive("QT").await?.texts(), t.receive("QI").await?.texts()),
+        (vec!["there".into()], vec!["and back".into()])
+    );
+});
+
+case!(waiting_messages_arrive_by_themselves, [206, 207], async |t| {
+    t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    let dialogs = [t.dialog().await?, t.dialog().await?];
+    for number in 0..3 {
+        for (place, dialog) in dialogs.iter().enumerate() {
+            t.send(*dialog, "Text", &format!("{place}.{number}")).await?;
+        }
+    }
+    assert_eq!(t.transmission().await?.len(), 6);
+    let t = t.restart().await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    assert!(t.transmission().await?.is_empty());
+    // Between the two no order may be assumed, so both are looked at together.
+    let mut received = vec![t.receive("QT").await?, t.receive("QT").await?];
+    received.sort_by_key(|messages| messages.texts());
+    for (place, messages) in received.iter().enumerate() {
+        let right: Vec<String> = (0..3).map(|number| format!("{place}.{number}")).collect();
+        assert_eq!(messages.texts(), right);
+        assert_eq!(messages.iter().map(|m| m.message_sequence_number).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+});
+
+case!(order_holds_across_a_queue_turned_off_and_on, [206], async |t| {
+    let dialog = t.dialog().await?;
+    for number in 0..6 {
+        let status = if number % 2 == 0 { "ON" } else { "OFF" };
+        t.define(&format!("ALTER QUEUE [QT] WITH STATUS = {status}")).await?;
+        t.send(dialog, "Text", &number.to_string()).await?;
+    }
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["0", "1", "2", "3", "4", "5"]);
+});
+
+case!(unknown_services_are_waited_for, [208, 209, 224], async |t| {
+    let dialog = t.begin_dialog(t.to("Later")).await?.handle;
+    t.send(dialog, "Text", "patient").await?;
+    t.advance(86400).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    let waiting = t.transmission().await?;
+    assert_eq!(waiting.len(), 1);
+    assert_eq!(waiting[0].text("to_service_name"), "Later");
+    let status = t.transmission_status(dialog).await?;
+    assert_ne!(status, "");
+    assert_eq!(waiting[0].text("transmission_status"), status);
+    t.define("CREATE SERVICE [Later] ON QUEUE [QT] ([C])").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["patient"]);
+    assert_eq!(t.transmission_status(dialog).await?, "");
+});
+
+case!(status_of_nothing_is_empty, [224], async |t| {
+    assert_eq!(t.transmission_status(ConversationHandle(Uuid::from_u128(1))).await?, "");
+    let pair = t.pair().await?;
+    assert_eq!(t.transmission_status(pair.initiator).await?, "");
+});
+
+case!(named_brokers_answer_for_their_services, [210], async |t| {
+    for addressee in
+        [Addressee::CurrentDatabase, Addressee::Instance(t.database().await?.text("service_broker_guid").into())]
+    {
+        let mut begin = t.to("Nobody");
+        begin.addressee = addressee.clone();
+        let dialog = t.begin_dialog(begin).await?.handle;
+        t.send(dialog, "Text", "x").await?;
+        assert_eq!(t.receive_from("QI", dialog).await?.error_codes(), [-8490], "{addressee:?}");
+    }
+});
+
+case!(other_brokers_are_waited_for, [208], async |t| {
+    let mut begin = t.to_target();
+    begin.addressee = Addressee::Instance(Uuid::from_u128(42).to_string().into());
+    let dialog = t.begin_dialog(begin).await?.handle;
+    t.send(dialog, "Text", "x").await?;
+    assert!(t.receive("QT").await?.is_empty() && t.receive("QI").await?.is_empty());
+    assert_ne!(t.transmission_status(dialog).await?, "");
+});
+
+case!(disabled_brokers_deliver_nothing, [220], async |t| {
+    let pair = t.pair().await?;
+    t.define("ALTER DATABASE CURRENT SET DISABLE_BROKER").await?;
+    assert_eq!(t.database().await?.int("is_broker_enabled"), 0);
+    t.send(pair.initiator, "Text", "waits").await?;
+    assert!(t.rows_of("QT").await?.is_empty());
+    assert_eq!(t.transmission().await?.len(), 1);
+    t.define("ALTER DATABASE CURRENT SET ENABLE_BROKER").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["waits"]);
+    assert!(t.transmission().await?.is_empty());
+});
+
+case!(a_new_broker_forgets, [221], async |t| {
+    let before = t.database().await?.uuid("service_broker_guid");
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "forgotten").await?;
+    t.define("ALTER DATABASE CURRENT SET NEW_BROKER").await?;
+    assert_ne!(t.database().await?.uuid("service_broker_guid"), before);
+    assert!(t.endpoints().await?.is_empty() && t.groups().await?.is_empty() && t.transmission().await?.is_empty());
+    assert!(t.rows_of("QT").await?.is_empty());
+    assert!(t.send(pair.initiator, "Text", "x").await.is_err());
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "a new life").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["a new life"]);
+});
+
+case!(conversations_can_be_errored, [222], async |t| {
+    let before = t.database().await?.uuid("service_broker_guid");
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "unread").await?;
+    t.define("ALTER DATABASE CURRENT SET ERROR_BROKER_CONVERSATIONS").await?;
+    assert_eq!(t.database().await?.uuid("service_broker_guid"), before);
+    assert_eq!((t.state(pair.initiator).await?, t.state(pair.target).await?), ("ER".into(), "ER".into()));
+    assert_eq!(t.receive("QI").await?.error_codes(), [-9719]);
+    let at_target = t.receive("QT").await?;
+    assert_eq!((at_target.error_codes(), at_target.len()), (vec![-9719], 2));
+});

@@ -1,0 +1,187 @@
+//! Conversation groups, MOVE, GET CONVERSATION GROUP.
+
+use crate::rig::{Text, code};
+use dialoq::id::GroupId;
+use uuid::Uuid;
+
+case!(grouping_is_local, [141], async |t| {
+    let one = t.begin_dialog(t.to_target()).await?;
+    let two = t.begin_dialog(t.to_target().in_group(one.group)).await?;
+    t.send(one.handle, "Text", "1").await?;
+    t.send(two.handle, "Text", "2").await?;
+    let (first, second) = (t.receive("QT").await?, t.receive("QT").await?);
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_ne!(first[0].conversation_group_id, second[0].conversation_group_id);
+    assert!([first[0].conversation_group_id, second[0].conversation_group_id].iter().all(|group| *group != one.group));
+});
+
+case!(sides_do_not_block_each_other, [142, 143], async |t| {
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "held").await?;
+    t.send(pair.target, "Text", "for the initiator").await?;
+    let holder = t.begin().await?;
+    assert_eq!(holder.receive("QT").await?.texts(), ["held"]);
+    assert_eq!(t.receive("QI").await?.texts(), ["for the initiator"]);
+    t.send(pair.initiator, "Text", "arrives in the held group").await?;
+    t.end(pair.initiator).await?;
+    assert_eq!(t.rows_of("QT").await?.len(), 3, "the held row, the new one and the EndDialog are there");
+    holder.commit().await?;
+    assert_eq!(t.receive("QT").await?.len(), 2);
+});
+
+case!(held_groups_are_passed_over, [143, 144], async |t| {
+    let held = t.pair().await?;
+    let free = t.pair().await?;
+    t.send(held.initiator, "Text", "held").await?;
+    let holder = t.begin().await?;
+    assert_eq!(holder.receive("QT").await?.texts(), ["held"]);
+    t.send(held.initiator, "Text", "later").await?;
+    assert!(t.receive("QT").await?.is_empty(), "the only ready group is held");
+    t.send(free.initiator, "Text", "free").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["free"]);
+    assert_eq!(holder.receive("QT").await?.texts(), ["later"], "the holder gets what arrived meanwhile");
+    holder.commit().await?;
+});
+
+case!(move_takes_the_rows_along, [145], async |t| {
+    let one = t.pair().await?;
+    let two = t.pair().await?;
+    let destination = t.endpoint(one.target).await?.expect("target").group;
+    let emptied = t.endpoint(two.target).await?.expect("target").group;
+    t.send(one.initiator, "Text", "one").await?;
+    t.send(two.initiator, "Text", "two, queued").await?;
+    t.move_conversation(two.target, destination).await?;
+    t.send(two.initiator, "Text", "two, later").await?;
+    assert_eq!(t.endpoint(two.target).await?.expect("target").group, destination);
+    let received = t.receive_group("QT", destination).await?;
+    let mut texts = received.texts();
+    texts.sort();
+    assert_eq!(texts, ["one", "two, later", "two, queued"]);
+    assert!(received.iter().all(|message| message.conversation_group_id == destination));
+    assert!(!t.groups().await?.contains(&emptied), "an emptied group disappears");
+});
+
+case!(where_move_cannot_go, [146], async |t| {
+    t.define("CREATE SERVICE [T2] ON QUEUE [QT] ([C])").await?;
+    let pair = t.pair().await?;
+    let other = t.begin_dialog(t.to("T2")).await?;
+    t.send(other.handle, "Text", "x").await?;
+    let other_service = t.receive("QT").await?[0].conversation_group_id;
+    assert!(t.move_conversation(pair.target, other.group).await.is_err(), "a group of another queue");
+    assert!(t.move_conversation(pair.target, other_service).await.is_err(), "a group of another service");
+    let unknown = GroupId(Uuid::from_u128(6));
+    assert_eq!(code(t.move_conversation(pair.target, unknown).await), 8436);
+    let third = t.pair().await?;
+    let group = t.endpoint(third.target).await?.expect("target").group;
+    t.end(pair.target).await?;
+    assert!([8426, 8438].contains(&code(t.move_conversation(pair.target, group).await)));
+});
+
+case!(move_holds_both_groups, [147], async |t| {
+    let one = t.pair().await?;
+    let two = t.pair().await?;
+    let three = t.pair().await?;
+    let destination = t.endpoint(one.target).await?.expect("target").group;
+    t.send(one.initiator, "Text", "in the destination").await?;
+    t.send(two.initiator, "Text", "in the source").await?;
+    t.send(three.initiator, "Text", "elsewhere").await?;
+    let mover = t.begin().await?;
+    mover.move_conversation(two.target, destination).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["elsewhere"]);
+    assert!(t.receive("QT").await?.is_empty());
+    let other = t.clone();
+    let mut waiting = Box::pin(async move { other.send(one.target, "Text", "waits").await });
+    t.still_waits(&mut waiting).await;
+    mover.rollback().await?;
+    waiting.await?;
+    assert_eq!(t.receive("QT").await?.len(), 1);
+    assert_eq!(t.receive("QT").await?.len(), 1, "rolled back: the groups are two again");
+});
+
+case!(groups_go_with_their_last_conversation, [148], async |t| {
+    let one = t.begin_dialog(t.to_target()).await?;
+    let two = t.begin_dialog(t.to_target().in_group(one.group)).await?;
+    t.end(one.handle).await?;
+    assert_eq!(t.groups().await?, [one.group]);
+    t.end(two.handle).await?;
+    assert!(t.groups().await?.is_empty());
+
+    let pair = t.pair().await?;
+    t.end(pair.target).await?;
+    t.end(pair.initiator).await?;
+    assert!(t.groups().await?.is_empty(), "a closed conversation is in no group");
+});
+
+case!(get_locks_what_receive_would_take, [149, 152], async |t| {
+    t.send_at_level(2, "low").await?;
+    t.send_at_level(8, "high").await?;
+    let tx = t.begin().await?;
+    let group = tx.get_group("QT").await?.expect("a group is ready");
+    assert_eq!(t.receive("QT").await?.texts(), ["low"], "the best group is locked");
+    assert!(t.receive("QT").await?.is_empty());
+    tx.commit().await?;
+    let received = t.receive("QT").await?;
+    assert_eq!((received.texts(), received[0].conversation_group_id), (vec!["high".to_owned()], group));
+});
+
+case!(get_on_an_empty_queue, [150], async |t| {
+    assert_eq!(t.get_group("QT").await?, None);
+    let other = t.clone();
+    let mut waiting = Box::pin(async move { other.wait_for_group("QT", 10).await });
+    t.still_waits(&mut waiting).await;
+    t.advance(9).await?;
+    t.still_waits(&mut waiting).await;
+    t.advance(1).await?;
+    assert_eq!(waiting.await?, None);
+
+    let other = t.clone();
+    let mut waiting = Box::pin(async move { other.wait_for_group("QT", 10).await });
+    t.still_waits(&mut waiting).await;
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "x").await?;
+    assert!(waiting.await?.is_some());
+});
+
+case!(get_again_gets_the_next, [151], async |t| {
+    for text in ["1", "2"] {
+        let dialog = t.dialog().await?;
+        t.send(dialog, "Text", text).await?;
+    }
+    let tx = t.begin().await?;
+    let first = tx.get_group("QT").await?.expect("two groups are ready");
+    assert_eq!(tx.receive_group("QT", first).await?.texts(), ["1"]);
+    let second = tx.get_group("QT").await?.expect("one group is ready");
+    assert_ne!(first, second);
+    for text in ["3", "4"] {
+        let dialog = t.dialog().await?;
+        t.send(dialog, "Text", text).await?;
+    }
+    assert_eq!(t.receive("QT").await?.texts(), ["3"], "both locked groups are passed over");
+    assert!(t.receive_group("QT", first).await?.is_empty());
+    assert!(t.receive_group("QT", second).await?.is_empty());
+    assert_eq!(tx.receive_group("QT", second).await?.texts(), ["2"]);
+    tx.commit().await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["4"]);
+});
+
+case!(circles_of_waiting_are_found, [98, 147], async |t| {
+    // DIFFERENCE(deadlock-at-once): a server looks for deadlocks every few seconds; here the wait that would close the
+    // circle is refused with 1205 at once, and its transaction is rolled back.
+    let (one, two) = (t.pair().await?, t.pair().await?);
+    let (a, b) = (t.begin().await?, t.begin().await?);
+    a.send(one.initiator, "Text", "a").await?;
+    b.send(two.initiator, "Text", "b").await?;
+    {
+        let mut waiting = Box::pin(a.send(two.initiator, "Text", "a waits for b"));
+        t.still_waits(&mut waiting).await;
+        let refused = b.send(one.initiator, "Text", "b would wait for a").await;
+        assert!(refused.as_ref().is_err_and(|error| error.is_retryable()));
+        assert_eq!(code(refused), 1205);
+        waiting.await?;
+    }
+    assert!(b.commit().await.is_err(), "the victim is rolled back");
+    a.commit().await?;
+    let mut texts = [t.receive("QT").await?.texts(), t.receive("QT").await?.texts()].concat();
+    texts.sort();
+    assert_eq!(texts, ["a", "a waits for b"]);
+});

@@ -1,0 +1,165 @@
+//! LIFETIME and conversation timers.
+
+use crate::rig::{Text, code};
+use dialoq::protocol::system;
+
+case!(lifetimes_run_out_on_both_sides, [126, 127, 128], async |t| {
+    let pair = t.pair_with_lifetime(2).await?;
+    t.send(pair.initiator, "Text", "unread").await?;
+    t.advance(1).await?;
+    assert_eq!((t.state(pair.initiator).await?, t.state(pair.target).await?), ("CO".into(), "CO".into()));
+    t.advance(1).await?;
+    assert_eq!((t.state(pair.initiator).await?, t.state(pair.target).await?), ("ER".into(), "ER".into()));
+    let at_target = t.receive("QT").await?;
+    assert_eq!(at_target.types(), [system::ERROR, "Text"]);
+    assert_eq!(at_target.error_codes(), [-8489]);
+    assert_eq!(t.receive("QI").await?.error_codes(), [-8489]);
+    for handle in [pair.initiator, pair.target] {
+        assert_eq!(code(t.send(handle, "Text", "late").await), 8429);
+    }
+    t.advance(86400).await?;
+    assert_eq!(t.endpoints().await?.len(), 2, "END is still needed");
+    t.end(pair.initiator).await?;
+    assert!(t.endpoint(pair.initiator).await?.is_none());
+});
+
+case!(ended_in_time, [129], async |t| {
+    let pair = t.pair_with_lifetime(5).await?;
+    t.end(pair.target).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::END_DIALOG]);
+    t.end(pair.initiator).await?;
+    t.advance(10).await?;
+    assert!(t.receive("QI").await?.is_empty() && t.receive("QT").await?.is_empty());
+});
+
+case!(unreachable_targets_run_out, [130], async |t| {
+    let dialog = t.begin_dialog(t.to("Nobody").lifetime(60)).await?.handle;
+    t.send(dialog, "Text", "lost").await?;
+    t.advance(59).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.error_codes(), [-8489]);
+    assert_eq!(t.transmission().await?.len(), 1);
+    t.end(dialog).await?;
+    assert!(t.transmission().await?.is_empty());
+});
+
+case!(peers_end_does_not_stop_the_lifetime, [126], async |t| {
+    let pair = t.pair_with_lifetime(5).await?;
+    t.end(pair.target).await?;
+    t.advance(5).await?;
+    assert_eq!(t.state(pair.initiator).await?, "ER");
+    assert_eq!(t.receive("QI").await?.error_codes(), [-8489]);
+    assert!(t.receive("QT").await?.is_empty(), "who has ended is not told");
+});
+
+case!(timers_fire_once_here, [131, 134], async |t| {
+    let pair = t.pair().await?;
+    t.timer(pair.initiator, 1).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    t.advance(1).await?;
+    let received = t.receive("QI").await?;
+    assert_eq!(received.types(), [system::DIALOG_TIMER]);
+    assert_eq!((received[0].conversation_handle, &received[0].message_body), (pair.initiator, &None));
+    assert!(t.receive("QT").await?.is_empty());
+    t.advance(60).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    t.timer(pair.initiator, 1).await?;
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.len(), 1);
+    assert_eq!(t.state(pair.initiator).await?, "CO");
+});
+
+case!(timers_replace_each_other, [132], async |t| {
+    let pair = t.pair().await?;
+    t.timer(pair.initiator, 1).await?;
+    t.timer(pair.initiator, 5).await?;
+    t.advance(4).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+});
+
+case!(each_side_has_its_timer, [133], async |t| {
+    let pair = t.pair().await?;
+    t.timer(pair.initiator, 1).await?;
+    t.timer(pair.target, 2).await?;
+    t.advance(1).await?;
+    assert_eq!((t.receive("QI").await?.len(), t.receive("QT").await?.len()), (1, 0));
+    t.advance(1).await?;
+    assert_eq!(
+        (t.receive("QI").await?.len(), t.receive("QT").await?.types()),
+        (0, vec![system::DIALOG_TIMER.to_owned()])
+    );
+});
+
+case!(timer_then_error_then_messages, [135], async |t| {
+    let pair = t.pair().await?;
+    t.send(pair.target, "Text", "1").await?;
+    t.send(pair.target, "Text", "2").await?;
+    t.end_with_error(pair.target, 8, "broken").await?;
+    t.timer(pair.initiator, 1).await?;
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER, system::ERROR, "Text", "Text"]);
+});
+
+case!(timers_stay_inside_the_lifetime, [136], async |t| {
+    let pair = t.pair_with_lifetime(60).await?;
+    assert_eq!(code(t.timer(pair.initiator, 61).await), 8410);
+    t.timer(pair.initiator, 30).await?;
+    for bad in [0, -1] {
+        assert!(t.timer(pair.initiator, bad).await.is_err(), "{bad}");
+    }
+});
+
+case!(timers_by_state, [137], async |t| {
+    let silent = t.dialog().await?;
+    t.timer(silent, 1).await?;
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+    assert_eq!(t.state(silent).await?, "SO");
+
+    let pair = t.pair().await?;
+    t.end(pair.target).await?;
+    assert!([8426, 8458].contains(&code(t.timer(pair.target, 1).await)));
+    t.timer(pair.initiator, 5).await?;
+    t.end(pair.initiator).await?;
+    assert_eq!(code(t.timer(pair.initiator, 1).await), 8426);
+    t.advance(10).await?;
+    assert!(t.receive("QI").await?.is_empty(), "ending cancels the timer");
+});
+
+case!(timers_survive_a_restart, [138], async |t| {
+    let pair = t.pair().await?;
+    t.timer(pair.initiator, 60).await?;
+    let t = t.restart().await?;
+    t.advance(59).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+    // A timer that became due while nobody ran fires at the start.
+    t.timer(pair.initiator, 60).await?;
+    let t = t.restart_after(120).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+});
+
+case!(rolled_back_timers, [139], async |t| {
+    let pair = t.pair().await?;
+    t.timer(pair.initiator, 10).await?;
+    let tx = t.begin().await?;
+    tx.timer(pair.initiator, 2).await?;
+    tx.rollback().await?;
+    t.advance(5).await?;
+    assert!(t.receive("QI").await?.is_empty());
+    t.advance(5).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+});
+
+case!(unread_timers_add_up, [134], async |t| {
+    let pair = t.pair().await?;
+    for _ in 0..2 {
+        t.timer(pair.initiator, 1).await?;
+        t.advance(1).await?;
+    }
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER, system::DIALOG_TIMER]);
+});

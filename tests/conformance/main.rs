@@ -1,0 +1,66 @@
+//! The conformance suite: every numbered assertion of Service Broker's behaviour that a store can have, as a case that
+//! runs on every store because it exists. `docs/conformance.md` is generated from it; `DIALOQ_BLESS=1` writes it anew.
+
+#[macro_use]
+mod rig;
+mod table;
+
+mod definitions;
+mod delivery;
+mod dialogs;
+mod ending;
+mod groups;
+mod lifetime;
+mod names;
+mod ours;
+mod priorities;
+mod queues;
+mod receive;
+mod send;
+mod services;
+mod transactions;
+mod validation;
+mod views;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use rig::{Case, Rig, Store};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let listing = arguments.list;
+    let mut trials = vec![
+        Trial::test("table::conformance_table_is_what_the_suite_generates", || table::check().map_err(Failed::from)),
+        Trial::test("table::differences_are_listed_where_users_read", || {
+            table::check_differences().map_err(Failed::from)
+        }),
+    ];
+    for store in Store::ALL {
+        if store.why_skipped().is_some() {
+            continue;
+        }
+        for case in inventory::iter::<Case> {
+            trials.push(Trial::test(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
+                run(store, case)
+            }));
+        }
+    }
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if !listing {
+        for store in Store::ALL {
+            if let Some(why) = store.why_skipped() {
+                println!("skipped store: {} ({why})", store.name());
+            }
+        }
+    }
+    conclusion.exit_code()
+}
+
+/// One case on one store: its own runtime, broker, database and clock.
+fn run(store: Store, case: &Case) -> Result<(), Failed> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let rig = Rig::open(store).await.map_err(|failure| Failed::from(failure.to_string()))?;
+        (case.run)(rig).await.map_err(|failure| Failed::from(failure.to_string()))
+    })
+}

@@ -1,0 +1,136 @@
+//! Hostile names through every door: definitions, conversations, messages, views.
+
+use crate::rig::{Text, code};
+
+/// Names that break what splices, folds or cuts them; each is legal.
+fn hostile() -> Vec<String> {
+    let mut names: Vec<String> = [
+        "it's",
+        "quo\"te",
+        "br[ack]et",
+        "]]",
+        "[",
+        "semi;colon",
+        "-- comment",
+        "/* open",
+        "GO",
+        "SELECT",
+        "a b\tc",
+        "100%_?*",
+        "back\\slash",
+        "new\nline",
+        "🚚📦",
+        "Ünïcödé",
+        "İıſß",
+        "\u{202e}rtl",
+        "null",
+        "'; DROP TABLE x; --",
+        "//shop/Order?x=1&y=2",
+        "{}",
+        "{0}",
+        "$1",
+        ":name",
+        "@h",
+        "#hash",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    names.push("x".repeat(128));
+    names.push("🚚".repeat(128));
+    names
+}
+
+fn bracketed(name: &str) -> String {
+    format!("[{}]", name.replace(']', "]]"))
+}
+
+fn quoted(name: &str) -> String {
+    name.replace('\'', "''")
+}
+
+case!(hostile_names_work_everywhere, [4, 5, 6], async |t| {
+    for name in hostile() {
+        // A queue may not begin with #.
+        let queue = if name.starts_with('#') { format!("q{name}") } else { name.clone() };
+        let (n, q, literal) = (bracketed(&name), bracketed(&queue), quoted(&name));
+        t.define(&format!(
+            "CREATE MESSAGE TYPE {n} VALIDATION = NONE;
+             CREATE CONTRACT {n} ({n} SENT BY ANY);
+             CREATE QUEUE {q};
+             CREATE SERVICE {n} ON QUEUE {q} ({n});
+             CREATE BROKER PRIORITY {n} FOR CONVERSATION
+                SET (CONTRACT_NAME = {n}, LOCAL_SERVICE_NAME = {n}, REMOTE_SERVICE_NAME = '{literal}', PRIORITY_LEVEL = 7)"
+        ))
+        .await
+        .unwrap_or_else(|error| panic!("{name:?}: {error}"));
+        let dialog = t.begin_dialog(t.to(&name).from(&name).on(&name)).await?.handle;
+        t.send(dialog, &name, &name).await?;
+        let received = t.receive(&queue).await?;
+        assert_eq!(received.texts(), [name.clone()], "{name:?}");
+        assert_eq!(
+            (
+                &*received[0].service_name,
+                &*received[0].service_contract_name,
+                &*received[0].message_type_name,
+                received[0].priority
+            ),
+            (&*name, &*name, &*name, 7)
+        );
+        t.end_with_error(received[0].conversation_handle, 1, &name).await?;
+        assert_eq!(t.receive_from(&queue, dialog).await?.error_codes(), [1]);
+        t.end(dialog).await?;
+        for (view, found) in [
+            ("service_message_types", &name),
+            ("service_contracts", &name),
+            ("services", &name),
+            ("service_queues", &queue),
+            ("conversation_priorities", &name),
+        ] {
+            assert!(t.view(view).await?.iter().any(|row| row.text("name") == *found), "{name:?} in {view}");
+        }
+    }
+    // All of them at once survive a restart, and go again.
+    let t = t.restart().await?;
+    for name in hostile() {
+        let queue = if name.starts_with('#') { format!("q{name}") } else { name.clone() };
+        let (n, q) = (bracketed(&name), bracketed(&queue));
+        t.define(&format!(
+            "DROP BROKER PRIORITY {n}; DROP SERVICE {n}; DROP QUEUE {q}; DROP CONTRACT {n}; DROP MESSAGE TYPE {n}"
+        ))
+        .await?;
+    }
+});
+
+case!(names_that_are_refused, [4, 35], async |t| {
+    let before = t.view("service_message_types").await?.len();
+    for name in [String::new(), "x".repeat(129), "🚚".repeat(129)] {
+        for statement in [
+            format!("CREATE MESSAGE TYPE [{name}]"),
+            format!("CREATE CONTRACT [{name}] ([Text] SENT BY ANY)"),
+            format!("CREATE QUEUE [{name}]"),
+            format!("CREATE SERVICE [{name}] ON QUEUE [QT]"),
+            format!("CREATE BROKER PRIORITY [{name}] FOR CONVERSATION"),
+        ] {
+            let refused = code(t.define(&statement).await);
+            assert!([60003, 60004].contains(&refused), "{statement}: {refused}");
+        }
+    }
+    for statement in [
+        "CREATE MESSAGE TYPE [Text]",
+        "CREATE CONTRACT [C] ([Text] SENT BY ANY)",
+        "CREATE QUEUE [qi]",
+        "CREATE SERVICE [I] ON QUEUE [QT]",
+    ] {
+        assert_eq!(code(t.define(statement).await), 60001, "{statement}");
+    }
+    assert_eq!(t.view("service_message_types").await?.len(), before);
+});
+
+case!(scripts_are_applied_whole_or_not_at_all, [1], async |t| {
+    let mut script: String = (1..=9).map(|number| format!("CREATE MESSAGE TYPE [M{number}];\n")).collect();
+    script.push_str("CREATE CONTRACT [Broken] ([Nowhere] SENT BY ANY);\nCREATE MESSAGE TYPE [M11];");
+    let error = t.define(&script).await.expect_err("the tenth statement is wrong");
+    assert_eq!(error.position().map(|position| position.line), Some(10), "{error}");
+    let types = t.view("service_message_types").await?;
+    assert!(!types.iter().any(|row| row.text("name").starts_with('M')));
+});

@@ -1,0 +1,70 @@
+//! What Service Broker does not have: levels that change, RECEIVE by level and by age, definitions apart.
+
+use crate::rig::{Text, code};
+use dialoq::protocol::definition::Definition;
+use dialoq::protocol::{From, Verb};
+
+case!(levels_can_be_changed, [53], async |t| {
+    // DIFFERENCE(reprioritise): ours; an application may change the level of an endpoint that exists.
+    let (low, high) = (t.pair().await?, t.pair().await?);
+    t.send(low.initiator, "Text", "low").await?;
+    t.send(high.initiator, "Text", "high").await?;
+    t.perform(Verb::Reprioritise { handle: high.target, level: 9 }).await?;
+    assert_eq!(t.levels_of(high).await?, (5, 9), "one endpoint only");
+    let received = t.receive("QT").await?;
+    assert_eq!((received.texts(), received[0].priority), (vec!["high".to_owned()], 9));
+    let t = t.restart().await?;
+    assert_eq!(t.levels_of(high).await?, (5, 9));
+    for level in [0, 11] {
+        assert!(t.perform(Verb::Reprioritise { handle: high.target, level }).await.is_err(), "{level}");
+    }
+});
+
+case!(receive_by_level, [55], async |t| {
+    // DIFFERENCE(receive-by-level): ours; what the strategies ask for.
+    for level in [2, 5, 8] {
+        t.send_at_level(level, &level.to_string()).await?;
+    }
+    let levels = |lowest, highest| From::Levels { lowest, highest };
+    assert!(t.receive_looking("QT", levels(9, 10)).await?.is_empty());
+    assert_eq!(t.receive_looking("QT", levels(1, 7)).await?.texts(), ["5"]);
+    assert_eq!(t.receive_looking("QT", levels(1, 4)).await?.texts(), ["2"]);
+    assert_eq!(t.receive_looking("QT", levels(1, 10)).await?.texts(), ["8"]);
+});
+
+case!(receive_the_oldest, [55, 165], async |t| {
+    // DIFFERENCE(receive-by-level): by age, whatever the level.
+    for level in [2, 8, 5] {
+        t.send_at_level(level, &level.to_string()).await?;
+    }
+    for right in ["2", "8", "5"] {
+        assert_eq!(t.receive_looking("QT", From::Oldest).await?.texts(), [right]);
+    }
+});
+
+case!(definitions_stand_alone, [174], async |t| {
+    // DIFFERENCE(definitions-apart): definitions and other verbs do not mix in one transaction.
+    let pair = t.pair().await?;
+    let tx = t.begin().await?;
+    tx.send(pair.initiator, "Text", "sent").await?;
+    let create = Definition::DropQueue { name: "QPlain".into() };
+    assert_eq!(code(tx.perform(Verb::Define(vec![create])).await), 60008);
+    tx.commit().await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["sent"]);
+    assert!(t.receive("QPlain").await?.is_empty());
+});
+
+case!(definitions_wait_for_who_holds_what_they_change, [14, 27], async |t| {
+    let pair = t.pair().await?;
+    let tx = t.begin().await?;
+    tx.send(pair.target, "Text", "before the end").await?;
+    let other = t.clone();
+    let mut dropping = Box::pin(async move { other.define("DROP SERVICE [T]").await });
+    t.still_waits(&mut dropping).await;
+    t.define("CREATE MESSAGE TYPE [Unrelated]").await?;
+    tx.commit().await?;
+    dropping.await?;
+    let received = t.receive("QI").await?;
+    assert_eq!((received.error_codes(), received.len()), (vec![-8470], 2));
+    assert!(t.endpoint(pair.target).await?.is_none());
+});

@@ -1,0 +1,182 @@
+//! `docs/conformance.md`, generated from the assertions and the cases, and the list of differences held true.
+
+use crate::rig::{Case, Store};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+const ASSERTIONS: &str = include_str!("assertions.txt");
+const LAST: u16 = 232;
+
+/// One numbered assertion.
+struct Assertion {
+    number: u16,
+    mark: &'static str,
+    text: &'static str,
+    section: &'static str,
+    /// Store name to the reason why it cannot have this.
+    not_applicable: BTreeMap<&'static str, &'static str>,
+}
+
+fn root(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
+}
+
+/// Reads `assertions.txt`: `# section`, `number mark text`, and below one `! store: why it does not apply`.
+fn assertions() -> Result<Vec<Assertion>, String> {
+    let mut section = "";
+    let mut all: Vec<Assertion> = Vec::new();
+    for line in ASSERTIONS.lines().filter(|line| !line.is_empty()) {
+        if let Some(title) = line.strip_prefix("# ") {
+            section = title;
+        } else if let Some(reason) = line.strip_prefix("  ! ") {
+            let (store, why) = reason.split_once(": ").ok_or(format!("no store in '{line}'"))?;
+            let last = all.last_mut().ok_or(format!("'{line}' belongs to no assertion"))?;
+            last.not_applicable.insert(store, why);
+        } else {
+            let mut parts = line.splitn(3, ' ');
+            let number = parts.next().and_then(|number| number.parse().ok()).ok_or(format!("no number in '{line}'"))?;
+            let (mark, text) = parts.next().zip(parts.next()).ok_or(format!("no mark or text in '{line}'"))?;
+            all.push(Assertion { number, mark, text, section, not_applicable: BTreeMap::new() });
+        }
+    }
+    let numbers: Vec<u16> = all.iter().map(|assertion| assertion.number).collect();
+    if numbers != (1..=LAST).collect::<Vec<_>>() {
+        return Err(format!("the assertions must be numbered 1 to {LAST} in order, found {numbers:?}"));
+    }
+    Ok(all)
+}
+
+/// Assertions covered by test functions outside this suite: a doc comment there says `assertions: 186, 187`.
+fn covered_elsewhere() -> BTreeMap<u16, BTreeSet<String>> {
+    let mut found: BTreeMap<u16, BTreeSet<String>> = BTreeMap::new();
+    let folder = root("tests");
+    let mut folders = vec![folder.clone()];
+    while let Some(next) = folders.pop() {
+        for entry in std::fs::read_dir(next).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = path.strip_prefix(&folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
+            if path.is_dir() {
+                if name != "conformance" {
+                    folders.push(path);
+                }
+            } else if name.ends_with(".rs") {
+                let text = std::fs::read_to_string(&path).unwrap_or_default();
+                for list in text.lines().filter_map(|line| line.trim().strip_prefix("/// assertions:")) {
+                    for number in list.split(',').filter_map(|number| number.trim().trim_end_matches('.').parse().ok())
+                    {
+                        found.entry(number).or_default().insert(format!("tests/{name}"));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+fn generate() -> Result<String, String> {
+    let assertions = assertions()?;
+    let elsewhere = covered_elsewhere();
+    let mut cases: BTreeMap<u16, BTreeSet<String>> = BTreeMap::new();
+    for case in inventory::iter::<Case> {
+        for number in case.assertions {
+            if !(1..=LAST).contains(number) {
+                return Err(format!("case {} covers assertion {number}, which does not exist", case.name));
+            }
+            cases.entry(*number).or_default().insert(format!("{}::{}", case.section(), case.name));
+        }
+    }
+    let stores: Vec<Store> = Store::ALL.into_iter().filter(|store| store.is_built()).collect();
+    let mut counts = vec![(0, 0, 0); stores.len()];
+    let mut body = String::new();
+    let mut section = "";
+    for assertion in &assertions {
+        if assertion.section != section {
+            section = assertion.section;
+            let _ = write!(body, "\n## {section}\n\n| # | mark | assertion |");
+            stores.iter().for_each(|store| body.extend([" ", store.name(), " |"]));
+            body.push_str("\n|---|---|---|");
+            stores.iter().for_each(|_| body.push_str("---|"));
+            body.push('\n');
+        }
+        let _ = write!(body, "| {} | {} | {} |", assertion.number, assertion.mark.replace(',', ", "), assertion.text);
+        for (store, count) in stores.iter().zip(&mut counts) {
+            let covering: BTreeSet<&String> =
+                cases.get(&assertion.number).into_iter().chain(elsewhere.get(&assertion.number)).flatten().collect();
+            let why_not = assertion.not_applicable.get(store.name());
+            let cell = match (covering.is_empty(), why_not) {
+                (false, Some(why)) => {
+                    return Err(format!("assertion {} is covered, yet said not to apply: {why}", assertion.number));
+                }
+                (false, None) => {
+                    count.0 += 1;
+                    let names: Vec<String> = covering.iter().map(|name| format!("`{name}`")).collect();
+                    format!("covered: {}", names.join(", "))
+                }
+                (true, Some(why)) => {
+                    count.1 += 1;
+                    format!("not applicable: {why}")
+                }
+                (true, None) => {
+                    count.2 += 1;
+                    "not yet".to_owned()
+                }
+            };
+            let _ = write!(body, " {cell} |");
+        }
+        body.push('\n');
+    }
+    let mut document = String::from(
+        "# Conformance\n\n\
+         What Service Broker does, as numbered assertions in our words, and which of them each store has been shown to keep.\n\
+         This file is generated by `cargo test --test conformance`; with `DIALOQ_BLESS=1` that command writes it anew.\n\n\
+         Marks say how sure we are of the assertion itself: D it is documented, E engineers of the product said so, I we\n\
+         inferred it, T it was seen on a server. What we do otherwise on purpose is in [semantics.md](semantics.md) under\n\
+         \"Differences\".\n\n\
+         A name such as `send::sequence_numbers` is a case in `tests/conformance/`, run with\n\
+         `cargo test --test conformance -- sequence_numbers`.\n\n\
+         | store | covered | not applicable | not yet |\n|---|---|---|---|\n",
+    );
+    for (store, (covered, not_applicable, not_yet)) in stores.iter().zip(counts) {
+        let _ = writeln!(document, "| {} | {covered} | {not_applicable} | {not_yet} |", store.name());
+    }
+    document.push_str(&body);
+    Ok(document)
+}
+
+/// Fails if `docs/conformance.md` is not what the suite generates.
+pub(crate) fn check() -> Result<(), String> {
+    let generated = generate()?;
+    let path = root("docs/conformance.md");
+    if std::env::var_os("DIALOQ_BLESS").is_some() {
+        return std::fs::write(&path, generated).map_err(|error| format!("docs/conformance.md: {error}"));
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default().replace("\r\n", "\n");
+    if found == generated {
+        return Ok(());
+    }
+    let line = found.lines().zip(generated.lines()).position(|(found, right)| found != right).map_or(0, |at| at + 1);
+    Err(format!("docs/conformance.md differs from the suite from line {line} on; DIALOQ_BLESS=1 writes it anew"))
+}
+
+/// Every `DIFFERENCE(name)` of a case stands in `docs/semantics.md`, and none stands there without a case.
+pub(crate) fn check_differences() -> Result<(), String> {
+    let mut in_cases = BTreeSet::new();
+    for entry in std::fs::read_dir(root("tests/conformance")).map_err(|error| error.to_string())?.flatten() {
+        if entry.file_name() != "table.rs" {
+            in_cases.extend(differences(&std::fs::read_to_string(entry.path()).unwrap_or_default()));
+        }
+    }
+    let in_docs = differences(&std::fs::read_to_string(root("docs/semantics.md")).unwrap_or_default());
+    let unlisted: Vec<_> = in_cases.difference(&in_docs).collect();
+    let untested: Vec<_> = in_docs.difference(&in_cases).collect();
+    if unlisted.is_empty() && untested.is_empty() {
+        return Ok(());
+    }
+    Err(format!("differences not in docs/semantics.md: {unlisted:?}; listed there but marked in no case: {untested:?}"))
+}
+
+fn differences(text: &str) -> BTreeSet<String> {
+    let after = text.split("DIFFERENCE(").skip(1);
+    after.filter_map(|rest| rest.split_once(')')).map(|(name, _)| name.to_owned()).collect()
+}

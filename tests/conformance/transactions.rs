@@ -1,0 +1,238 @@
+//! Transactions and poison messages.
+
+use crate::rig::{Text, code};
+
+case!(rolled_back_rows_return_unchanged, [173], async |t| {
+    let dialog = t.dialog().await?;
+    for text in ["1", "2", "3"] {
+        t.send(dialog, "Text", text).await?;
+    }
+    let tx = t.begin().await?;
+    let taken = tx.receive_top("QT", 2).await?;
+    assert_eq!(taken.texts(), ["1", "2"]);
+    tx.rollback().await?;
+    let again = t.receive("QT").await?;
+    assert_eq!(again[..2], taken[..]);
+    assert_eq!(again.texts(), ["1", "2", "3"]);
+});
+
+case!(dropped_transactions_roll_back, [173], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "1").await?;
+    let tx = t.begin().await?;
+    assert_eq!(tx.receive("QT").await?.len(), 1);
+    drop(tx);
+    t.settle().await;
+    assert_eq!(t.receive("QT").await?.texts(), ["1"]);
+});
+
+case!(everything_is_undone_together, [174], async |t| {
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Ask", "question").await?;
+    let tx = t.begin().await?;
+    let asked = tx.receive("QT").await?;
+    tx.send(asked[0].conversation_handle, "Answer", "answer").await?;
+    tx.end(asked[0].conversation_handle).await?;
+    tx.rollback().await?;
+    assert!(t.receive("QI").await?.is_empty());
+    assert_eq!(t.state(pair.target).await?, "CO");
+
+    let tx = t.begin().await?;
+    let asked = tx.receive("QT").await?;
+    assert_eq!(asked.texts(), ["question"]);
+    tx.send(asked[0].conversation_handle, "Answer", "answer").await?;
+    tx.end(asked[0].conversation_handle).await?;
+    tx.commit().await?;
+    assert_eq!(t.receive("QI").await?.len(), 2);
+});
+
+case!(savepoints_return_messages_and_keep_locks, [175], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "1").await?;
+    let tx = t.begin().await?;
+    tx.savepoint("before").await?;
+    let taken = tx.receive("QT").await?;
+    tx.send(taken[0].conversation_handle, "Text", "undone").await?;
+    tx.rollback_to("before").await?;
+    assert!(t.receive("QT").await?.is_empty(), "others cannot take the group");
+    assert!(t.receive_from("QT", taken[0].conversation_handle).await?.is_empty());
+    assert_eq!(tx.receive("QT").await?, taken, "the message is back for its holder");
+    tx.rollback_to("before").await?;
+    tx.end_with_error(taken[0].conversation_handle, 1, "cannot be processed").await?;
+    tx.commit().await?;
+    assert_eq!(t.receive("QI").await?.error_codes(), [1], "and what was sent after the savepoint never was");
+    assert!(t.receive("QT").await?.is_empty());
+});
+
+case!(five_rollbacks_disable_the_queue, [176, 184, 185], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "poison").await?;
+    for round in 0..2 {
+        for rollback in 1..=5 {
+            assert!(t.is_on("QT").await?, "round {round}, before rollback {rollback}");
+            let tx = t.begin().await?;
+            assert_eq!(tx.receive("QT").await?.texts(), ["poison"]);
+            tx.rollback().await?;
+        }
+        assert!(!t.is_on("QT").await?, "round {round}");
+        assert_eq!(code(t.receive("QT").await), 9617);
+        assert!(t.is_on("QI").await?, "the peer's queue is not touched");
+        t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    }
+    assert_eq!(t.receive("QT").await?.texts(), ["poison"], "and the message is still there");
+});
+
+case!(dropped_transactions_count_as_rollbacks, [176], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "poison").await?;
+    for _ in 0..5 {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        drop(tx);
+        t.settle().await;
+    }
+    assert!(!t.is_on("QT").await?);
+});
+
+case!(a_commit_starts_the_count_anew, [177], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "1").await?;
+    t.send(dialog, "Text", "2").await?;
+    for round in 0..2 {
+        for _ in 0..4 {
+            let tx = t.begin().await?;
+            assert_eq!(tx.receive_top("QT", 1).await?.len(), 1);
+            tx.rollback().await?;
+        }
+        assert!(t.is_on("QT").await?, "round {round}");
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive_top("QT", 1).await?.len(), 1);
+        tx.commit().await?;
+    }
+    assert!(t.is_on("QT").await?);
+});
+
+case!(poison_handling_can_be_off, [178], async |t| {
+    t.define("ALTER QUEUE [QT] WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await?;
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "poison").await?;
+    for _ in 0..20 {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        tx.rollback().await?;
+    }
+    assert!(t.is_on("QT").await?);
+});
+
+case!(every_queue_received_from_is_disabled, [179], async |t| {
+    t.define("CREATE QUEUE [Q2]; CREATE SERVICE [T2] ON QUEUE [Q2] ([C])").await?;
+    let one = t.dialog().await?;
+    let two = t.begin_dialog(t.to("T2")).await?.handle;
+    t.send(one, "Text", "1").await?;
+    t.send(two, "Text", "2").await?;
+    for _ in 0..5 {
+        let tx = t.begin().await?;
+        assert_eq!((tx.receive("QT").await?.len(), tx.receive("Q2").await?.len()), (1, 1));
+        tx.rollback().await?;
+    }
+    assert!(!t.is_on("QT").await? && !t.is_on("Q2").await?);
+});
+
+case!(empty_receives_are_not_poison, [180], async |t| {
+    for _ in 0..6 {
+        let tx = t.begin().await?;
+        assert!(tx.receive("QT").await?.is_empty());
+        tx.rollback().await?;
+    }
+    assert!(t.is_on("QT").await?);
+});
+
+case!(savepoint_rollbacks_are_not_poison, [181], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "1").await?;
+    for _ in 0..6 {
+        let tx = t.begin().await?;
+        tx.savepoint("s").await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        tx.rollback_to("s").await?;
+        tx.commit().await?;
+    }
+    assert!(t.is_on("QT").await?);
+    assert_eq!(t.receive("QT").await?.texts(), ["1"]);
+});
+
+case!(disabling_is_told, [182], async |t| {
+    t.define(
+        "CREATE QUEUE [Events];
+         CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
+         CREATE EVENT NOTIFICATION [N] ON QUEUE [QT] FOR BROKER_QUEUE_DISABLED TO SERVICE 'Listener', 'current database'",
+    )
+    .await?;
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "poison").await?;
+    for _ in 0..5 {
+        assert!(t.receive("Events").await?.is_empty());
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        tx.rollback().await?;
+    }
+    let told = t.receive("Events").await?;
+    assert_eq!(told.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
+    let body = told[0].text().expect("the event is text");
+    assert!(body.contains("BROKER_QUEUE_DISABLED") && body.contains("QT"), "{body}");
+});
+
+case!(disabled_queues_let_messages_wait, [183], async |t| {
+    let pair = t.pair().await?;
+    t.send(pair.initiator, "Text", "poison").await?;
+    for _ in 0..5 {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        tx.rollback().await?;
+    }
+    t.send(pair.initiator, "Text", "waits").await?;
+    assert_eq!(t.transmission().await?.len(), 1);
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["poison", "waits"]);
+    assert!(t.transmission().await?.is_empty());
+});
+
+case!(quarantine_sets_the_guilty_group_aside, [176], async |t| {
+    // DIFFERENCE(quarantine): ours and off by default; instead of the queue only the guilty group is set aside.
+    t.define("ALTER QUEUE [QT] WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)").await?;
+    let guilty = t.dialog().await?;
+    let innocent = t.dialog().await?;
+    t.send(guilty, "Text", "poison").await?;
+    let mut group = None;
+    for _ in 0..5 {
+        let tx = t.begin().await?;
+        group = tx.receive("QT").await?.first().map(|message| message.conversation_group_id);
+        assert!(group.is_some());
+        tx.rollback().await?;
+    }
+    assert!(t.is_on("QT").await?);
+    assert!(t.receive("QT").await?.is_empty());
+    t.send(innocent, "Text", "fine").await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["fine"]);
+    let t = t.restart().await?;
+    assert!(t.receive("QT").await?.is_empty(), "a restart does not release it");
+    t.release_quarantine(group.expect("it was received")).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["poison"]);
+});
+
+case!(user_sql_commits_with_the_verbs, [174], async |t| {
+    t.sql("create table handled (body text)").await?;
+    let dialog = t.dialog().await?;
+    for commit in [false, true] {
+        let tx = t.begin().await?;
+        tx.send(dialog, "Text", "x").await?;
+        tx.sql("insert into handled values ('x')").await?;
+        if commit {
+            tx.commit().await?;
+        } else {
+            tx.rollback().await?;
+        }
+        assert_eq!(t.query("select * from handled").await?.len(), usize::from(commit));
+        assert_eq!(t.rows_of("QT").await?.len(), usize::from(commit));
+    }
+});

@@ -1,0 +1,33 @@
+//! Sessions against each other in every order: each play gives its sessions' steps as data and is run once for every
+//! way to interleave them; what comes of each run must be one of the outcomes the play allows, and every outcome it
+//! names must come of some run.
+
+mod plays;
+mod stage;
+
+macro_rules! plays {
+    ($($name:ident),+ $(,)?) => {
+        $(#[test]
+        fn $name() {
+            stage::run_all(&plays::$name());
+        })+
+    };
+}
+
+plays! {
+    two_senders_on_one_dialog,
+    two_receivers_of_one_group,
+    two_receivers_of_two_groups,
+    receive_against_end_by_the_peer,
+    receive_against_end_on_the_same_side,
+    send_against_end_by_the_peer,
+    move_against_receive,
+    two_groups_in_opposite_order,
+    savepoint_keeps_the_lock,
+    rollback_returns_what_was_taken,
+    two_ends_cross,
+    timer_against_end,
+    get_group_against_receive,
+    begin_in_a_chosen_group,
+    reply_against_receive,
+}

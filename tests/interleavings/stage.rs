@@ -1,0 +1,292 @@
+//! Runs a play in every order.
+
+use dialoq::act::Act;
+use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// One thing a session does, in its transaction. Conversations `'a'` and `'b'` are pairs that the stage has opened.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Do {
+    Begin,
+    Commit,
+    Rollback,
+    Savepoint,
+    RollbackTo,
+    /// Sends this text from the initiator, or from the target, of a conversation.
+    Send(char, &'static str),
+    Reply(char, &'static str),
+    /// Receives whatever is best from the target's queue, or from the initiator's.
+    Receive,
+    ReceiveReplies,
+    GetGroup,
+    /// Moves the target of the first conversation into the group of the target of the second.
+    Move(char, char),
+    EndInitiator(char),
+    EndTarget(char),
+    Timer(char),
+    /// Begins a dialog in the group that the play has chosen.
+    BeginInChosenGroup,
+}
+
+/// Sessions with their steps, and what may come of them.
+pub(crate) struct Play {
+    /// Texts the initiators have sent before the sessions begin.
+    pub(crate) sent_before: &'static [(char, &'static str)],
+    pub(crate) sessions: &'static [&'static [Do]],
+    /// Each outcome: what the sessions saw, then what is left in the target's queue and in the initiator's.
+    pub(crate) outcomes: &'static [&'static str],
+}
+
+struct Cast {
+    broker: Broker,
+    pairs: BTreeMap<char, [ConversationHandle; 2]>,
+    chosen: GroupId,
+    _folder: tempfile::TempDir,
+}
+
+/// A step under way owns its transaction and gives it back.
+type Running = Pin<Box<dyn Future<Output = (Option<Tx>, Result<String, Error>)> + Send>>;
+
+struct Actor {
+    name: char,
+    steps: Vec<Do>,
+    next: usize,
+    tx: Option<Tx>,
+    running: Option<Running>,
+    seen: Vec<String>,
+    /// A step failed: the rest is not played.
+    is_out: bool,
+}
+
+pub(crate) fn run_all(play: &Play) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let lengths: Vec<usize> = play.sessions.iter().map(|steps| steps.len()).collect();
+    let mut seen: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for order in orders(&lengths) {
+        let outcome = runtime.block_on(run(play, &order));
+        assert!(
+            play.outcomes.contains(&outcome.as_str()),
+            "in the order {order:?} came\n    {outcome}\nallowed are\n    {}",
+            play.outcomes.join("\n    ")
+        );
+        seen.entry(outcome).or_insert(order);
+    }
+    for outcome in play.outcomes {
+        assert!(seen.contains_key(*outcome), "no order gives\n    {outcome}\nfound were {:#?}", seen.keys());
+    }
+}
+
+/// Every way to interleave so many steps of each session.
+fn orders(left: &[usize]) -> Vec<Vec<usize>> {
+    if left.iter().all(|steps| *steps == 0) {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for session in (0..left.len()).filter(|session| left[*session] > 0) {
+        let mut rest = left.to_vec();
+        rest[session] -= 1;
+        for mut order in orders(&rest) {
+            order.insert(0, session);
+            all.push(order);
+        }
+    }
+    all
+}
+
+async fn run(play: &Play, order: &[usize]) -> String {
+    let cast = Cast::assemble(play).await.expect("the stage is set");
+    let mut actors: Vec<Actor> = play
+        .sessions
+        .iter()
+        .zip('A'..)
+        .map(|(steps, name)| Actor {
+            name,
+            steps: steps.to_vec(),
+            next: 0,
+            tx: None,
+            running: None,
+            seen: Vec::new(),
+            is_out: false,
+        })
+        .collect();
+    for session in order {
+        actors[*session].turn(&cast).await;
+        cast.look_at_waiting(&mut actors).await;
+    }
+    // Who had to wait has steps left over.
+    let mut idle_rounds = 0;
+    while actors.iter().any(|actor| actor.running.is_some() || actor.has_steps()) {
+        let before: usize = actors.iter().map(|actor| actor.next + actor.seen.len()).sum();
+        for actor in &mut actors {
+            actor.turn(&cast).await;
+        }
+        cast.look_at_waiting(&mut actors).await;
+        let after: usize = actors.iter().map(|actor| actor.next + actor.seen.len()).sum();
+        idle_rounds = if before == after { idle_rounds + 1 } else { 0 };
+        assert!(idle_rounds < 20, "everybody waits for ever in the order {order:?}");
+    }
+    let mut said: Vec<String> =
+        actors.iter().map(|actor| format!("{}: {}", actor.name, actor.seen.join(" "))).collect();
+    drop(actors);
+    cast.barrier().await;
+    said.push(format!("target: {}", cast.left("QT").await));
+    said.push(format!("initiator: {}", cast.left("QI").await));
+    said.join("; ")
+}
+
+impl Cast {
+    async fn assemble(play: &Play) -> Result<Self, Error> {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let url = format!("sqlite:{}", folder.path().join("play.db").display());
+        let broker = Broker::open_with(&url, OpenOptions::default()).await?;
+        broker
+            .execute(
+                "CREATE MESSAGE TYPE [Text]; CREATE CONTRACT [C] ([Text] SENT BY ANY);
+                 CREATE QUEUE [QI]; CREATE QUEUE [QT];
+                 CREATE SERVICE [I] ON QUEUE [QI]; CREATE SERVICE [T] ON QUEUE [QT] ([C])",
+            )
+            .await?;
+        let mut pairs = BTreeMap::new();
+        for name in ['a', 'b'] {
+            let initiator = broker.begin_dialog("I", "T").contract("C").await?;
+            broker.send(initiator, "Text", "open").await?;
+            let target = broker.receive("QT").await?.expect("it was sent").first().handle();
+            pairs.insert(name, [initiator, target]);
+        }
+        for (name, text) in play.sent_before {
+            broker.send(pairs[name][0], "Text", *text).await?;
+        }
+        Ok(Self { broker, pairs, chosen: GroupId(Uuid::from_u128(7)), _folder: folder })
+    }
+
+    /// The store does what it is asked in order: when this is answered, it has looked at all that came before.
+    async fn barrier(&self) {
+        let nobody = ConversationHandle(Uuid::nil());
+        self.broker.transmission_status(nobody).await.expect("a broker that is open answers");
+    }
+
+    async fn look_at_waiting(&self, actors: &mut [Actor]) {
+        for _ in 0..3 {
+            self.barrier().await;
+            for actor in &mut *actors {
+                actor.look().await;
+            }
+        }
+    }
+
+    /// What can still be received from a queue.
+    async fn left(&self, queue: &str) -> String {
+        let mut texts = Vec::new();
+        while let Some(batch) = self.broker.receive(queue).await.expect("the queue is on") {
+            texts.extend(batch.iter().map(shown));
+        }
+        texts.sort();
+        format!("[{}]", texts.join(" "))
+    }
+}
+
+fn shown(message: &dialoq::Message) -> String {
+    let kind = message.message_type_name.rsplit('/').next().unwrap_or_default();
+    if kind == "Text" { message.text().expect("text").into_owned() } else { kind.to_owned() }
+}
+
+impl Actor {
+    fn has_steps(&self) -> bool {
+        !self.is_out && self.next < self.steps.len()
+    }
+
+    /// Starts the next step, unless the one before still waits.
+    async fn turn(&mut self, cast: &Cast) {
+        self.look().await;
+        if self.running.is_some() || !self.has_steps() {
+            return;
+        }
+        let step = self.steps[self.next];
+        self.next += 1;
+        self.running = Some(play(step, self.tx.take(), cast));
+        self.look().await;
+    }
+
+    /// Looks once whether the step under way is done.
+    async fn look(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        let polled = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
+        let Poll::Ready((tx, result)) = polled else { return };
+        self.running = None;
+        self.tx = tx;
+        match result {
+            Ok(text) if text.is_empty() => {}
+            Ok(text) => self.seen.push(text),
+            Err(error) => {
+                self.seen.push(error.code().to_string());
+                // What a failed statement leaves is rolled back, as an application would.
+                self.is_out = true;
+                self.tx = None;
+            }
+        }
+    }
+}
+
+fn play(step: Do, tx: Option<Tx>, cast: &Cast) -> Running {
+    let broker = cast.broker.clone();
+    let pairs = cast.pairs.clone();
+    let chosen = cast.chosen;
+    Box::pin(async move {
+        if matches!(step, Do::Begin) {
+            return match broker.begin().await {
+                Ok(tx) => (Some(tx), Ok(String::new())),
+                Err(error) => (None, Err(error)),
+            };
+        }
+        let Some(tx) = tx else { panic!("{step:?} needs a transaction") };
+        match step {
+            Do::Commit => (None, tx.commit().await.map(|()| String::new())),
+            Do::Rollback => (None, tx.rollback().await.map(|()| String::new())),
+            other => {
+                let done = verb(other, &tx, &pairs, chosen).await;
+                (Some(tx), done)
+            }
+        }
+    })
+}
+
+async fn verb(
+    step: Do,
+    tx: &Tx,
+    pairs: &BTreeMap<char, [ConversationHandle; 2]>,
+    chosen: GroupId,
+) -> Result<String, Error> {
+    let nothing = |()| String::new();
+    match step {
+        Do::Savepoint => tx.savepoint("s").await.map(nothing),
+        Do::RollbackTo => tx.rollback_to("s").await.map(nothing),
+        Do::Send(name, text) => tx.send(pairs[&name][0], "Text", text).await.map(nothing),
+        Do::Reply(name, text) => tx.send(pairs[&name][1], "Text", text).await.map(nothing),
+        Do::Receive | Do::ReceiveReplies => {
+            let queue = if matches!(step, Do::Receive) { "QT" } else { "QI" };
+            let batch = tx.receive(queue).await?;
+            let texts: Vec<String> = batch.iter().flatten().map(shown).collect();
+            Ok(format!("[{}]", texts.join(" ")))
+        }
+        Do::GetGroup => {
+            let group = tx.get_conversation_group("QT").await?;
+            Ok(if group.is_some() { "group" } else { "none" }.to_owned())
+        }
+        Do::Move(conversation, to) => {
+            // The group of the other target is found by joining it: a dialog of T in that group tells its id.
+            let probe = tx.begin_dialog("T", "I").contract("C").related_to(pairs[&to][1]).with_ids().await?;
+            tx.move_conversation(pairs[&conversation][1], probe.group).await?;
+            tx.end(probe.handle).await.map(|_| String::new())
+        }
+        Do::EndInitiator(name) => tx.end(pairs[&name][0]).await.map(|_| String::new()),
+        Do::EndTarget(name) => tx.end(pairs[&name][1]).await.map(|_| String::new()),
+        Do::Timer(name) => tx.timer(pairs[&name][1], Duration::from_secs(3600)).await.map(nothing),
+        Do::BeginInChosenGroup => tx.begin_dialog("I", "T").contract("C").in_group(chosen).await.map(|_| String::new()),
+        Do::Begin | Do::Commit | Do::Rollback => unreachable!("these end or begin the transaction"),
+    }
+}

@@ -1,0 +1,108 @@
+//! What was sent and received, as far as it was committed, and the laws it must keep.
+
+use dialoq::id::{ConversationHandle, GroupId};
+use std::collections::{HashMap, HashSet};
+
+/// One thing that counts once its transaction commits.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry {
+    Sent { by: ConversationHandle, number: u64 },
+    Received { at: ConversationHandle, by: ConversationHandle, number: u64 },
+}
+
+/// What an open transaction did and holds.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    entries: Vec<Entry>,
+    savepoint: Option<usize>,
+    groups: HashSet<GroupId>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    sent: HashMap<ConversationHandle, Vec<u64>>,
+    received: HashMap<ConversationHandle, Vec<u64>>,
+    /// Who receives what that endpoint sends.
+    receiver: HashMap<ConversationHandle, ConversationHandle>,
+    /// Endpoints that were ended, or whose conversation broke.
+    disturbed: HashSet<ConversationHandle>,
+    next_number: u64,
+}
+
+impl Ledger {
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    pub(crate) fn disturb(&mut self, handle: ConversationHandle) {
+        self.disturbed.insert(handle);
+    }
+
+    pub(crate) fn is_disturbed(&self, handle: ConversationHandle) -> bool {
+        self.disturbed.contains(&handle)
+    }
+
+    pub(crate) fn commit(&mut self, open: Open) -> Result<(), String> {
+        for entry in open.entries {
+            match entry {
+                Entry::Sent { by, number } => self.sent.entry(by).or_default().push(number),
+                Entry::Received { at, by, number } => {
+                    if *self.receiver.entry(by).or_insert(at) != at {
+                        return Err(format!("what {by} sends is received by two endpoints"));
+                    }
+                    let before = self.received.entry(by).or_default();
+                    if before.last().is_some_and(|last| *last >= number) {
+                        return Err(format!("{at} received {number} after {before:?}: doubled, or out of order"));
+                    }
+                    before.push(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After everything that can be received was: sent is received, unless a conversation ended or broke.
+    pub(crate) fn balance(&self) -> Result<(), String> {
+        for (by, received) in &self.received {
+            let sent = self.sent.get(by).map_or(&[][..], |sent| sent);
+            if let Some(number) = received.iter().find(|number| !sent.contains(number)) {
+                return Err(format!("{number} was received and never sent by {by}"));
+            }
+        }
+        for (by, sent) in &self.sent {
+            let receiver = self.receiver.get(by);
+            if self.disturbed.contains(by) || receiver.is_some_and(|receiver| self.disturbed.contains(receiver)) {
+                continue;
+            }
+            let received = self.received.get(by).map_or(&[][..], |received| received);
+            if received != sent {
+                return Err(format!("{by} sent {sent:?}, its peer received {received:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    pub(crate) fn note(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    pub(crate) fn savepoint(&mut self) {
+        self.savepoint = Some(self.entries.len());
+    }
+
+    /// Undoes the entries and keeps the groups, as the locks are kept. Says whether there was a savepoint.
+    pub(crate) fn rollback_to(&mut self) -> bool {
+        self.savepoint.inspect(|length| self.entries.truncate(*length)).is_some()
+    }
+
+    pub(crate) fn hold(&mut self, group: GroupId) {
+        self.groups.insert(group);
+    }
+
+    pub(crate) fn holds(&self, group: GroupId) -> bool {
+        self.groups.contains(&group)
+    }
+}

@@ -1,0 +1,561 @@
+//! One random run on both sides.
+
+use crate::ledger::{Entry, Ledger, Open};
+use crate::steps::{Form, Looking, Op, QUEUES, SESSIONS, Step};
+use dialoq::act::{Act, Perform};
+use dialoq::core::{Limits, Memory, Savepoint, Session};
+use dialoq::protocol::definition::{
+    AnyOr, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,
+};
+use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
+use dialoq::time::{Clock, Timestamp};
+use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+use uuid::Uuid;
+
+const START: Timestamp = Timestamp(1_767_225_600_000_000);
+const TYPES: [&str; 4] = ["Text", "Nothing", "Xml", "Unlisted"];
+
+fn definitions() -> Vec<Definition> {
+    let message_type =
+        |name: &str, validation| Definition::CreateMessageType { name: name.into(), owner: None, validation };
+    let entry = |name: &str, sent_by| ContractEntry { message_type: name.into(), sent_by };
+    let queue = |name: &str| Definition::CreateQueue { name: name.into(), options: QueueOptions::default() };
+    let service = |name: &str, queue: &str, contracts: &[&str]| Definition::CreateService {
+        name: name.into(),
+        owner: None,
+        queue: queue.into(),
+        contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let priority = |name: &str, level| Definition::CreateBrokerPriority {
+        name: name.into(),
+        set: PriorityOptions {
+            remote_service: Some(AnyOr::Name(name.into())),
+            level: Some(level),
+            ..PriorityOptions::default()
+        },
+    };
+    vec![
+        message_type("Text", Validation::None),
+        message_type("Nothing", Validation::Empty),
+        message_type("Xml", Validation::WellFormedXml),
+        message_type("Unlisted", Validation::None),
+        Definition::CreateContract {
+            name: "C".into(),
+            owner: None,
+            entries: vec![entry("Text", SentBy::Any), entry("Nothing", SentBy::Any), entry("Xml", SentBy::Any)],
+        },
+        queue("QI"),
+        queue("QT"),
+        queue("QU"),
+        service("I", "QI", &[]),
+        service("J", "QI", &[]),
+        service("T", "QT", &["C"]),
+        service("U", "QU", &["C"]),
+        priority("J", 8),
+        priority("U", 2),
+    ]
+}
+
+/// Ids as the order in which this side first showed them.
+#[derive(Default)]
+struct Names(HashMap<Uuid, usize>);
+
+impl Names {
+    fn name(&mut self, id: Uuid) -> usize {
+        let next = self.0.len();
+        *self.0.entry(id).or_insert(next)
+    }
+}
+
+/// What a verb gave, with names for ids: the same on both sides.
+fn shown(names: &mut Names, outcome: &Result<Outcome, Error>) -> String {
+    match outcome {
+        Err(error) => format!("error {}", error.code()),
+        Ok(Outcome::Began { handle, group, .. }) => {
+            let group = names.name(group.0);
+            format!("began {} in {group}", names.name(handle.0))
+        }
+        Ok(Outcome::Received(messages)) => {
+            let lines: Vec<String> = messages.iter().map(|message| shown_message(names, message)).collect();
+            format!("received [{}]", lines.join("; "))
+        }
+        Ok(Outcome::Group(group)) => format!("group {:?}", group.map(|group| names.name(group.0))),
+        Ok(other) => format!("{other:?}"),
+    }
+}
+
+fn shown_message(names: &mut Names, message: &Message) -> String {
+    let group = names.name(message.conversation_group_id.0);
+    let handle = names.name(message.conversation_handle.0);
+    format!(
+        "{} #{} of {handle} in {group} at {}: {:?} {:?} {} {}",
+        message.message_type_name,
+        message.message_sequence_number,
+        message.priority,
+        message.message_body.as_deref().map(String::from_utf8_lossy),
+        message.message_enqueue_time,
+        message.service_name,
+        message.validation.letter(),
+    )
+}
+
+/// One side's ids of what the steps name by place; both sides learn them in the same order.
+#[derive(Default)]
+struct Known {
+    handles: Vec<ConversationHandle>,
+    groups: Vec<GroupId>,
+}
+
+impl Known {
+    fn learn(&mut self, outcome: &Result<Outcome, Error>) {
+        match outcome {
+            Ok(Outcome::Began { handle, group, .. }) => self.add(Some(*handle), *group),
+            Ok(Outcome::Received(messages)) => {
+                for message in messages {
+                    self.add(Some(message.conversation_handle), message.conversation_group_id);
+                }
+            }
+            Ok(Outcome::Group(Some(group))) => self.add(None, *group),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, handle: Option<ConversationHandle>, group: GroupId) {
+        if let Some(handle) = handle.filter(|handle| !self.handles.contains(handle)) {
+            self.handles.push(handle);
+        }
+        if !self.groups.contains(&group) {
+            self.groups.push(group);
+        }
+    }
+
+    /// One of those seen so far; before the first, one that nobody has.
+    fn handle(&self, place: usize) -> ConversationHandle {
+        let nobody = ConversationHandle(Uuid::from_u128(u128::MAX));
+        self.handles.get(place % self.handles.len().max(1)).copied().unwrap_or(nobody)
+    }
+
+    fn group(&self, place: usize) -> GroupId {
+        let nobody = GroupId(Uuid::from_u128(u128::MAX));
+        self.groups.get(place % self.groups.len().max(1)).copied().unwrap_or(nobody)
+    }
+
+    fn verb(&self, op: &Op, number: u64) -> Verb {
+        match op {
+            Op::Dialog { from, to, related, lifetime } => Verb::BeginDialog(BeginDialog {
+                from_service: ["I", "J"][*from].into(),
+                to_service: ["T", "U"][*to].into(),
+                addressee: Addressee::Anywhere,
+                contract: Some("C".into()),
+                related: related.map_or(Relation::None, |place| Relation::Conversation(self.handle(place))),
+                lifetime_seconds: lifetime.map(i64::from),
+                encryption: false,
+            }),
+            Op::Send { first, second, message_type } => Verb::Send {
+                handles: self.addressed(*first, *second),
+                message_type: Some(TYPES[*message_type].into()),
+                body: Some(Arc::new(number.to_string().into_bytes())),
+                trace: None,
+            },
+            Op::Receive { queue, top, from } => Verb::Receive {
+                queue: QUEUES[*queue].into(),
+                top: top.map(u64::from),
+                from: match from {
+                    Looking::Any => From::Any,
+                    Looking::Conversation(place) => From::Conversation(self.handle(*place)),
+                    Looking::Group(place) => From::Group(self.group(*place)),
+                    Looking::Levels(lowest, highest) => From::Levels { lowest: *lowest, highest: *highest },
+                    Looking::Oldest => From::Oldest,
+                },
+            },
+            Op::GetGroup { queue } => Verb::GetConversationGroup { queue: QUEUES[*queue].into() },
+            Op::Move { conversation, group } => {
+                Verb::MoveConversation { handle: self.handle(*conversation), group: self.group(*group) }
+            }
+            Op::End { conversation, form } => Verb::EndConversation {
+                handle: self.handle(*conversation),
+                form: match form {
+                    Form::Plain => EndForm::Plain,
+                    Form::WithError => EndForm::WithError { code: 7, description: "given up".into() },
+                    Form::Cleanup => EndForm::Cleanup,
+                },
+            },
+            Op::Timer { conversation, seconds } => Verb::BeginConversationTimer {
+                handle: self.handle(*conversation),
+                timeout_seconds: i64::from(*seconds),
+            },
+            Op::Reprioritise { conversation, level } => {
+                Verb::Reprioritise { handle: self.handle(*conversation), level: *level }
+            }
+            Op::Status { conversation } => Verb::GetTransmissionStatus { handle: self.handle(*conversation) },
+        }
+    }
+
+    fn addressed(&self, first: usize, second: Option<usize>) -> Vec<ConversationHandle> {
+        [Some(first), second].into_iter().flatten().map(|place| self.handle(place)).collect()
+    }
+}
+
+struct Pair {
+    model: Session,
+    model_savepoint: Option<Savepoint>,
+    tx: Tx,
+    open: Open,
+}
+
+struct Run {
+    model: Memory,
+    model_known: Known,
+    model_names: Names,
+    broker: Broker,
+    known: Known,
+    names: Names,
+    clock: Clock,
+    url: String,
+    sessions: [Option<Pair>; SESSIONS],
+    ledger: Ledger,
+    /// Who sent that number: bodies are the same on both sides, so they cannot say it.
+    senders: HashMap<u64, ConversationHandle>,
+}
+
+/// Runs the steps on both sides; tells the first thing that is not right.
+pub(crate) async fn run(steps: &[Step]) -> Result<(), String> {
+    let folder = tempfile::TempDir::new().map_err(|error| error.to_string())?;
+    let url = format!("sqlite:{}", folder.path().join("model.db").display());
+    let clock = Clock::manual(START);
+    let broker = open(&url, &clock).await?;
+    let mut run = Run {
+        model: Memory::new(Limits::default()),
+        model_known: Known::default(),
+        model_names: Names::default(),
+        broker,
+        known: Known::default(),
+        names: Names::default(),
+        clock,
+        url,
+        sessions: Default::default(),
+        ledger: Ledger::default(),
+        senders: HashMap::new(),
+    };
+    run.define(definitions()).await?;
+    for (place, step) in steps.iter().enumerate() {
+        run.step(step).await.map_err(|why| format!("step {place}, {step:?}: {why}"))?;
+        run.settle().await;
+    }
+    run.finish().await
+}
+
+async fn open(url: &str, clock: &Clock) -> Result<Broker, String> {
+    Broker::open_with(url, OpenOptions::default().clock(clock.clone())).await.map_err(|error| format!("{error:?}"))
+}
+
+fn same(model: &str, store: &str) -> Result<(), String> {
+    if model == store { Ok(()) } else { Err(format!("the core says\n  {model}\nthe store says\n  {store}")) }
+}
+
+impl Run {
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    async fn define(&mut self, definitions: Vec<Definition>) -> Result<(), String> {
+        let verb = Verb::Define(definitions);
+        let model = self
+            .model
+            .submit(vec![verb.clone()], self.now())
+            .map(|outcomes| outcomes.expect("DDL waits for nobody").remove(0));
+        let store = self.broker.perform(verb).await;
+        same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), String> {
+        match step {
+            Step::Begin(place) => {
+                if self.sessions[*place].is_none() {
+                    let tx = self.broker.begin().await.map_err(|error| format!("{error:?}"))?;
+                    let model = self.model.core.begin();
+                    self.sessions[*place] = Some(Pair { model, model_savepoint: None, tx, open: Open::default() });
+                }
+                Ok(())
+            }
+            Step::Commit(place) => match self.sessions[*place].take() {
+                Some(pair) => self.commit(pair).await,
+                None => Ok(()),
+            },
+            Step::Rollback(place) => match self.sessions[*place].take() {
+                Some(pair) => {
+                    self.model.rollback(pair.model, self.clock.now());
+                    pair.tx.rollback().await.map_err(|error| format!("{error:?}"))
+                }
+                None => Ok(()),
+            },
+            Step::Savepoint(place) => {
+                let Some(pair) = &mut self.sessions[*place] else { return Ok(()) };
+                pair.model_savepoint = Some(self.model.core.savepoint(&pair.model));
+                pair.open.savepoint();
+                pair.tx.savepoint("s").await.map_err(|error| format!("{error:?}"))
+            }
+            Step::RollbackTo(place) => {
+                let Some(pair) = &mut self.sessions[*place] else { return Ok(()) };
+                if !pair.open.rollback_to() {
+                    let refused = pair.tx.rollback_to("s").await;
+                    return match refused {
+                        Err(error) if error.code().0 == 60023 => Ok(()),
+                        other => Err(format!("there was no savepoint, and ROLLBACK TO gave {other:?}")),
+                    };
+                }
+                let savepoint = pair.model_savepoint.clone().expect("the ledger has one too");
+                self.model.core.rollback_to(&mut pair.model, savepoint);
+                pair.tx.rollback_to("s").await.map_err(|error| format!("{error:?}"))
+            }
+            Step::Do(place, op) => self.op(*place, op).await,
+            Step::Advance(seconds) => {
+                self.clock.advance(Duration::from_secs(u64::from(*seconds)));
+                self.settle().await;
+                self.compare_rows().await
+            }
+            Step::QueueStatus(queue, on) => {
+                let options = QueueOptions { status: Some(*on), ..QueueOptions::default() };
+                self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+            }
+            Step::Restart => self.restart().await,
+        }
+    }
+
+    async fn commit(&mut self, pair: Pair) -> Result<(), String> {
+        self.model.commit(pair.model, self.clock.now());
+        pair.tx.commit().await.map_err(|error| format!("COMMIT: {error:?}"))?;
+        self.ledger.commit(pair.open)
+    }
+
+    async fn op(&mut self, place: usize, op: &Op) -> Result<(), String> {
+        let number = self.ledger.next_number();
+        let (model_verb, verb) = (self.model_known.verb(op, number), self.known.verb(op, number));
+        let now = self.now();
+        let pair = self.sessions.get_mut(place).and_then(Option::as_mut);
+        let (model, store) = match pair {
+            Some(pair) => {
+                let model = self.model.execute(&mut pair.model, model_verb, now).transpose();
+                let Some(model) = model else { return self.abandon(place, verb).await };
+                (model, pair.tx.perform(verb.clone()).await)
+            }
+            None => {
+                let model = self.model.submit(vec![model_verb], now).transpose();
+                // It would wait for an open transaction, and this run has nobody else to end that.
+                let Some(model) = model else { return Ok(()) };
+                (model.map(|mut outcomes| outcomes.remove(0)), self.broker.perform(verb.clone()).await)
+            }
+        };
+        same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))?;
+        self.model_known.learn(&model);
+        self.known.learn(&store);
+        self.enter(place, &verb, number, &store)
+    }
+
+    /// The verb would wait for another transaction: it must, and giving up while it waits undoes the transaction.
+    async fn abandon(&mut self, place: usize, verb: Verb) -> Result<(), String> {
+        let pair = self.sessions[place].take().expect("it was just there");
+        {
+            let mut waiting = pin!(pair.tx.perform(verb));
+            for _ in 0..2 {
+                let polled = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await;
+                if let Poll::Ready(outcome) = polled {
+                    return Err(format!("it should wait for a lock, but gave {outcome:?}"));
+                }
+                self.barrier().await;
+            }
+        }
+        drop(pair.tx);
+        self.model.rollback(pair.model, self.clock.now());
+        self.barrier().await;
+        Ok(())
+    }
+
+    /// Keeps the books.
+    fn enter(
+        &mut self,
+        place: usize,
+        verb: &Verb,
+        number: u64,
+        outcome: &Result<Outcome, Error>,
+    ) -> Result<(), String> {
+        let Ok(outcome) = outcome else { return Ok(()) };
+        let groups: Vec<GroupId> = match outcome {
+            Outcome::Received(messages) => messages.iter().map(|message| message.conversation_group_id).collect(),
+            Outcome::Group(group) => group.iter().copied().collect(),
+            _ => Vec::new(),
+        };
+        for (other, pair) in self.sessions.iter().enumerate() {
+            let held = groups
+                .iter()
+                .find(|group| other != place && pair.as_ref().is_some_and(|pair| pair.open.holds(**group)));
+            if let Some(group) = held {
+                return Err(format!("group {group} is in two hands"));
+            }
+        }
+        let mut at_once = Open::default();
+        let open = match self.sessions.get_mut(place).and_then(Option::as_mut) {
+            Some(pair) => &mut pair.open,
+            None => &mut at_once,
+        };
+        groups.iter().for_each(|group| open.hold(*group));
+        match (verb, outcome) {
+            (Verb::Send { handles, message_type, .. }, Outcome::Done) => {
+                for by in handles {
+                    open.note(Entry::Sent { by: *by, number });
+                    self.senders.insert(number, *by);
+                    if message_type.as_deref() != Some("Text") || handles.len() > 1 {
+                        // It may break the conversation, or its number does not name one sender.
+                        self.ledger.disturb(*by);
+                    }
+                }
+            }
+            (Verb::BeginDialog(dialog), Outcome::Began { handle, .. }) if dialog.lifetime_seconds.is_some() => {
+                self.ledger.disturb(*handle);
+            }
+            (Verb::EndConversation { handle, .. }, Outcome::Ended(_)) => self.ledger.disturb(*handle),
+            (_, Outcome::Received(messages)) => {
+                for message in messages {
+                    let is_system = [system::ERROR, system::END_DIALOG, system::DIALOG_TIMER]
+                        .contains(&&*message.message_type_name);
+                    if is_system {
+                        if &*message.message_type_name != system::DIALOG_TIMER {
+                            self.ledger.disturb(message.conversation_handle);
+                        }
+                        continue;
+                    }
+                    let number =
+                        String::from_utf8_lossy(message.body()).parse().map_err(|_| "a body that nobody sent")?;
+                    let by = *self.senders.get(&number).ok_or("a number that nobody sent")?;
+                    if !self.ledger.is_disturbed(by) {
+                        open.note(Entry::Received { at: message.conversation_handle, by, number });
+                    }
+                }
+            }
+            _ => {}
+        }
+        self.ledger.commit(at_once)
+    }
+
+    /// Transactions are lost, everything else must be as before. The core goes on; the store reads its rows.
+    async fn restart(&mut self) -> Result<(), String> {
+        for place in 0..SESSIONS {
+            if let Some(pair) = self.sessions[place].take() {
+                self.model.rollback(pair.model, self.clock.now());
+                pair.tx.rollback().await.map_err(|error| format!("{error:?}"))?;
+            }
+        }
+        self.compare_rows().await?;
+        self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+        self.broker.close().await.map_err(|error| format!("{error:?}"))?;
+        self.broker = open(&self.url, &self.clock).await?;
+        // Rollbacks are counted in memory: turning the queues on starts the count anew on both sides.
+        let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
+        let all = QUEUES.map(|name| Definition::AlterQueue { name: name.into(), options: options.clone() });
+        self.define(all.to_vec()).await?;
+        self.compare_rows().await
+    }
+
+    /// What became due by the step has happened on both sides: a commit may make something that is due already.
+    async fn settle(&mut self) {
+        self.model.tick(self.now());
+        self.barrier().await;
+    }
+
+    async fn barrier(&self) {
+        let nobody = ConversationHandle(Uuid::nil());
+        for _ in 0..2 {
+            self.broker.transmission_status(nobody).await.expect("a broker that is open answers");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// The rows of endpoints and of the transmission queue must be the same on both sides.
+    async fn compare_rows(&mut self) -> Result<(), String> {
+        let query = async |text: &str| self.broker.query(text, ()).await.map_err(|error| format!("{text}: {error:?}"));
+        let endpoints = query("SELECT * FROM sys_conversation_endpoints").await?;
+        let waiting = query("SELECT count(*) AS n FROM queue_messages WHERE status = 1").await?;
+        let transmission = query("SELECT * FROM sys_transmission_queue").await?;
+        let mut store: Vec<String> = Vec::new();
+        for row in &endpoints.rows {
+            let text = |column: &str| row.get::<String>(column).map_err(|error| format!("{error:?}"));
+            let number = |column: &str| row.get::<i64>(column).map_err(|error| format!("{error:?}"));
+            let handle = self.known_place(&self.known, &text("conversation_handle")?);
+            store.push(format!(
+                "{handle} {} {} initiator {}",
+                text("state")?,
+                number("priority")?,
+                number("is_initiator")?
+            ));
+        }
+        let mut model: Vec<String> = Vec::new();
+        for row in self.model.endpoints() {
+            let handle = self.known_place(&self.model_known, &row.handle.to_string());
+            model.push(format!(
+                "{handle} {} {} initiator {}",
+                row.state.code(),
+                row.priority,
+                i64::from(row.is_initiator)
+            ));
+        }
+        store.sort();
+        model.sort();
+        same(&model.join("\n  "), &store.join("\n  "))?;
+
+        let count = waiting.rows[0].get::<i64>("n").map_err(|error| format!("{error:?}"))?;
+        same(&format!("{} rows", self.model.messages().count()), &format!("{count} rows"))?;
+
+        let mut store: Vec<String> = Vec::new();
+        for row in &transmission.rows {
+            let status = row.get::<String>("transmission_status").map_err(|error| format!("{error:?}"))?;
+            let sequence = row.get::<i64>("message_sequence_number").map_err(|error| format!("{error:?}"))?;
+            store.push(format!("{sequence} {status}"));
+        }
+        let mut model: Vec<String> =
+            self.model.transmissions().map(|row| format!("{} {}", row.sequence, row.status)).collect();
+        store.sort();
+        model.sort();
+        same(&model.join("\n  "), &store.join("\n  "))
+    }
+
+    fn known_place(&self, known: &Known, handle: &str) -> String {
+        let place = known.handles.iter().position(|other| other.to_string() == handle);
+        place.map_or("unseen".to_owned(), |place| place.to_string())
+    }
+
+    /// Ends every transaction, receives whatever is left, and balances the ledger.
+    async fn finish(&mut self) -> Result<(), String> {
+        for place in 0..SESSIONS {
+            if let Some(pair) = self.sessions[place].take() {
+                self.commit(pair).await?;
+                self.settle().await;
+            }
+        }
+        let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
+        let all = QUEUES.map(|name| Definition::AlterQueue { name: name.into(), options: options.clone() });
+        self.define(all.to_vec()).await?;
+        self.compare_rows().await?;
+        self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+        for queue in 0..QUEUES.len() {
+            loop {
+                let before = self.model.messages().count();
+                self.op(SESSIONS, &Op::Receive { queue, top: None, from: Looking::Any }).await?;
+                if self.model.messages().count() == before {
+                    break;
+                }
+            }
+        }
+        if self.model.messages().count() > 0 {
+            return Err("rows are left that no RECEIVE gives".to_owned());
+        }
+        self.compare_rows().await?;
+        self.ledger.balance()?;
+        self.broker.close().await.map_err(|error| format!("{error:?}"))
+    }
+}

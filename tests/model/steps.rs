@@ -1,0 +1,118 @@
+//! What a random run may do. Conversations, groups and savepoints are named by their place among those seen so far.
+
+use proptest::prelude::*;
+
+/// Sessions that may be open at a time.
+pub(crate) const SESSIONS: usize = 3;
+/// The queues of the definitions: two of initiators, two of targets.
+pub(crate) const QUEUES: [&str; 3] = ["QI", "QT", "QU"];
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    /// Opens a transaction in that place, if none is open there.
+    Begin(usize),
+    Commit(usize),
+    Rollback(usize),
+    Savepoint(usize),
+    RollbackTo(usize),
+    /// In the transaction of that place; at once if none is open there.
+    Do(usize, Op),
+    Advance(u16),
+    QueueStatus(usize, bool),
+    /// All transactions are lost, the store is opened again.
+    Restart,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Dialog { from: usize, to: usize, related: Option<usize>, lifetime: Option<u16> },
+    Send { first: usize, second: Option<usize>, message_type: usize },
+    Receive { queue: usize, top: Option<u8>, from: Looking },
+    GetGroup { queue: usize },
+    Move { conversation: usize, group: usize },
+    End { conversation: usize, form: Form },
+    Timer { conversation: usize, seconds: u8 },
+    Reprioritise { conversation: usize, level: u8 },
+    Status { conversation: usize },
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Looking {
+    Any,
+    Conversation(usize),
+    Group(usize),
+    Levels(u8, u8),
+    Oldest,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Form {
+    Plain,
+    WithError,
+    Cleanup,
+}
+
+fn looking() -> impl Strategy<Value = Looking> {
+    prop_oneof![
+        6 => Just(Looking::Any),
+        1 => any::<usize>().prop_map(Looking::Conversation),
+        1 => any::<usize>().prop_map(Looking::Group),
+        1 => (1..=10u8, 1..=10u8).prop_map(|(one, other)| Looking::Levels(one.min(other), one.max(other))),
+        1 => Just(Looking::Oldest),
+    ]
+}
+
+fn quiet_op() -> BoxedStrategy<Op> {
+    prop_oneof![
+        3 => (0..2usize, 0..2usize, prop::option::weighted(0.3, any::<usize>()))
+            .prop_map(|(from, to, related)| Op::Dialog { from, to, related, lifetime: None }),
+        10 => (any::<usize>(), prop::option::weighted(0.15, any::<usize>()))
+            .prop_map(|(first, second)| Op::Send { first, second, message_type: 0 }),
+        8 => (0..QUEUES.len(), prop::option::weighted(0.4, 0..4u8), looking())
+            .prop_map(|(queue, top, from)| Op::Receive { queue, top, from }),
+        1 => (0..QUEUES.len()).prop_map(|queue| Op::GetGroup { queue }),
+        1 => (any::<usize>(), any::<usize>()).prop_map(|(conversation, group)| Op::Move { conversation, group }),
+        1 => (any::<usize>(), 1..40u8).prop_map(|(conversation, seconds)| Op::Timer { conversation, seconds }),
+        1 => (any::<usize>(), 1..=10u8).prop_map(|(conversation, level)| Op::Reprioritise { conversation, level }),
+    ]
+    .boxed()
+}
+
+fn any_op() -> BoxedStrategy<Op> {
+    let form = prop_oneof![3 => Just(Form::Plain), 1 => Just(Form::WithError), 1 => Just(Form::Cleanup)];
+    prop_oneof![
+        12 => quiet_op(),
+        1 => (0..2usize, 0..2usize, 5..120u16)
+            .prop_map(|(from, to, seconds)| Op::Dialog { from, to, related: None, lifetime: Some(seconds) }),
+        2 => (any::<usize>(), 0..4usize).prop_map(|(first, message_type)| Op::Send { first, second: None, message_type }),
+        3 => (any::<usize>(), form).prop_map(|(conversation, form)| Op::End { conversation, form }),
+        1 => any::<usize>().prop_map(|conversation| Op::Status { conversation }),
+    ]
+    .boxed()
+}
+
+fn steps_of(op: BoxedStrategy<Op>, most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let place = 0..SESSIONS;
+    let step = prop_oneof![
+        4 => place.clone().prop_map(Step::Begin),
+        3 => place.clone().prop_map(Step::Commit),
+        1 => place.clone().prop_map(Step::Rollback),
+        1 => place.clone().prop_map(Step::Savepoint),
+        1 => place.clone().prop_map(Step::RollbackTo),
+        // The place after the last one never has a transaction.
+        24 => (0..=SESSIONS, op).prop_map(|(place, op)| Step::Do(place, op)),
+        2 => (1..30u16).prop_map(Step::Advance),
+        2 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::QueueStatus(queue, on)),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..most)
+}
+
+pub(crate) fn any_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    steps_of(any_op(), most)
+}
+
+/// Nothing that ends or breaks a conversation.
+pub(crate) fn peaceful_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    steps_of(quiet_op(), most)
+}
