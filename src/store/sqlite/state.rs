@@ -148,7 +148,8 @@ impl State {
                     return;
                 }
                 Err(refusal) => {
-                    self.core.rollback(session, now, &mut self.effects);
+                    // Nobody saw what it took before, so this is no rollback that counts as poison.
+                    self.core.abandon(session, &mut self.effects);
                     let _ = sender.send(Err(refusal));
                     return;
                 }
