@@ -136,5 +136,5 @@ pub use error::{Code, Error, ErrorKind, Result};
 pub use id::{ConversationHandle, ConversationId, GroupId, MessageId};
 pub use message::{Batch, BrokerError, MessageType};
 pub use protocol::Message;
-pub use store::OpenOptions;
+pub use store::{OpenOptions, SqlRow, SqlRows, SqlValue};
 pub use tx::Tx;

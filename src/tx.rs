@@ -62,6 +62,13 @@ enum Done {
     Plain(Result<()>),
 }
 
+impl Unseen {
+    /// A group that was only locked is not lost by a commit; messages are.
+    fn is_messages(&self) -> bool {
+        matches!(self.outcome, Outcome::Received(_))
+    }
+}
+
 impl State {
     /// Starts a step once the one before has finished, and waits for what it gives.
     async fn run<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<Done>
@@ -229,7 +236,7 @@ impl Tx {
         let mut state = self.state.into_inner();
         state.settle().await;
         match state.step {
-            Step::Idle(session) if state.unseen.is_empty() => session.commit().await,
+            Step::Idle(session) if !state.unseen.iter().any(Unseen::is_messages) => session.commit().await,
             Step::Idle(session) => {
                 session.rollback().await?;
                 Err(unseen_messages())
