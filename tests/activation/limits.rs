@@ -128,3 +128,29 @@ async fn never_more_readers_at_once_than_the_limit() {
     soon("the stop", readers.stop()).await;
     assert!(stage.activated_tasks().is_empty());
 }
+
+#[tokio::test]
+async fn other_processes_see_the_monitor_in_the_views() {
+    let broker = dialoq::testing::TestBroker::in_file().await.unwrap();
+    broker.execute("CREATE QUEUE work; CREATE SERVICE worker ON QUEUE work ([DEFAULT])").await.unwrap();
+    let (mut theatre, procedure) = Theatre::new();
+    let _readers = broker.activate("work", procedure).max_queue_readers(3).start();
+    let dialog = dialoq::Act::begin_dialog(&*broker, "worker", "worker").await.unwrap();
+    dialoq::Act::send(&*broker, dialog, "DEFAULT", "work").await.unwrap();
+    let _reader = theatre.next().await;
+    let text = "select state, tasks_running, max_queue_readers from sys_dm_broker_queue_monitors";
+    let told = async {
+        loop {
+            let rows = broker.query(text, ()).await.unwrap().rows;
+            if let Some(row) = rows.first()
+                && row.get::<i64>("tasks_running").unwrap() == 1
+            {
+                return (row.get::<String>("state").unwrap(), row.get::<i64>("max_queue_readers").unwrap());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    assert_eq!(soon("the row in the view", told).await, ("NOTIFIED".to_owned(), 3));
+    let tasks = broker.query("select procedure_name from sys_dm_broker_activated_tasks", ()).await.unwrap();
+    assert_eq!(tasks.rows[0].get::<String>("procedure_name").unwrap(), "puppet");
+}

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 /// Rows of the transmission queue that one batch tries again; more wait for the next.
 const MOST_REDELIVERED: usize = 1000;
 
-/// How often the writer looks at the monitors' board when nothing else wakes it.
+/// How often the monitors' board is written at most, and looked at when nothing else wakes the writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
 
 /// Up to here a caller may be kept on its own thread by a sync.
@@ -138,9 +138,14 @@ impl Engine {
     }
 
     fn has_board_news(&self) -> bool {
-        let version = self.board.monitors().version();
-        let Ok(write) = self.write.try_lock() else { return false };
-        self.path.is_some() && write.board_version != version && write.board_written.elapsed() >= BOARD_EVERY
+        self.write.try_lock().is_ok_and(|write| self.is_board_due(&write))
+    }
+
+    /// Monitors move with every message; their rows need not.
+    fn is_board_due(&self, write: &WriteSide) -> bool {
+        self.path.is_some()
+            && write.board_version != self.board.monitors().version()
+            && write.board_written.elapsed() >= BOARD_EVERY
     }
 
     /// Writes everything that is ordered, syncs, answers.
@@ -196,7 +201,7 @@ impl Engine {
         }
         state.take_batch(batch, &self.board);
         drop(state);
-        if self.path.is_some() && write.board_version != self.board.monitors().version() {
+        if self.is_board_due(write) {
             board::write(write, self.board.monitors(), now).map_err(writing)?;
         }
         Ok(())
