@@ -92,12 +92,11 @@ impl Activate {
         let program = self.program();
         program.check()?;
         let broker = globals.open().await?;
-        let done = match broker.catalog().queue(&self.queue) {
-            Some(_) => self.serve(&broker, program, output, interrupt).await,
-            None => Err(Error::object_not_found("queue", &self.queue).into()),
-        };
-        broker.close().await?;
-        done
+        if broker.catalog().queue(&self.queue).is_none() {
+            broker.close().await?;
+            return Err(Error::object_not_found("queue", &self.queue).into());
+        }
+        self.serve(&broker, program, output, interrupt).await
     }
 
     async fn serve(
@@ -131,11 +130,18 @@ impl Activate {
         if running > 0 && !output.json {
             output.note(&format!("stopping: {running} readers finish what is in hand; ctrl-C ends them at once"));
         }
-        readers.stop().await;
+        tokio::select! {
+            () = readers.stop() => {}
+            () = interrupt.asked_times(2) => {
+                // Not even the broker is closed: as after a crash, what is in hand was never received.
+                return Err(Failure::Interrupted("stopped at once; what was in hand stays in the queue".into()));
+            }
+        }
         while let Some(event) = events.next().await {
             // Whoever read the events may have gone; the readers were waited for all the same.
             let _ = tell(&event, output);
         }
+        broker.close().await?;
         stopped
     }
 

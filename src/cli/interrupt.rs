@@ -1,7 +1,11 @@
-//! ctrl-C: the first asks a command to stop where nothing is half done, the second ends the process at once.
+//! ctrl-C: the first asks a command to stop where nothing is half done, the second to drop what it has in hand.
 
 use super::failure::Failure;
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// How long a command may take to let go after the second ctrl-C.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether somebody asked to stop, by ctrl-C or by the signal TERM.
 #[derive(Debug, Clone)]
@@ -15,14 +19,18 @@ impl Interrupt {
             Signals::new().map_err(|error| Failure::input(format!("signals cannot be heard: {error}")))?;
         tokio::spawn(async move {
             while signals.next().await {
-                if sender.send_if_modified(|times| {
-                    *times += 1;
-                    *times == 1
-                }) {
-                    continue;
+                let mut times = 0;
+                sender.send_modify(|seen| {
+                    *seen += 1;
+                    times = *seen;
+                });
+                if times == 2 {
+                    std::thread::spawn(|| {
+                        std::thread::sleep(GRACE);
+                        // Commits are atomic and acknowledged only once synced, so this loses nothing either.
+                        std::process::exit(130);
+                    });
                 }
-                // Every commit is atomic and acknowledged only once synced, so this loses nothing either.
-                std::process::exit(130);
             }
         });
         Ok(Self(receiver))
@@ -30,7 +38,12 @@ impl Interrupt {
 
     /// Waits until somebody asks to stop.
     pub(super) async fn asked(&mut self) {
-        if self.0.wait_for(|times| *times > 0).await.is_err() {
+        self.asked_times(1).await;
+    }
+
+    /// Waits until somebody asks so many times.
+    pub(super) async fn asked_times(&mut self, times: u32) {
+        if self.0.wait_for(|seen| *seen >= times).await.is_err() {
             std::future::pending::<()>().await;
         }
     }

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::parse_span;
-use super::output::{Output, table};
+use super::output::{Output, table, wrapped};
 use crate::lab::{self, Options, Report, Source};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -131,7 +131,7 @@ fn shown(report: &Report) -> String {
         };
         bounds.add_row([name, &form, &strategy.bound.to_string(), &strategy.observed, kept]);
     }
-    let mut text = format!("{}\n\n{figures}\n\n{bounds}\n", report.load);
+    let mut text = format!("{}\n\n{figures}\n\n{}\n", report.load, wrapped(bounds));
     for finding in &report.findings {
         text.push_str(&format!("\n{}\n  {}\n", finding.title, finding.text));
     }

@@ -23,6 +23,7 @@ use globals::Globals;
 use interrupt::Interrupt;
 use output::Output;
 use std::process::ExitCode;
+use std::time::Duration;
 use tracing_subscriber::EnvFilter;
 
 /// A priority messaging broker with the semantics of SQL Server Service Broker, over SQL tables.
@@ -37,12 +38,12 @@ struct Cli {
 
 const OVERVIEW: &str = "\
 Examples:
-  dialoq apply shop.sql                                          define message types, contracts, queues, services
+  dialoq apply shop.sql
   dialoq send --from //shop/Checkout --to //shop/OrderService --contract //shop/Orders \\
-              --type //shop/PlaceOrder '{\"sku\":\"A-1\"}'           begin a dialog and send on it
-  dialoq receive orders                                          take the messages of the best group
-  dialoq activate orders --exec ./worker --max-queue-readers 4   run a program while there is work
-  dialoq status --watch                                          see queues, readers, conversations
+              --type //shop/PlaceOrder '{\"sku\":\"A-1\"}'
+  dialoq receive orders
+  dialoq activate orders --exec ./worker --max-queue-readers 4
+  dialoq status --watch
 
 Exit codes:
   0    done
@@ -94,8 +95,9 @@ pub fn main() -> ExitCode {
         Err(error) => return Failure::input(format!("the runtime cannot be started: {error}")).report(&output),
     };
     let done = runtime.block_on(run(&cli, &output));
-    // A thread that still reads standard input would otherwise be waited for.
-    runtime.shutdown_background();
+    // What still runs is dropped, programs of readers are killed with it; a thread that reads standard input would never
+    // end, so it is not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(&output),

@@ -81,6 +81,14 @@ pub(super) fn table(headings: &[&str]) -> Table {
     table
 }
 
+/// The same table, wrapped also where no terminal says how wide it may be.
+pub(super) fn wrapped(mut table: Table) -> Table {
+    if table.width().is_none() {
+        table.set_width(120);
+    }
+    table
+}
+
 /// A text that cannot move the cursor, colour the terminal or hide itself: control characters are escaped, line ends
 /// and tabs kept.
 pub(super) fn printable(text: &str) -> Cow<'_, str> {

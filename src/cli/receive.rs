@@ -9,7 +9,7 @@ use crate::broker::Broker;
 use crate::id::{ConversationHandle, GroupId};
 use crate::jsonl::{BodyText, MessageLine, to_base64};
 use crate::message::Batch;
-use crate::protocol::Message;
+use crate::protocol::{Message, system};
 use crate::tx::Tx;
 use clap::Args;
 use std::time::Duration;
@@ -122,21 +122,35 @@ fn print(batch: &Batch, output: &Output) -> Result<(), Failure> {
     if output.json {
         return batch.iter().try_for_each(|message| output.json(&MessageLine(message)));
     }
-    let mut table = table(&["enqueued", "#priority", "conversation", "#seq", "message type", "body"]);
-    for message in batch {
-        table.add_row([
-            message.message_enqueue_time.to_string(),
-            message.priority.to_string(),
-            message.conversation_handle.to_string(),
-            message.message_sequence_number.to_string(),
-            printable(&message.message_type_name).into_owned(),
-            shown_body(message),
-        ]);
+    // One table per conversation, so that its handle stays in one piece and can be copied.
+    for messages in batch.messages().chunk_by(|one, next| one.conversation_handle == next.conversation_handle) {
+        let Some(first) = messages.first() else { continue };
+        let mut table = table(&["#seq", "enqueued", "message type", "body"]);
+        for message in messages {
+            table.add_row([
+                message.message_sequence_number.to_string(),
+                message.message_enqueue_time.to_string(),
+                printable(shown_type(message)).into_owned(),
+                shown_body(message),
+            ]);
+        }
+        let (handle, service) = (first.conversation_handle, printable(&first.service_name));
+        output.text(&format!("conversation {handle} at {service}, priority {}\n{table}", first.priority))?;
     }
-    output.text(&table.to_string())
+    Ok(())
+}
+
+/// The message type; of the system's types the last word, which is all that differs.
+fn shown_type(message: &Message) -> &str {
+    let name: &str = &message.message_type_name;
+    let is_system = [system::END_DIALOG, system::ERROR, system::DIALOG_TIMER].contains(&name);
+    if is_system { name.rsplit('/').next().unwrap_or(name) } else { name }
 }
 
 fn shown_body(message: &Message) -> String {
+    if let Some(error) = message.error() {
+        return format!("{}: {}", error.code, printable(&error.description));
+    }
     match BodyText::of(message.message_body.as_deref()) {
         BodyText::Absent => String::new(),
         BodyText::Text(text) => shortened(&printable(&text), 1_000),

@@ -87,3 +87,21 @@ fn what_cannot_run_is_told_at_once() {
     shop.fails(2, &["activate", "orders"]);
     shop.fails(2, &["activate", "orders", "--exec", "true", "--max-queue-readers", "0"]);
 }
+
+#[test]
+fn a_second_ctrl_c_drops_what_is_in_hand() {
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let script = "echo $$ > pid.new; mv pid.new pid; exec sleep 1000";
+    let mut running = shop.start(&["activate", "orders", "--exec", "sh", "--", "-c", script]);
+    running.until_exists(&shop.path("pid"));
+    while running.is_running() {
+        running.interrupt();
+    }
+    let (code, error) = running.end();
+    assert_eq!(code, Some(130), "{error}");
+    let pid = std::fs::read_to_string(shop.path("pid")).unwrap();
+    let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "the program was killed: {state}");
+    assert_eq!(shop.bodies("orders"), ["a"]);
+}

@@ -64,3 +64,16 @@ fn a_url_that_is_not_understood_is_named() {
     let error: serde_json::Value = serde_json::from_str(&error).unwrap();
     assert_eq!(error["error"]["code"], 60019);
 }
+
+#[test]
+fn a_damaged_file_is_an_error_and_no_crash() {
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let mut bytes = std::fs::read(shop.path("shop.db")).unwrap();
+    bytes[100..].fill(0xA5);
+    std::fs::write(shop.path("shop.db"), &bytes).unwrap();
+    for arguments in COMMANDS {
+        let error = shop.fails(1, arguments);
+        assert!(error.starts_with("error[60012]"), "{arguments:?}: {error}");
+    }
+}

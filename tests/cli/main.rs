@@ -5,6 +5,7 @@ mod activate;
 mod apply;
 mod bad_store;
 mod help;
+mod measure;
 mod names;
 mod receive;
 mod send;

@@ -1,4 +1,5 @@
 use crate::shop::{SEND_ORDER, Shop, body, lines};
+use std::io::Write;
 
 fn order_lines(shop: &Shop, more: &[&str], input: &[u8]) -> String {
     shop.ok_with(&[SEND_ORDER, more].concat(), input)
@@ -141,4 +142,36 @@ fn conversations_end_in_three_ways() {
     assert!(bodies.iter().any(|body| body.contains("<Code>42</Code>")), "{bodies:?}");
     assert!(shop.fails(1, &["end", &cleanup]).contains("error[8426]"));
     assert!(shop.fails(1, &["end", &error, "--error", "-1", "--description", "x"]).contains("error["));
+}
+
+#[test]
+fn lines_are_sent_as_they_come_and_ctrl_c_stops_between_them() {
+    let shop = Shop::open();
+    let mut running = shop.start(&[SEND_ORDER, &["--json", "--dialog-per-message"]].concat());
+    let mut input = running.input.take().unwrap();
+    input.write_all(b"{\"body\":\"a\"}\n").unwrap();
+    assert_eq!(lines(&running.line())[0]["sent"], 1, "committed while the input is still open");
+    running.interrupt();
+    let (code, error) = running.end();
+    assert_eq!(code, Some(130), "{error}");
+    assert!(error.contains("1 messages were sent"), "{error}");
+    assert_eq!(shop.bodies("orders"), ["a"]);
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused() {
+    let shop = Shop::open();
+    let url = format!("{}?max_body_bytes=10", shop.url());
+    let error = shop.fails(1, &[&["--db", &url], SEND_ORDER, &["1234567890", "12345678901"]].concat());
+    assert!(error.contains("error[8459]") && error.contains("body 2"), "{error}");
+    assert_eq!(shop.bodies("orders"), ["1234567890"]);
+}
+
+#[test]
+fn an_error_of_the_other_side_is_readable() {
+    let shop = Shop::open();
+    shop.ok_with(&["apply", "-"], b"ALTER MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = JSON");
+    shop.order(&["no json"]);
+    let printed = shop.ok(&["receive", "checkout"]);
+    assert!(printed.contains(" Error ") && printed.contains("-8430: ") && printed.contains("not JSON"), "{printed}");
 }

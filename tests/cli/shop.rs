@@ -108,13 +108,14 @@ impl Shop {
             .current_dir(self.folder.path())
             .env("DIALOQ_URL", self.url())
             .args(arguments)
-            .stdin(Stdio::null())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
-        Running { child, output: Some(output) }
+        let input = child.stdin.take();
+        Running { child, input, output: Some(output) }
     }
 }
 
@@ -134,6 +135,7 @@ pub(crate) const SEND_ORDER: &[&str] = &[
 /// A command that runs until somebody stops it; killed if a test fails before.
 pub(crate) struct Running {
     child: Child,
+    pub(crate) input: Option<std::process::ChildStdin>,
     pub(crate) output: Option<BufReader<std::process::ChildStdout>>,
 }
 
