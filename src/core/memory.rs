@@ -15,7 +15,6 @@ use std::collections::BTreeMap;
 pub struct Memory {
     /// The broker.
     pub core: Core,
-    ids: IdSource,
     limits: Limits,
     endpoints: BTreeMap<u64, EndpointRow>,
     received: BTreeMap<u64, u64>,
@@ -27,11 +26,10 @@ pub struct Memory {
 impl Memory {
     /// A new broker whose ids count from 1.
     pub fn new(limits: Limits) -> Self {
-        let ids = IdSource::Counted(0);
-        let core = Core::new(ids.clone(), limits.clone());
+        let core = Core::new(IdSource::Counted(0), limits.clone());
         let (endpoints, received, messages) = Default::default();
         let (retained, transmissions) = Default::default();
-        Self { core, ids, limits, endpoints, received, messages, retained, transmissions }
+        Self { core, limits, endpoints, received, messages, retained, transmissions }
     }
 
     /// Does a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
@@ -105,7 +103,7 @@ impl Memory {
     /// 60012 if the rows contradict each other: a defect of the core.
     pub fn restored(&self, now: Timestamp) -> Result<Core> {
         let catalog = (**self.core.catalog()).clone();
-        let mut restore = Restore::new(catalog, self.ids.clone(), self.limits.clone());
+        let mut restore = Restore::new(catalog, self.core.ids.clone(), self.limits.clone());
         for row in self.endpoints.values() {
             restore.endpoint(row.clone());
         }

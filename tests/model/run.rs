@@ -5,7 +5,7 @@ use crate::steps::{Form, Looking, Op, QUEUES, SESSIONS, Step};
 use dialoq::act::{Act, Perform};
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{
-    AnyOr, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,
+    AnyOr, BrokerOption, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,
 };
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
 use dialoq::time::{Clock, Timestamp};
@@ -194,6 +194,7 @@ impl Known {
                 Verb::Reprioritise { handle: self.handle(*conversation), level: *level }
             }
             Op::Status { conversation } => Verb::GetTransmissionStatus { handle: self.handle(*conversation) },
+            Op::Release { group } => Verb::ReleaseQuarantine { group: self.group(*group) },
         }
     }
 
@@ -222,6 +223,7 @@ struct Run {
     ledger: Ledger,
     /// Who sent that number: bodies are the same on both sides, so they cannot say it.
     senders: HashMap<u64, ConversationHandle>,
+    may_quarantine: bool,
 }
 
 /// Runs the steps on both sides; tells the first thing that is not right.
@@ -242,6 +244,7 @@ pub(crate) async fn run(steps: &[Step]) -> Result<(), String> {
         sessions: Default::default(),
         ledger: Ledger::default(),
         senders: HashMap::new(),
+        may_quarantine: false,
     };
     run.define(definitions()).await?;
     for (place, step) in steps.iter().enumerate() {
@@ -323,6 +326,22 @@ impl Run {
             Step::QueueStatus(queue, on) => {
                 let options = QueueOptions { status: Some(*on), ..QueueOptions::default() };
                 self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+            }
+            Step::Retention(queue, on) => {
+                let options = QueueOptions { retention: Some(*on), ..QueueOptions::default() };
+                self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+            }
+            Step::Quarantine(queue, on) => {
+                self.may_quarantine |= on;
+                let options = QueueOptions { poison_quarantine: Some(*on), ..QueueOptions::default() };
+                self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+            }
+            Step::BrokerEnabled(on) => {
+                let option = if *on { BrokerOption::EnableBroker } else { BrokerOption::DisableBroker };
+                self.define(vec![Definition::AlterDatabase { option }]).await
+            }
+            Step::HonorPriority(on) => {
+                self.define(vec![Definition::AlterDatabase { option: BrokerOption::HonorBrokerPriority(*on) }]).await
             }
             Step::Restart => self.restart().await,
         }
@@ -452,14 +471,24 @@ impl Run {
             }
         }
         self.compare_rows().await?;
-        self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+        let rebuilt =
+            self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+        if self.may_quarantine {
+            // How often a group was rolled back is known to memory only, and nothing else sets it back.
+            self.model.core = rebuilt;
+            self.model.tick(self.now());
+        }
         self.broker.close().await.map_err(|error| format!("{error:?}"))?;
         self.broker = open(&self.url, &self.clock).await?;
         // Rollbacks are counted in memory: turning the queues on starts the count anew on both sides.
+        self.queues_on().await?;
+        self.compare_rows().await
+    }
+
+    async fn queues_on(&mut self) -> Result<(), String> {
         let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
         let all = QUEUES.map(|name| Definition::AlterQueue { name: name.into(), options: options.clone() });
-        self.define(all.to_vec()).await?;
-        self.compare_rows().await
+        self.define(all.to_vec()).await
     }
 
     /// What became due by the step has happened on both sides: a commit may make something that is due already.
@@ -480,7 +509,7 @@ impl Run {
     async fn compare_rows(&mut self) -> Result<(), String> {
         let query = async |text: &str| self.broker.query(text, ()).await.map_err(|error| format!("{text}: {error:?}"));
         let endpoints = query("SELECT * FROM sys_conversation_endpoints").await?;
-        let waiting = query("SELECT count(*) AS n FROM queue_messages WHERE status = 1").await?;
+        let waiting = query("SELECT count(*) FILTER (WHERE status = 1) AS ready, count(*) FILTER (WHERE status <> 1) AS kept FROM queue_messages").await?;
         let transmission = query("SELECT * FROM sys_transmission_queue").await?;
         let mut store: Vec<String> = Vec::new();
         for row in &endpoints.rows {
@@ -508,8 +537,9 @@ impl Run {
         model.sort();
         same(&model.join("\n  "), &store.join("\n  "))?;
 
-        let count = waiting.rows[0].get::<i64>("n").map_err(|error| format!("{error:?}"))?;
-        same(&format!("{} rows", self.model.messages().count()), &format!("{count} rows"))?;
+        let number = |column: &str| waiting.rows[0].get::<i64>(column).map_err(|error| format!("{error:?}"));
+        let store = format!("{} ready, {} kept", number("ready")?, number("kept")?);
+        same(&format!("{} ready, {} kept", self.model.messages().count(), self.model.retained().count()), &store)?;
 
         let mut store: Vec<String> = Vec::new();
         for row in &transmission.rows {
@@ -537,9 +567,11 @@ impl Run {
                 self.settle().await;
             }
         }
-        let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
-        let all = QUEUES.map(|name| Definition::AlterQueue { name: name.into(), options: options.clone() });
-        self.define(all.to_vec()).await?;
+        self.define(vec![Definition::AlterDatabase { option: BrokerOption::EnableBroker }]).await?;
+        self.queues_on().await?;
+        for group in 0..self.known.groups.len() {
+            self.op(SESSIONS, &Op::Release { group }).await?;
+        }
         self.compare_rows().await?;
         self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
         for queue in 0..QUEUES.len() {

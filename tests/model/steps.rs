@@ -19,6 +19,10 @@ pub(crate) enum Step {
     Do(usize, Op),
     Advance(u16),
     QueueStatus(usize, bool),
+    Retention(usize, bool),
+    Quarantine(usize, bool),
+    BrokerEnabled(bool),
+    HonorPriority(bool),
     /// All transactions are lost, the store is opened again.
     Restart,
 }
@@ -34,6 +38,7 @@ pub(crate) enum Op {
     Timer { conversation: usize, seconds: u8 },
     Reprioritise { conversation: usize, level: u8 },
     Status { conversation: usize },
+    Release { group: usize },
 }
 
 #[derive(Debug, Clone)]
@@ -87,6 +92,7 @@ fn any_op() -> BoxedStrategy<Op> {
         2 => (any::<usize>(), 0..4usize).prop_map(|(first, message_type)| Op::Send { first, second: None, message_type }),
         3 => (any::<usize>(), form).prop_map(|(conversation, form)| Op::End { conversation, form }),
         1 => any::<usize>().prop_map(|conversation| Op::Status { conversation }),
+        1 => any::<usize>().prop_map(|group| Op::Release { group }),
     ]
     .boxed()
 }
@@ -103,6 +109,10 @@ fn steps_of(op: BoxedStrategy<Op>, most: usize) -> impl Strategy<Value = Vec<Ste
         24 => (0..=SESSIONS, op).prop_map(|(place, op)| Step::Do(place, op)),
         2 => (1..30u16).prop_map(Step::Advance),
         2 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::QueueStatus(queue, on)),
+        1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Retention(queue, on)),
+        1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Quarantine(queue, on)),
+        1 => any::<bool>().prop_map(Step::BrokerEnabled),
+        1 => any::<bool>().prop_map(Step::HonorPriority),
         1 => Just(Step::Restart),
     ];
     prop::collection::vec(step, 1..most)
