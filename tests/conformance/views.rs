@@ -1,6 +1,10 @@
 //! Views and counters.
 
-use std::collections::HashSet;
+use dialoq::activation::{Procedure, Session};
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Metadata, Recorder, SharedString, Unit};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 
 case!(sequences_in_the_view, [226], async |t| {
     let pairs = [t.pair().await?, t.pair().await?];
@@ -53,3 +57,104 @@ case!(services_and_usages_in_the_views, [29, 226], async |t| {
     assert_eq!(ids.len(), services.len());
     assert!(service.int("service_id") >= 65536);
 });
+
+case!(monitors_count_every_waiting_session, [228], async |t| {
+    let readers = t.broker.activate("QT", idle_procedure()).max_queue_readers(1).start();
+    assert_eq!(readers.monitor().await.expect("a monitor").tasks_waiting, 0);
+    let other = t.clone();
+    let mut waiting = Box::pin(async move { other.wait_receive("QT", Some(60)).await });
+    t.still_waits(&mut waiting).await;
+    assert_eq!(readers.monitor().await.expect("a monitor").tasks_waiting, 1, "nobody activated it");
+    t.advance(60).await?;
+    waiting.await?;
+    assert_eq!(readers.monitor().await.expect("a monitor").tasks_waiting, 0);
+});
+
+case!(monitors_note_empty_receives_and_launches, [229], async |t| {
+    let readers = t.broker.activate("QT", idle_procedure()).max_queue_readers(1).start();
+    let before = readers.monitor().await.expect("a monitor");
+    assert_eq!((before.last_empty_rowset_time, before.last_activated_time), (None, None));
+    t.advance(3).await?;
+    let empty_at = t.now();
+    assert!(t.receive("QT").await?.is_empty());
+    let row = readers.monitor().await.expect("a monitor");
+    assert_eq!((row.last_empty_rowset_time, row.last_activated_time), (Some(empty_at), None));
+    t.advance(3).await?;
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "x").await?;
+    let row = readers.monitor().await.expect("a monitor");
+    assert_eq!((row.last_empty_rowset_time, row.last_activated_time), (Some(empty_at), Some(t.now())));
+});
+
+/// A reader that leaves at once.
+fn idle_procedure() -> Procedure {
+    Procedure::new("idle", async |_: Session| Ok(()))
+}
+
+case!(messages_are_counted_by_level, [230], async |t| {
+    // DIFFERENCE(counted-when-received): messages are counted by queue and level when they leave the queue.
+    let counts = Counts::default();
+    let _listening = metrics::set_default_local_recorder(&counts);
+    for (level, messages) in [(3, 2), (9, 1)] {
+        let dialog = t.begin_at_level(level).await?;
+        for _ in 0..messages {
+            t.send(dialog, "Text", "x").await?;
+        }
+    }
+    let count = |level: &str| counts.of("dialoq_messages_received_total", &[("queue", "QT"), ("priority", level)]);
+    assert_eq!((count("3"), count("9")), (0, 0));
+    t.receive("QT").await?;
+    t.receive("QT").await?;
+    assert_eq!((count("3"), count("9"), count("5")), (2, 1, 0));
+});
+
+case!(rollbacks_are_counted, [231], async |t| {
+    let counts = Counts::default();
+    let _listening = metrics::set_default_local_recorder(&counts);
+    let rollbacks = || counts.of("dialoq_transactions_total", &[("end", "rollback")]);
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "x").await?;
+    let tx = t.begin().await?;
+    tx.send(dialog, "Text", "y").await?;
+    tx.rollback().await?;
+    assert_eq!(rollbacks(), 1);
+    let tx = t.begin().await?;
+    tx.receive("QT").await?;
+    drop(tx);
+    assert_eq!(rollbacks(), 2);
+    let tx = t.begin().await?;
+    tx.receive("QT").await?;
+    tx.commit().await?;
+    assert_eq!(rollbacks(), 2);
+});
+
+/// Counters by name and labels, heard on this thread only.
+#[derive(Default)]
+struct Counts(Mutex<HashMap<Key, Arc<AtomicU64>>>);
+
+impl Counts {
+    fn of(&self, name: &'static str, labels: &[(&'static str, &str)]) -> u64 {
+        let labels: Vec<Label> = labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect();
+        let counts = self.0.lock().expect("nobody panics while counting");
+        counts.get(&Key::from_parts(name, labels)).map_or(0, |count| count.load(SeqCst))
+    }
+}
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        let mut counts = self.0.lock().expect("nobody panics while counting");
+        Counter::from_arc(counts.entry(key.clone()).or_default().clone())
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::noop()
+    }
+}

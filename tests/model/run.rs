@@ -471,8 +471,10 @@ impl Run {
             }
         }
         self.compare_rows().await?;
-        let rebuilt =
-            self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+        let rebuilt = self
+            .model
+            .restored(self.now())
+            .map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
         if self.may_quarantine {
             // How often a group was rolled back is known to memory only, and nothing else sets it back.
             self.model.core = rebuilt;
