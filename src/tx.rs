@@ -229,7 +229,7 @@ impl Tx {
     /// Makes everything durable, wholly or not at all.
     ///
     /// # Errors
-    /// 60020 the transaction has ended; 8475 a conversation it used was dropped by a definition; 60022 the user's own
+    /// 60020 the transaction has ended; 60022 the user's own
     /// SQL failed; the store's own. Whatever the error, nothing of the transaction has happened, unless the store says
     /// that it lost its disk (60015, 60018), where a reopen tells.
     pub async fn commit(self) -> Result<()> {

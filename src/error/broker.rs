@@ -87,13 +87,4 @@ impl Error {
             ),
         )
     }
-
-    /// 8475: the endpoint went away while the transaction held it.
-    pub(crate) fn endpoint_dropped(handle: impl Display) -> Self {
-        Self::new(
-            Code::ENDPOINT_DROPPED,
-            ErrorKind::State,
-            format!("conversation {handle} was dropped by a definition while this transaction used it"),
-        )
-    }
 }
