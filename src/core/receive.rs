@@ -152,7 +152,7 @@ impl Core {
                 self.groups[group].members.iter().copied().filter(|place| stays(*place) && has_more(*place)).collect()
             }
         };
-        if only.is_none() {
+        if only.is_none() && session.has_moved {
             let moved_in = session.overlays.iter().filter(|(_, overlay)| overlay.group == Some(group));
             let moved_in = moved_in.map(|(place, _)| *place).filter(|place| self.endpoints[*place].group != group);
             found.extend(moved_in.filter(|place| has_more(*place)));

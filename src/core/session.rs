@@ -23,6 +23,8 @@ pub struct Session {
     pub(super) locks: SmallVec<[u32; 4]>,
     pub(super) log: Vec<Op>,
     pub(super) overlays: HashMap<u32, Overlay>,
+    /// Whether it ever moved a conversation: without that, nobody looks through all overlays for one that was.
+    pub(super) has_moved: bool,
     /// Queues from which rows were received, also if a savepoint gave them back: a full rollback counts for these.
     pub(super) received_queues: SmallVec<[i32; 2]>,
     /// Groups from which rows were received, likewise.
@@ -71,6 +73,7 @@ impl Session {
             locks: SmallVec::new(),
             log: Vec::new(),
             overlays: HashMap::new(),
+            has_moved: false,
             received_queues: SmallVec::new(),
             received_groups: SmallVec::new(),
         }
@@ -88,6 +91,7 @@ impl Session {
     /// Logs an operation and shows it to the session.
     pub(super) fn record(&mut self, op: Op) {
         show(&mut self.overlays, &op);
+        self.has_moved |= matches!(op, Op::Move { .. });
         self.log.push(op);
     }
 
