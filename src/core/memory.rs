@@ -104,6 +104,8 @@ impl Memory {
     pub fn restored(&self, now: Timestamp) -> Result<Core> {
         let catalog = (**self.core.catalog()).clone();
         let mut restore = Restore::new(catalog, self.core.ids.clone(), self.limits.clone());
+        let (next_queuing_order, next_endpoint_id, next_transmission_id) = self.core.counters();
+        restore.counters(next_queuing_order, next_endpoint_id, next_transmission_id);
         for row in self.endpoints.values() {
             restore.endpoint(row.clone());
         }

@@ -4,9 +4,11 @@ use super::change::{EndpointRow, Stored};
 use super::endpoint::{Endpoint, Extra, NONE, Outgoing, SystemRow};
 use super::orders::Orders;
 use super::state::{Core, Limits};
+use super::status::Delay;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
+use crate::protocol::ConversationState;
 use crate::time::Timestamp;
 use hashbrown::HashMap;
 
@@ -182,6 +184,15 @@ impl Restore {
             let send_sequence = endpoint.send_sequence.max(last_out).max(peer_has);
             let endpoint = &mut core.endpoints[place];
             endpoint.send_sequence = send_sequence;
+            // What is held until END is not looked at again, so its reason must be known from the start.
+            let held = match endpoint.state {
+                ConversationState::DisconnectedInbound => Some(Delay::PeerEnded),
+                ConversationState::Error => Some(Delay::PeerErrored),
+                _ => None,
+            };
+            if let Some(extra) = endpoint.extra.as_mut().filter(|extra| !extra.outbox.is_empty()) {
+                extra.delay = held;
+            }
             // The first message has left and nobody is there any more: the peer is gone, not yet to come.
             endpoint.is_peer_known |= send_sequence > 0 && first_out > 0;
         }

@@ -131,3 +131,19 @@ case!(conversations_can_be_errored, [222], async |t| {
     let at_target = t.receive("QT").await?;
     assert_eq!((at_target.error_codes(), at_target.len()), (vec![-9719], 2));
 });
+
+case!(held_messages_keep_their_reason_over_a_restart, [125, 224], async |t| {
+    let (ended, broken) = (t.pair().await?, t.pair().await?);
+    t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    t.send(ended.initiator, "Text", "held").await?;
+    t.send(broken.initiator, "Text", "held").await?;
+    t.end(ended.target).await?;
+    t.end_with_error(broken.target, 1, "broken").await?;
+    let before = [t.transmission_status(ended.initiator).await?, t.transmission_status(broken.initiator).await?];
+    assert!(before.iter().all(|status| !status.is_empty()) && before[0] != before[1], "{before:?}");
+    let t = t.restart().await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    let after = [t.transmission_status(ended.initiator).await?, t.transmission_status(broken.initiator).await?];
+    assert_eq!(before, after);
+    assert_eq!(t.transmission().await?.len(), 2);
+});

@@ -132,3 +132,18 @@ case!(ids_are_unique, [77], async |t| {
         assert!(of(pair.initiator).is_initiator && !of(pair.target).is_initiator);
     }
 });
+
+case!(unusable_arguments, [63, 70, 73], async |t| {
+    let far = "x".repeat(257);
+    assert_eq!(code(t.begin_dialog(t.to(&far)).await), 8412);
+    assert_eq!(code(t.begin_dialog(t.to("")).await), 8412);
+    let mut begin = t.to_target();
+    begin.addressee = Addressee::Instance("not a guid".into());
+    assert_eq!(code(t.begin_dialog(begin).await), 8413);
+    assert_eq!(code(t.begin_dialog(t.to_target().in_group(GroupId(Uuid::nil()))).await), 8414);
+    let pair = t.pair().await?;
+    t.end(pair.target).await?;
+    let mut begin = t.to("I").from("T");
+    begin.related = Relation::Conversation(pair.target);
+    assert_eq!(code(t.begin_dialog(begin).await), 9601, "the conversation has ended");
+});

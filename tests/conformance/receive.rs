@@ -224,3 +224,53 @@ case!(selects_see_committed_rows, [172], async |t| {
     tx.commit().await?;
     assert!(t.rows_of("QT").await?.is_empty());
 });
+
+case!(waits_for_one_conversation_end_when_it_is_freed, [156, 161], async |t| {
+    let (wanted, other) = (t.pair().await?, t.pair().await?);
+    t.send(wanted.initiator, "Text", "held").await?;
+    let holder = t.begin().await?;
+    assert_eq!(holder.receive("QT").await?.len(), 1);
+    let reader = t.clone();
+    let mut waiting = Box::pin(async move { reader.wait_for_conversation("QT", wanted.target, 3600).await });
+    t.still_waits(&mut waiting).await;
+    t.send(other.initiator, "Text", "not wanted").await?;
+    t.still_waits(&mut waiting).await;
+    holder.rollback().await?;
+    assert_eq!(waiting.await?.texts(), ["held"]);
+    assert_eq!(t.receive("QT").await?.texts(), ["not wanted"]);
+});
+
+case!(every_waiting_reader_gets_its_message, [161, 171], async |t| {
+    let mut dialogs = Vec::new();
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        dialogs.push(t.dialog().await?);
+        let reader = t.clone();
+        let mut work = Box::pin(async move { reader.wait_receive("QT", Some(3600)).await });
+        t.still_waits(&mut work).await;
+        waiting.push(work);
+    }
+    // All arrive in one commit, so there is one signal for many.
+    t.send_many(&dialogs, "Text", "one each").await?;
+    let readers: Vec<_> = waiting.into_iter().map(tokio::spawn).collect();
+    for reader in readers {
+        assert_eq!(reader.await.expect("a reader panicked")?.texts(), ["one each"]);
+    }
+    assert!(t.receive("QT").await?.is_empty());
+});
+
+case!(given_up_waits_swallow_no_signal, [161, 171], async |t| {
+    let dialogs = [t.dialog().await?, t.dialog().await?];
+    let wait = || {
+        let reader = t.clone();
+        Box::pin(async move { reader.wait_receive("QT", Some(3600)).await })
+    };
+    let (mut given_up, mut patient) = (wait(), wait());
+    t.still_waits(&mut given_up).await;
+    t.still_waits(&mut patient).await;
+    t.send(dialogs[0], "Text", "first").await?;
+    drop(given_up);
+    assert_eq!(patient.await?.texts(), ["first"]);
+    t.send(dialogs[1], "Text", "second").await?;
+    assert_eq!(wait().await?.texts(), ["second"]);
+});

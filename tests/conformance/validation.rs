@@ -108,3 +108,14 @@ case!(judged_when_it_arrives_not_when_it_is_sent, [8, 87], async |t| {
     t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
     assert_eq!(t.receive("QI").await?.error_codes(), [-9615]);
 });
+
+case!(bodies_have_a_limit, [86], async |t| {
+    let dialog = t.dialog().await?;
+    let limit = 64 << 20;
+    assert_eq!(crate::rig::code(t.send_bytes(dialog, "Text", Some(vec![7; limit + 1])).await), 8459);
+    assert!(t.receive("QT").await?.is_empty());
+    let large: Vec<u8> = (0..3_000_000_u32).map(|place| (place % 251) as u8).collect();
+    t.send_bytes(dialog, "Text", Some(large.clone())).await?;
+    let received = t.receive("QT").await?;
+    assert!(received[0].message_body.as_ref() == Some(&large), "three million bytes arrive as they were");
+});
