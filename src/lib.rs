@@ -138,3 +138,12 @@ pub use message::{Batch, BrokerError, MessageType};
 pub use protocol::Message;
 pub use store::{OpenOptions, SqlRow, SqlRows, SqlValue};
 pub use tx::Tx;
+
+/// The Rust in README.md and in docs/priority.md runs with the tests.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/priority.md")]
+    mod priority {}
+}
