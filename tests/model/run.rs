@@ -1,7 +1,7 @@
 //! One random run on both sides.
 
 use crate::ledger::{Entry, Ledger, Open};
-use crate::steps::{Form, Looking, Op, QUEUES, SESSIONS, Step};
+use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
 use dialoq::act::{Act, Perform};
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{
@@ -26,12 +26,6 @@ fn definitions() -> Vec<Definition> {
         |name: &str, validation| Definition::CreateMessageType { name: name.into(), owner: None, validation };
     let entry = |name: &str, sent_by| ContractEntry { message_type: name.into(), sent_by };
     let queue = |name: &str| Definition::CreateQueue { name: name.into(), options: QueueOptions::default() };
-    let service = |name: &str, queue: &str, contracts: &[&str]| Definition::CreateService {
-        name: name.into(),
-        owner: None,
-        queue: queue.into(),
-        contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
-    };
     let priority = |name: &str, level| Definition::CreateBrokerPriority {
         name: name.into(),
         set: PriorityOptions {
@@ -60,6 +54,25 @@ fn definitions() -> Vec<Definition> {
         priority("J", 8),
         priority("U", 2),
     ]
+}
+
+fn service(name: &str, queue: &str, contracts: &[&str]) -> Definition {
+    Definition::CreateService {
+        name: name.into(),
+        owner: None,
+        queue: queue.into(),
+        contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+fn alter_service(name: &str, queue: Option<&str>, add: &[&str], drop: &[&str]) -> Definition {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Definition::AlterService {
+        name: name.into(),
+        queue: queue.map(Into::into),
+        add_contracts: names(add),
+        drop_contracts: names(drop),
+    }
 }
 
 /// Ids as the order in which this side first showed them.
@@ -269,10 +282,12 @@ impl Run {
 
     async fn define(&mut self, definitions: Vec<Definition>) -> Result<(), String> {
         let verb = Verb::Define(definitions);
-        let model = self
-            .model
-            .submit(vec![verb.clone()], self.now())
-            .map(|outcomes| outcomes.expect("DDL waits for nobody").remove(0));
+        let model = match self.model.submit(vec![verb.clone()], self.now()) {
+            // It would wait for an open transaction, and this run has nobody else to end that.
+            Ok(None) => return Ok(()),
+            Ok(Some(mut outcomes)) => Ok(outcomes.remove(0)),
+            Err(refusal) => Err(refusal),
+        };
         let store = self.broker.perform(verb).await;
         same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))
     }
@@ -342,6 +357,23 @@ impl Run {
             }
             Step::HonorPriority(on) => {
                 self.define(vec![Definition::AlterDatabase { option: BrokerOption::HonorBrokerPriority(*on) }]).await
+            }
+            Step::MoveService(service, queue) => {
+                self.define(vec![alter_service(["T", "U"][*service], Some(QUEUES[*queue]), &[], &[])]).await
+            }
+            Step::Break(what) => {
+                let definition = match what {
+                    Break::DropContractOfService => alter_service("T", None, &[], &["C"]),
+                    Break::AddContractToService => alter_service("T", None, &["C"], &[]),
+                    Break::DropService => Definition::DropService { name: "U".into() },
+                    Break::CreateService => service("U", "QU", &["C"]),
+                    Break::ErrorConversations => {
+                        Definition::AlterDatabase { option: BrokerOption::ErrorBrokerConversations }
+                    }
+                    Break::NewBroker => Definition::AlterDatabase { option: BrokerOption::NewBroker },
+                };
+                self.known.handles.iter().for_each(|handle| self.ledger.disturb(*handle));
+                self.define(vec![definition]).await
             }
             Step::Restart => self.restart().await,
         }
@@ -569,7 +601,9 @@ impl Run {
                 self.settle().await;
             }
         }
+        // Whatever keeps messages waiting is taken away; the service may be there, which both sides refuse alike.
         self.define(vec![Definition::AlterDatabase { option: BrokerOption::EnableBroker }]).await?;
+        self.define(vec![service("U", "QU", &["C"])]).await?;
         self.queues_on().await?;
         for group in 0..self.known.groups.len() {
             self.op(SESSIONS, &Op::Release { group }).await?;

@@ -23,8 +23,22 @@ pub(crate) enum Step {
     Quarantine(usize, bool),
     BrokerEnabled(bool),
     HonorPriority(bool),
+    /// Moves a target service to another queue.
+    MoveService(usize, usize),
+    Break(Break),
     /// All transactions are lost, the store is opened again.
     Restart,
+}
+
+/// Definitions that break conversations.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Break {
+    DropContractOfService,
+    AddContractToService,
+    DropService,
+    CreateService,
+    ErrorConversations,
+    NewBroker,
 }
 
 #[derive(Debug, Clone)]
@@ -97,9 +111,21 @@ fn any_op() -> BoxedStrategy<Op> {
     .boxed()
 }
 
-fn steps_of(op: BoxedStrategy<Op>, most: usize) -> impl Strategy<Value = Vec<Step>> {
+fn breaks() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => Just(Break::DropContractOfService),
+        4 => Just(Break::AddContractToService),
+        2 => Just(Break::DropService),
+        4 => Just(Break::CreateService),
+        1 => Just(Break::ErrorConversations),
+        1 => Just(Break::NewBroker),
+    ]
+    .prop_map(Step::Break)
+}
+
+fn quiet_step(op: BoxedStrategy<Op>) -> impl Strategy<Value = Step> {
     let place = 0..SESSIONS;
-    let step = prop_oneof![
+    prop_oneof![
         4 => place.clone().prop_map(Step::Begin),
         3 => place.clone().prop_map(Step::Commit),
         1 => place.clone().prop_map(Step::Rollback),
@@ -113,16 +139,16 @@ fn steps_of(op: BoxedStrategy<Op>, most: usize) -> impl Strategy<Value = Vec<Ste
         1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Quarantine(queue, on)),
         1 => any::<bool>().prop_map(Step::BrokerEnabled),
         1 => any::<bool>().prop_map(Step::HonorPriority),
+        1 => (0..2usize, 0..QUEUES.len()).prop_map(|(service, queue)| Step::MoveService(service, queue)),
         1 => Just(Step::Restart),
-    ];
-    prop::collection::vec(step, 1..most)
+    ]
 }
 
 pub(crate) fn any_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    steps_of(any_op(), most)
+    prop::collection::vec(prop_oneof![24 => quiet_step(any_op()), 1 => breaks()], 1..most)
 }
 
 /// Nothing that ends or breaks a conversation.
 pub(crate) fn peaceful_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    steps_of(quiet_op(), most)
+    prop::collection::vec(quiet_step(quiet_op()), 1..most)
 }
