@@ -1,6 +1,6 @@
 //! The driver of one queue's monitor: shows it the facts, launches what it decides, and sees the readers out.
 
-use super::monitor::{Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
+use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
 use super::reader::panic_text;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
@@ -10,6 +10,7 @@ use crate::protocol::Verb;
 use crate::protocol::definition::QueueEvent;
 use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, Store};
 use crate::time::Timestamp;
+use metrics::{counter, gauge};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,6 +90,8 @@ pub(super) struct Driver {
     source: Source,
     ramp: Ramp,
     monitor: Monitor,
+    /// What of the monitor's counters the metrics know.
+    measured: ActivationCounters,
     monitor_id: u64,
     /// The limit now in force, and the catalog's when it was last looked at.
     limit: u16,
@@ -106,6 +109,7 @@ impl Drop for Driver {
         let board = self.store.activity().monitors();
         board.remove_monitor(self.monitor_id);
         self.running.values().for_each(|reader| board.remove_task(reader.task_id));
+        gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(self.running.len() as f64);
     }
 }
 
@@ -132,6 +136,7 @@ impl Driver {
             source,
             ramp,
             monitor: Monitor::new(),
+            measured: ActivationCounters::default(),
             limit,
             catalog_limit,
             readers: JoinSet::new(),
@@ -238,12 +243,29 @@ impl Driver {
             self.event(ReaderEvent::LaunchFailed { why });
             decision = self.monitor.look(&settings, &facts, running, now);
         }
+        self.measure();
         let board = self.store.activity().monitors();
         match self.row() {
             Some(row) => board.put_monitor(row),
             None => board.remove_monitor(self.monitor_id),
         }
         decision
+    }
+
+    /// The counters of `Broker Activation`.
+    fn measure(&mut self) {
+        let (now, before) = (self.monitor.counters(), self.measured);
+        if now == before {
+            return;
+        }
+        let add = |name: &'static str, now: u64, before: u64| {
+            counter!(name, "queue" => self.queue.clone()).increment(now.saturating_sub(before));
+        };
+        add("dialoq_tasks_started_total", now.tasks_started, before.tasks_started);
+        add("dialoq_tasks_aborted_total", now.tasks_aborted, before.tasks_aborted);
+        add("dialoq_task_limit_reached_total", now.task_limit_reached, before.task_limit_reached);
+        add("dialoq_activation_errors_total", now.activation_errors, before.activation_errors);
+        self.measured = now;
     }
 
     fn running(&self) -> Running {
@@ -315,6 +337,7 @@ impl Driver {
                 let left_open = of_reader.close();
                 (outcome, left_open)
             });
+            gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
             self.running.insert(handle.id(), Reader { task_id, traces });
             self.store.activity().monitors().put_task(ActivatedTaskRow {
                 task_id,
@@ -345,6 +368,7 @@ impl Driver {
         self.take_failures();
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let reader = self.running.remove(&id)?;
+        gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(1.0);
         self.store.activity().monitors().remove_task(reader.task_id);
         let received = reader.traces.received();
         let (outcome, left_open) = match ended {

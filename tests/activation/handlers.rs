@@ -357,3 +357,31 @@ async fn readers_take_the_part_of_the_queue_they_are_told() {
     assert!(told.try_recv().is_err());
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.first().priority), Some(5));
 }
+
+/// The clock moves in steps of the readers' idle wait and never as far as the next look of the monitor, so a launch that
+/// is missed is missed for good.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_message_is_handled_although_readers_come_and_go() {
+    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+        let stage = stage().await;
+        let (tell, mut told) = mpsc::unbounded_channel::<u32>();
+        let handlers = Handlers::new()
+            .on(ORDER, async move |_, order| Ok(tell.send(order.pieces)?))
+            .idle_wait(Duration::from_millis(1));
+        let readers = stage.activate("work", handlers).max_queue_readers(3).ramp(ramp).start();
+        let dialog = begin(&stage).await;
+        let activity = stage.activity().queue("work");
+        for pieces in 0..600 {
+            if pieces % 3 == 0 {
+                until("a reader at rest", || activity.facts().waiting > 0 || stage.activated_tasks().is_empty()).await;
+                stage.advance(Duration::from_millis(1));
+            }
+            stage.send(dialog, ORDER, &Order { sku: "A-1".into(), pieces }).await.unwrap();
+            assert_eq!(soon("a message", told.recv()).await, Some(pieces));
+        }
+        let row = row(&readers).await;
+        assert!(row.tasks_started_total > 1, "none came back: {row:?}");
+        assert_eq!((row.tasks_aborted_total, row.activation_errors_total), (0, 0));
+        soon("the stop", readers.stop()).await;
+    }
+}
