@@ -50,6 +50,11 @@ pub(super) struct Receive {
     end: bool,
 }
 
+/// The most conversation groups of one commit while following.
+const FOLLOWED_GROUPS: usize = 100;
+/// The most bytes of one commit while following, but for the last group.
+const FOLLOWED_BYTES: usize = 1 << 20;
+
 impl Receive {
     pub(super) async fn run(
         &self,
@@ -80,26 +85,53 @@ impl Receive {
             let batch = tokio::select! {
                 biased;
                 () = interrupt.asked() => {
-                    return Err(Failure::Interrupted(format!("interrupted after {received} messages")));
+                    return Err(Failure::Interrupted(format!("interrupted; messages received: {received}")));
                 }
                 batch = self.look(&tx) => batch?,
             };
-            let Some(batch) = batch else { return Ok(()) };
-            print(&batch, output)?;
+            let Some(first) = batch else { return Ok(()) };
+            let mut batches = vec![first];
+            if self.follow {
+                self.look_further(&tx, &mut batches).await?;
+            }
+            for batch in &batches {
+                print(batch, output)?;
+            }
             if self.end {
-                for message in batch.iter().filter(|message| message.is_end_dialog() || message.is_error()) {
+                let messages = batches.iter().flatten();
+                for message in messages.filter(|message| message.is_end_dialog() || message.is_error()) {
                     tx.end(message.handle()).await?;
                 }
             }
             tx.commit().await?;
-            *received += batch.len();
+            *received += batches.iter().map(Batch::len).sum::<usize>();
             if !self.follow {
                 return Ok(());
             }
         }
     }
 
+    /// Takes more groups that are ready, so that a deep queue is not one commit for each.
+    async fn look_further(&self, tx: &Tx, batches: &mut Vec<Batch>) -> crate::Result<()> {
+        let mut bytes = 0;
+        while batches.len() < FOLLOWED_GROUPS && bytes < FOLLOWED_BYTES {
+            let Some(batch) = self.receive(tx).await? else { break };
+            bytes += batch.iter().map(|message| message.body().len()).sum::<usize>();
+            batches.push(batch);
+        }
+        Ok(())
+    }
+
     async fn look(&self, tx: &Tx) -> crate::Result<Option<Batch>> {
+        let receive = self.receive(tx);
+        match self.wait {
+            Some(wait) => receive.wait(wait).await,
+            None if self.follow => receive.wait_forever().await,
+            None => receive.await,
+        }
+    }
+
+    fn receive<'a>(&self, tx: &'a Tx) -> crate::receive::Receive<'a> {
         let mut receive = tx.receive(self.queue.as_str());
         if let Some(top) = self.top {
             receive = receive.top(top);
@@ -110,11 +142,7 @@ impl Receive {
         if let Some(group) = self.group {
             receive = receive.group(group);
         }
-        match self.wait {
-            Some(wait) => receive.wait(wait).await,
-            None if self.follow => receive.wait_forever().await,
-            None => receive.await,
-        }
+        receive
     }
 }
 

@@ -22,7 +22,7 @@ fn the_lab_compares_and_writes_its_page() {
 #[test]
 fn the_bench_measures_beside_its_limit() {
     let shop = Shop::empty();
-    let short = ["--rounds", "1", "--round-length", "30ms", "--callers", "2", "--folder", "."];
+    let short = ["--rounds", "1", "--round-length", "500ms", "--callers", "2", "--folder", "."];
     let report = &shop.json(&[&["--json", "bench", "--quick", "--workload", "send"], &short[..]].concat())[0];
     let send = &report["results"][0];
     assert!(send["per_s"].as_f64().unwrap() > 0.0 && send["ratio_to_log"].as_f64().unwrap() > 0.0, "{send}");

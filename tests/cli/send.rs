@@ -154,7 +154,7 @@ fn lines_are_sent_as_they_come_and_ctrl_c_stops_between_them() {
     running.interrupt();
     let (code, error) = running.end();
     assert_eq!(code, Some(130), "{error}");
-    assert!(error.contains("1 messages were sent"), "{error}");
+    assert!(error.contains("messages sent: 1"), "{error}");
     assert_eq!(shop.bodies("orders"), ["a"]);
 }
 

@@ -90,7 +90,7 @@ impl<'a> Sender<'a> {
             let first = tokio::select! {
                 biased;
                 () = interrupt.asked() => {
-                    return Err(Failure::Interrupted(format!("interrupted after {} messages were sent", self.sent)));
+                    return Err(Failure::Interrupted(format!("interrupted; messages sent: {}", self.sent)));
                 }
                 item = source.next() => item,
             };
