@@ -221,20 +221,35 @@ impl Place<'_> {
     }
 
     async fn receive_batch(&self, report: &mut Report) -> Result<()> {
-        let (subject, log, bodies) = (self.subject().await?, self.log(true)?, self.bodies());
-        let store = Arc::new(subject.lane(MANY, Style::InTx).await?);
+        let (log, bodies) = (self.log(true)?, self.bodies());
+        // As it was sent 100 per transaction; and scattered, each message beside those of other conversations.
+        let subject = self.subject().await?;
+        let together = Arc::new(subject.lane(MANY, Style::InTx).await?.in_runs(PER_TRANSACTION));
+        let scattered = Arc::new(subject.lane(MANY, Style::InTx).await?);
         let waiting = self.options.enough(300_000);
         let length = self.options.round_length;
-        let (mut stores, mut logs) = (Vec::new(), Vec::new());
+        let (mut togethers, mut scattereds, mut logs) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
-            store.fill(bodies, waiting).await?;
-            stores.push(flow::receive(&store, BATCH_CALLERS, PER_TRANSACTION, length).await?);
+            together.fill(bodies, waiting).await?;
+            togethers.push(flow::receive(&together, BATCH_CALLERS, PER_TRANSACTION, length).await?);
             subject.drain().await?;
             log.fill(bodies, waiting).await?;
             logs.push(flow::receive(&log, BATCH_CALLERS, PER_TRANSACTION, length).await?);
             while !log.take(1000, false).await?.is_empty() {}
+            scattered.fill(bodies, waiting).await?;
+            scattereds.push(flow::receive(&scattered, BATCH_CALLERS, PER_TRANSACTION, length).await?);
+            subject.drain().await?;
         }
-        self.conclude("receive_100", BATCH_CALLERS, PER_TRANSACTION, stores, logs, Vec::new(), report);
+        self.conclude("receive_100", BATCH_CALLERS, PER_TRANSACTION, togethers, logs, Vec::new(), report);
+        self.conclude(
+            "receive_100_scattered",
+            BATCH_CALLERS,
+            PER_TRANSACTION,
+            scattereds,
+            Vec::new(),
+            Vec::new(),
+            report,
+        );
         subject.close().await
     }
 

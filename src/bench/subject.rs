@@ -121,7 +121,7 @@ impl Subject {
     /// This many conversations of a class, and callers that use them.
     pub(super) async fn lane_of(&self, class: Class, conversations: usize, style: Style) -> Result<Lane> {
         let handles = begin_dialogs(&self.broker, class, conversations).await?;
-        Ok(Lane { broker: self.broker.clone(), handles, next: AtomicUsize::new(0), style, spreads: false })
+        Ok(Lane { broker: self.broker.clone(), handles, next: AtomicUsize::new(0), style, spreads: false, run: 1 })
     }
 
     /// Receives whatever waits in the queue of requests.
@@ -173,12 +173,19 @@ pub(super) struct Lane {
     next: AtomicUsize,
     style: Style,
     spreads: bool,
+    run: usize,
 }
 
 impl Lane {
     /// The same, but every message of a transaction goes on another conversation.
     pub(super) fn spread(mut self) -> Self {
         self.spreads = true;
+        self
+    }
+
+    /// The same, but a backlog is filled with so many messages in a row on each conversation, not with one.
+    pub(super) fn in_runs(mut self, run: usize) -> Self {
+        self.run = run;
         self
     }
 
@@ -224,13 +231,19 @@ impl Side for Lane {
         let mut left = count;
         while left > 0 {
             let some = left.min(UNIT);
-            let send = |body| Verb::Send {
-                handles: vec![self.next_handle()],
-                message_type: Some(REQUEST.into()),
-                body: Some(Arc::new(body)),
-                trace: None,
+            let mut handle = self.next_handle();
+            let send = |(place, body): (usize, Vec<u8>)| {
+                if place > 0 && place.is_multiple_of(self.run) {
+                    handle = self.next_handle();
+                }
+                Verb::Send {
+                    handles: vec![handle],
+                    message_type: Some(REQUEST.into()),
+                    body: Some(Arc::new(body)),
+                    trace: None,
+                }
             };
-            self.broker.submit(bodies.many(some).into_iter().map(send).collect()).await?;
+            self.broker.submit(bodies.many(some).into_iter().enumerate().map(send).collect()).await?;
             left -= some;
         }
         Ok(())

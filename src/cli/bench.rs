@@ -39,7 +39,7 @@ pub(super) struct Bench {
     /// Do not sync commits: durability normal instead of full.
     #[arg(long)]
     unsynced: bool,
-    /// The folder whose disk is measured [default: the folder for temporary files].
+    /// The folder whose disk is measured [default: the working directory].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
 }
@@ -65,7 +65,7 @@ impl Bench {
     }
 
     fn options(&self) -> Options {
-        let folder = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = self.folder.clone().unwrap_or_else(|| PathBuf::from("."));
         let mut options = if self.quick { Options::quick(&folder) } else { Options::full(&folder) };
         options.synced = !self.unsynced;
         if !self.workloads.is_empty() {
