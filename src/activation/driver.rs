@@ -30,12 +30,15 @@ pub(super) enum Command {
     Abort,
 }
 
+/// Looks a procedure up by the name that an ACTIVATION clause uses.
+pub(super) type FindProcedure = Arc<dyn Fn(&str) -> Option<Procedure> + Send + Sync>;
+
 /// Where the procedure comes from, and with it the settings.
 pub(super) enum Source {
     /// Given by the program; an ACTIVATION clause of the queue may turn it off and change the limit.
     Given { procedure: Procedure, max_queue_readers: Option<u16> },
     /// Named by the ACTIVATION clause of the queue.
-    Named(Arc<dyn Fn(&str) -> Option<Procedure> + Send + Sync>),
+    Named(FindProcedure),
     /// None: the QUEUE_ACTIVATION notifications of the queue are told.
     Events,
 }
@@ -80,6 +83,9 @@ struct Reader {
     traces: Arc<Traces>,
 }
 
+/// A failure that a reader survived: which reader, and why.
+pub(super) type Failure = (u64, Error);
+
 type ReaderOutcome = (HandlerResult, bool);
 
 pub(super) struct Driver {
@@ -100,7 +106,7 @@ pub(super) struct Driver {
     running: HashMap<Id, Reader>,
     commands: mpsc::UnboundedReceiver<Command>,
     stopping: watch::Sender<bool>,
-    failures: (mpsc::UnboundedSender<(u64, Error)>, mpsc::UnboundedReceiver<(u64, Error)>),
+    failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
     events: broadcast::Sender<ReaderEvent>,
 }
 

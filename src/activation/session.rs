@@ -1,5 +1,6 @@
 //! What an activated reader works in: a broker of its own that notes whether it received and what it left open.
 
+use super::driver::Failure;
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::catalog::Catalog;
@@ -24,7 +25,7 @@ pub struct Session {
     queue: Arc<str>,
     task_id: u64,
     stopping: watch::Receiver<bool>,
-    failures: mpsc::UnboundedSender<(u64, Error)>,
+    failures: mpsc::UnboundedSender<Failure>,
 }
 
 impl fmt::Debug for Session {
@@ -39,7 +40,7 @@ impl Session {
         queue: Arc<str>,
         task_id: u64,
         stopping: watch::Receiver<bool>,
-        failures: mpsc::UnboundedSender<(u64, Error)>,
+        failures: mpsc::UnboundedSender<Failure>,
     ) -> (Self, Arc<Traces>) {
         let traces = Arc::new(Traces::default());
         let broker = Broker::over(Arc::new(WatchedStore { inner: store, traces: traces.clone() }));

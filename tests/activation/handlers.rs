@@ -231,6 +231,7 @@ async fn five_failures_in_a_row_disable_the_queue_and_end_the_reader() {
 
 #[tokio::test]
 async fn a_panic_rolls_back_and_the_reader_lives_on() {
+    // DIFFERENCE(handlers-live-on)
     let stage = stage().await;
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();

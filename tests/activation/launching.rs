@@ -109,6 +109,7 @@ async fn whoever_waits_keeps_readers_from_starting() {
 /// assertions: 192
 #[tokio::test]
 async fn one_busy_group_starts_one_more_reader_at_most() {
+    // DIFFERENCE(waiting-is-empty)
     let stage = Stage::new().await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();

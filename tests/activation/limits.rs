@@ -10,6 +10,7 @@ use tokio::sync::Semaphore;
 /// assertions: 197
 #[tokio::test]
 async fn a_lowered_limit_stops_nobody_and_starts_nobody() {
+    // DIFFERENCE(fast-ramp)
     let stage = Stage::new().await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(3).ramp(Ramp::Fast).start();

@@ -83,6 +83,7 @@ async fn a_reader_that_only_rolls_back_is_replaced_until_the_queue_is_disabled()
 
 #[tokio::test]
 async fn readers_end_with_their_queue() {
+    // DIFFERENCE(readers-finish)
     let stage = Stage::new().await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
