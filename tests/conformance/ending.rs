@@ -258,3 +258,27 @@ case!(messages_of_broken_conversations_are_held, [125], async |t| {
         assert!(t.transmission().await?.is_empty());
     }
 });
+
+case!(a_reply_confirms_the_target, [121], async |t| {
+    let pair = t.pair().await?;
+    t.send(pair.target, "Text", "heard").await?;
+    t.end(pair.initiator).await?;
+    t.end(pair.target).await?;
+    let closed = t.endpoint(pair.target).await?.expect("it is kept against replay");
+    assert_eq!((closed.state.as_str(), closed.security_timestamp.is_some()), ("CD", true));
+    t.advance(32 * 60).await?;
+    assert!(t.endpoint(pair.target).await?.is_none());
+});
+
+case!(unconfirmed_targets_outlive_their_lifetime, [120], async |t| {
+    let dialog = t.begin_dialog(t.to_target().lifetime(86400)).await?.handle;
+    t.send(dialog, "Text", "fire").await?;
+    t.end(dialog).await?;
+    let target = t.receive("QT").await?.first_handle();
+    t.end(target).await?;
+    t.advance(86400).await?;
+    assert!(t.endpoint(target).await?.is_some(), "the lifetime has passed, the half hour has not");
+    t.advance(31 * 60).await?;
+    assert!(t.endpoint(target).await?.is_none());
+    assert!(t.receive("QT").await?.is_empty(), "and nobody is told");
+});
