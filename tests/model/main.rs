@@ -4,6 +4,7 @@
 mod ledger;
 mod run;
 mod steps;
+mod storm;
 
 use proptest::test_runner::{Config, TestError, TestRunner};
 
