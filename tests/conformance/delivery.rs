@@ -147,3 +147,16 @@ case!(held_messages_keep_their_reason_over_a_restart, [125, 224], async |t| {
     assert_eq!(before, after);
     assert_eq!(t.transmission().await?.len(), 2);
 });
+
+case!(conversations_not_committed_yet_are_not_errored, [222, 75], async |t| {
+    let (kept, undone) = (t.begin().await?, t.begin().await?);
+    let kept_dialog = kept.begin_dialog(t.to_target()).await?.handle;
+    undone.begin_dialog(t.to_target()).await?;
+    t.define("ALTER DATABASE CURRENT SET ERROR_BROKER_CONVERSATIONS").await?;
+    undone.rollback().await?;
+    kept.commit().await?;
+    let t = t.restart().await?;
+    assert_eq!(t.endpoints().await?.len(), 1);
+    assert_eq!(t.state(kept_dialog).await?, "SO");
+    assert!(t.receive("QI").await?.is_empty());
+});
