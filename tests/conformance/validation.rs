@@ -1,6 +1,7 @@
 //! Bodies at their destination: what passes, what comes back as an Error.
 
 use crate::rig::Text;
+use dialoq::Code;
 
 /// UTF-16LE with a byte-order mark, as a server's own XML travels.
 fn utf16(text: &str) -> Vec<u8> {
@@ -52,6 +53,15 @@ case!(xml_of_a_schema, [3, 87], async |t| {
     let good = vec![order("3"), order("-3")];
     let bad = vec![order("three"), b"<order/>".to_vec(), b"<other/>".to_vec(), b"<order>".to_vec()];
     t.verdicts_over("Ordering", "Order", good, bad, -9615).await?;
+});
+
+case!(xml_schemas_stand_alone, [3], async |t| {
+    // DIFFERENCE(schemas-stand-alone): a schema that wants another document is refused when it is defined.
+    let composed =
+        "CREATE XML SCHEMA COLLECTION [Composed] AS '<xs:schema xmlns:xs=\"http://www.w3.org/2001/XMLSchema\">
+        <xs:include schemaLocation=\"other.xsd\"/></xs:schema>'";
+    let refused = t.define(composed).await.unwrap_err();
+    assert_eq!(refused.code(), Code::BAD_SCHEMA);
 });
 
 case!(json, [87], async |t| {
