@@ -6,8 +6,21 @@ use std::collections::{HashMap, HashSet};
 /// One thing that counts once its transaction commits.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
-    Sent { by: ConversationHandle, number: u64 },
-    Received { at: ConversationHandle, by: ConversationHandle, number: u64 },
+    Sent {
+        by: ConversationHandle,
+        number: u64,
+    },
+    Received {
+        at: ConversationHandle,
+        by: ConversationHandle,
+        number: u64,
+    },
+    /// A row of the user's own table.
+    Noted {
+        number: i64,
+    },
+    /// A row that the table refuses.
+    Refused,
 }
 
 /// What an open transaction did and holds.
@@ -26,6 +39,8 @@ pub(crate) struct Ledger {
     receiver: HashMap<ConversationHandle, ConversationHandle>,
     /// Endpoints that were ended, or whose conversation broke.
     disturbed: HashSet<ConversationHandle>,
+    /// Rows of the user's own table.
+    noted: Vec<i64>,
     next_number: u64,
 }
 
@@ -39,6 +54,10 @@ impl Ledger {
         self.disturbed.insert(handle);
     }
 
+    pub(crate) fn noted(&self) -> &[i64] {
+        &self.noted
+    }
+
     pub(crate) fn is_disturbed(&self, handle: ConversationHandle) -> bool {
         self.disturbed.contains(&handle)
     }
@@ -46,6 +65,8 @@ impl Ledger {
     pub(crate) fn commit(&mut self, open: Open) -> Result<(), String> {
         for entry in open.entries {
             match entry {
+                Entry::Noted { number } => self.noted.push(number),
+                Entry::Refused => return Err("a commit was accepted although a row of it is refused".to_owned()),
                 Entry::Sent { by, number } => self.sent.entry(by).or_default().push(number),
                 Entry::Received { at, by, number } => {
                     if *self.receiver.entry(by).or_insert(at) != at {
@@ -87,6 +108,10 @@ impl Ledger {
 impl Open {
     pub(crate) fn note(&mut self, entry: Entry) {
         self.entries.push(entry);
+    }
+
+    pub(crate) fn will_be_refused(&self) -> bool {
+        self.entries.iter().any(|entry| matches!(entry, Entry::Refused))
     }
 
     pub(crate) fn savepoint(&mut self) {

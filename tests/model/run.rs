@@ -259,6 +259,9 @@ pub(crate) async fn run(steps: &[Step]) -> Result<(), String> {
         senders: HashMap::new(),
         may_quarantine: false,
     };
+    for text in ["CREATE TABLE note (number INTEGER PRIMARY KEY)", "INSERT INTO note (number) VALUES (0)"] {
+        run.broker.sql(text, ()).await.map_err(|error| format!("{error:?}"))?;
+    }
     run.define(definitions()).await?;
     for (place, step) in steps.iter().enumerate() {
         run.step(step).await.map_err(|why| format!("step {place}, {step:?}: {why}"))?;
@@ -332,6 +335,14 @@ impl Run {
                 self.model.core.rollback_to(&mut pair.model, savepoint);
                 pair.tx.rollback_to("s").await.map_err(|error| format!("{error:?}"))
             }
+            Step::Sql(place, fails) => {
+                let number = i64::try_from(self.ledger.next_number()).expect("a short run");
+                let Some(pair) = &mut self.sessions[*place] else { return Ok(()) };
+                let (number, entry) = if *fails { (0, Entry::Refused) } else { (number, Entry::Noted { number }) };
+                pair.open.note(entry);
+                let text = "INSERT INTO note (number) VALUES (?1)";
+                pair.tx.sql(text, (number,)).await.map_err(|error| format!("{error:?}"))
+            }
             Step::Do(place, op) => self.op(*place, op).await,
             Step::Advance(seconds) => {
                 self.clock.advance(Duration::from_secs(u64::from(*seconds)));
@@ -380,6 +391,13 @@ impl Run {
     }
 
     async fn commit(&mut self, pair: Pair) -> Result<(), String> {
+        if pair.open.will_be_refused() {
+            self.model.rollback(pair.model, self.clock.now());
+            return match pair.tx.commit().await {
+                Err(error) if error.code().0 == 60022 => Ok(()),
+                other => Err(format!("a row is refused, and COMMIT gave {other:?}")),
+            };
+        }
         self.model.commit(pair.model, self.clock.now());
         pair.tx.commit().await.map_err(|error| format!("COMMIT: {error:?}"))?;
         self.ledger.commit(pair.open)
@@ -624,6 +642,12 @@ impl Run {
         }
         self.compare_rows().await?;
         self.ledger.balance()?;
+        let notes = self.broker.query("SELECT number FROM note WHERE number > 0 ORDER BY number", ()).await;
+        let notes = notes.map_err(|error| format!("{error:?}"))?;
+        let notes: Vec<i64> = notes.rows.iter().map(|row| row.get("number").unwrap_or_default()).collect();
+        let mut right = self.ledger.noted().to_vec();
+        right.sort_unstable();
+        same(&format!("notes {right:?}"), &format!("notes {notes:?}"))?;
         self.broker.close().await.map_err(|error| format!("{error:?}"))
     }
 }

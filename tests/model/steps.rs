@@ -15,6 +15,8 @@ pub(crate) enum Step {
     Rollback(usize),
     Savepoint(usize),
     RollbackTo(usize),
+    /// The user's own SQL in the transaction of that place: a row, or one that is refused when it commits.
+    Sql(usize, bool),
     /// In the transaction of that place; at once if none is open there.
     Do(usize, Op),
     Advance(u16),
@@ -131,6 +133,7 @@ fn quiet_step(op: BoxedStrategy<Op>) -> impl Strategy<Value = Step> {
         1 => place.clone().prop_map(Step::Rollback),
         1 => place.clone().prop_map(Step::Savepoint),
         1 => place.clone().prop_map(Step::RollbackTo),
+        2 => (place.clone(), prop::bool::weighted(0.2)).prop_map(|(place, fails)| Step::Sql(place, fails)),
         // The place after the last one never has a transaction.
         24 => (0..=SESSIONS, op).prop_map(|(place, op)| Step::Do(place, op)),
         2 => (1..30u16).prop_map(Step::Advance),

@@ -17,6 +17,8 @@ const ROUNDS: u64 = 60;
 struct Books {
     /// Bodies whose commit was answered.
     sent: Mutex<BTreeSet<String>>,
+    /// Bodies that the same commit wrote into the user's own table.
+    noted: Mutex<BTreeSet<String>>,
     /// Bodies whose sender gave up before it heard.
     unknown: Mutex<BTreeSet<String>>,
     /// Conversation to sequence number to body, of receives whose commit was answered.
@@ -53,6 +55,7 @@ async fn storm() {
         )
         .await
         .expect("definitions");
+    broker.sql("CREATE TABLE note (body TEXT PRIMARY KEY)", ()).await.expect("a table");
     let mut dialogs = Vec::new();
     for _ in 0..CONVERSATIONS {
         dialogs.push(broker.begin_dialog("I", "T").contract("C").await.expect("a dialog"));
@@ -90,6 +93,9 @@ async fn storm() {
     assert!(lost.is_empty(), "committed and never received: {lost:?}");
     let invented: Vec<_> = all.iter().filter(|body| !sent.contains(*body) && !unknown.contains(*body)).collect();
     assert!(invented.is_empty(), "received although rolled back or never sent: {invented:?}");
+    let rows = broker.query("SELECT body FROM note", ()).await.expect("the notes").rows;
+    let notes: BTreeSet<String> = rows.iter().map(|row| row.get("body").expect("a body")).collect();
+    assert_eq!(notes, *books.noted.lock().expect("noted"), "the user's own rows commit with the messages");
     assert!(sent.len() as u64 > SENDERS * ROUNDS / 4, "the storm was a calm: {} messages", sent.len());
 }
 
@@ -117,10 +123,16 @@ async fn sender(seed: u64, broker: Broker, dialogs: Arc<[ConversationHandle]>, b
             choice => {
                 let bodies = [(one, body(one, 0)), (other, body(other, 1))];
                 let tx = broker.begin().await.expect("BEGIN");
+                for (_, body) in bodies.iter().filter(|_| choice > 5) {
+                    tx.sql("INSERT INTO note (body) VALUES (?1)", (body.as_str(),)).await.expect("SQL");
+                }
                 match send_both(&tx, &dialogs, &bodies).await {
                     Ok(()) if choice == 4 => tx.rollback().await.expect("ROLLBACK"),
                     Ok(()) => {
                         tx.commit().await.expect("COMMIT");
+                        if choice > 5 {
+                            books.noted.lock().expect("noted").extend(bodies.iter().map(|(_, body)| body.clone()));
+                        }
                         books.sent.lock().expect("sent").extend(bodies.into_iter().map(|(_, body)| body));
                     }
                     // Two senders in opposite order; one of them is chosen, and sends nothing.
