@@ -243,7 +243,7 @@ impl fmt::Display for Report {
                 1,
             );
             for row in &self.results {
-                let whole = |value: Option<f64>| value.map_or(String::new(), |value| thousands(value));
+                let whole = |value: Option<f64>| value.map_or(String::new(), thousands);
                 let ratio = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
                 table.add_row([
                     row.workload.clone(),

@@ -50,7 +50,10 @@ mod tests {
     const C: i32 = 65536;
     const L: i32 = 65537;
 
-    fn catalog(rows: &[(Option<i32>, Option<i32>, Option<&str>, u8)]) -> Catalog {
+    /// Contract, local service, remote service, level.
+    type Row<'a> = (Option<i32>, Option<i32>, Option<&'a str>, u8);
+
+    fn catalog(rows: &[Row<'_>]) -> Catalog {
         let mut catalog = Catalog::default();
         for (at, &(contract_id, local_service_id, remote, level)) in rows.iter().enumerate() {
             let id = 70000 + i32::try_from(at).unwrap();

@@ -16,12 +16,15 @@ use std::time::Duration;
 use tempfile::TempDir;
 use uuid::Uuid;
 
+/// A case that runs.
+pub(crate) type Running = Pin<Box<dyn Future<Output = std::result::Result<(), Failure>>>>;
+
 /// A case, registered wherever [`case!`] stands.
 pub(crate) struct Case {
     pub(crate) module: &'static str,
     pub(crate) name: &'static str,
     pub(crate) assertions: &'static [u16],
-    pub(crate) run: fn(Rig) -> Pin<Box<dyn Future<Output = std::result::Result<(), Failure>>>>,
+    pub(crate) run: fn(Rig) -> Running,
 }
 
 inventory::collect!(Case);

@@ -331,7 +331,7 @@ impl Run {
                         other => Err(format!("there was no savepoint, and ROLLBACK TO gave {other:?}")),
                     };
                 }
-                let savepoint = pair.model_savepoint.clone().expect("the ledger has one too");
+                let savepoint = pair.model_savepoint.expect("the ledger has one too");
                 self.model.core.rollback_to(&mut pair.model, savepoint);
                 pair.tx.rollback_to("s").await.map_err(|error| format!("{error:?}"))
             }

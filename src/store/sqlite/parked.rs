@@ -8,6 +8,7 @@ use crate::protocol::{Unit, Verb};
 use std::collections::{HashMap, VecDeque};
 
 /// One who waits.
+#[expect(clippy::large_enum_variant, reason = "few wait at a time, and what waits is moved twice")]
 pub(super) enum Waiter {
     /// A unit that holds nothing while it waits, and starts again from its first verb.
     Unit { unit: Unit, sender: Sender },

@@ -100,7 +100,7 @@ pub(super) fn query(connection: &Connection, statement: &SqlStatement) -> Result
     if !prepared.readonly() {
         return Err(user(&statement.text, "a query may only read; run it as a statement of a transaction"));
     }
-    let columns: Arc<[String]> = prepared.column_names().into_iter().map(str::to_owned).collect();
+    let columns: Arc<[String]> = prepared.column_names().map(str::to_owned).collect();
     let mut read = || -> rusqlite::Result<Vec<SqlRow>> {
         let mut found = Vec::new();
         let mut rows = prepared.query(params_from_iter(&statement.params))?;
