@@ -1,6 +1,7 @@
 //! Hostile names through every door: definitions, conversations, messages, views.
 
-use crate::rig::{Text, code};
+use crate::rig::{Rig, Text, code};
+use dialoq::Level;
 
 /// Names that break what splices, folds or cuts them; each is legal.
 fn hostile() -> Vec<String> {
@@ -98,6 +99,37 @@ case!(hostile_names_work_everywhere, [4, 5, 6], async |t| {
             "DROP BROKER PRIORITY {n}; DROP SERVICE {n}; DROP QUEUE {q}; DROP CONTRACT {n}; DROP MESSAGE TYPE {n}"
         ))
         .await?;
+    }
+});
+
+case!(hostile_names_by_builder_and_dump, [4, 5, 6], async |t| {
+    let names: Vec<String> = hostile().into_iter().filter(|name| !name.starts_with('#')).collect();
+    t.broker
+        .define(|d| {
+            for name in &names {
+                d.message_type(name);
+                d.contract(name).sent_by_any(name);
+                d.queue(name);
+                d.service(name, name, [name.as_str()]);
+                d.broker_priority(name).contract(name).local_service(name).remote_service(name).level(Level::new(9));
+            }
+        })
+        .await?;
+    let dump = t.broker.dump();
+    for name in &names {
+        let dialog = t.begin_dialog(t.to(name).from(name).on(name)).await?.handle;
+        t.send(dialog, name, name).await?;
+        let received = t.receive(name).await?;
+        assert_eq!((received.texts(), received[0].priority), (vec![name.clone()], 9), "{name:?}");
+    }
+    // What is dumped makes the same again, in a broker that has nothing yet.
+    let other = Rig::bare().await?;
+    other.define(&dump).await?;
+    assert_eq!(other.broker.dump(), dump);
+    for name in &names {
+        let dialog = other.begin_dialog(other.to(name).from(name).on(name)).await?.handle;
+        other.send(dialog, name, name).await?;
+        assert_eq!(other.receive(name).await?.texts(), [name.clone()]);
     }
 });
 

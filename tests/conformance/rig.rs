@@ -146,11 +146,16 @@ pub(crate) struct Pair {
 }
 
 impl Rig {
+    /// A broker on a fresh database.
+    pub(crate) async fn bare() -> Result<Self> {
+        let folder = Arc::new(TempDir::new().expect("a folder"));
+        Self::at(folder, Clock::manual(START)).await
+    }
+
     /// A broker on a fresh database of that store, with [`DEFINITIONS`] made.
     pub(crate) async fn open(store: Store) -> std::result::Result<Self, Failure> {
         assert!(store.is_built());
-        let folder = Arc::new(TempDir::new().map_err(|error| Failure(error.to_string()))?);
-        let rig = Self::at(folder, Clock::manual(START)).await?;
+        let rig = Self::bare().await?;
         rig.define(DEFINITIONS).await?;
         Ok(rig)
     }
