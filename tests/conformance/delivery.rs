@@ -31,7 +31,7 @@ case!(waiting_messages_arrive_by_themselves, [206, 207], async |t| {
     t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
     assert!(t.transmission().await?.is_empty());
     // Between the two no order may be assumed, so both are looked at together.
-    let mut received = vec![t.receive("QT").await?, t.receive("QT").await?];
+    let mut received = [t.receive("QT").await?, t.receive("QT").await?];
     received.sort_by_key(|messages| messages.texts());
     for (place, messages) in received.iter().enumerate() {
         let right: Vec<String> = (0..3).map(|number| format!("{place}.{number}")).collect();

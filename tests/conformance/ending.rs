@@ -83,9 +83,8 @@ case!(error_bodies, [108, 111], async |t| {
     assert!(text.starts_with('\u{feff}') && text.contains("http://schemas.microsoft.com/SQL/ServiceBroker/Error"));
 
     let pair = t.pair().await?;
-    match t.end_with_error(pair.target, 1, &"é".repeat(3001)).await {
-        Err(_) => t.end_with_error(pair.target, 1, &"é".repeat(3000)).await?,
-        Ok(()) => {}
+    if t.end_with_error(pair.target, 1, &"é".repeat(3001)).await.is_err() {
+        t.end_with_error(pair.target, 1, &"é".repeat(3000)).await?;
     }
     let received = t.receive_from("QI", pair.initiator).await?;
     let (_, description) =
