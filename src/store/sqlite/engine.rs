@@ -9,7 +9,6 @@ use super::failure::poisoned;
 use super::state::State;
 use super::{board, read};
 use crate::catalog::Catalog;
-use crate::core::Effects;
 use crate::error::{Error, Result};
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
@@ -65,9 +64,21 @@ impl Engine {
 
     /// The state, for ordering something.
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.state.lock().map_err(|_| poisoned("a thread panicked while it ordered"))?;
+        let state = self.lock_whatever();
         state.check_open()?;
         Ok(state)
+    }
+
+    /// The state even if it takes nothing more. After a panic of whoever held it nobody knows what it has come to, so
+    /// that everybody who waits is told and nothing more is taken.
+    pub(super) fn lock_whatever(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|panicked| {
+            let mut state = panicked.into_inner();
+            if state.failed.is_none() {
+                state.fail(&poisoned("a thread panicked while it ordered"));
+            }
+            state
+        })
     }
 
     /// Sees to it that what was just ordered gets written: by this thread if it is alone, else by the writer.
@@ -78,10 +89,7 @@ impl Engine {
                 self.run_batch(&mut write, false);
                 return;
             }
-            match self.state.lock() {
-                Ok(again) => state = again,
-                Err(_) => return,
-            }
+            state = self.lock_whatever();
         }
         let is_asleep = std::mem::take(&mut state.is_asleep);
         drop(state);
@@ -92,7 +100,8 @@ impl Engine {
 
     /// Tells the board how every queue stands, when the store has just been opened.
     pub(super) fn tell_depths(&self) {
-        if let Ok(mut state) = self.state.lock() {
+        {
+            let mut state = self.lock_whatever();
             let names: Vec<_> = state.core.catalog().queues.values().map(|queue| queue.name.clone()).collect();
             for name in names {
                 state.sound(&name, &self.board);
@@ -102,9 +111,7 @@ impl Engine {
 
     /// Wakes the writer to look at the time again.
     pub(super) fn nudge(&self) {
-        if let Ok(mut state) = self.state.lock() {
-            state.is_asleep = false;
-        }
+        self.lock_whatever().is_asleep = false;
         self.wake.notify_one();
     }
 
@@ -112,15 +119,20 @@ impl Engine {
     pub(super) fn write_until_closed(&self) {
         loop {
             {
-                let Ok(mut state) = self.state.lock() else { return };
+                let mut state = self.lock_whatever();
                 while !state.has_work(self.clock.now()) && !self.has_board_news() {
                     if state.is_closed || state.failed.is_some() {
                         return;
                     }
                     state.is_asleep = true;
                     let pause = self.pause(state.core.next_due());
-                    let Ok((again, _)) = self.wake.wait_timeout(state, pause) else { return };
-                    state = again;
+                    state = match self.wake.wait_timeout(state, pause) {
+                        Ok((again, _)) => again,
+                        Err(panicked) => {
+                            drop(panicked);
+                            self.lock_whatever()
+                        }
+                    };
                     state.is_asleep = false;
                 }
             }
@@ -161,8 +173,7 @@ impl Engine {
     /// Orders what only the writer may order, and takes all that is ordered.
     fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch) -> Result<()> {
         let now = self.clock.now();
-        let panicked = || poisoned("a thread panicked while it ordered");
-        let mut state = self.state.lock().map_err(|_| panicked())?;
+        let mut state = self.lock_whatever();
         if let Some(first) = &state.failed {
             return Err(poisoned(first));
         }
@@ -180,7 +191,7 @@ impl Engine {
                     return Err(failure);
                 }
             };
-            state = self.state.lock().map_err(|_| panicked())?;
+            state = self.lock_whatever();
             for (commit, verdict) in commits.into_iter().zip(verdicts) {
                 match verdict {
                     Ok(changed) => {
@@ -233,9 +244,7 @@ impl Engine {
             metrics::histogram!("dialoq_commit_seconds").record(sync.as_secs_f64());
         }
         let callers = batch.answers.len();
-        if let Ok(mut state) = self.state.lock() {
-            state.note_callers(callers, by_writer);
-        }
+        self.lock_whatever().note_callers(callers, by_writer);
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
             *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
@@ -257,9 +266,7 @@ impl Engine {
         write.roll_back();
         tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
         // First the mark, so that whoever hears of the failure finds the store poisoned.
-        if let Ok(mut state) = self.state.lock() {
-            state.fail(failure);
-        }
+        self.lock_whatever().fail(failure);
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Err(failure.duplicate()));
         }
@@ -270,7 +277,7 @@ impl Engine {
     /// Writes what is still ordered, leaves exact marks and a folded log. Nothing is taken from now on.
     pub(super) fn shut(&self) -> Result<()> {
         {
-            let mut state = self.state.lock().map_err(|_| poisoned("a thread panicked while it ordered"))?;
+            let mut state = self.lock_whatever();
             if state.is_closed {
                 return Ok(());
             }
@@ -280,7 +287,7 @@ impl Engine {
         let mut write = self.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
         self.run_batch(&mut write, true);
         let exact = {
-            let state = self.state.lock().map_err(|_| poisoned("a thread panicked while it ordered"))?;
+            let state = self.lock_whatever();
             if let Some(first) = &state.failed {
                 return Err(poisoned(first));
             }
@@ -301,10 +308,10 @@ impl Engine {
 
     /// Stops without writing anything more, for a store that is dropped: what was acknowledged is synced already.
     pub(super) fn abandon(&self) {
-        if let Ok(mut state) = self.state.lock() {
+        {
+            let mut state = self.lock_whatever();
             state.is_closed = true;
-            state.parked.fail(Error::closed);
-            state.effects = Effects::default();
+            state.forget(Error::closed);
         }
         self.nudge();
     }

@@ -343,7 +343,11 @@ impl State {
     /// Ends everything after a failed commit: nobody is left waiting.
     pub(super) fn fail(&mut self, first: &Error) {
         self.failed.get_or_insert_with(|| first.to_string());
-        let why = || super::failure::poisoned(&first.to_string());
+        self.forget(|| super::failure::poisoned(&first.to_string()));
+    }
+
+    /// Drops all that is not written, and tells whoever waits for it.
+    pub(super) fn forget(&mut self, why: impl Fn() -> Error) {
         for answer in self.answers.drain(..) {
             let _ = answer.sender.send(Err(why()));
         }

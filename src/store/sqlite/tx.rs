@@ -197,8 +197,9 @@ struct UndoReceive<'a> {
 impl Drop for UndoReceive<'_> {
     fn drop(&mut self) {
         if self.is_armed
-            && let (Some(session), Ok(mut state)) = (self.session.as_mut(), self.engine.state.lock())
+            && let Some(session) = self.session.as_mut()
         {
+            let mut state = self.engine.lock_whatever();
             state.core.rollback_to(session, self.before);
         }
     }
@@ -224,10 +225,9 @@ impl Turn<'_> {
     fn arrive(&mut self, session: Session, reply: Result<Reply>) -> Result<Reply> {
         match &reply {
             Err(lost) if lost.code() == Code::DEADLOCK => {
-                if let Ok(mut state) = self.engine.state.lock() {
-                    state.order_rollback(session, self.engine.clock.now());
-                    wake_if_work(&self.engine, state);
-                }
+                let mut state = self.engine.lock_whatever();
+                state.order_rollback(session, self.engine.clock.now());
+                wake_if_work(&self.engine, state);
             }
             _ => *self.home = Some(session),
         }
@@ -240,19 +240,17 @@ impl Drop for Turn<'_> {
         if self.receiver.is_terminated() {
             return;
         }
-        let withdrawn = self.engine.state.lock().ok().and_then(|mut state| {
-            let session = state.parked.withdraw(self.id)?;
-            state.core.stop_waiting(&session);
-            Some(session)
-        });
+        let mut state = self.engine.lock_whatever();
+        let withdrawn = state.parked.withdraw(self.id).inspect(|session| state.core.stop_waiting(session));
+        drop(state);
         match withdrawn {
             Some(session) => *self.home = Some(session),
             // It had its turn, and nobody has heard of it: take it back.
             None => {
                 if let Ok((session, reply)) = self.receiver.try_recv() {
                     let _ = self.arrive(session, reply);
-                    if let (Some(session), Ok(mut state)) = (self.home.as_mut(), self.engine.state.lock()) {
-                        state.core.rollback_to(session, self.before);
+                    if let Some(session) = self.home.as_mut() {
+                        self.engine.lock_whatever().core.rollback_to(session, self.before);
                     }
                 }
             }
@@ -264,7 +262,9 @@ impl Drop for SqliteTx {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             let engine = &self.store.engine;
-            if let Ok(mut state) = engine.state.lock() {
+            let mut state = engine.lock_whatever();
+            // After a failure the core is only a memory of what was.
+            if state.failed.is_none() {
                 state.order_rollback(session, engine.clock.now());
                 wake_if_work(engine, state);
             }
