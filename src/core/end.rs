@@ -33,8 +33,8 @@ impl Core {
                 format!("conversation {handle} is {state}: this side has ended it already"),
             ));
         }
-        let state = endpoint.state;
-        session.record(Op::End { endpoint: place, form });
+        let (state, endpoint_id) = (endpoint.state, endpoint.endpoint_id);
+        session.record(Op::End { endpoint: place, endpoint_id, form });
         Ok(Ok(Outcome::Ended(state)))
     }
 

@@ -182,7 +182,11 @@ impl Core {
                 self.apply_send(endpoint, message_type_id, body, message_id, trace, now, effects);
             }
             Op::Take { endpoint, rows, system } => self.apply_take(endpoint, rows, &system, effects),
-            Op::End { endpoint, form } => self.apply_end(endpoint, form, now, effects),
+            Op::End { endpoint, endpoint_id, form } => {
+                if self.endpoints.get(endpoint).is_some_and(|there| there.endpoint_id == endpoint_id) {
+                    self.apply_end(endpoint, form, now, effects);
+                }
+            }
             Op::Timer { endpoint, due } => self.apply_timer(endpoint, due, now),
             Op::Move { endpoint, group } => self.apply_move(endpoint, group),
             Op::Reprioritise { endpoint, level } => self.apply_reprioritise(endpoint, level),

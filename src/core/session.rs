@@ -41,7 +41,8 @@ pub(super) enum Op {
     Begin { endpoint: u32 },
     Send { endpoint: u32, message_type_id: i32, body: Body, message_id: MessageId, trace: Option<Arc<str>> },
     Take { endpoint: u32, rows: u32, system: SmallVec<[u64; 2]> },
-    End { endpoint: u32, form: EndForm },
+    /// With the endpoint's id: one that had ended may go by itself meanwhile, and its place to another.
+    End { endpoint: u32, endpoint_id: u64, form: EndForm },
     Timer { endpoint: u32, due: Timestamp },
     Move { endpoint: u32, group: u32 },
     Reprioritise { endpoint: u32, level: u8 },
@@ -116,8 +117,11 @@ fn show(overlays: &mut HashMap<u32, Overlay>, op: &Op) {
         }
         Op::End { endpoint, .. } => overlays.entry(*endpoint).or_default().has_ended = true,
         Op::Move { endpoint, group } => overlays.entry(*endpoint).or_default().group = Some(*group),
-        Op::Begin { .. }
-        | Op::Timer { .. }
+        // The place may have been that of an endpoint which this session has ended.
+        Op::Begin { endpoint } => {
+            overlays.remove(endpoint);
+        }
+        Op::Timer { .. }
         | Op::Reprioritise { .. }
         | Op::Release { .. }
         | Op::Post { .. }

@@ -281,3 +281,21 @@ case!(unconfirmed_targets_outlive_their_lifetime, [120], async |t| {
     assert!(t.endpoint(target).await?.is_none());
     assert!(t.receive("QT").await?.is_empty(), "and nobody is told");
 });
+
+case!(cleanup_of_an_end_that_arrives_meanwhile, [114, 116], async |t| {
+    let pair = t.pair().await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    t.end(pair.initiator).await?;
+    assert_eq!(t.state(pair.initiator).await?, "DO");
+    let tx = t.begin().await?;
+    tx.cleanup(pair.initiator).await?;
+    // The end arrives, so the endpoint goes by itself, and another takes its place in memory.
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    let other = t.dialog().await?;
+    let own = tx.begin_dialog(t.to_target()).await?.handle;
+    tx.send(own, "Text", "works").await?;
+    tx.commit().await?;
+    assert_eq!(t.state(other).await?, "SO", "the other conversation is not touched");
+    assert_eq!(t.receive_from("QT", pair.target).await?.types(), [system::END_DIALOG]);
+    assert_eq!(t.receive("QT").await?.texts(), ["works"]);
+});
