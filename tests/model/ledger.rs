@@ -54,6 +54,11 @@ impl Ledger {
         self.disturbed.insert(handle);
     }
 
+    /// A message of that sender was seen there, whether or not its receive will commit.
+    pub(crate) fn link(&mut self, by: ConversationHandle, at: ConversationHandle) {
+        self.receiver.entry(by).or_insert(at);
+    }
+
     pub(crate) fn noted(&self) -> &[i64] {
         &self.noted
     }

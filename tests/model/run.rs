@@ -5,7 +5,7 @@ use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
 use dialoq::act::{Act, Perform};
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{
-    AnyOr, BrokerOption, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,
+    AnyOr, BrokerOption, ContractEntry, Definition, PriorityOptions, QueueEvent, QueueOptions, SentBy, Validation,
 };
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
 use dialoq::time::{Clock, Timestamp};
@@ -51,6 +51,7 @@ fn definitions() -> Vec<Definition> {
         service("J", "QI", &[]),
         service("T", "QT", &["C"]),
         service("U", "QU", &["C"]),
+        service("Told", "QI", &[system::POST_EVENT_NOTIFICATION]),
         priority("J", 8),
         priority("U", 2),
     ]
@@ -111,11 +112,16 @@ fn shown_message(names: &mut Names, message: &Message) -> String {
         message.message_type_name,
         message.message_sequence_number,
         message.priority,
-        message.message_body.as_deref().map(String::from_utf8_lossy),
+        message.message_body.as_deref().filter(|_| !is_event(message)).map(String::from_utf8_lossy),
         message.message_enqueue_time,
         message.service_name,
         message.validation.letter(),
     )
+}
+
+/// The body of an event names moments and ids.
+fn is_event(message: &Message) -> bool {
+    &*message.message_type_name == system::EVENT_NOTIFICATION
 }
 
 /// One side's ids of what the steps name by place; both sides learn them in the same order.
@@ -382,9 +388,24 @@ impl Run {
                         Definition::AlterDatabase { option: BrokerOption::ErrorBrokerConversations }
                     }
                     Break::NewBroker => Definition::AlterDatabase { option: BrokerOption::NewBroker },
+                    Break::CreateNotification => Definition::CreateEventNotification {
+                        name: "N".into(),
+                        queue: "QT".into(),
+                        event: QueueEvent::BrokerQueueDisabled,
+                        service: "Told".into(),
+                    },
+                    Break::DropNotification => {
+                        Definition::DropEventNotification { name: "N".into(), queue: "QT".into() }
+                    }
                 };
                 self.known.handles.iter().for_each(|handle| self.ledger.disturb(*handle));
                 self.define(vec![definition]).await
+            }
+            Step::Poison(queue) => {
+                for _ in 0..5 {
+                    self.receive_and_roll_back(QUEUES[*queue]).await?;
+                }
+                Ok(())
             }
             Step::Restart => self.restart().await,
         }
@@ -427,6 +448,21 @@ impl Run {
         self.enter(place, &verb, number, &store)
     }
 
+    async fn receive_and_roll_back(&mut self, queue: &str) -> Result<(), String> {
+        let verb = Verb::Receive { queue: queue.into(), top: None, from: From::Any };
+        let mut session = self.model.core.begin();
+        let model = self.model.execute(&mut session, verb.clone(), self.clock.now());
+        let model = model.map(|outcome| outcome.expect("RECEIVE waits for nobody"));
+        let tx = self.broker.begin().await.map_err(|error| format!("{error:?}"))?;
+        let store = tx.perform(verb).await;
+        same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))?;
+        self.model_known.learn(&model);
+        self.known.learn(&store);
+        self.link(&store);
+        self.model.rollback(session, self.clock.now());
+        tx.rollback().await.map_err(|error| format!("{error:?}"))
+    }
+
     /// The verb would wait for another transaction: it must, and giving up while it waits undoes the transaction.
     async fn abandon(&mut self, place: usize, verb: Verb) -> Result<(), String> {
         let pair = self.sessions[place].take().expect("it was just there");
@@ -446,6 +482,17 @@ impl Run {
         Ok(())
     }
 
+    /// Learns who receives from whom.
+    fn link(&mut self, outcome: &Result<Outcome, Error>) {
+        let Ok(Outcome::Received(messages)) = outcome else { return };
+        for message in messages {
+            let number = String::from_utf8_lossy(message.body()).parse();
+            if let Some(by) = number.ok().and_then(|number: u64| self.senders.get(&number)) {
+                self.ledger.link(*by, message.conversation_handle);
+            }
+        }
+    }
+
     /// Keeps the books.
     fn enter(
         &mut self,
@@ -454,6 +501,7 @@ impl Run {
         number: u64,
         outcome: &Result<Outcome, Error>,
     ) -> Result<(), String> {
+        self.link(outcome);
         let Ok(outcome) = outcome else { return Ok(()) };
         let groups: Vec<GroupId> = match outcome {
             Outcome::Received(messages) => messages.iter().map(|message| message.conversation_group_id).collect(),
@@ -490,7 +538,7 @@ impl Run {
             }
             (Verb::EndConversation { handle, .. }, Outcome::Ended(_)) => self.ledger.disturb(*handle),
             (_, Outcome::Received(messages)) => {
-                for message in messages {
+                for message in messages.iter().filter(|message| !is_event(message)) {
                     let is_system = [system::ERROR, system::END_DIALOG, system::DIALOG_TIMER]
                         .contains(&&*message.message_type_name);
                     if is_system {
@@ -532,15 +580,21 @@ impl Run {
         }
         self.broker.close().await.map_err(|error| format!("{error:?}"))?;
         self.broker = open(&self.url, &self.clock).await?;
-        // Rollbacks are counted in memory: turning the queues on starts the count anew on both sides.
+        self.settle().await;
+        self.compare_rows().await?;
+        // Rollbacks are counted in memory, so the store has forgotten them.
         self.queues_on().await?;
         self.compare_rows().await
     }
 
+    /// Turns every queue off and on: it is on now, and the count of its rollbacks starts anew.
     async fn queues_on(&mut self) -> Result<(), String> {
-        let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
-        let all = QUEUES.map(|name| Definition::AlterQueue { name: name.into(), options: options.clone() });
-        self.define(all.to_vec()).await
+        for status in [false, true] {
+            let options = QueueOptions { status: Some(status), ..QueueOptions::default() };
+            let all = QUEUES.map(|name| Definition::AlterQueue { name: name.into(), options: options.clone() });
+            self.define(all.to_vec()).await?;
+        }
+        Ok(())
     }
 
     /// What became due by the step has happened on both sides: a commit may make something that is due already.

@@ -28,6 +28,8 @@ pub(crate) enum Step {
     /// Moves a target service to another queue.
     MoveService(usize, usize),
     Break(Break),
+    /// Receives from a queue and rolls back, five times.
+    Poison(usize),
     /// All transactions are lost, the store is opened again.
     Restart,
 }
@@ -41,6 +43,8 @@ pub(crate) enum Break {
     CreateService,
     ErrorConversations,
     NewBroker,
+    CreateNotification,
+    DropNotification,
 }
 
 #[derive(Debug, Clone)]
@@ -121,6 +125,8 @@ fn breaks() -> impl Strategy<Value = Step> {
         4 => Just(Break::CreateService),
         1 => Just(Break::ErrorConversations),
         1 => Just(Break::NewBroker),
+        3 => Just(Break::CreateNotification),
+        1 => Just(Break::DropNotification),
     ]
     .prop_map(Step::Break)
 }
@@ -143,6 +149,7 @@ fn quiet_step(op: BoxedStrategy<Op>) -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::BrokerEnabled),
         1 => any::<bool>().prop_map(Step::HonorPriority),
         1 => (0..2usize, 0..QUEUES.len()).prop_map(|(service, queue)| Step::MoveService(service, queue)),
+        1 => (0..QUEUES.len()).prop_map(Step::Poison),
         1 => Just(Step::Restart),
     ]
 }
