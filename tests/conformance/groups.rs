@@ -185,3 +185,66 @@ case!(circles_of_waiting_are_found, [98, 147], async |t| {
     texts.sort();
     assert_eq!(texts, ["a", "a waits for b"]);
 });
+
+case!(long_circles_are_found, [98, 147], async |t| {
+    let pairs = [t.pair().await?, t.pair().await?, t.pair().await?];
+    let sessions = [t.begin().await?, t.begin().await?, t.begin().await?];
+    for (session, pair) in sessions.iter().zip(&pairs) {
+        session.send(pair.initiator, "Text", "own").await?;
+    }
+    let [a, b, c] = &sessions;
+    {
+        let mut first = Box::pin(a.send(pairs[1].initiator, "Text", "a after b"));
+        t.still_waits(&mut first).await;
+        let mut second = Box::pin(b.send(pairs[2].initiator, "Text", "b after c"));
+        t.still_waits(&mut second).await;
+        assert_eq!(code(c.send(pairs[0].initiator, "Text", "c after a").await), 1205);
+        // The victim is out, so the second goes on; the first still waits for it.
+        second.await?;
+        t.still_waits(&mut first).await;
+        drop(first);
+    }
+    let [a, b, c] = sessions;
+    assert!(c.commit().await.is_err());
+    b.commit().await?;
+    drop(a);
+    t.settle().await;
+    let mut texts = Vec::new();
+    for pair in pairs {
+        texts.push(t.receive_from("QT", pair.target).await?.texts().join(", "));
+    }
+    assert_eq!(texts, ["", "own", "b after c"], "the first was dropped while it waited, the third was the victim");
+});
+
+case!(savepoints_free_nobody_who_waits, [98, 175], async |t| {
+    let pair = t.pair().await?;
+    let holder = t.begin().await?;
+    holder.savepoint("before").await?;
+    holder.send(pair.initiator, "Text", "undone").await?;
+    let other = t.clone();
+    let mut waiting = Box::pin(async move { other.send(pair.initiator, "Text", "waits").await });
+    t.still_waits(&mut waiting).await;
+    holder.rollback_to("before").await?;
+    t.still_waits(&mut waiting).await;
+    holder.commit().await?;
+    waiting.await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["waits"]);
+});
+
+case!(who_waited_first_goes_first, [98], async |t| {
+    let pair = t.pair().await?;
+    let holder = t.begin().await?;
+    holder.send(pair.initiator, "Text", "holder").await?;
+    let mut waiting = Vec::new();
+    for name in ["1", "2", "3", "4"] {
+        let other = t.clone();
+        let mut work = Box::pin(async move { other.send(pair.initiator, "Text", name).await });
+        t.still_waits(&mut work).await;
+        waiting.push(work);
+    }
+    holder.commit().await?;
+    for work in waiting {
+        work.await?;
+    }
+    assert_eq!(t.receive("QT").await?.texts(), ["holder", "1", "2", "3", "4"]);
+});
