@@ -64,7 +64,7 @@ impl Options {
 
     /// Every workload, but short rounds and small backlogs: under a minute.
     pub fn quick(folder: &Path) -> Self {
-        Self { rounds: 3, round_length: Duration::from_millis(300), largest: MILLION / 10, ..Self::full(folder) }
+        Self { rounds: 3, round_length: Duration::from_millis(200), largest: MILLION / 10, ..Self::full(folder) }
     }
 }
 
