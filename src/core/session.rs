@@ -38,17 +38,49 @@ pub struct Savepoint(pub(super) usize);
 /// One thing a session did.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    Begin { endpoint: u32 },
-    Send { endpoint: u32, message_type_id: i32, body: Body, message_id: MessageId, trace: Option<Arc<str>> },
-    Take { endpoint: u32, rows: u32, system: SmallVec<[u64; 2]> },
+    Begin {
+        endpoint: u32,
+    },
+    Send {
+        endpoint: u32,
+        message_type_id: i32,
+        body: Body,
+        message_id: MessageId,
+        trace: Option<Arc<str>>,
+    },
+    Take {
+        endpoint: u32,
+        rows: u32,
+        system: SmallVec<[u64; 2]>,
+    },
     /// With the endpoint's id: one that had ended may go by itself meanwhile, and its place to another.
-    End { endpoint: u32, endpoint_id: u64, form: EndForm },
-    Timer { endpoint: u32, due: Timestamp },
-    Move { endpoint: u32, group: u32 },
-    Reprioritise { endpoint: u32, level: u8 },
-    Release { group: u32 },
-    Post { queue_id: i32 },
-    Define { catalog: Arc<Catalog>, applied: Vec<crate::catalog::apply::Applied> },
+    End {
+        endpoint: u32,
+        endpoint_id: u64,
+        form: EndForm,
+    },
+    Timer {
+        endpoint: u32,
+        due: Timestamp,
+    },
+    Move {
+        endpoint: u32,
+        group: u32,
+    },
+    Reprioritise {
+        endpoint: u32,
+        level: u8,
+    },
+    Release {
+        group: u32,
+    },
+    Post {
+        queue_id: i32,
+    },
+    Define {
+        catalog: Arc<Catalog>,
+        applied: Vec<crate::catalog::apply::Applied>,
+    },
 }
 
 /// What a session sees of an endpoint beyond what is committed.
@@ -121,10 +153,6 @@ fn show(overlays: &mut HashMap<u32, Overlay>, op: &Op) {
         Op::Begin { endpoint } => {
             overlays.remove(endpoint);
         }
-        Op::Timer { .. }
-        | Op::Reprioritise { .. }
-        | Op::Release { .. }
-        | Op::Post { .. }
-        | Op::Define { .. } => {}
+        Op::Timer { .. } | Op::Reprioritise { .. } | Op::Release { .. } | Op::Post { .. } | Op::Define { .. } => {}
     }
 }
