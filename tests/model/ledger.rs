@@ -54,9 +54,10 @@ impl Ledger {
         self.disturbed.insert(handle);
     }
 
-    /// A message of that sender was seen there, whether or not its receive will commit.
+    /// A message of that sender was seen there, whether or not its receive will commit: the two are peers.
     pub(crate) fn link(&mut self, by: ConversationHandle, at: ConversationHandle) {
         self.receiver.entry(by).or_insert(at);
+        self.receiver.entry(at).or_insert(by);
     }
 
     pub(crate) fn noted(&self) -> &[i64] {

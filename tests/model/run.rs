@@ -240,8 +240,8 @@ struct Run {
     url: String,
     sessions: [Option<Pair>; SESSIONS],
     ledger: Ledger,
-    /// Who sent that number: bodies are the same on both sides, so they cannot say it.
-    senders: HashMap<u64, ConversationHandle>,
+    /// Who sent that number, if one did: bodies are the same on both sides, so they cannot say it.
+    senders: HashMap<u64, Option<ConversationHandle>>,
     may_quarantine: bool,
 }
 
@@ -487,8 +487,8 @@ impl Run {
         let Ok(Outcome::Received(messages)) = outcome else { return };
         for message in messages {
             let number = String::from_utf8_lossy(message.body()).parse();
-            if let Some(by) = number.ok().and_then(|number: u64| self.senders.get(&number)) {
-                self.ledger.link(*by, message.conversation_handle);
+            if let Some(by) = number.ok().and_then(|number: u64| *self.senders.get(&number)?) {
+                self.ledger.link(by, message.conversation_handle);
             }
         }
     }
@@ -526,7 +526,7 @@ impl Run {
             (Verb::Send { handles, message_type, .. }, Outcome::Done) => {
                 for by in handles {
                     open.note(Entry::Sent { by: *by, number });
-                    self.senders.insert(number, *by);
+                    self.senders.insert(number, (handles.len() == 1).then_some(*by));
                     if message_type.as_deref() != Some("Text") || handles.len() > 1 {
                         // It may break the conversation, or its number does not name one sender.
                         self.ledger.disturb(*by);
@@ -550,7 +550,7 @@ impl Run {
                     let number =
                         String::from_utf8_lossy(message.body()).parse().map_err(|_| "a body that nobody sent")?;
                     let by = *self.senders.get(&number).ok_or("a number that nobody sent")?;
-                    if !self.ledger.is_disturbed(by) {
+                    if let Some(by) = by.filter(|by| !self.ledger.is_disturbed(*by)) {
                         open.note(Entry::Received { at: message.conversation_handle, by, number });
                     }
                 }
