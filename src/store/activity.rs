@@ -95,8 +95,12 @@ impl QueueActivity {
 
     /// The store: this many groups have become ready, and the queue now stands like this.
     pub fn arrived(&self, newly_ready: usize, ready_groups: usize, unread: u64) {
-        self.ready_groups.store(ready_groups, SeqCst);
-        self.unread.store(unread, SeqCst);
+        self.stands(ready_groups, unread);
+        self.signal(newly_ready);
+    }
+
+    /// The store: this many groups have become ready; how the queue stands was told before.
+    pub fn signal(&self, newly_ready: usize) {
         // A permit per ready group, and no more: the others would wake for nothing.
         for _ in 0..newly_ready.min(self.waiting.load(SeqCst).max(1)) {
             self.any.notify_one();

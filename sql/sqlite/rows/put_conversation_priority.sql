@@ -1,10 +1,6 @@
 -- Writes a broker priority, new or not.
 -- Takes: ?1 priority_id, ?2 name, ?3 service_contract_id, ?4 local_service_id, ?5 remote_service_name, ?6 priority
 -- Gives: nothing
-INSERT INTO dialoq_conversation_priority (
+INSERT OR REPLACE INTO dialoq_conversation_priority (
     priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-ON CONFLICT (priority_id) DO UPDATE SET
-    name = excluded.name, service_contract_id = excluded.service_contract_id,
-    local_service_id = excluded.local_service_id, remote_service_name = excluded.remote_service_name,
-    priority = excluded.priority

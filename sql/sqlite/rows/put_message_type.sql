@@ -1,10 +1,6 @@
 -- Writes a message type, new or not.
 -- Takes: ?1 message_type_id, ?2 name, ?3 owner, ?4 validation, ?5 xml_schema_collection, ?6 json_schema, ?7 is_dropped
 -- Gives: nothing
-INSERT INTO dialoq_message_type (
+INSERT OR REPLACE INTO dialoq_message_type (
     message_type_id, name, owner, validation, xml_schema_collection, json_schema, is_dropped
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-ON CONFLICT (message_type_id) DO UPDATE SET
-    name = excluded.name, owner = excluded.owner, validation = excluded.validation,
-    xml_schema_collection = excluded.xml_schema_collection, json_schema = excluded.json_schema,
-    is_dropped = excluded.is_dropped

@@ -1,8 +1,6 @@
 -- Writes how far an endpoint has received, new or not.
 -- Takes: ?1 endpoint_id, ?2 receive_sequence
 -- Gives: nothing
-INSERT INTO dialoq_receive_sequence (
+INSERT OR REPLACE INTO dialoq_receive_sequence (
     endpoint_id, receive_sequence
 ) VALUES (?1, ?2)
-ON CONFLICT (endpoint_id) DO UPDATE SET
-    receive_sequence = excluded.receive_sequence

@@ -1,16 +1,8 @@
 -- Writes a queue, new or not.
 -- Takes: ?1 queue_id, ?2 name, ?3 is_receive_enabled, ?4 is_enqueue_enabled, ?5 is_retention_enabled, ?6 is_poison_message_handling_enabled, ?7 is_poison_quarantine_enabled, ?8 is_activation_enabled, ?9 activation_procedure, ?10 max_queue_readers, ?11 execute_as, ?12 execute_as_user
 -- Gives: nothing
-INSERT INTO dialoq_service_queue (
+INSERT OR REPLACE INTO dialoq_service_queue (
     queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled,
     is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled,
     activation_procedure, max_queue_readers, execute_as, execute_as_user
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-ON CONFLICT (queue_id) DO UPDATE SET
-    name = excluded.name, is_receive_enabled = excluded.is_receive_enabled,
-    is_enqueue_enabled = excluded.is_enqueue_enabled, is_retention_enabled = excluded.is_retention_enabled,
-    is_poison_message_handling_enabled = excluded.is_poison_message_handling_enabled,
-    is_poison_quarantine_enabled = excluded.is_poison_quarantine_enabled,
-    is_activation_enabled = excluded.is_activation_enabled,
-    activation_procedure = excluded.activation_procedure, max_queue_readers = excluded.max_queue_readers,
-    execute_as = excluded.execute_as, execute_as_user = excluded.execute_as_user

@@ -1,8 +1,6 @@
 -- Writes an XML schema collection, new or not.
 -- Takes: ?1 xml_collection_id, ?2 name, ?3 schemas
 -- Gives: nothing
-INSERT INTO dialoq_xml_schema_collection (
+INSERT OR REPLACE INTO dialoq_xml_schema_collection (
     xml_collection_id, name, schemas
 ) VALUES (?1, ?2, ?3)
-ON CONFLICT (xml_collection_id) DO UPDATE SET
-    name = excluded.name, schemas = excluded.schemas

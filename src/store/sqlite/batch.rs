@@ -6,10 +6,10 @@ use super::user_sql;
 use super::write::{Writer, strike};
 use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
-use crate::core::{Change, Depth, ReadRow, Taken};
+use crate::core::{Change, ReadRow, Taken};
 use crate::error::Result;
 use crate::protocol::Outcome;
-use crate::store::{QueueActivity, SqlStatement};
+use crate::store::SqlStatement;
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -65,21 +65,12 @@ pub(super) struct PendingRead {
     pub(super) slot: usize,
 }
 
-/// A queue whose depth changed.
-pub(super) struct Sounded {
-    pub(super) queue_id: i32,
-    pub(super) activity: Arc<QueueActivity>,
-    pub(super) newly_ready: usize,
-    pub(super) depth: Depth,
-}
-
 /// What one SQLite transaction writes, and who is answered then.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
     pub(super) reads: Vec<PendingRead>,
     pub(super) answers: Vec<Answer>,
-    pub(super) sounded: Vec<Sounded>,
     pub(super) marks: Option<(u64, u64, u64)>,
     pub(super) catalog: Option<Arc<Catalog>>,
     /// Every message ordered so far has a smaller `queuing_order`.

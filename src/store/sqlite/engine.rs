@@ -82,20 +82,34 @@ impl Engine {
     }
 
     /// Sees to it that what was just ordered gets written: by this thread if it is alone, else by the writer.
+    ///
+    /// Receivers are told before the sync: what they then receive is answered after it, often in the same batch.
     pub(super) fn hand_over<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+        let arrivals = state.take_arrivals(&self.board);
+        if !state.has_orders() {
+            drop(state);
+            arrivals.signal();
+            return;
+        }
         if state.may_lead(self.sync_ns.load(Relaxed) < SHORT_SYNC_NS) {
             drop(state);
+            arrivals.signal();
             if let Ok(mut write) = self.write.try_lock() {
                 self.run_batch(&mut write, false);
                 return;
             }
-            state = self.lock_whatever();
+            let is_asleep = std::mem::take(&mut self.lock_whatever().is_asleep);
+            if is_asleep {
+                self.wake.notify_one();
+            }
+            return;
         }
         let is_asleep = std::mem::take(&mut state.is_asleep);
         drop(state);
         if is_asleep {
             self.wake.notify_one();
         }
+        arrivals.signal();
     }
 
     /// Tells the board how every queue stands, when the store has just been opened.
@@ -196,7 +210,9 @@ impl Engine {
                 match verdict {
                     Ok(changed) => {
                         let slots = Slots::from_iter([Slot::Changed(changed)]);
-                        state.order_commit(commit.session, slots, commit.sender, now);
+                        state.push_answer(slots, commit.sender);
+                        let state = &mut *state;
+                        state.core.commit(commit.session, now, &mut state.effects);
                     }
                     Err(refusal) => {
                         state.order_rollback(commit.session, now);
@@ -210,8 +226,10 @@ impl Engine {
         if !state.effects.redeliver.is_empty() {
             self.redeliver(&mut state, write, batch, now)?;
         }
-        state.take_batch(batch, &self.board);
+        state.take_batch(batch);
+        let arrivals = state.take_arrivals(&self.board);
         drop(state);
+        arrivals.signal();
         if self.is_board_due(write) {
             board::write(write, self.board.monitors(), now).map_err(writing)?;
         }
@@ -248,9 +266,6 @@ impl Engine {
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
             *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
-        }
-        for sounded in batch.sounded.drain(..) {
-            sounded.activity.arrived(sounded.newly_ready, sounded.depth.ready_groups, sounded.depth.unread);
         }
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Ok(answer.slots));

@@ -4,13 +4,15 @@
 //! to the batch in the order in which the core did it. So locks of groups are free as soon as a commit is ordered, and
 //! the writer does nothing but write. Answers wait for the sync.
 
-use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots, Sounded};
+use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
 use super::parked::Parked;
+use crate::catalog::Catalog;
 use crate::core::{Core, Effects, GroupKey, Reply, Session, Step};
 use crate::error::{Error, Result};
 use crate::protocol::{Unit, Verb};
 use crate::store::{ActivityBoard, QueueActivity, SqlStatement};
 use crate::time::Timestamp;
+use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -40,7 +42,7 @@ pub(super) struct State {
     pub(super) parked: Parked,
     /// At or above these no number was ever given out, as the tables say.
     marks: (u64, u64, u64),
-    activities: HashMap<i32, Arc<QueueActivity>>,
+    names: Names,
     /// Why nothing more is taken.
     pub(super) failed: Option<String>,
     pub(super) is_closed: bool,
@@ -49,6 +51,36 @@ pub(super) struct State {
     lone_batches: u32,
     /// How often a lone caller may still write on its own thread before the writer looks again who is there.
     lone_credit: u32,
+}
+
+/// What names of the catalog stand for, as long as it is the same catalog.
+#[derive(Default)]
+struct Names {
+    catalog: Option<Arc<Catalog>>,
+    /// By the name as it was written.
+    ids: HashMap<Box<str>, i32>,
+    activities: HashMap<i32, Arc<QueueActivity>>,
+}
+
+impl Names {
+    fn keep_up(&mut self, catalog: &Arc<Catalog>) {
+        if !self.catalog.as_ref().is_some_and(|known| Arc::ptr_eq(known, catalog)) {
+            *self = Self { catalog: Some(catalog.clone()), ..Self::default() };
+        }
+    }
+}
+
+/// Queues with arrivals, and how many of their groups became ready.
+#[derive(Default)]
+pub(super) struct Arrivals(SmallVec<[(i32, Arc<QueueActivity>, usize); 2]>);
+
+impl Arrivals {
+    /// Wakes whom they concern; not under the lock, for whoever wakes takes it.
+    pub(super) fn signal(self) {
+        for (_, activity, newly_ready) in self.0 {
+            activity.signal(newly_ready);
+        }
+    }
 }
 
 /// How far the marks run ahead: a write of them in so many.
@@ -71,7 +103,7 @@ impl State {
             sql_commits: Vec::new(),
             parked: Parked::default(),
             marks,
-            activities: HashMap::new(),
+            names: Names::default(),
             failed: None,
             is_closed: false,
             is_asleep: false,
@@ -82,14 +114,17 @@ impl State {
 
     /// Whether the writer has anything to do.
     pub(super) fn has_work(&self, now: Timestamp) -> bool {
+        self.has_orders() || !self.effects.arrivals.is_empty() || self.core.next_due().is_some_and(|due| due <= now)
+    }
+
+    /// Whether anything is ordered, or to be ordered by the writer.
+    pub(super) fn has_orders(&self) -> bool {
         !(self.answers.is_empty()
             && self.deferred.is_empty()
             && self.sql_commits.is_empty()
             && self.effects.changes.is_empty()
             && self.effects.redeliver.is_empty()
-            && self.effects.arrivals.is_empty()
             && !self.effects.catalog_changed)
-            || self.core.next_due().is_some_and(|due| due <= now)
     }
 
     /// Refuses whatever comes after a failed commit or a close.
@@ -103,7 +138,13 @@ impl State {
 
     /// Orders a unit now, or lets the writer do it if it receives. An empty one is answered when all that is due is done.
     pub(super) fn take_unit(&mut self, unit: Unit, sender: Sender, now: Timestamp) {
-        if unit.is_empty() || unit.iter().any(|verb| matches!(verb, Verb::Receive { .. })) {
+        let is_for_writer = match &unit[..] {
+            [] => true,
+            // Where nothing is ready nothing can be taken: the caller hears so at once.
+            [Verb::Receive { queue, .. }] => self.has_ready(queue),
+            verbs => verbs.iter().any(|verb| matches!(verb, Verb::Receive { .. })),
+        };
+        if is_for_writer {
             self.deferred.push_back((unit, sender));
         } else {
             self.tick(now, 1);
@@ -155,13 +196,29 @@ impl State {
                 }
             }
         }
-        self.order_commit(session, slots, sender, now);
+        if unit.is_empty() {
+            // Asked only that what is due be done, and that is still to be written.
+            self.push_answer(slots, sender);
+            self.core.commit(session, now, &mut self.effects);
+        } else {
+            self.order_commit(session, slots, sender, now);
+        }
     }
 
-    /// Commits a session; the answer waits for the sync.
+    /// Commits a session; the answer waits for the sync, unless nothing was changed.
     pub(super) fn order_commit(&mut self, session: Session, slots: Slots, sender: Sender, now: Timestamp) {
-        self.push_answer(slots, sender);
+        let before = self.effects.changes.len();
+        if slots.iter().any(|slot| matches!(slot, Slot::Rows { taken, .. } if !taken.is_empty())) {
+            self.push_answer(slots, sender);
+            self.core.commit(session, now, &mut self.effects);
+            return;
+        }
         self.core.commit(session, now, &mut self.effects);
+        if self.effects.changes.len() == before {
+            let _ = sender.send(Ok(slots));
+        } else {
+            self.push_answer(slots, sender);
+        }
     }
 
     /// Rolls a session back; what that changes is written with the next batch.
@@ -258,7 +315,7 @@ impl State {
     }
 
     /// Hands everything that is ordered to the writer; `batch` comes back with its room from the batch before.
-    pub(super) fn take_batch(&mut self, batch: &mut Batch, board: &ActivityBoard) {
+    pub(super) fn take_batch(&mut self, batch: &mut Batch) {
         std::mem::swap(&mut self.effects.changes, &mut batch.changes);
         std::mem::swap(&mut self.answers, &mut batch.answers);
         std::mem::swap(&mut self.reads, &mut batch.reads);
@@ -269,22 +326,31 @@ impl State {
             batch.marks = Some(self.marks);
         }
         if std::mem::take(&mut self.effects.catalog_changed) {
-            self.activities.clear();
             batch.catalog = Some(self.core.catalog().clone());
         }
-        for index in 0..self.effects.arrivals.len() {
-            let arrival = self.effects.arrivals[index];
-            if let Some(sounded) = batch.sounded.iter_mut().find(|sounded| sounded.queue_id == arrival.queue_id) {
-                sounded.newly_ready += arrival.newly_ready;
-                continue;
-            }
-            if let Some(activity) = self.activity(arrival.queue_id, board) {
-                let depth = self.core.depth(arrival.queue_id);
-                let queue_id = arrival.queue_id;
-                batch.sounded.push(Sounded { queue_id, activity, newly_ready: arrival.newly_ready, depth });
+    }
+
+    /// Takes what is to be signalled, and tells the board how those queues stand: here, under the lock, so that an older
+    /// state never comes after a newer one.
+    pub(super) fn take_arrivals(&mut self, board: &ActivityBoard) -> Arrivals {
+        let mut taken = Arrivals::default();
+        if self.effects.arrivals.is_empty() {
+            return taken;
+        }
+        let mut arrivals = std::mem::take(&mut self.effects.arrivals);
+        for arrival in arrivals.drain(..) {
+            if let Some((.., newly_ready)) = taken.0.iter_mut().find(|(id, ..)| *id == arrival.queue_id) {
+                *newly_ready += arrival.newly_ready;
+            } else if let Some(activity) = self.activity(arrival.queue_id, board) {
+                taken.0.push((arrival.queue_id, activity, arrival.newly_ready));
             }
         }
-        self.effects.arrivals.clear();
+        for (queue_id, activity, _) in &taken.0 {
+            let depth = self.core.depth(*queue_id);
+            activity.stands(depth.ready_groups, depth.unread);
+        }
+        self.effects.arrivals = arrivals;
+        taken
     }
 
     /// Takes only the rows ordered so far; answers stay.
@@ -298,18 +364,34 @@ impl State {
         &mut self.answers
     }
 
+    /// Whether any group of the queue can be received; a queue that is not there has none.
+    fn has_ready(&mut self, queue: &str) -> bool {
+        self.queue_id(queue).is_some_and(|queue_id| self.core.depth(queue_id).ready_groups > 0)
+    }
+
+    fn queue_id(&mut self, name: &str) -> Option<i32> {
+        self.names.keep_up(self.core.catalog());
+        if let Some(known) = self.names.ids.get(name) {
+            return Some(*known);
+        }
+        let queue_id = self.core.catalog().queue(name)?.id;
+        self.names.ids.insert(name.into(), queue_id);
+        Some(queue_id)
+    }
+
     fn activity(&mut self, queue_id: i32, board: &ActivityBoard) -> Option<Arc<QueueActivity>> {
-        if let Some(known) = self.activities.get(&queue_id) {
+        self.names.keep_up(self.core.catalog());
+        if let Some(known) = self.names.activities.get(&queue_id) {
             return Some(known.clone());
         }
         let activity = board.queue(&self.core.catalog().queues.get(&queue_id)?.name);
-        self.activities.insert(queue_id, activity.clone());
+        self.names.activities.insert(queue_id, activity.clone());
         Some(activity)
     }
 
     /// Tells how a queue stands after a transaction took or gave back a group, with no arrival to signal.
     pub(super) fn sound(&mut self, queue: &str, board: &ActivityBoard) {
-        let Some(queue_id) = self.core.catalog().queue(queue).map(|queue| queue.id) else { return };
+        let Some(queue_id) = self.queue_id(queue) else { return };
         let depth = self.core.depth(queue_id);
         if let Some(activity) = self.activity(queue_id, board) {
             activity.stands(depth.ready_groups, depth.unread);

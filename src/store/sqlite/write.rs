@@ -8,62 +8,70 @@ use rusqlite::{CachedStatement, Connection, Params, Result, params};
 
 macro_rules! statements {
     ($($name:ident = $file:literal;)*) => {
-        $(const $name: &str = include_str!(concat!("../../../sql/sqlite/rows/", $file, ".sql"));)*
+        #[derive(Debug, Clone, Copy)]
+        enum Write {
+            $($name),*
+        }
+
+        const TEXTS: &[&str] = &[$(include_str!(concat!("../../../sql/sqlite/rows/", $file, ".sql"))),*];
     };
 }
 
 statements! {
-    PUT_MESSAGE_TYPE = "put_message_type";
-    PUT_CONTRACT = "put_service_contract";
-    DELETE_CONTRACT_USAGES = "delete_service_contract_message_usages";
-    INSERT_CONTRACT_USAGE = "insert_service_contract_message_usage";
-    PUT_QUEUE = "put_service_queue";
-    DELETE_QUEUE = "delete_service_queue";
-    PUT_SERVICE = "put_service";
-    DELETE_SERVICE = "delete_service";
-    DELETE_SERVICE_CONTRACTS = "delete_service_contract_usages";
-    INSERT_SERVICE_CONTRACT = "insert_service_contract_usage";
-    PUT_PRIORITY = "put_conversation_priority";
-    DELETE_PRIORITY = "delete_conversation_priority";
-    PUT_XML_SCHEMA_COLLECTION = "put_xml_schema_collection";
-    DELETE_XML_SCHEMA_COLLECTION = "delete_xml_schema_collection";
-    PUT_EVENT_NOTIFICATION = "put_event_notification";
-    DELETE_EVENT_NOTIFICATION = "delete_event_notification";
-    PUT_SETTINGS = "put_settings";
-    SET_MARKS = "set_marks";
-    PUT_ENDPOINT = "put_conversation_endpoint";
-    DELETE_ENDPOINT = "delete_conversation_endpoint";
-    PUT_RECEIVE_SEQUENCE = "put_receive_sequence";
-    DELETE_RECEIVE_SEQUENCE = "delete_receive_sequence";
-    INSERT_MESSAGE = "insert_queue_message";
-    DELETE_MESSAGE = "delete_queue_message";
-    RETAIN_MESSAGE = "retain_queue_message";
-    INSERT_RETAINED = "insert_retained_message";
-    DELETE_RETAINED = "delete_retained_messages";
-    INSERT_TRANSMISSION = "insert_transmission";
-    DELETE_TRANSMISSION = "delete_transmission";
-    SET_TRANSMISSION_STATUS = "set_transmission_status";
+    PutMessageType = "put_message_type";
+    PutContract = "put_service_contract";
+    DeleteContractUsages = "delete_service_contract_message_usages";
+    InsertContractUsage = "insert_service_contract_message_usage";
+    PutQueue = "put_service_queue";
+    DeleteQueue = "delete_service_queue";
+    PutService = "put_service";
+    DeleteService = "delete_service";
+    DeleteServiceContracts = "delete_service_contract_usages";
+    InsertServiceContract = "insert_service_contract_usage";
+    PutPriority = "put_conversation_priority";
+    DeletePriority = "delete_conversation_priority";
+    PutXmlSchemaCollection = "put_xml_schema_collection";
+    DeleteXmlSchemaCollection = "delete_xml_schema_collection";
+    PutEventNotification = "put_event_notification";
+    DeleteEventNotification = "delete_event_notification";
+    PutSettings = "put_settings";
+    SetMarks = "set_marks";
+    PutEndpoint = "put_conversation_endpoint";
+    DeleteEndpoint = "delete_conversation_endpoint";
+    PutReceiveSequence = "put_receive_sequence";
+    DeleteReceiveSequence = "delete_receive_sequence";
+    InsertMessage = "insert_queue_message";
+    DeleteMessage = "delete_queue_message";
+    RetainMessage = "retain_queue_message";
+    InsertRetained = "insert_retained_message";
+    DeleteRetained = "delete_retained_messages";
+    InsertTransmission = "insert_transmission";
+    DeleteTransmission = "delete_transmission";
+    SetTransmissionStatus = "set_transmission_status";
 }
 
 /// The letters by which the tables tell the validations apart.
 pub(super) const VALIDATIONS: [&str; 6] = ["N", "E", "X", "V", "J", "S"];
 
-/// Writes changes in the open transaction of a connection. The statements of the hot rows are looked up once.
+/// Writes changes in the open transaction of a connection. Each statement is looked up once a batch.
 pub(super) struct Writer<'c> {
     connection: &'c Connection,
     fault: Option<&'c Fault>,
-    insert_message: Option<CachedStatement<'c>>,
-    delete_message: Option<CachedStatement<'c>>,
-    put_receive_sequence: Option<CachedStatement<'c>>,
+    statements: [Option<CachedStatement<'c>>; TEXTS.len()],
 }
 
 impl<'c> Writer<'c> {
     pub(super) fn new(connection: &'c Connection, fault: Option<&'c Fault>) -> Self {
-        Self { connection, fault, insert_message: None, delete_message: None, put_receive_sequence: None }
+        Self { connection, fault, statements: [const { None }; TEXTS.len()] }
     }
 
-    fn run(&self, text: &str, params: impl Params) -> Result<usize> {
-        strike(self.fault, || self.connection.prepare_cached(text)?.execute(params))
+    fn run(&mut self, which: Write, params: impl Params) -> Result<usize> {
+        let place = &mut self.statements[which as usize];
+        let statement = match place {
+            Some(statement) => statement,
+            None => place.insert(self.connection.prepare_cached(TEXTS[which as usize])?),
+        };
+        strike(self.fault, || statement.execute(params))
     }
 
     /// Writes one change.
@@ -72,35 +80,34 @@ impl<'c> Writer<'c> {
             Change::InsertMessage(row) => return self.insert_message(row),
             Change::DeleteMessage { queuing_order } => return self.delete_message(*queuing_order),
             Change::NoteReceiveSequence { endpoint_id, receive_sequence } => {
-                let statement = hot(&mut self.put_receive_sequence, self.connection, PUT_RECEIVE_SEQUENCE)?;
-                strike(self.fault, || statement.execute((int(*endpoint_id), int(*receive_sequence))))?;
+                self.run(Write::PutReceiveSequence, [int(*endpoint_id), int(*receive_sequence)])?;
             }
             Change::PutEndpoint(row) => self.put_endpoint(row)?,
             Change::DeleteEndpoint(id) => {
-                self.run(DELETE_ENDPOINT, [int(*id)])?;
-                self.run(DELETE_RECEIVE_SEQUENCE, [int(*id)])?;
+                self.run(Write::DeleteEndpoint, [int(*id)])?;
+                self.run(Write::DeleteReceiveSequence, [int(*id)])?;
             }
             Change::RetainMessage { queuing_order } => {
-                self.run(RETAIN_MESSAGE, [int(*queuing_order)])?;
+                self.run(Write::RetainMessage, [int(*queuing_order)])?;
                 self.delete_message(*queuing_order)?;
             }
             Change::InsertRetained(row) => self.insert_retained(row)?,
-            Change::DeleteRetained { endpoint_id } => drop(self.run(DELETE_RETAINED, [int(*endpoint_id)])?),
+            Change::DeleteRetained { endpoint_id } => drop(self.run(Write::DeleteRetained, [int(*endpoint_id)])?),
             Change::InsertTransmission(row) => self.insert_transmission(row)?,
             Change::DeleteTransmission { transmission_id } => {
-                self.run(DELETE_TRANSMISSION, [int(*transmission_id)])?;
+                self.run(Write::DeleteTransmission, [int(*transmission_id)])?;
             }
             Change::SetTransmissionStatus { transmission_id, status } => {
-                self.run(SET_TRANSMISSION_STATUS, params![int(*transmission_id), &**status])?;
+                self.run(Write::SetTransmissionStatus, params![int(*transmission_id), &**status])?;
             }
             Change::PutMessageType(row) => self.put_message_type(row)?,
             Change::PutContract(row) => self.put_contract(row)?,
             Change::PutQueue(row) => self.put_queue(row)?,
-            Change::DeleteQueue(id) => drop(self.run(DELETE_QUEUE, [id])?),
+            Change::DeleteQueue(id) => drop(self.run(Write::DeleteQueue, [id])?),
             Change::PutService(row) => self.put_service(row)?,
             Change::DeleteService(id) => {
-                self.run(DELETE_SERVICE_CONTRACTS, [id])?;
-                self.run(DELETE_SERVICE, [id])?;
+                self.run(Write::DeleteServiceContracts, [id])?;
+                self.run(Write::DeleteService, [id])?;
             }
             Change::PutPriority(row) => {
                 let remote_service = match &row.remote_service {
@@ -108,27 +115,27 @@ impl<'c> Writer<'c> {
                     AnyOr::Name(name) => Some(name),
                 };
                 self.run(
-                    PUT_PRIORITY,
+                    Write::PutPriority,
                     params![row.id, &*row.name, row.contract_id, row.local_service_id, remote_service, row.level],
                 )?;
             }
-            Change::DeletePriority(id) => drop(self.run(DELETE_PRIORITY, [id])?),
+            Change::DeletePriority(id) => drop(self.run(Write::DeletePriority, [id])?),
             Change::PutXmlSchemaCollection(row) => {
-                self.run(PUT_XML_SCHEMA_COLLECTION, params![row.id, &*row.name, &*row.schemas])?;
+                self.run(Write::PutXmlSchemaCollection, params![row.id, &*row.name, &*row.schemas])?;
             }
-            Change::DeleteXmlSchemaCollection(id) => drop(self.run(DELETE_XML_SCHEMA_COLLECTION, [id])?),
+            Change::DeleteXmlSchemaCollection(id) => drop(self.run(Write::DeleteXmlSchemaCollection, [id])?),
             Change::PutEventNotification(row) => {
                 let event = event_name(row.event);
                 let handle = row.conversation_handle.as_bytes();
                 self.run(
-                    PUT_EVENT_NOTIFICATION,
+                    Write::PutEventNotification,
                     params![row.id, &*row.name, row.queue_id, event, &*row.service, handle],
                 )?;
             }
-            Change::DeleteEventNotification(id) => drop(self.run(DELETE_EVENT_NOTIFICATION, [id])?),
+            Change::DeleteEventNotification(id) => drop(self.run(Write::DeleteEventNotification, [id])?),
             Change::PutSettings(settings) => {
                 self.run(
-                    PUT_SETTINGS,
+                    Write::PutSettings,
                     params![
                         settings.broker_guid.as_bytes(),
                         settings.is_broker_enabled,
@@ -142,15 +149,15 @@ impl<'c> Writer<'c> {
     }
 
     /// Writes the marks at or above which no number was ever given out.
-    pub(super) fn set_marks(&self, (order, endpoint, transmission): (u64, u64, u64)) -> Result<()> {
-        self.run(SET_MARKS, [int(order), int(endpoint), int(transmission)])?;
+    pub(super) fn set_marks(&mut self, (order, endpoint, transmission): (u64, u64, u64)) -> Result<()> {
+        self.run(Write::SetMarks, [int(order), int(endpoint), int(transmission)])?;
         Ok(())
     }
 
     fn insert_message(&mut self, row: &MessageRow) -> Result<()> {
-        let statement = hot(&mut self.insert_message, self.connection, INSERT_MESSAGE)?;
-        strike(self.fault, || {
-            statement.execute(params![
+        self.run(
+            Write::InsertMessage,
+            params![
                 int(row.queuing_order),
                 int(row.endpoint_id),
                 row.stored as u8,
@@ -160,20 +167,19 @@ impl<'c> Writer<'c> {
                 row.enqueued_at.0,
                 row.body.as_deref(),
                 row.trace.as_deref(),
-            ])
-        })?;
+            ],
+        )?;
         Ok(())
     }
 
     fn delete_message(&mut self, queuing_order: u64) -> Result<()> {
-        let statement = hot(&mut self.delete_message, self.connection, DELETE_MESSAGE)?;
-        strike(self.fault, || statement.execute([int(queuing_order)]))?;
+        self.run(Write::DeleteMessage, [int(queuing_order)])?;
         Ok(())
     }
 
-    fn insert_retained(&self, row: &MessageRow) -> Result<()> {
+    fn insert_retained(&mut self, row: &MessageRow) -> Result<()> {
         self.run(
-            INSERT_RETAINED,
+            Write::InsertRetained,
             params![
                 int(row.endpoint_id),
                 int(row.queuing_order),
@@ -190,9 +196,9 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn insert_transmission(&self, row: &TransmissionRow) -> Result<()> {
+    fn insert_transmission(&mut self, row: &TransmissionRow) -> Result<()> {
         self.run(
-            INSERT_TRANSMISSION,
+            Write::InsertTransmission,
             params![
                 int(row.transmission_id),
                 int(row.endpoint_id),
@@ -211,9 +217,9 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn put_endpoint(&self, row: &EndpointRow) -> Result<()> {
+    fn put_endpoint(&mut self, row: &EndpointRow) -> Result<()> {
         self.run(
-            PUT_ENDPOINT,
+            Write::PutEndpoint,
             params![
                 int(row.endpoint_id),
                 row.handle.0.as_bytes(),
@@ -240,7 +246,7 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn put_message_type(&self, row: &MessageType) -> Result<()> {
+    fn put_message_type(&mut self, row: &MessageType) -> Result<()> {
         let [none, empty, xml, valid_xml, json, json_schema] = VALIDATIONS;
         let (letter, collection, schema) = match &row.validation {
             Validation::None => (none, None, None),
@@ -250,25 +256,28 @@ impl<'c> Writer<'c> {
             Validation::Json => (json, None, None),
             Validation::JsonSchema { schema } => (json_schema, None, Some(schema)),
         };
-        self.run(PUT_MESSAGE_TYPE, params![row.id, &*row.name, row.owner, letter, collection, schema, row.is_dropped])?;
+        self.run(
+            Write::PutMessageType,
+            params![row.id, &*row.name, row.owner, letter, collection, schema, row.is_dropped],
+        )?;
         Ok(())
     }
 
-    fn put_contract(&self, row: &Contract) -> Result<()> {
-        self.run(PUT_CONTRACT, params![row.id, &*row.name, row.owner, row.is_dropped])?;
-        self.run(DELETE_CONTRACT_USAGES, [row.id])?;
+    fn put_contract(&mut self, row: &Contract) -> Result<()> {
+        self.run(Write::PutContract, params![row.id, &*row.name, row.owner, row.is_dropped])?;
+        self.run(Write::DeleteContractUsages, [row.id])?;
         for (position, entry) in row.entries.iter().enumerate() {
             let by_initiator = entry.sent_by != SentBy::Target;
             let by_target = entry.sent_by != SentBy::Initiator;
             self.run(
-                INSERT_CONTRACT_USAGE,
+                Write::InsertContractUsage,
                 params![row.id, position as i64, entry.message_type, by_initiator, by_target],
             )?;
         }
         Ok(())
     }
 
-    fn put_queue(&self, row: &Queue) -> Result<()> {
+    fn put_queue(&mut self, row: &Queue) -> Result<()> {
         let activation = row.activation.as_ref();
         let execute_as = activation.map(|activation: &Activation| match &activation.execute_as {
             ExecuteAs::SelfUser => ("SELF", None),
@@ -276,7 +285,7 @@ impl<'c> Writer<'c> {
             ExecuteAs::User(name) => ("USER", Some(name)),
         });
         self.run(
-            PUT_QUEUE,
+            Write::PutQueue,
             params![
                 row.id,
                 &*row.name,
@@ -295,25 +304,13 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    fn put_service(&self, row: &Service) -> Result<()> {
-        self.run(PUT_SERVICE, params![row.id, &*row.name, row.owner, row.queue_id])?;
-        self.run(DELETE_SERVICE_CONTRACTS, [row.id])?;
+    fn put_service(&mut self, row: &Service) -> Result<()> {
+        self.run(Write::PutService, params![row.id, &*row.name, row.owner, row.queue_id])?;
+        self.run(Write::DeleteServiceContracts, [row.id])?;
         for (position, contract_id) in row.contract_ids.iter().enumerate() {
-            self.run(INSERT_SERVICE_CONTRACT, params![row.id, position as i64, contract_id])?;
+            self.run(Write::InsertServiceContract, params![row.id, position as i64, contract_id])?;
         }
         Ok(())
-    }
-}
-
-/// The statement, looked up at its first use.
-fn hot<'s, 'c>(
-    place: &'s mut Option<CachedStatement<'c>>,
-    connection: &'c Connection,
-    text: &str,
-) -> Result<&'s mut CachedStatement<'c>> {
-    match place {
-        Some(statement) => Ok(statement),
-        None => Ok(place.insert(connection.prepare_cached(text)?)),
     }
 }
 
