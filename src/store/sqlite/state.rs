@@ -196,29 +196,19 @@ impl State {
                 }
             }
         }
-        if unit.is_empty() {
-            // Asked only that what is due be done, and that is still to be written.
-            self.push_answer(slots, sender);
-            self.core.commit(session, now, &mut self.effects);
-        } else {
-            self.order_commit(session, slots, sender, now);
-        }
+        self.order_commit(session, slots, sender, now);
     }
 
-    /// Commits a session; the answer waits for the sync, unless nothing was changed.
+    /// Commits a session; the answer waits for the sync, unless it is only that nothing was there to be received.
     pub(super) fn order_commit(&mut self, session: Session, slots: Slots, sender: Sender, now: Timestamp) {
-        let before = self.effects.changes.len();
-        if slots.iter().any(|slot| matches!(slot, Slot::Rows { taken, .. } if !taken.is_empty())) {
-            self.push_answer(slots, sender);
+        let is_empty = |slot: &Slot| matches!(slot, Slot::Rows { taken, .. } if taken.is_empty());
+        if !slots.is_empty() && slots.iter().all(is_empty) {
             self.core.commit(session, now, &mut self.effects);
+            let _ = sender.send(Ok(slots));
             return;
         }
+        self.push_answer(slots, sender);
         self.core.commit(session, now, &mut self.effects);
-        if self.effects.changes.len() == before {
-            let _ = sender.send(Ok(slots));
-        } else {
-            self.push_answer(slots, sender);
-        }
     }
 
     /// Rolls a session back; what that changes is written with the next batch.
