@@ -56,8 +56,8 @@ impl Options {
             body_bytes: 256,
             callers: vec![1, 8, 64, 256],
             workloads: Workload::ALL.to_vec(),
-            rounds: 5,
-            round_length: Duration::from_secs(2),
+            rounds: 9,
+            round_length: Duration::from_secs(1),
             largest: MILLION,
         }
     }
