@@ -115,8 +115,8 @@ impl Core {
 
     /// Makes everything a session did the truth. Cannot fail: every verb was checked under the locks it took.
     pub fn commit(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
-        for queue_id in std::mem::take(&mut session.received_queues) {
-            self.queue_state(queue_id).rollbacks = 0;
+        for queue_id in &session.received_queues {
+            self.queue_state(*queue_id).rollbacks = 0;
         }
         for group in std::mem::take(&mut session.received_groups) {
             if self.groups.get(group).is_some() {

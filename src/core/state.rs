@@ -371,7 +371,10 @@ impl Core {
             }
             let queue_id = self.groups[group].queue_id;
             let newly_ready = usize::from(self.rerank(group));
-            effects.arrivals.push(Arrival { queue_id, newly_ready });
+            // What was only sent on has neither taken rows from the queue nor made any ready: nobody need look.
+            if newly_ready > 0 || !session.received_queues.is_empty() {
+                effects.arrivals.push(Arrival { queue_id, newly_ready });
+            }
         }
     }
 

@@ -23,8 +23,8 @@ const MOST_REDELIVERED: usize = 1000;
 /// How often the monitors' board is written at most, and looked at when nothing else wakes the writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
 
-/// Up to here a caller may be kept on its own thread by a sync.
-const SHORT_SYNC_NS: u64 = 1_000_000;
+/// Up to here a caller may be kept on its own thread by a batch.
+const SHORT_BATCH_NS: u64 = 1_000_000;
 
 /// What all handles of one store share.
 pub(super) struct Engine {
@@ -37,8 +37,8 @@ pub(super) struct Engine {
     pub(super) catalog: RwLock<Arc<Catalog>>,
     /// Messages below this are committed, so that any connection can read them.
     pub(super) committed_below: AtomicU64,
-    /// What a sync takes, smoothed, in nanoseconds.
-    sync_ns: AtomicU64,
+    /// What a batch takes with its sync and the user's own SQL, smoothed, in nanoseconds.
+    batch_ns: AtomicU64,
     /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
     pub(super) readers: Mutex<Vec<rusqlite::Connection>>,
@@ -56,7 +56,7 @@ impl Engine {
             board: ActivityBoard::default(),
             catalog,
             committed_below,
-            sync_ns: AtomicU64::new(u64::MAX),
+            batch_ns: AtomicU64::new(u64::MAX),
             path,
             readers: Mutex::new(Vec::new()),
         }
@@ -91,7 +91,7 @@ impl Engine {
             arrivals.signal();
             return;
         }
-        if state.may_lead(self.sync_ns.load(Relaxed) < SHORT_SYNC_NS) {
+        if state.may_lead(self.batch_ns.load(Relaxed) < SHORT_BATCH_NS) {
             drop(state);
             arrivals.signal();
             if let Ok(mut write) = self.write.try_lock() {
@@ -139,6 +139,7 @@ impl Engine {
                         return;
                     }
                     state.is_asleep = true;
+                    state.sleeps_until = state.core.next_due();
                     let pause = self.pause(state.core.next_due());
                     state = match self.wake.wait_timeout(state, pause) {
                         Ok((again, _)) => again,
@@ -176,9 +177,13 @@ impl Engine {
 
     /// Writes everything that is ordered, syncs, answers.
     pub(super) fn run_batch(&self, write: &mut WriteSide, by_writer: bool) {
+        let started = Instant::now();
         let mut batch = std::mem::take(&mut write.spare);
         match self.fill_batch(write, &mut batch).and_then(|()| write.commit(&mut batch)) {
-            Ok(sync) => self.finish_batch(&mut batch, sync, by_writer),
+            Ok(sync) => {
+                self.note_times(sync, started.elapsed());
+                self.finish_batch(&mut batch, by_writer);
+            }
             Err(failure) => self.fail_batch(write, &mut batch, &failure),
         }
         write.spare = batch;
@@ -253,16 +258,24 @@ impl Engine {
         Ok(())
     }
 
-    fn finish_batch(&self, batch: &mut Batch, sync: Option<Duration>, by_writer: bool) {
+    fn note_times(&self, sync: Option<Duration>, whole: Duration) {
+        let Some(sync) = sync else { return };
+        let (last, this) = (self.batch_ns.load(Relaxed), u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX));
+        let smooth = if last == u64::MAX { this } else { last - last / 8 + this / 8 };
+        self.batch_ns.store(smooth, Relaxed);
+        metrics::histogram!("dialoq_commit_seconds").record(sync.as_secs_f64());
+    }
+
+    fn finish_batch(&self, batch: &mut Batch, by_writer: bool) {
         self.committed_below.fetch_max(batch.ordered_below, Relaxed);
-        if let Some(sync) = sync {
-            let (last, this) = (self.sync_ns.load(Relaxed), sync.as_nanos() as u64);
-            let smooth = if last == u64::MAX { this } else { last - last / 8 + this / 8 };
-            self.sync_ns.store(smooth, Relaxed);
-            metrics::histogram!("dialoq_commit_seconds").record(sync.as_secs_f64());
-        }
         let callers = batch.answers.len();
-        self.lock_whatever().note_callers(callers, by_writer);
+        let mut state = self.lock_whatever();
+        state.note_callers(callers, by_writer);
+        let is_due_sooner = state.is_asleep && state.overslept();
+        drop(state);
+        if is_due_sooner {
+            self.nudge();
+        }
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
             *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;

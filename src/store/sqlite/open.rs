@@ -5,6 +5,8 @@ use super::guard;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::store::url::{Durability, Location};
 use rusqlite::{Connection, OpenFlags};
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -65,6 +67,10 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
         Ok(found) if found.permissions().readonly() => {
             refuse(Code::STORE_READ_ONLY, "the file is read-only; allow writing to it".to_owned())
         }
+        Ok(found) if found.len() > 0 && !may_be_ours(path) => refuse(
+            Code::STORE_FOREIGN,
+            "it is not a SQLite database, or that of another program, or its first page is damaged".to_owned(),
+        ),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             if create_if_missing {
@@ -75,6 +81,17 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
         }
         Err(error) => refuse(Code::STORE_IO, error.to_string()),
     }
+}
+
+/// Whether a file begins as one of ours does. A new database says whose it is in its log first, so that nothing there
+/// counts as ours too; a file that cannot be read is left to SQLite to complain about.
+fn may_be_ours(path: &Path) -> bool {
+    let mut header = [0; 72];
+    if File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_err() {
+        return !path.metadata().is_ok_and(|found| found.len() < header.len() as u64);
+    }
+    let application_id = header.last_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
+    header.starts_with(b"SQLite format 3\0") && (application_id == 0 || application_id == APPLICATION_ID)
 }
 
 /// The connection that writes, set and with all tables and views. Tells whether the tables are new.

@@ -47,6 +47,8 @@ pub(super) struct State {
     pub(super) failed: Option<String>,
     pub(super) is_closed: bool,
     pub(super) is_asleep: bool,
+    /// When the sleeping writer knows of something to do.
+    pub(super) sleeps_until: Option<Timestamp>,
     /// Batches in a row in which the writer found a single caller.
     lone_batches: u32,
     /// How often a lone caller may still write on its own thread before the writer looks again who is there.
@@ -107,6 +109,7 @@ impl State {
             failed: None,
             is_closed: false,
             is_asleep: false,
+            sleeps_until: None,
             lone_batches: 0,
             lone_credit: 0,
         }
@@ -125,6 +128,15 @@ impl State {
             && self.effects.changes.is_empty()
             && self.effects.redeliver.is_empty()
             && !self.effects.catalog_changed)
+    }
+
+    /// Whether something is due sooner than the sleeping writer knows, because a caller wrote it by itself.
+    pub(super) fn overslept(&self) -> bool {
+        match (self.core.next_due(), self.sleeps_until) {
+            (Some(due), Some(known)) => due < known,
+            (Some(_), None) => true,
+            (None, _) => false,
+        }
     }
 
     /// Refuses whatever comes after a failed commit or a close.
@@ -389,9 +401,9 @@ impl State {
     }
 
     /// Whether this caller, who has just ordered something, may write it on its own thread.
-    pub(super) fn may_lead(&mut self, sync_is_short: bool) -> bool {
+    pub(super) fn may_lead(&mut self, batches_are_short: bool) -> bool {
         if self.lone_credit == 0
-            || !sync_is_short
+            || !batches_are_short
             || self.answers.len() + self.deferred.len() + self.sql_commits.len() > 1
         {
             return false;

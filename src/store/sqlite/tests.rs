@@ -324,8 +324,27 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
     assert_eq!(names.iter().filter(|name| ["a", "b"].contains(&name.as_str())).count(), 2);
     assert!(reader.catalog().queue("TO").is_some());
     assert_eq!(reader.submit(Vec::new()).await.unwrap_err().code(), Code::STORE_READ_ONLY);
+    store.close().await.unwrap();
+    let reader = SqliteStore::open_read_only(options(folder.path())).unwrap();
+    assert!(reader.catalog().queue("TO").is_some(), "a file that nobody owns is read too");
     drop(store);
     SqliteStore::open(options(folder.path())).unwrap();
+}
+
+#[tokio::test]
+async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    // Enough to be known as alone, so that the timer is written on this thread while the writer sleeps.
+    for _ in 0..20 {
+        store.submit(vec![send(handle, "x")]).await.unwrap();
+    }
+    let activity = store.activity().queue("from");
+    let told = activity.register(true);
+    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 1 }]).await.unwrap();
+    told.await;
+    assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
 }
 
 #[tokio::test]
@@ -342,6 +361,7 @@ async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
     let other = rusqlite::Connection::open(folder.path().join("other.db")).unwrap();
     other.execute_batch("create table t (x)").unwrap();
     assert_eq!(refused("other.db"), Code::STORE_FOREIGN);
+    assert!(!folder.path().join("text.db.owner").exists(), "nothing is left beside a file that is not ours");
     std::fs::create_dir(folder.path().join("folder.db")).unwrap();
     assert_eq!(refused("folder.db"), Code::STORE_FOREIGN);
 
