@@ -167,8 +167,12 @@ impl Core {
         }
     }
 
+    /// Oldest first, whatever places they have: what follows must not depend on whether the broker was opened again.
     fn places(&self, affects: impl Fn(&Endpoint) -> bool) -> Vec<u32> {
-        self.endpoints.iter().filter(|(_, endpoint)| affects(endpoint)).map(|(place, _)| place).collect()
+        let found = self.endpoints.iter().filter(|(_, endpoint)| affects(endpoint));
+        let mut places: Vec<u32> = found.map(|(place, _)| place).collect();
+        places.sort_unstable_by_key(|place| self.endpoints[*place].endpoint_id);
+        places
     }
 
     /// All messages of a service go to another queue (assertion 22): rows name endpoints, so only memory moves.

@@ -17,7 +17,7 @@ impl Core {
         }
         for _ in 0..MOST_AT_ONCE {
             match self.due.first() {
-                Some(&(due, place)) if due <= now.0 => self.fall_due(place, now, effects),
+                Some(&(due, _, place)) if due <= now.0 => self.fall_due(place, now, effects),
                 _ => break,
             }
         }

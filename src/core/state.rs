@@ -51,8 +51,8 @@ pub struct Core {
     pub(super) hash: DefaultHashBuilder,
     pub(super) queues: HashMap<i32, QueueState>,
     pub(super) names: Names,
-    /// Endpoints by the moment something happens to them by itself.
-    pub(super) due: BTreeSet<(i64, u32)>,
+    /// Endpoints by the moment something happens to them by itself; of one moment the oldest first, by endpoint id.
+    pub(super) due: BTreeSet<(i64, u64, u32)>,
     /// Endpoints whose outbox is not empty, by endpoint id.
     pub(super) outboxes: BTreeMap<u64, u32>,
     /// The transmission queue has not been looked at since the broker was restored.
@@ -254,12 +254,13 @@ impl Core {
     pub(super) fn set_due(&mut self, place: u32, due: i64) {
         let endpoint = &mut self.endpoints[place];
         let before = std::mem::replace(&mut endpoint.due, due);
+        let endpoint_id = endpoint.endpoint_id;
         if before != due {
             if before != 0 {
-                self.due.remove(&(before, place));
+                self.due.remove(&(before, endpoint_id, place));
             }
             if due != 0 {
-                self.due.insert((due, place));
+                self.due.insert((due, endpoint_id, place));
             }
         }
     }
@@ -287,7 +288,7 @@ impl Core {
         if self.is_restored {
             return Some(Timestamp(0));
         }
-        self.due.first().map(|(at, _)| Timestamp(*at))
+        self.due.first().map(|(at, ..)| Timestamp(*at))
     }
 
     // The ready index.
