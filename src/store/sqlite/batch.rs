@@ -2,6 +2,7 @@
 
 use super::failure::storage;
 use super::read::Reader;
+use super::recent::Recent;
 use super::user_sql;
 use super::write::{Writer, strike};
 use super::{guard::Guard, options::Fault};
@@ -12,7 +13,7 @@ use crate::protocol::Outcome;
 use crate::store::SqlStatement;
 use rusqlite::Connection;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -82,6 +83,8 @@ pub(super) struct WriteSide {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
     pub(super) fault: Option<Arc<Fault>>,
+    /// Shared with those who read for a transaction.
+    pub(super) recent: Arc<Mutex<Recent>>,
     /// Kept for its room.
     pub(super) spare: Batch,
     /// Which state of the monitors' board the tables show.
@@ -140,22 +143,37 @@ impl WriteSide {
             let Slot::Rows { taken, rows, .. } = &mut answers[read.answer].slots[read.slot] else { return Ok(()) };
             rows.reserve_exact(taken.len());
             for taken in taken {
-                rows.push(reader.message(taken.queuing_order).map_err(reading)?);
+                let kept = self.recent().read(taken.queuing_order);
+                rows.push(match kept {
+                    Some(row) => row,
+                    None => reader.message(taken.queuing_order).map_err(reading)?,
+                });
             }
             Ok(())
         };
-        for (place, change) in batch.changes.iter().enumerate() {
+        for (place, change) in batch.changes.drain(..).enumerate() {
             while let Some(next) = reads.next_if(|read| read.at <= place) {
                 read(next)?;
             }
-            writer.write(change).map_err(writing)?;
+            writer.write(&change).map_err(writing)?;
+            match change {
+                Change::InsertMessage(row) => self.recent().keep(row),
+                Change::DeleteMessage { queuing_order } | Change::RetainMessage { queuing_order } => {
+                    self.recent().forget(queuing_order);
+                }
+                _ => {}
+            }
         }
         reads.try_for_each(read)?;
         if let Some(marks) = batch.marks.take() {
             writer.set_marks(marks).map_err(writing)?;
         }
-        batch.changes.clear();
         Ok(())
+    }
+
+    /// Locked for one row at a time, so that nobody waits long.
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes a batch and makes it durable. Tells how long the sync took; `None` if there was nothing to commit.

@@ -6,15 +6,17 @@
 
 use super::batch::{Batch, Slot, Slots, WriteSide, writing};
 use super::failure::poisoned;
+use super::recent::Recent;
 use super::state::State;
 use super::{board, read};
 use crate::catalog::Catalog;
+use crate::core::{ReadRow, Taken};
 use crate::error::{Error, Result};
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Rows of the transmission queue that one batch tries again; more wait for the next.
@@ -42,10 +44,12 @@ pub(super) struct Engine {
     /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
     pub(super) readers: Mutex<Vec<rusqlite::Connection>>,
+    recent: Arc<Mutex<Recent>>,
 }
 
 impl Engine {
     pub(super) fn new(state: State, write: WriteSide, clock: Clock, path: Option<PathBuf>) -> Self {
+        let recent = write.recent.clone();
         let catalog = RwLock::new(state.core.catalog().clone());
         let committed_below = AtomicU64::new(state.core.counters().0);
         Self {
@@ -59,6 +63,7 @@ impl Engine {
             batch_ns: AtomicU64::new(u64::MAX),
             path,
             readers: Mutex::new(Vec::new()),
+            recent,
         }
     }
 
@@ -121,6 +126,12 @@ impl Engine {
                 state.sound(&name, &self.board);
             }
         }
+    }
+
+    /// The rows of committed messages that are still in memory, in their order; `None` where they must be read.
+    pub(super) fn recall(&self, taken: &[Taken]) -> Vec<Option<ReadRow>> {
+        let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.iter().map(|taken| recent.read(taken.queuing_order)).collect()
     }
 
     /// Wakes the writer to look at the time again.

@@ -12,6 +12,7 @@ mod owner;
 mod parked;
 mod read;
 mod read_only;
+mod recent;
 mod state;
 mod tx;
 mod user_sql;
@@ -88,6 +89,7 @@ impl SqliteStore {
             guard,
             fault: None,
             spare: Batch::default(),
+            recent: Arc::default(),
             board_version: 0,
             board_written: engine::long_ago(),
         };

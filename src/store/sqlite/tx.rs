@@ -5,10 +5,11 @@ use super::engine::Engine;
 use super::read::Reader;
 use super::state::{SqlCommit, State, TxSender};
 use super::{SqliteStore, user_sql};
-use crate::core::{Reply, Savepoint, Session, Step, Taken};
+use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken};
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlStatement, StoreTx};
+use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
@@ -160,21 +161,33 @@ fn wake_if_work(engine: &Engine, state: std::sync::MutexGuard<'_, State>) {
 async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
     let engine = &store.engine;
     let below = engine.committed_below.load(Relaxed);
-    if engine.path.is_some() && taken.iter().all(|taken| taken.queuing_order < below) {
-        let catalog = engine.lock()?.core.catalog().clone();
-        let rows = store.with_reader(|connection| {
-            let mut reader = Reader::new(connection);
-            taken
-                .iter()
-                .map(|taken| reader.message(taken.queuing_order))
-                .collect::<rusqlite::Result<Vec<_>>>()
-                .map_err(|error| super::failure::storage("reading a message that memory knows of", error))
-        })?;
-        return Slot::Rows { taken, rows, catalog }.into_outcome();
+    if taken.iter().all(|taken| taken.queuing_order < below) {
+        let kept = engine.recall(&taken);
+        let rows = if kept.iter().all(Option::is_some) {
+            Some(kept.into_iter().flatten().collect())
+        } else if engine.path.is_some() {
+            Some(store.with_reader(|connection| read_missing(connection, &taken, kept))?)
+        } else {
+            None
+        };
+        if let Some(rows) = rows {
+            let catalog = engine.lock()?.core.catalog().clone();
+            return Slot::Rows { taken, rows, catalog }.into_outcome();
+        }
     }
     let receiver = order_read(engine, taken)?;
     let slots = super::answered(receiver).await?;
     slots.into_iter().next().map_or(Ok(Outcome::Received(Vec::new())), Slot::into_outcome)
+}
+
+fn read_missing(connection: &Connection, taken: &[Taken], kept: Vec<Option<ReadRow>>) -> Result<Vec<ReadRow>> {
+    let mut reader = Reader::new(connection);
+    let read = |(taken, kept): (&Taken, Option<ReadRow>)| match kept {
+        Some(row) => Ok(row),
+        None => reader.message(taken.queuing_order),
+    };
+    let rows: rusqlite::Result<_> = taken.iter().zip(kept).map(read).collect();
+    rows.map_err(|error| super::failure::storage("reading a message that memory knows of", error))
 }
 
 fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Result<Slots>>> {

@@ -1,0 +1,143 @@
+//! The messages that arrived last, kept in memory for a short while: who keeps up with the senders reads no table.
+//!
+//! Bounded by rows and by bytes, whatever the depth of the queues. What is not here is read by key.
+
+use crate::core::{MessageRow, ReadRow};
+use std::collections::VecDeque;
+
+/// The most rows kept.
+const MOST_ROWS: usize = 8192;
+
+/// The most bytes of bodies kept.
+const MOST_BYTES: usize = 4 << 20;
+
+/// A body above this would push out too many others.
+const MOST_BODY_BYTES: usize = 64 << 10;
+
+/// Rows by `queuing_order`, which ascends nearly without gaps.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    first: u64,
+    rows: VecDeque<Option<Box<MessageRow>>>,
+    bytes: usize,
+}
+
+impl Recent {
+    /// Keeps a row that was written.
+    pub(super) fn keep(&mut self, row: Box<MessageRow>) {
+        let size = size(&row);
+        let next = self.first + self.rows.len() as u64;
+        if size > MOST_BODY_BYTES || row.queuing_order < next {
+            return;
+        }
+        let gap = row.queuing_order - next;
+        if self.rows.is_empty() || gap > MOST_ROWS as u64 {
+            *self = Self { first: row.queuing_order, ..Self::default() };
+        } else {
+            self.rows.extend((0..gap).map(|_| None));
+        }
+        self.rows.push_back(Some(row));
+        self.bytes += size;
+        while self.rows.len() > MOST_ROWS || self.bytes > MOST_BYTES {
+            if let Some(row) = self.rows.pop_front().flatten() {
+                self.bytes -= self::size(&row);
+            }
+            self.first += 1;
+        }
+    }
+
+    /// What the table says of that row, if it is here.
+    pub(super) fn read(&self, queuing_order: u64) -> Option<ReadRow> {
+        let row = self.rows.get(self.place(queuing_order)?)?.as_ref()?;
+        Some(ReadRow {
+            message_type_id: row.message_type_id,
+            message_id: row.message_id,
+            enqueued_at: row.enqueued_at,
+            body: row.body.as_ref().map(|body| body.to_vec()),
+            trace: row.trace.clone(),
+        })
+    }
+
+    /// Drops a row that was deleted.
+    pub(super) fn forget(&mut self, queuing_order: u64) {
+        let Some(place) = self.place(queuing_order) else { return };
+        if let Some(row) = self.rows.get_mut(place).and_then(Option::take) {
+            self.bytes -= size(&row);
+        }
+        while let Some(None) = self.rows.front() {
+            self.rows.pop_front();
+            self.first += 1;
+        }
+    }
+
+    fn place(&self, queuing_order: u64) -> Option<usize> {
+        usize::try_from(queuing_order.checked_sub(self.first)?).ok()
+    }
+}
+
+fn size(row: &MessageRow) -> usize {
+    row.body.as_ref().map_or(0, |body| body.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Stored;
+    use crate::id::MessageId;
+    use crate::time::Timestamp;
+    use std::sync::Arc;
+    use uuid::Uuid;
+
+    fn row(queuing_order: u64, bytes: usize) -> Box<MessageRow> {
+        Box::new(MessageRow {
+            queuing_order,
+            endpoint_id: 1,
+            stored: Stored::Sequenced,
+            sequence: 0,
+            message_type_id: 1,
+            message_id: MessageId(Uuid::from_u128(queuing_order.into())),
+            enqueued_at: Timestamp(0),
+            body: Some(Arc::new(vec![0; bytes])),
+            trace: None,
+        })
+    }
+
+    fn has(recent: &Recent, queuing_order: u64) -> bool {
+        let found = recent.read(queuing_order);
+        assert!(found.as_ref().is_none_or(|row| row.message_id.0.as_u128() == queuing_order.into()));
+        found.is_some()
+    }
+
+    #[test]
+    fn rows_are_found_until_they_are_deleted() {
+        let mut recent = Recent::default();
+        for order in [10, 11, 14] {
+            recent.keep(row(order, 5));
+        }
+        assert!(has(&recent, 10) && has(&recent, 11) && has(&recent, 14));
+        assert!(!has(&recent, 9) && !has(&recent, 12) && !has(&recent, 15));
+        recent.forget(11);
+        recent.forget(10);
+        recent.forget(99);
+        assert!(!has(&recent, 10) && !has(&recent, 11) && has(&recent, 14));
+        recent.forget(14);
+        assert_eq!((recent.bytes, recent.rows.len()), (0, 0));
+        recent.keep(row(15, 5));
+        assert!(has(&recent, 15));
+        recent.keep(row(1_000_000, 5));
+        assert!(has(&recent, 1_000_000) && !has(&recent, 15));
+    }
+
+    #[test]
+    fn it_stays_small() {
+        let mut recent = Recent::default();
+        (1..20_000).for_each(|order| recent.keep(row(order, 1)));
+        assert!(recent.rows.len() <= MOST_ROWS && has(&recent, 19_999) && !has(&recent, 1));
+        (20_000..21_000).for_each(|order| recent.keep(row(order, 60_000)));
+        assert!(recent.bytes <= MOST_BYTES && has(&recent, 20_999));
+        recent.keep(row(21_000, MOST_BODY_BYTES + 1));
+        assert!(!has(&recent, 21_000));
+        recent.keep(row(21_001, 1));
+        assert!(has(&recent, 21_001));
+    }
+}
