@@ -347,6 +347,38 @@ async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
     assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_under_load_loses_nothing_that_was_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let answered = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let mut senders = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let (store, answered) = (store.clone(), answered.clone());
+        let handle = begin(&store).await;
+        senders.spawn(async move {
+            loop {
+                match store.submit(vec![send(handle, "x")]).await {
+                    Ok(_) => answered.fetch_add(1, std::sync::atomic::Ordering::SeqCst),
+                    Err(closed) => return closed.code(),
+                };
+            }
+        });
+    }
+    while answered.load(std::sync::atomic::Ordering::SeqCst) < 200 {
+        tokio::task::yield_now().await;
+    }
+    store.close().await.unwrap();
+    while let Some(code) = senders.join_next().await {
+        assert_eq!(code.unwrap(), Code::STORE_CLOSED);
+    }
+    let answered = answered.load(std::sync::atomic::Ordering::SeqCst);
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let there = count(&store, "select count(*) from queue_messages where queue_name = 'to'").await;
+    assert_eq!(there.cast_unsigned(), answered, "what was refused is not there");
+}
+
 #[tokio::test]
 async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
     let folder = tempfile::tempdir().unwrap();
