@@ -1,4 +1,4 @@
--- How far each endpoint has received, whichever of its three places says so. A helper of the views.
+-- How far each endpoint has received, whichever of its three places says so. The other views read it.
 CREATE VIEW dialoq_received AS
 SELECT
     e.endpoint_id, e.conversation_id, e.is_initiator,
