@@ -1,7 +1,8 @@
 //! What a broker priority is worth: how long the high class waits while the low class floods the same queue.
 
-use super::flow::{Pace, Senders, through};
-use super::report::{FLOOD, Figure, Measured, Report};
+use super::flow::{Pace, Senders, Watch, through};
+use super::load::Round;
+use super::report::{FLOOD, FLOOD_END_TO_END, Figure, Measured, Report};
 use super::step::{MANY, Place};
 use super::subject::{Class, Style};
 use crate::error::Result;
@@ -24,22 +25,30 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
         bodies: bodies.marked(),
     };
     let low_senders = || Senders { side: low.clone(), callers: LOW_CALLERS, pace: Pace::Closed, bodies };
-    let (mut alone, mut flooded) = (Vec::new(), Vec::new());
-    for _ in 0..at.options.rounds {
-        alone.push(through(vec![high_senders()], high.clone(), RECEIVERS, length, true).await?);
-        subject.drain().await?;
-        flooded.push(through(vec![high_senders(), low_senders()], high.clone(), RECEIVERS, length, true).await?);
-        subject.drain().await?;
-    }
-    let middle = |rounds: &mut Vec<super::load::Round>| {
-        rounds.sort_by(|a, b| a.quantile_us(0.99).total_cmp(&b.quantile_us(0.99)));
-        rounds.swap_remove(rounds.len() / 2)
-    };
-    let (alone, flooded) = (middle(&mut alone), middle(&mut flooded));
-    let value = flooded.quantile_us(0.99) / alone.quantile_us(0.99);
-    report.figures.push(Figure { name: FLOOD.to_owned(), value, unit: "times" });
-    for (workload, round) in [("high_alone", alone), ("high_under_low_flood", flooded)] {
-        report.results.push(Measured::new(workload, HIGH_CALLERS, 1, at.options.body_bytes, &round));
+    for (watch, alone_name, flooded_name, figure) in [
+        (Watch::MarkedWait, "high_wait_alone", "high_wait_under_low_flood", FLOOD),
+        (Watch::Marked, "high_alone", "high_under_low_flood", FLOOD_END_TO_END),
+    ] {
+        let (mut alone, mut flooded) = (Vec::new(), Vec::new());
+        for _ in 0..at.options.rounds {
+            alone.push(through(vec![high_senders()], high.clone(), RECEIVERS, length, watch).await?);
+            subject.drain().await?;
+            let senders = vec![high_senders(), low_senders()];
+            flooded.push(through(senders, high.clone(), RECEIVERS, length, watch).await?);
+            subject.drain().await?;
+        }
+        let (alone, flooded) = (middle(alone), middle(flooded));
+        let value = flooded.quantile_us(0.99) / alone.quantile_us(0.99);
+        report.figures.push(Figure { name: figure.to_owned(), value, unit: "times" });
+        for (workload, round) in [(alone_name, alone), (flooded_name, flooded)] {
+            report.results.push(Measured::new(workload, HIGH_CALLERS, 1, at.options.body_bytes, &round));
+        }
     }
     subject.close().await
+}
+
+/// The round in the middle, by its p99.
+fn middle(mut rounds: Vec<Round>) -> Round {
+    rounds.sort_by(|a, b| a.quantile_us(0.99).total_cmp(&b.quantile_us(0.99)));
+    rounds.swap_remove(rounds.len() / 2)
 }

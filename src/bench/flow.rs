@@ -23,22 +23,26 @@ pub(super) trait Side: Send + Sync + 'static {
 /// What the first bytes of a body say: when it was sent, in nanoseconds since the bench's own epoch, and a mark in the
 /// highest bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp(u64);
+pub(super) struct Stamp {
+    pub(super) sent: u64,
+    /// How long the message lay in its queue, where the side knows.
+    pub(super) waited_ns: u64,
+}
 
 impl Stamp {
     const MARK: u64 = 1 << 63;
 
     /// Read back from a body; a body too short to hold one was sent at the epoch.
     pub(super) fn of(body: &[u8]) -> Self {
-        Self(body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)))
+        Self { sent: body.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes)), waited_ns: 0 }
     }
 
     pub(super) fn is_marked(self) -> bool {
-        self.0 & Self::MARK != 0
+        self.sent & Self::MARK != 0
     }
 
     fn age_ns(self, epoch: Instant) -> u64 {
-        (epoch.elapsed().as_nanos() as u64).saturating_sub(self.0 & !Self::MARK)
+        (epoch.elapsed().as_nanos() as u64).saturating_sub(self.sent & !Self::MARK)
     }
 }
 
@@ -124,6 +128,17 @@ pub(super) enum Pace {
     PerSecond(f64),
 }
 
+/// Which messages are counted, and which time of theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// All, from before the send to after the receive.
+    All,
+    /// The marked ones, likewise.
+    Marked,
+    /// The marked ones, from when they entered the queue to after the receive.
+    MarkedWait,
+}
+
 /// A group of senders on one side.
 pub(super) struct Senders<S> {
     pub(super) side: Arc<S>,
@@ -133,13 +148,13 @@ pub(super) struct Senders<S> {
 }
 
 /// Senders and receivers at the same time: what was received within `length`, and the time from before the send to
-/// after the receive, per message. With `only_marked`, of marked messages only.
+/// after the receive, per message, or what `watch` says.
 pub(super) async fn through<S: Side>(
     senders: Vec<Senders<S>>,
     receiving: Arc<S>,
     receivers: usize,
     length: Duration,
-    only_marked: bool,
+    watch: Watch,
 ) -> Result<Round> {
     let start = Instant::now();
     let mut sending = JoinSet::new();
@@ -160,9 +175,10 @@ pub(super) async fn through<S: Side>(
                 if start.elapsed() >= length {
                     break;
                 }
-                for stamp in stamps.into_iter().filter(|stamp| stamp.is_marked() || !only_marked) {
+                for stamp in stamps.into_iter().filter(|stamp| stamp.is_marked() || watch == Watch::All) {
                     messages += 1;
-                    latency.saturating_record(stamp.age_ns(epoch));
+                    let waited = if watch == Watch::MarkedWait { stamp.waited_ns } else { stamp.age_ns(epoch) };
+                    latency.saturating_record(waited);
                 }
             }
             Ok(Part { messages, latency, ended: Instant::now() })
@@ -223,13 +239,15 @@ mod tests {
     #[tokio::test]
     async fn what_goes_through_is_counted_and_the_receivers_come_home() {
         let folder = tempfile::tempdir().unwrap();
-        let log = Arc::new(Log::create(&folder.path().join("log"), Keep { synced: false, takable: true }).unwrap());
+        let log = Arc::new(
+            Log::create(&folder.path().join("log"), Keep { synced: false, takable: true, in_place: false }).unwrap(),
+        );
         let bodies = Bodies::new(16);
         let senders = |pace| vec![Senders { side: log.clone(), callers: 2, pace, bodies }];
         let length = Duration::from_millis(100);
-        let closed = through(senders(Pace::Closed), log.clone(), 3, length, false).await.unwrap();
+        let closed = through(senders(Pace::Closed), log.clone(), 3, length, Watch::All).await.unwrap();
         assert!(closed.messages > 0 && closed.latency.len() == closed.messages);
-        let paced = through(senders(Pace::PerSecond(100.0)), log.clone(), 3, length, true).await.unwrap();
+        let paced = through(senders(Pace::PerSecond(100.0)), log.clone(), 3, length, Watch::Marked).await.unwrap();
         assert_eq!(paced.messages, 0, "nothing was marked");
     }
 }

@@ -8,7 +8,7 @@ use super::flow::{Bodies, Side, Stamp};
 use crate::error::{Code, Error, ErrorKind, Result};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -17,6 +17,18 @@ use tokio::sync::oneshot;
 
 /// A body as callers hand it over; shared, so that handing it on is no copy.
 pub(super) type Body = Arc<Vec<u8>>;
+
+/// How long a log in place is.
+const IN_PLACE_BYTES: u64 = 64 << 20;
+
+fn prepare(file: &mut File) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..IN_PLACE_BYTES / zeros.len() as u64 {
+        file.write_all(&zeros)?;
+    }
+    file.sync_all()?;
+    file.rewind()
+}
 
 /// The log; dropping it closes the file once everything handed over is answered.
 pub(super) struct Log {
@@ -31,6 +43,9 @@ pub(super) struct Keep {
     pub(super) synced: bool,
     /// Whether bodies stay in memory to be taken; without it the log is only written.
     pub(super) takable: bool,
+    /// Whether the file has its full length from the start and is written over and over, as SQLite's own log is: then
+    /// a sync need not record a new length.
+    pub(super) in_place: bool,
 }
 
 enum Request {
@@ -52,7 +67,10 @@ enum Answer {
 impl Log {
     /// Makes an empty log at `path`.
     pub(super) fn create(path: &Path, keep: Keep) -> Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path).map_err(io_error)?;
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(path).map_err(io_error)?;
+        if keep.in_place {
+            prepare(&mut file).map_err(io_error)?;
+        }
         let (requests, inbox) = channel();
         let mut writer = Writer {
             file,
@@ -62,6 +80,7 @@ impl Log {
             parked: VecDeque::new(),
             answers: Vec::new(),
             taken: 0,
+            at: 0,
         };
         let thread = Builder::new().name("bare-log".into()).spawn(move || writer.serve(&inbox)).map_err(io_error)?;
         Ok(Self { requests: Some(requests), writer: Some(thread) })
@@ -120,6 +139,7 @@ struct Writer {
     parked: VecDeque<Take>,
     answers: Vec<Answer>,
     taken: u64,
+    at: u64,
 }
 
 impl Writer {
@@ -178,7 +198,15 @@ impl Writer {
         if self.record.is_empty() {
             return Ok(());
         }
-        let written = self.file.write_all(&self.record);
+        let length = self.record.len() as u64;
+        let rewound = if self.keep.in_place && self.at + length > IN_PLACE_BYTES {
+            self.at = 0;
+            self.file.rewind()
+        } else {
+            Ok(())
+        };
+        self.at += length;
+        let written = rewound.and_then(|()| self.file.write_all(&self.record));
         self.record.clear();
         written.and_then(|()| if self.keep.synced { self.file.sync_data() } else { Ok(()) }).map_err(io_error)
     }
@@ -206,7 +234,7 @@ mod tests {
     async fn what_is_appended_is_taken_once_and_in_order() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
-        let log = Log::create(&path, Keep { synced: true, takable: true }).unwrap();
+        let log = Log::create(&path, Keep { synced: true, takable: true, in_place: false }).unwrap();
         log.append(bodies(&["a", "b", "c"])).await.unwrap();
         assert_eq!(log.take(2, false).await.unwrap(), bodies(&["a", "b"]));
         assert_eq!(log.take(2, false).await.unwrap(), bodies(&["c"]));
@@ -219,7 +247,8 @@ mod tests {
     #[tokio::test]
     async fn a_waiting_take_is_answered_by_a_later_append() {
         let folder = tempfile::tempdir().unwrap();
-        let log = Log::create(&folder.path().join("log"), Keep { synced: true, takable: true }).unwrap();
+        let log =
+            Log::create(&folder.path().join("log"), Keep { synced: true, takable: true, in_place: false }).unwrap();
         let (taken, appended) = tokio::join!(log.take(1, true), log.append(bodies(&["late"])));
         appended.unwrap();
         assert_eq!(taken.unwrap(), bodies(&["late"]));

@@ -225,13 +225,13 @@ mod tests {
         for row in &report.results {
             assert!(row.per_s > 0.0 && row.p50_us <= row.p99_us, "{row:?}");
             // A flooded class is held against itself, a dialog against nothing, one batch against the other.
-            let has_no_log = ["dialog", "high", "receive_at", "send_100_spread", "receive_100_scattered"];
+            let has_no_log = ["dialog", "high", "receive_at", "send_100_spread", "receive_100_scattered", "log"];
             let is_bare = has_no_log.iter().any(|name| row.workload.starts_with(name));
             assert_eq!(row.ratio_to_log.is_none(), is_bare, "{row:?}");
         }
         let alone = report.results.iter().filter(|row| row.ratio_to_sqlite.is_some()).count();
         assert_eq!(alone, 2, "send and receive of one caller");
-        assert_eq!(report.figures.len(), 4);
+        assert_eq!(report.figures.len(), 5);
         assert!(report.targets.iter().all(|target| !target.what.contains("1,000,000")), "nothing was that big");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }

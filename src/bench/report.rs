@@ -183,7 +183,7 @@ impl Report {
             ("resident, 1,000,000 waiting in 1,000 conversations", 100.0, "MiB", self.figure(BACKLOG_MEMORY)),
             ("resident, 1,000,000 open conversations", 600.0, "MiB", self.figure(CONVERSATION_MEMORY)),
             ("opening 1,000,000 conversations again", 5.0, "s", self.figure(REOPEN)),
-            ("high class under a low flood, p99", 2.0, "times unloaded", self.figure(FLOOD)),
+            ("high class under a low flood, p99 wait", 2.0, "times unloaded", self.figure(FLOOD)),
         ];
         let least = promised.into_iter().filter_map(|(what, target, unit, measured)| {
             measured.map(|measured| (what, "at least", target, unit, measured, measured >= target))
@@ -208,7 +208,8 @@ impl Report {
 pub(super) const BACKLOG_MEMORY: &str = "resident with 1,000,000 messages waiting in 1,000 conversations";
 pub(super) const CONVERSATION_MEMORY: &str = "resident with 1,000,000 open conversations";
 pub(super) const REOPEN: &str = "opening the file with 1,000,000 open conversations again";
-pub(super) const FLOOD: &str = "high class p99 under a low flood over its p99 unloaded";
+pub(super) const FLOOD: &str = "high class under a low flood: p99 wait in the queue over that unloaded";
+pub(super) const FLOOD_END_TO_END: &str = "high class under a low flood: p99 from send to receipt over that unloaded";
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,7 +1,7 @@
 //! The steps of a run: which workload, against which limit, in which order.
 
 use super::cycle::Cycle;
-use super::flow::{self, Bodies, Pace, Senders, Side};
+use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
 use super::load::{self, Round, median};
 use super::log::{Keep, Log};
 use super::report::{Measured, Report};
@@ -107,7 +107,13 @@ pub(super) struct Place<'a> {
 
 impl Place<'_> {
     fn log(&self, takable: bool) -> Result<Arc<Log>> {
-        Log::create(&self.folder.join("bare.log"), Keep { synced: self.options.synced, takable }).map(Arc::new)
+        let keep = Keep { synced: self.options.synced, takable, in_place: false };
+        Log::create(&self.folder.join("bare.log"), keep).map(Arc::new)
+    }
+
+    fn log_in_place(&self) -> Result<Arc<Log>> {
+        let keep = Keep { synced: self.options.synced, takable: false, in_place: true };
+        Log::create(&self.folder.join("in_place.log"), keep).map(Arc::new)
     }
 
     fn rival(&self) -> Result<Rival> {
@@ -129,17 +135,21 @@ impl Place<'_> {
     async fn send(&self, callers: usize, report: &mut Report) -> Result<()> {
         let (subject, log, bodies) = (self.subject().await?, self.log(false)?, self.bodies());
         let store = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let in_place = self.log_in_place()?;
         let rival = if callers == 1 { Some(self.rival()?) } else { None };
         let length = self.options.round_length;
         let (mut stores, mut logs, mut rivals) = (Vec::new(), Vec::new(), Vec::new());
+        let mut in_places = Vec::new();
         for _ in 0..self.options.rounds {
             stores.push(flow::send(&store, bodies, callers, 1, length).await?);
             logs.push(flow::send(&log, bodies, callers, 1, length).await?);
+            in_places.push(flow::send(&in_place, bodies, callers, 1, length).await?);
             if let Some(rival) = &rival {
                 rivals.push(rival.insert(self.options.body_bytes, length).await?);
             }
         }
         self.conclude("send", callers, 1, stores, logs, rivals, report);
+        self.conclude("log_in_place", callers, 1, in_places, Vec::new(), Vec::new(), report);
         subject.close().await
     }
 
@@ -291,7 +301,7 @@ async fn through<S: flow::Side>(
     length: std::time::Duration,
 ) -> Result<Round> {
     let senders = vec![Senders { side: side.clone(), callers, pace, bodies }];
-    flow::through(senders, side.clone(), callers, length, false).await
+    flow::through(senders, side.clone(), callers, length, Watch::All).await
 }
 
 fn median_rate(rounds: &[Round]) -> f64 {

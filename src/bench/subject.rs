@@ -224,7 +224,12 @@ impl Side for Lane {
                 batch
             }
         };
-        Ok(batch.iter().flatten().map(|message| Stamp::of(message.body())).collect())
+        let now = self.broker.clock().now();
+        let stamp = |message: &crate::Message| Stamp {
+            waited_ns: now.since(message.message_enqueue_time).as_nanos() as u64,
+            ..Stamp::of(message.body())
+        };
+        Ok(batch.iter().flatten().map(stamp).collect())
     }
 
     async fn fill(&self, bodies: Bodies, count: usize) -> Result<()> {
