@@ -172,4 +172,16 @@ codes! {
     BAD_INPUT = 60028;
     /// No handler takes messages of this type.
     MESSAGE_TYPE_UNHANDLED = 60029;
+    /// The database server cannot be reached, or the connection to it was lost before anything was committed.
+    SERVER_UNREACHABLE = 60030;
+    /// COMMIT was sent and its answer never came: the unit may have happened or not.
+    COMMIT_UNKNOWN = 60031;
+    /// No connection became free in time.
+    POOL_EXHAUSTED = 60032;
+    /// The definitions have changed since the client read them; it reads them again by itself.
+    CATALOG_STALE = 60033;
+    /// The database server refuses the login, the database or the statement to this user.
+    ACCESS_DENIED = 60034;
+    /// The database has no Dialoq schema, or only part of one.
+    SCHEMA_MISSING = 60035;
 }

@@ -10,6 +10,7 @@ pub(crate) mod fake;
 pub mod faulty;
 mod monitors;
 mod options;
+pub mod server;
 mod sql;
 pub mod sqlite;
 pub mod traced;

@@ -1,0 +1,54 @@
+//! What differs between servers: texts, all of them from `sql/<dialect>`.
+
+/// The SQL of one server.
+#[derive(Debug)]
+pub struct Dialect {
+    /// As in URLs and messages: `postgres`, `mssql`.
+    pub name: &'static str,
+    /// The table scripts, in order; each is run once in the life of a schema.
+    pub schema: &'static [Script],
+    /// Verbs, views and roles, in the order in which they can be made; all replaced whenever one differs.
+    pub logic: &'static [Script],
+    /// Removes everything of ours from the database.
+    pub drop: &'static str,
+    /// Whether texts are cut into batches at lines that say GO.
+    pub has_batches: bool,
+    /// Reads the version installed; no rows, or an error that names the table, if nothing is.
+    pub read_version: &'static str,
+    /// Definition reads.
+    pub reads: Reads,
+}
+
+/// A file of `sql/<dialect>`.
+#[derive(Debug, Clone, Copy)]
+pub struct Script {
+    /// The path below `sql/<dialect>`.
+    pub name: &'static str,
+    /// The text.
+    pub text: &'static str,
+}
+
+/// The texts that read every definition; columns as in the embedded store's reads of the same names.
+#[derive(Debug, Clone, Copy)]
+pub struct Reads {
+    /// Settings and the catalog's version.
+    pub broker: &'static str,
+    /// Message types.
+    pub message_types: &'static str,
+    /// Contracts.
+    pub service_contracts: &'static str,
+    /// Their message types.
+    pub service_contract_message_usages: &'static str,
+    /// Queues.
+    pub service_queues: &'static str,
+    /// Services.
+    pub services: &'static str,
+    /// Their contracts.
+    pub service_contract_usages: &'static str,
+    /// Broker priorities.
+    pub conversation_priorities: &'static str,
+    /// XML schema collections.
+    pub xml_schema_collections: &'static str,
+    /// Event notifications.
+    pub event_notifications: &'static str,
+}
