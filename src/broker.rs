@@ -16,6 +16,7 @@ use crate::tx::Tx;
 use std::fmt;
 use std::sync::Arc;
 use tracing::Instrument;
+use uuid::Uuid;
 
 /// A broker. Clones are cheap and share it; [`Act`](crate::Act) on it commits each statement at once.
 #[derive(Clone)]
@@ -87,6 +88,23 @@ impl Broker {
     /// That of the first verb refused.
     pub async fn submit(&self, unit: Unit) -> Result<Vec<Outcome>> {
         self.store.submit(unit).await
+    }
+
+    /// Does a unit under an id of the caller's, at most once: `None` if one of that id happened before, by whomever. Try it
+    /// again with the same id whenever nobody knows whether it happened; ids are kept for a week. On the servers only.
+    ///
+    /// # Errors
+    /// That of the first verb refused; 60026 the store keeps no ids.
+    pub async fn submit_once(&self, unit_id: Uuid, unit: Unit) -> Result<Option<Vec<Outcome>>> {
+        self.store.submit_once(unit_id, unit).await
+    }
+
+    /// Whether a unit of [`Broker::submit_once`] or a transaction of [`Tx::claim`] has happened.
+    ///
+    /// # Errors
+    /// 60026 the store keeps no ids.
+    pub async fn unit_happened(&self, unit_id: Uuid) -> Result<bool> {
+        self.store.unit_happened(unit_id).await
     }
 
     /// Makes definitions, all or none; gives the warnings.

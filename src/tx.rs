@@ -8,8 +8,10 @@ use crate::trace;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use tokio::sync::Mutex;
 use tracing::Instrument;
+use uuid::Uuid;
 
 /// An open transaction: everything done in it happens at [`Tx::commit`], or not at all. Dropping it rolls it back.
 ///
@@ -185,6 +187,24 @@ impl Tx {
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
         self.store.query(statement).await
+    }
+
+    /// Gives the transaction an id of the caller's, as the first thing done in it; false if one of that id has happened
+    /// before: then roll it back. On the servers only; see [`Broker::unit_happened`](crate::Broker::unit_happened).
+    ///
+    /// # Errors
+    /// 60026 the store keeps no ids, 60020 the transaction has ended.
+    pub async fn claim(&self, unit_id: Uuid) -> Result<bool> {
+        let mut state = self.state.lock().await;
+        let is_new = Arc::new(AtomicBool::new(false));
+        let told = is_new.clone();
+        state
+            .run_plain(|mut session| async move {
+                let done = session.claim(unit_id).await.map(|is_new| told.store(is_new, SeqCst));
+                (session, Done::Plain(done))
+            })
+            .await?;
+        Ok(is_new.load(SeqCst))
     }
 
     /// Marks a place to come back to with [`Tx::rollback_to`]; names may be reused, the latest counts.

@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTx};
 use crate::time::Clock;
 use std::collections::HashMap;
 use std::fmt;
@@ -14,6 +14,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError, Weak};
 use tokio::sync::{Mutex, mpsc, watch};
+use uuid::Uuid;
 
 /// The session of an activated reader. It is a [`Broker`] in every respect, and tells the reader when to stop.
 ///
@@ -146,6 +147,19 @@ impl Store for WatchedStore {
         self.inner.submit(unit)
     }
 
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        unit.iter().for_each(|verb| self.traces.note(verb));
+        self.inner.submit_once(unit_id, unit)
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        self.inner.unit_happened(unit_id)
+    }
+
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        self.inner.reader_slot(queue_id, max_queue_readers)
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
             let slot = Arc::new(Mutex::new(Some(self.inner.begin().await?)));
@@ -224,6 +238,12 @@ impl StoreTx for WatchedTx {
             self.has_work = true;
             self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.sql(sql).await
         })
+    }
+
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(
+            async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await },
+        )
     }
 
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::Batch;
 use crate::protocol::{From, Outcome, Verb};
-use crate::store::{BoxFuture, QueueActivity, Store, WaitGuard};
+use crate::store::{BoxFuture, QueueActivity, SleepGuard, Store, WaitGuard};
 use crate::time::{Clock, Timestamp};
 use std::future::{IntoFuture, poll_fn};
 use std::ops::RangeInclusive;
@@ -160,7 +160,7 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
         if matches!(deadline, Deadline::At(due) if store.clock().now() >= due) {
             return Ok(None);
         }
-        waiting.sleeps();
+        waiting.sleeps(store);
         // Signals first: whoever is woken at the deadline looks once more.
         poll_fn(|context| {
             let signalled = signals.iter_mut().any(|signal| signal.as_mut().poll(context).is_ready());
@@ -176,6 +176,7 @@ struct Waiting {
     places: Vec<Place>,
     guarded: Vec<Arc<QueueActivity>>,
     guards: Vec<WaitGuard>,
+    asleep: Option<SleepGuard>,
 }
 
 struct Place {
@@ -197,12 +198,14 @@ impl Waiting {
                 places.push(Place { activity, choosy: question.choosy });
             }
         }
-        Self { places, guarded, guards: Vec::new() }
+        Self { places, guarded, guards: Vec::new(), asleep: None }
     }
 
     /// Nothing was found. Only from now on does the session wait in the eyes of the queue monitors: one that finds
     /// messages at its first look is busy, and must not keep them from launching readers.
-    fn sleeps(&mut self) {
+    fn sleeps(&mut self, store: &dyn Store) {
+        // Told at every sleep: a store that other processes write to looks for what came between look and sleep.
+        self.asleep = Some(store.activity().sleep());
         if self.guards.is_empty() {
             self.guards = self.guarded.iter().map(QueueActivity::wait).collect();
         }

@@ -16,6 +16,24 @@ pub struct ActivityBoard {
     queues: DashMap<String, Arc<QueueActivity>>,
     definitions: Arc<Notify>,
     monitors: MonitorBoard,
+    sleepers: Arc<Sleepers>,
+}
+
+/// The sessions that sleep until a signal, of whatever queue and for whatever they look.
+#[derive(Debug, Default)]
+struct Sleepers {
+    count: AtomicUsize,
+    came: Notify,
+}
+
+/// Ends a session's sleep when it is dropped.
+#[derive(Debug)]
+pub struct SleepGuard(Arc<Sleepers>);
+
+impl Drop for SleepGuard {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, SeqCst);
+    }
 }
 
 impl ActivityBoard {
@@ -39,6 +57,23 @@ impl ActivityBoard {
     /// Registers for the next change of definitions, of whatever queue; also told when the store closes.
     pub fn register_definitions(&self) -> OwnedNotified {
         self.definitions.clone().notified_owned()
+    }
+
+    /// A session has found nothing and will sleep until a signal; the guard ends it.
+    pub fn sleep(&self) -> SleepGuard {
+        self.sleepers.count.fetch_add(1, SeqCst);
+        self.sleepers.came.notify_one();
+        SleepGuard(self.sleepers.clone())
+    }
+
+    /// How many sessions sleep until a signal.
+    pub fn sleeping(&self) -> usize {
+        self.sleepers.count.load(SeqCst)
+    }
+
+    /// The store: waits until another session goes to sleep.
+    pub async fn somebody_sleeps(&self) {
+        self.sleepers.came.notified().await;
     }
 
     /// What the queue monitors of this process publish.
@@ -114,6 +149,12 @@ impl QueueActivity {
     pub fn stands(&self, ready_groups: usize, unread: u64) {
         self.ready_groups.store(ready_groups, SeqCst);
         self.unread.store(unread, SeqCst);
+    }
+
+    /// The store: the queue stands like this now, and only its monitors need look.
+    pub fn stands_for_monitors(&self, ready_groups: usize, unread: u64) {
+        self.stands(ready_groups, unread);
+        self.monitors.notify_waiters();
     }
 
     /// A receiver that was woken found more than it could take: pass the signal on.

@@ -1,12 +1,13 @@
 //! A store that fails when it is told to, for tests of what stands above it.
 
-use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use uuid::Uuid;
 
 /// Lets so many calls through, then fails every one with 60018, before it reaches the store.
 pub struct Faulty {
@@ -44,6 +45,21 @@ impl Store for Faulty {
             self.left.spend()?;
             self.inner.submit(unit).await
         })
+    }
+
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.submit_once(unit_id, unit).await
+        })
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        self.inner.unit_happened(unit_id)
+    }
+
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        self.inner.reader_slot(queue_id, max_queue_readers)
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
@@ -102,6 +118,13 @@ impl StoreTx for FaultyTx {
         Box::pin(async move {
             self.left.spend()?;
             self.inner.sql(sql).await
+        })
+    }
+
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.claim(unit_id).await
         })
     }
 

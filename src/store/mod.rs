@@ -11,23 +11,26 @@ pub mod faulty;
 mod monitors;
 mod options;
 pub mod server;
+mod slot;
 mod sql;
 pub mod sqlite;
 pub mod traced;
 pub mod url;
 
-pub use activity::{ActivityBoard, QueueActivity, QueueFacts, WaitGuard};
+pub use activity::{ActivityBoard, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
 pub use options::OpenOptions;
+pub use slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 
 use crate::catalog::Catalog;
-use crate::error::Result;
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// A boxed future; one small allocation a call, which no measurement of ours could see.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -38,6 +41,26 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A SEND, END, TIMER or MOVE that meets a group locked by a transaction waits for it.
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>>;
+
+    /// The same under an id of the caller's, at most once: `None` if a unit of that id happened before. So it may be tried
+    /// again, by whoever and for a week, when nobody knows whether it happened. Stores without it refuse with 60026.
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        let _ = (unit_id, unit);
+        Box::pin(async { Err(no_unit_ids()) })
+    }
+
+    /// Whether a unit or transaction of that id has happened. Stores without it refuse with 60026.
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        let _ = unit_id;
+        Box::pin(async { Err(no_unit_ids()) })
+    }
+
+    /// A place among the readers that all processes together may run on a queue; `None` if all are taken. A store that
+    /// one process owns grants it: its queue monitors count by themselves.
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        let _ = (queue_id, max_queue_readers);
+        Box::pin(async { Ok(Some(ReaderSlot::granted())) })
+    }
 
     /// Opens a transaction; dropping it rolls it back.
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;
@@ -71,6 +94,13 @@ pub trait StoreTx: Send {
     /// Adds the user's own SQL, checked at once as far as the store can, done in the same commit.
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>>;
 
+    /// Gives the transaction an id of the caller's, before anything else is done in it; false if one of that id has
+    /// happened before, and then it should be rolled back. Stores without it refuse with 60026.
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        let _ = unit_id;
+        Box::pin(async { Err(no_unit_ids()) })
+    }
+
     /// Marks a place to come back to; names may be reused, the latest counts.
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
@@ -82,4 +112,13 @@ pub trait StoreTx: Send {
 
     /// Undoes everything and answers when the locks are free.
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
+}
+
+/// 60026: this store keeps no ids of units.
+fn no_unit_ids() -> Error {
+    Error::new(
+        Code::UNSUPPORTED,
+        ErrorKind::Unsupported,
+        "this store keeps no ids of units: one process owns it, and whether a unit happened is known when it is opened",
+    )
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
 
 /// A row of `dm_broker_queue_monitors`, with the counters of `Broker Activation` beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -64,6 +65,7 @@ pub struct MonitorBoard {
     rows: Mutex<Rows>,
     version: AtomicU64,
     next_id: AtomicU64,
+    moved: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -83,32 +85,37 @@ impl MonitorBoard {
         self.version.load(SeqCst)
     }
 
+    /// The store: waits until something changes; a change since the last time counts.
+    pub async fn moved(&self) {
+        self.moved.notified().await;
+    }
+
     /// Writes a monitor's row, new or not.
     pub fn put_monitor(&self, row: MonitorRow) {
         let mut rows = self.rows();
         if rows.monitors.get(&row.monitor_id) != Some(&row) {
             rows.monitors.insert(row.monitor_id, row);
-            self.version.fetch_add(1, SeqCst);
+            self.moves();
         }
     }
 
     /// Removes a monitor's row: its queue is off, or nobody activates it any more.
     pub fn remove_monitor(&self, monitor_id: u64) {
         if self.rows().monitors.remove(&monitor_id).is_some() {
-            self.version.fetch_add(1, SeqCst);
+            self.moves();
         }
     }
 
     /// Writes the row of a reader that was launched.
     pub fn put_task(&self, row: ActivatedTaskRow) {
         self.rows().tasks.insert(row.task_id, row);
-        self.version.fetch_add(1, SeqCst);
+        self.moves();
     }
 
     /// Removes the row of a reader that has left.
     pub fn remove_task(&self, task_id: u64) {
         if self.rows().tasks.remove(&task_id).is_some() {
-            self.version.fetch_add(1, SeqCst);
+            self.moves();
         }
     }
 
@@ -120,6 +127,11 @@ impl MonitorBoard {
     /// Every running reader, in the order they were launched.
     pub fn tasks(&self) -> Vec<ActivatedTaskRow> {
         self.rows().tasks.values().cloned().collect()
+    }
+
+    fn moves(&self) {
+        self.version.fetch_add(1, SeqCst);
+        self.moved.notify_one();
     }
 
     fn rows(&self) -> MutexGuard<'_, Rows> {

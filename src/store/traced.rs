@@ -5,7 +5,7 @@
 //! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`; the embedded store adds
 //! `dialoq_commit_seconds`.
 
-use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::{Message, Outcome, Unit, Verb};
@@ -14,6 +14,7 @@ use metrics::{counter, histogram};
 use std::sync::Arc;
 use std::time::Instant;
 use tracing::{Instrument, Span, debug_span};
+use uuid::Uuid;
 
 /// Watches every call to a store.
 pub struct Traced(Arc<dyn Store>);
@@ -28,22 +29,44 @@ impl Traced {
 impl Store for Traced {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         let span = debug_span!("submit", verbs = unit.len(), first = unit.first().map(verb_name));
-        let queues = unit.iter().map(received_queue).collect::<Vec<_>>();
-        for verb in &unit {
-            count(verb);
-        }
+        let queues = counted(&unit);
         let started = Instant::now();
         let done = self.0.submit(unit);
         let watched = async move {
             let result = done.await;
             histogram!("dialoq_unit_seconds").record(started.elapsed());
             match &result {
-                Ok(outcomes) => outcomes.iter().zip(&queues).for_each(|(outcome, queue)| note(outcome, queue.as_ref())),
+                Ok(outcomes) => note_all(outcomes, &queues),
                 Err(refusal) => refused(refusal),
             }
             result
         };
         Box::pin(watched.instrument(span))
+    }
+
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        let span = debug_span!("submit_once", %unit_id, verbs = unit.len(), first = unit.first().map(verb_name));
+        let queues = counted(&unit);
+        let started = Instant::now();
+        let done = self.0.submit_once(unit_id, unit);
+        let watched = async move {
+            let result = done.await;
+            histogram!("dialoq_unit_seconds").record(started.elapsed());
+            match &result {
+                Ok(outcomes) => note_all(outcomes.as_deref().unwrap_or_default(), &queues),
+                Err(refusal) => refused(refusal),
+            }
+            result
+        };
+        Box::pin(watched.instrument(span))
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        self.0.unit_happened(unit_id)
+    }
+
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        self.0.reader_slot(queue_id, max_queue_readers)
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
@@ -127,6 +150,10 @@ impl StoreTx for TracedTx {
         Box::pin(async move { self.inner()?.sql(sql).await }.instrument(span))
     }
 
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { self.inner()?.claim(unit_id).await })
+    }
+
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move { self.inner()?.savepoint(name).await })
     }
@@ -146,6 +173,16 @@ impl StoreTx for TracedTx {
         let inner = self.end("rollback");
         Box::pin(async move { inner?.rollback().await }.instrument(span))
     }
+}
+
+/// Counts the verbs of a unit; gives the queue that each receives from.
+fn counted(unit: &Unit) -> Vec<Option<Arc<str>>> {
+    unit.iter().for_each(count);
+    unit.iter().map(received_queue).collect()
+}
+
+fn note_all(outcomes: &[Outcome], queues: &[Option<Arc<str>>]) {
+    outcomes.iter().zip(queues).for_each(|(outcome, queue)| note(outcome, queue.as_ref()));
 }
 
 fn count(verb: &Verb) {

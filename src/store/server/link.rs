@@ -116,11 +116,20 @@ pub trait Link: Send {
     /// Rolls it back; also good when the server has done so already.
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>>;
 
-    /// Marks a place. `number` names it: the caller maps the user's names to numbers.
+    /// Marks a place. `number` names it: the caller maps the user's names to numbers. Number 0 is set and released around
+    /// every verb, so a driver had better put both off and send them along with what comes next.
     fn savepoint(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
+
+    /// Forgets the mark and keeps what was done since, with its locks; nothing to do on a server that needs no such thing.
+    fn release(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
 
     /// Undoes everything since that place; the place stays.
     fn rollback_to(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
+
+    /// From now to the end of the transaction, locks of conversation groups are taken for the session, so that they
+    /// outlive [`Link::rollback_to`]; called in the transaction, before its first savepoint of the user. The caller calls
+    /// `unlock_session` after the end.
+    fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>>;
 }
 
 /// How a server is reached.

@@ -2,3 +2,6 @@
 
 pub mod dialect;
 pub mod link;
+mod refusal;
+
+pub use refusal::refusal;

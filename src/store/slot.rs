@@ -1,0 +1,33 @@
+//! A place among the readers of a queue that all processes share.
+
+use std::fmt;
+
+/// Held while a reader runs; dropping it gives the place to others. It goes with the process however that ends.
+#[must_use = "dropping it frees the place"]
+pub struct ReaderSlot(Option<Box<dyn FnOnce() + Send + Sync>>);
+
+impl ReaderSlot {
+    /// A place that nobody else counts.
+    pub fn granted() -> Self {
+        Self(None)
+    }
+
+    /// A place that is freed like this.
+    pub(crate) fn freed_by(free: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self(Some(Box::new(free)))
+    }
+}
+
+impl fmt::Debug for ReaderSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ReaderSlot").finish()
+    }
+}
+
+impl Drop for ReaderSlot {
+    fn drop(&mut self) {
+        if let Some(free) = self.0.take() {
+            free();
+        }
+    }
+}
