@@ -3,6 +3,8 @@
 
 #[macro_use]
 mod rig;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod table;
 
 mod definitions;
@@ -23,37 +25,26 @@ mod validation;
 mod views;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use rig::{Case, Rig, Store};
+use rig::{Case, Rig};
+use servers::Store;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let listing = arguments.list;
     let mut trials = vec![
         Trial::test("table::conformance_table_is_what_the_suite_generates", || table::check().map_err(Failed::from)),
         Trial::test("table::differences_are_listed_where_users_read", || {
             table::check_differences().map_err(Failed::from)
         }),
     ];
-    for store in Store::ALL {
-        if store.why_skipped().is_some() {
-            continue;
-        }
+    for store in Store::here() {
         for case in inventory::iter::<Case> {
             trials.push(Trial::test(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
                 run(store, case)
             }));
         }
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        for store in Store::ALL {
-            if let Some(why) = store.why_skipped() {
-                println!("skipped store: {} ({why})", store.name());
-            }
-        }
-    }
-    conclusion.exit_code()
+    servers::conclude(&arguments, trials)
 }
 
 /// One case on one store: its own runtime, broker, database and clock.

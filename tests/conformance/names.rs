@@ -123,7 +123,7 @@ case!(hostile_names_by_builder_and_dump, [4, 5, 6], async |t| {
         assert_eq!((received.texts(), received[0].priority), (vec![name.clone()], 9), "{name:?}");
     }
     // What is dumped makes the same again, in a broker that has nothing yet.
-    let other = Rig::bare().await?;
+    let other = t.bare().await?;
     other.define(&dump).await?;
     assert_eq!(other.broker.dump(), dump);
     for name in &names {

@@ -1,6 +1,7 @@
 //! What every case stands on: a broker of its own on a fresh database with a clock that only the case moves, short
 //! words for the statements, and eyes for the views.
 
+use crate::servers::{Database, Store};
 use dialoq::act::{Act, Dialog, Perform};
 use dialoq::protocol::{self, Addressee, From as Looking, Message, Relation, Verb, system};
 use dialoq::store::{SqlRow, SqlValue};
@@ -13,7 +14,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tempfile::TempDir;
 use uuid::Uuid;
 
 /// A case that runs.
@@ -79,36 +79,6 @@ pub(crate) fn code<T: fmt::Debug>(result: Result<T>) -> u16 {
     }
 }
 
-/// The stores a case runs on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Store {
-    Sqlite,
-    Postgres,
-    Mssql,
-}
-
-impl Store {
-    pub(crate) const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Mssql];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Sqlite => "sqlite",
-            Self::Postgres => "postgres",
-            Self::Mssql => "mssql",
-        }
-    }
-
-    /// Whether Dialoq has it; only such stores have a column in the table.
-    pub(crate) fn is_built(self) -> bool {
-        self == Self::Sqlite
-    }
-
-    /// Why its cases do not run here.
-    pub(crate) fn why_skipped(self) -> Option<&'static str> {
-        (!self.is_built()).then_some("this version of Dialoq does not have it")
-    }
-}
-
 /// What every case starts with; `I` begins, `T` accepts.
 const DEFINITIONS: &str = "
     CREATE MESSAGE TYPE [Text] VALIDATION = NONE;
@@ -135,7 +105,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000);
 pub(crate) struct Rig {
     pub(crate) broker: Broker,
     clock: Clock,
-    folder: Arc<TempDir>,
+    database: Database,
 }
 
 /// Both ends of a conversation in which the first message was sent and received.
@@ -146,24 +116,25 @@ pub(crate) struct Pair {
 }
 
 impl Rig {
-    /// A broker on a fresh database.
-    pub(crate) async fn bare() -> Result<Self> {
-        let folder = Arc::new(TempDir::new().expect("a folder"));
-        Self::at(folder, Clock::manual(START)).await
+    /// Another broker on a fresh database of the same store, in which nothing was made.
+    pub(crate) async fn bare(&self) -> Result<Self> {
+        Self::at(Database::fresh(self.store()), Clock::manual(START)).await
     }
 
     /// A broker on a fresh database of that store, with [`DEFINITIONS`] made.
     pub(crate) async fn open(store: Store) -> std::result::Result<Self, Failure> {
-        assert!(store.is_built());
-        let rig = Self::bare().await?;
+        let rig = Self::at(Database::fresh(store), Clock::manual(START)).await?;
         rig.define(DEFINITIONS).await?;
         Ok(rig)
     }
 
-    async fn at(folder: Arc<TempDir>, clock: Clock) -> Result<Self> {
-        let url = format!("sqlite:{}", folder.path().join("broker.db").display());
-        let broker = Broker::open_with(&url, OpenOptions::default().clock(clock.clone())).await?;
-        Ok(Self { broker, clock, folder })
+    async fn at(database: Database, clock: Clock) -> Result<Self> {
+        let broker = Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone())).await?;
+        Ok(Self { broker, clock, database })
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        self.database.store()
     }
 
     /// Closes the broker and opens the same database.
@@ -174,10 +145,10 @@ impl Rig {
     /// The same with so many seconds in between.
     pub(crate) async fn restart_after(self, seconds: u64) -> Result<Self> {
         self.broker.close().await?;
-        let Self { broker, clock, folder } = self;
+        let Self { broker, clock, database } = self;
         drop(broker);
         clock.advance(Duration::from_secs(seconds));
-        Self::at(folder, clock).await
+        Self::at(database, clock).await
     }
 
     pub(crate) fn now(&self) -> Timestamp {
@@ -406,18 +377,18 @@ impl Rig {
 
     /// All rows of one catalog view, named without its schema.
     pub(crate) async fn view(&self, name: &str) -> Result<Vec<Row>> {
-        self.query(&format!("SELECT * FROM sys_{name}")).await
+        self.query(&format!("SELECT * FROM {}", self.store().view(name))).await
     }
 
     /// The view that shows all queues.
     pub(crate) fn queue_view(&self) -> &'static str {
-        "queue_messages"
+        self.store().queue_messages()
     }
 
     /// `SELECT * FROM queue`, in order of arrival.
     pub(crate) async fn rows_of(&self, queue: &str) -> Result<Vec<Row>> {
         let text = format!("SELECT * FROM {} WHERE queue_name = ?1 ORDER BY queuing_order", self.queue_view());
-        Ok(self.broker.query(text, (queue,)).await?.rows.into_iter().map(Row).collect())
+        Ok(self.broker.query(self.store().sql(&text), (queue,)).await?.rows.into_iter().map(Row).collect())
     }
 
     pub(crate) fn bodies(&self, rows: &[Row]) -> Vec<String> {

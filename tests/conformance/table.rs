@@ -1,6 +1,7 @@
 //! `docs/conformance.md`, generated from the assertions and the cases, and the list of differences held true.
 
-use crate::rig::{Case, Store};
+use crate::rig::Case;
+use crate::servers::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,195 @@
+//! The stores a test can run on, and a fresh database on any of them.
+//!
+//! PostgreSQL is one private server per test process, started when the first test asks for it and gone with the process;
+//! its programs are looked for on `PATH` and where packages put them. `DIALOQ_TEST_POSTGRES` and `DIALOQ_TEST_MSSQL` name a
+//! server to use instead, as `postgres://user:password@host/` and `mssql://user:password@host/`; whoever is named there
+//! must be allowed to make databases. `DIALOQ_TEST_REQUIRE=postgres,mssql` makes it an error that one is missing.
+
+// Each test target uses its own part of this.
+#![allow(dead_code)]
+
+mod postgres;
+
+use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use tempfile::TempDir;
+
+/// A store that tests run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Store {
+    Sqlite,
+    Postgres,
+    Mssql,
+}
+
+impl Store {
+    pub(crate) const ALL: [Self; 3] = [Self::Sqlite, Self::Postgres, Self::Mssql];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
+            Self::Mssql => "mssql",
+        }
+    }
+
+    /// Whether Dialoq has it; only such stores have a column in the table of conformance.
+    pub(crate) fn is_built(self) -> bool {
+        self == Self::Sqlite
+    }
+
+    /// Whether it is a server, which many processes may use at once.
+    pub(crate) fn is_server(self) -> bool {
+        self != Self::Sqlite
+    }
+
+    /// Why nothing runs on it here.
+    pub(crate) fn why_skipped(self) -> Option<String> {
+        if !self.is_built() {
+            return Some("this version of Dialoq does not have it".to_owned());
+        }
+        match self {
+            Self::Sqlite => None,
+            Self::Postgres => postgres::why_skipped(),
+            Self::Mssql => Some("DIALOQ_TEST_MSSQL names no server".to_owned()),
+        }
+    }
+
+    /// The stores that tests run on here.
+    pub(crate) fn here() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|store| store.why_skipped().is_none())
+    }
+
+    /// A catalog view, by Service Broker's name without its schema.
+    pub(crate) fn view(self, name: &str) -> String {
+        if self.is_server() { format!("dialoq.sys_{name}") } else { format!("sys_{name}") }
+    }
+
+    /// The view of every queue's messages.
+    pub(crate) fn queue_messages(self) -> &'static str {
+        if self.is_server() { "dialoq.queue_messages" } else { "queue_messages" }
+    }
+
+    /// A statement of the tests' own, written with `?1`, `?2`, in this store's words.
+    pub(crate) fn sql(self, text: &str) -> String {
+        match self {
+            Self::Sqlite => text.to_owned(),
+            Self::Postgres => text.replace('?', "$"),
+            Self::Mssql => text.replace('?', "@P"),
+        }
+    }
+}
+
+/// A fresh database without a broker, or with one in which nothing was made; it goes when this is dropped.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    store: Store,
+    url: String,
+    place: Arc<Place>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Folder(TempDir),
+    Postgres(&'static postgres::Server, String),
+}
+
+impl Database {
+    /// Panics if the store is not here.
+    pub(crate) fn fresh(store: Store) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let name = format!("dialoq_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let (url, place) = match store {
+            Store::Sqlite => {
+                let folder = TempDir::new().expect("a folder");
+                (format!("sqlite:{}", folder.path().join("broker.db").display()), Place::Folder(folder))
+            }
+            Store::Postgres => {
+                let server = postgres::server();
+                (server.create(&name), Place::Postgres(server, name))
+            }
+            Store::Mssql => fail("SQL Server", "this version of Dialoq does not have it"),
+        };
+        Self { store, url, place: Arc::new(place) }
+    }
+
+    pub(crate) fn store(&self) -> Store {
+        self.store
+    }
+
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        match self {
+            Self::Folder(_) => {}
+            Self::Postgres(server, name) => server.remove(name),
+        }
+    }
+}
+
+/// Runs the trials, then names the stores that were skipped; an error if one of them was required.
+pub(crate) fn conclude(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
+    let conclusion: Conclusion = libtest_mimic::run(arguments, trials);
+    if arguments.list {
+        return conclusion.exit_code();
+    }
+    let required = std::env::var("DIALOQ_TEST_REQUIRE").unwrap_or_default();
+    let mut is_complete = true;
+    for store in Store::ALL {
+        let Some(why) = store.why_skipped() else { continue };
+        let is_required = required.split(',').any(|name| name.trim() == store.name());
+        is_complete &= !is_required;
+        println!("{} store: {} ({why})", if is_required { "missing" } else { "skipped" }, store.name());
+    }
+    if is_complete { conclusion.exit_code() } else { ExitCode::FAILURE }
+}
+
+/// A test that runs once on each store that is here.
+pub(crate) struct OnStores {
+    pub(crate) name: &'static str,
+    pub(crate) stores: &'static [Store],
+    pub(crate) run: fn(Store),
+}
+
+/// The `main` of a target whose tests each run on several stores: `name::of::the::test::store`.
+pub(crate) fn run(tests: &[OnStores]) -> ExitCode {
+    let arguments = Arguments::from_args();
+    let mut trials = Vec::new();
+    for test in tests {
+        for store in Store::here().filter(|store| test.stores.contains(store)) {
+            let run = test.run;
+            trials.push(Trial::test(format!("{}::{}", store.name(), test.name), move || {
+                // The harness tells a panic as a failure.
+                run(store);
+                Ok::<(), Failed>(())
+            }));
+        }
+    }
+    conclude(&arguments, trials)
+}
+
+/// Opens the broker at that URL once, which installs it there.
+fn install(url: &str) {
+    let url = url.to_owned();
+    // Tests have runtimes of their own, in which another cannot be waited for.
+    let installing = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async { dialoq::Broker::open(&url).await?.close().await })
+    });
+    match installing.join() {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => fail("installing", format!("{error:?}")),
+        Err(_) => fail("installing", "it panicked"),
+    }
+}
+
+/// The text of a statement about a server that failed.
+fn fail(what: &str, why: impl std::fmt::Display) -> ! {
+    panic!("the tests' database server: {what}: {why}")
+}

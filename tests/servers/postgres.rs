@@ -1,0 +1,144 @@
+//! PostgreSQL for tests.
+
+use super::fail;
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+
+/// Databases are copies of this one, in which the broker was installed once.
+const TEMPLATE: &str = "dialoq_template";
+
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Everything of a URL but the database.
+    url: Url,
+    psql: PathBuf,
+    /// What ends the server when this process ends: its standard input.
+    _keeper: Option<Child>,
+    _said: Option<BufReader<ChildStdout>>,
+    template: OnceLock<String>,
+}
+
+#[derive(Debug)]
+struct Url {
+    before: String,
+    after: String,
+}
+
+impl Url {
+    fn of(&self, database: &str) -> String {
+        format!("{}{database}{}", self.before, self.after)
+    }
+
+    /// `postgres://host/database?parameters`, whatever the database.
+    fn parse(url: &str) -> Self {
+        let (base, parameters) =
+            url.split_once('?').map_or((url, String::new()), |(base, rest)| (base, format!("?{rest}")));
+        let authority = base.find("://").map_or(0, |at| at + 3);
+        let end = base[authority..].find('/').map_or(base.len(), |at| authority + at);
+        Self { before: format!("{}/", &base[..end]), after: parameters }
+    }
+}
+
+/// The folder of the server's programs, and the client's.
+fn programs() -> Option<(PathBuf, PathBuf)> {
+    let mut folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH").unwrap_or_default()).collect();
+    for (base, below) in [("/usr/lib/postgresql", "bin"), ("/opt/homebrew/opt", "bin"), ("/usr/local/opt", "bin")] {
+        let mut versions: Vec<PathBuf> =
+            std::fs::read_dir(base).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+        versions.retain(|path| base.ends_with("postgresql") || path.to_string_lossy().contains("postgresql"));
+        versions.sort();
+        folders.extend(versions.into_iter().rev().map(|version| version.join(below)));
+    }
+    folders.push(PathBuf::from("/usr/local/pgsql/bin"));
+    let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
+    let server = folders.iter().find(|folder| has(folder, "initdb") && has(folder, "postgres"))?;
+    // Programs that are links find their own files beside what they link to.
+    let server = server.join("postgres").canonicalize().ok()?.parent()?.to_owned();
+    let client = [server.clone()].into_iter().chain(folders).find(|folder| has(folder, "psql"))?;
+    Some((server, client.join("psql")))
+}
+
+pub(super) fn why_skipped() -> Option<String> {
+    let is_named = env::var_os("DIALOQ_TEST_POSTGRES").is_some();
+    let found = if is_named { client().is_some() } else { programs().is_some() && cfg!(unix) };
+    (!found).then(|| {
+        if is_named {
+            "DIALOQ_TEST_POSTGRES names a server, but there is no psql on PATH to make databases with".to_owned()
+        } else {
+            "initdb, postgres and psql are not on PATH nor in /usr/lib/postgresql/*/bin, and DIALOQ_TEST_POSTGRES names no server"
+                .to_owned()
+        }
+    })
+}
+
+fn client() -> Option<PathBuf> {
+    let on_path =
+        || env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join("psql")).find(|psql| psql.is_file());
+    programs().map(|(_, psql)| psql).or_else(on_path)
+}
+
+/// The server of this process, started by the first who asks.
+pub(super) fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| match env::var("DIALOQ_TEST_POSTGRES") {
+        Ok(url) => {
+            let psql = client().unwrap_or_else(|| fail("PostgreSQL", "there is no psql"));
+            Server { url: Url::parse(&url), psql, _keeper: None, _said: None, template: OnceLock::new() }
+        }
+        Err(_) => start().unwrap_or_else(|why| fail("PostgreSQL does not start", why)),
+    })
+}
+
+fn start() -> Result<Server, String> {
+    let (bin, psql) = programs().ok_or("its programs are gone")?;
+    let mut command = Command::new("sh");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/postgres.sh")).arg(&bin);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    // A signal to the tests from the terminal reaches their process alone; the server goes after it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut keeper = command.spawn().map_err(|error| error.to_string())?;
+    let mut said = BufReader::new(keeper.stdout.take().ok_or("no output")?);
+    let mut line = String::new();
+    said.read_line(&mut line).map_err(|error| error.to_string())?;
+    let folder = line.trim().strip_prefix("ready ").ok_or_else(|| line.trim().to_owned())?;
+    let url = Url { before: "postgres://dialoq@localhost/".to_owned(), after: format!("?host={folder}") };
+    Ok(Server { url, psql, _keeper: Some(keeper), _said: Some(said), template: OnceLock::new() })
+}
+
+impl Server {
+    /// Makes a database in which the broker is installed, and gives its URL.
+    pub(super) fn create(&self, name: &str) -> String {
+        let template = self.template.get_or_init(|| self.install());
+        self.sql(&format!("CREATE DATABASE {name} TEMPLATE {template}"));
+        self.url.of(name)
+    }
+
+    pub(super) fn remove(&self, name: &str) {
+        // A server of this process goes with everything in it, perhaps sooner than this.
+        let _ = self.try_sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+    }
+
+    fn install(&self) -> String {
+        let name = format!("{TEMPLATE}_{}", std::process::id());
+        self.sql(&format!("CREATE DATABASE {name}"));
+        super::install(&self.url.of(&name));
+        name
+    }
+
+    fn sql(&self, text: &str) {
+        if let Err(why) = self.try_sql(text) {
+            fail(text, why);
+        }
+    }
+
+    fn try_sql(&self, text: &str) -> Result<(), String> {
+        let mut psql = Command::new(&self.psql);
+        psql.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--command", text, &self.url.of("postgres")]);
+        let output = psql.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+    }
+}
