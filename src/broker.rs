@@ -9,6 +9,7 @@ use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
+use crate::store::url::StoreUrl;
 use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::trace;
@@ -48,9 +49,14 @@ impl Broker {
     /// # Errors
     /// Those of [`Broker::open`].
     pub async fn open_with(url: &str, options: OpenOptions) -> Result<Self> {
-        let options = SqliteOptions::from_url(url, options)?;
-        let store = blocking(move || SqliteStore::open(options)).await?;
-        Ok(Self::over(Traced::over(store)))
+        match StoreUrl::parse(url)? {
+            StoreUrl::Sqlite(url) => {
+                let options = SqliteOptions::from_url(url, options);
+                let store = blocking(move || SqliteStore::open(options)).await?;
+                Ok(Self::over(Traced::over(store)))
+            }
+            StoreUrl::Postgres(_) => Err(without_driver("PostgreSQL", "postgres")),
+        }
     }
 
     /// Opens a database that another process may own, to look at: [`Broker::query`] and [`Broker::catalog`], the latter as
@@ -59,9 +65,14 @@ impl Broker {
     /// # Errors
     /// Those of [`Broker::open`], but for 60010.
     pub async fn open_read_only(url: &str) -> Result<Self> {
-        let options = SqliteOptions::from_url(url, OpenOptions::default())?;
-        let store = blocking(move || SqliteStore::open_read_only(options)).await?;
-        Ok(Self::over(store))
+        match StoreUrl::parse(url)? {
+            StoreUrl::Sqlite(url) => {
+                let options = SqliteOptions::from_url(url, OpenOptions::default());
+                let store = blocking(move || SqliteStore::open_read_only(options)).await?;
+                Ok(Self::over(store))
+            }
+            StoreUrl::Postgres(_) => Err(without_driver("PostgreSQL", "postgres")),
+        }
     }
 
     /// A broker over any store.
@@ -224,6 +235,15 @@ impl Broker {
 fn is_possible(catalog: &Catalog, definitions: &[Definition]) -> bool {
     let (mut catalog, mut ids) = (catalog.clone(), IdSource::Random);
     definitions.iter().all(|definition| apply::apply(&mut catalog, definition, &mut ids).is_ok())
+}
+
+/// The URL is right, but this build cannot follow it.
+fn without_driver(server: &str, feature: &str) -> Error {
+    Error::new(
+        Code::UNSUPPORTED,
+        ErrorKind::Unsupported,
+        format!("this build has no driver for {server}; build Dialoq with feature '{feature}'"),
+    )
 }
 
 /// Recovery reads the disk for as long as it takes, which must not hold up other tasks.

@@ -1,10 +1,9 @@
 //! How to open an embedded store.
 
 use crate::core::Limits;
-use crate::error::Result;
 use crate::id::IdSource;
 use crate::store::OpenOptions;
-use crate::store::url::{Durability, Location, StoreUrl};
+use crate::store::url::{Durability, Location, SqliteUrl};
 use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -43,25 +42,21 @@ impl SqliteOptions {
     }
 
     /// What a URL says, and the options for what it leaves out.
-    ///
-    /// # Errors
-    /// 60019 if the URL is not understood.
-    pub fn from_url(url: &str, otherwise: OpenOptions) -> Result<Self> {
-        let url = StoreUrl::parse(url)?;
+    pub fn from_url(url: SqliteUrl, otherwise: OpenOptions) -> Self {
         let mut options = Self::new(url.location);
-        options.durability = url.durability;
+        options.durability = url.common.durability;
         options.create_if_missing = otherwise.create;
         options.clock = otherwise.clock;
         options.ids = otherwise.ids;
         options.limits.max_body_bytes = otherwise.max_body_bytes;
         options.limits.closed_retention = otherwise.closed_retention;
-        if let Some(max_body_bytes) = url.max_body_bytes {
+        if let Some(max_body_bytes) = url.common.max_body_bytes {
             options.limits.max_body_bytes = max_body_bytes;
         }
-        if let Some(closed_retention) = url.closed_retention {
+        if let Some(closed_retention) = url.common.closed_retention {
             options.limits.closed_retention = closed_retention;
         }
-        Ok(options)
+        options
     }
 }
 

@@ -1,0 +1,189 @@
+//! URLs: which store, where, and how.
+
+mod postgres;
+mod server;
+mod sqlite;
+
+pub use postgres::{PostgresUrl, TlsMode};
+pub use server::ServerUrl;
+pub use sqlite::{Location, SqliteUrl};
+
+use crate::error::{Code, Error, ErrorKind, Result};
+use std::fmt;
+use std::time::Duration;
+
+/// What an answered commit has survived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// A loss of power: every commit is synced before it is answered.
+    #[default]
+    Full,
+    /// A crash of the process, not of the machine: the last commits may be lost together, never half of one.
+    Normal,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "full",
+            Self::Normal => "normal",
+        })
+    }
+}
+
+/// A URL taken apart, by the store that it names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `sqlite:`, the embedded store.
+    Sqlite(SqliteUrl),
+    /// `postgres:` or `postgresql:`, a PostgreSQL server.
+    Postgres(PostgresUrl),
+}
+
+/// The parameters that every store takes: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommonParameters {
+    /// What an answered commit has survived.
+    pub durability: Durability,
+    /// The largest body that is taken, in bytes, if not the default.
+    pub max_body_bytes: Option<usize>,
+    /// How long a closed target endpoint is kept against replay, if not the default.
+    pub closed_retention: Option<Duration>,
+}
+
+/// No store holds a value above this: SQLite's limit, and just under PostgreSQL's.
+const LARGEST_BODY_BYTES: u64 = 999_000_000;
+
+impl StoreUrl {
+    /// Takes a URL apart.
+    ///
+    /// # Errors
+    /// 60019, naming the part that is not understood and what would be. A password is never repeated.
+    pub fn parse(url: &str) -> Result<Self> {
+        match url.split_once(':') {
+            Some(("sqlite", rest)) => SqliteUrl::parse(url, rest).map(Self::Sqlite),
+            Some(("postgres" | "postgresql", rest)) => PostgresUrl::parse(url, rest).map(Self::Postgres),
+            _ => Err(bad(
+                url,
+                "it must begin with 'sqlite:', as in 'sqlite:shop.db' or 'sqlite::memory:', or with 'postgres:', as in \
+                 'postgres://shop@localhost/shop'",
+            )),
+        }
+    }
+}
+
+impl CommonParameters {
+    /// Takes a parameter that every store has; false if it is not one of them.
+    fn set(&mut self, url: &str, name: &str, value: &str) -> Result<bool> {
+        match name {
+            "durability" => {
+                self.durability = match value {
+                    "full" => Durability::Full,
+                    "normal" => Durability::Normal,
+                    _ => return Err(bad(url, format!("durability is '{value}'; it must be 'full' or 'normal'"))),
+                }
+            }
+            "max_body_bytes" => {
+                self.max_body_bytes = usize::try_from(number(url, name, value, 1, LARGEST_BODY_BYTES)?).ok();
+            }
+            "closed_retention_s" => {
+                let seconds = number(url, name, value, 0, i32::MAX as u64)?;
+                self.closed_retention = Some(Duration::from_secs(seconds));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The names and values after the question mark, as they are written.
+fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = query.into_iter().flat_map(|query| query.split('&')).filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn number(url: &str, name: &str, value: &str, lowest: u64, highest: u64) -> Result<u64> {
+    value
+        .parse::<u64>()
+        .ok()
+        .filter(|number| (lowest..=highest).contains(number))
+        .ok_or_else(|| bad(url, format!("{name} is '{value}'; it must be a whole number from {lowest} to {highest}")))
+}
+
+fn bad(url: &str, why: impl fmt::Display) -> Error {
+    let url = without_password(url);
+    Error::new(Code::BAD_URL, ErrorKind::Input, format!("the URL '{url}' is not understood: {why}"))
+}
+
+/// The URL as it may be shown. Whatever stands between a user's name and the last `@` may be a password, and so may
+/// any parameter of such a name.
+fn without_password(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let (before, query) = rest.split_once('?').map_or((rest, None), |(before, query)| (before, Some(query)));
+    // A password that was not encoded may hold a question mark.
+    let (authority, query) = match query {
+        Some(query) if !before.contains('@') && query.contains('@') => (rest, None),
+        query => (before, query),
+    };
+    let mut shown = format!("{scheme}://");
+    match authority.rsplit_once('@') {
+        Some((user, place)) => {
+            match user.split_once(':') {
+                Some((user, _)) => shown.extend([user, ":***"]),
+                None => shown.push_str(user),
+            }
+            shown.extend(["@", place]);
+        }
+        None => shown.push_str(authority),
+    }
+    for (place, (name, value)) in parameters(query).enumerate() {
+        let is_secret = name.to_ascii_lowercase().contains("pass") || name.eq_ignore_ascii_case("pwd");
+        shown.push(if place == 0 { '?' } else { '&' });
+        shown.extend([name, "=", if is_secret { "***" } else { value }]);
+    }
+    shown
+}
+
+/// The text with `%xx` replaced by that byte.
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let digits = [rest.next()?, rest.next()?];
+            bytes.push(u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_store_is_refused() {
+        for url in ["mysql://x", "shop.db", "", "postgres", "SQLITE:x"] {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert_eq!(error.code(), Code::BAD_URL, "{url}");
+            assert!(error.message().contains("'sqlite:'") && error.message().contains("'postgres:'"), "{error}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_never_shown() {
+        for (url, shown) in [
+            ("postgres://u:secret@h/db", "postgres://u:***@h/db"),
+            ("postgres://u:se@cret@h/db", "postgres://u:***@h/db"),
+            ("postgres://u:se?cret@h/db", "postgres://u:***@h/db"),
+            ("postgres://u:se/cret@h/db?a=b", "postgres://u:***@h/db?a=b"),
+            ("postgres://u@h/db?password=secret&a=b", "postgres://u@h/db?password=***&a=b"),
+            ("postgres://u@h/db?sslpassword=secret", "postgres://u@h/db?sslpassword=***"),
+            ("postgres://u@h/db", "postgres://u@h/db"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
+    }
+}

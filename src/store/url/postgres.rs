@@ -1,0 +1,228 @@
+//! `postgres://user:password@host:port/database?parameters`.
+
+use super::server::{NAMES, ServerUrl};
+use super::{bad, decode, parameters};
+use crate::error::Result;
+use std::fmt;
+use std::path::PathBuf;
+
+/// How far TLS is asked for, under libpq's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TlsMode {
+    /// Never.
+    Disable,
+    /// If the server has it; nothing is verified. The default, as libpq's. Never over a Unix socket.
+    #[default]
+    Prefer,
+    /// Always; the server's certificate is verified only if `sslrootcert` is given, as libpq does.
+    Require,
+    /// Always, and the certificate must come from an authority that is trusted.
+    VerifyCa,
+    /// Always, and the certificate must be trusted and made out to the host of the URL.
+    VerifyFull,
+}
+
+/// `postgres://user:password@host:port/database?parameters`, as libpq has it: the host may be a Unix socket's folder,
+/// encoded (`postgres://%2Fvar%2Frun%2Fpostgresql/shop`) or as a parameter (`postgres:///shop?host=/var/run/postgresql`).
+///
+/// `sslmode`, `sslrootcert` (a file of PEM, or `system`, which is the default: the machine's authorities), `sslcert` and
+/// `sslkey` are libpq's; what is not Dialoq's own is handed to the driver as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PostgresUrl {
+    /// What remains for the driver. Holds the password.
+    pub connection: String,
+    /// How far TLS is asked for.
+    pub tls: TlsMode,
+    /// Whose certificates are trusted, if not those the machine trusts.
+    pub root_certificates: Option<PathBuf>,
+    /// This side's certificates and their key, both in PEM.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
+    /// The parameters of every server.
+    pub server: ServerUrl,
+}
+
+impl fmt::Debug for PostgresUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresUrl")
+            .field("tls", &self.tls)
+            .field("root_certificates", &self.root_certificates)
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the driver understands of libpq's parameters.
+const PASSED_ON: [&str; 18] = [
+    "user",
+    "password",
+    "dbname",
+    "options",
+    "application_name",
+    "sslnegotiation",
+    "host",
+    "hostaddr",
+    "port",
+    "connect_timeout",
+    "tcp_user_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_retries",
+    "target_session_attrs",
+    "channel_binding",
+    "load_balance_hosts",
+];
+
+impl PostgresUrl {
+    pub(super) fn parse(url: &str, rest: &str) -> Result<Self> {
+        let Some(rest) = rest.strip_prefix("//") else {
+            return Err(bad(url, "two slashes must follow, as in 'postgres://shop@localhost/shop'"));
+        };
+        let (place, query) = rest.split_once('?').map_or((rest, None), |(place, query)| (place, Some(query)));
+        if query.is_some_and(|query| query.contains('@')) && !place.contains('@') {
+            return Err(bad(url, "a '?' in a password is written '%3F'"));
+        }
+        let mut connection = format!("postgresql://{place}");
+        let mut parsed = Self {
+            connection: String::new(),
+            tls: TlsMode::Prefer,
+            root_certificates: None,
+            client_certificate: None,
+            server: ServerUrl::new(url),
+        };
+        let (mut certificate, mut key, mut separator) = (None, None, '?');
+        let mut is_verified_at_least = false;
+        for (name, value) in parameters(query) {
+            let file = || {
+                decode(value).filter(|path| !path.is_empty()).map(PathBuf::from).ok_or_else(|| {
+                    bad(url, format!("{name} is '{value}'; it must name a file, with '%xx' for what is not a letter"))
+                })
+            };
+            match name {
+                "sslmode" => {
+                    parsed.tls = match value {
+                        "disable" => TlsMode::Disable,
+                        "prefer" => TlsMode::Prefer,
+                        "require" => TlsMode::Require,
+                        "verify-ca" => TlsMode::VerifyCa,
+                        "verify-full" => TlsMode::VerifyFull,
+                        _ => {
+                            return Err(bad(
+                                url,
+                                format!(
+                                    "sslmode is '{value}'; it must be 'disable', 'prefer', 'require', 'verify-ca' or \
+                                     'verify-full'"
+                                ),
+                            ));
+                        }
+                    }
+                }
+                "sslrootcert" if value == "system" => {}
+                "sslrootcert" => {
+                    parsed.root_certificates = Some(file()?);
+                    is_verified_at_least = true;
+                }
+                "sslcert" => certificate = Some(file()?),
+                "sslkey" => key = Some(file()?),
+                _ if PASSED_ON.contains(&name) => {
+                    connection.push(separator);
+                    connection.extend([name, "=", value]);
+                    separator = '&';
+                }
+                _ if parsed.server.set(url, name, value)? => {}
+                _ => {
+                    return Err(bad(
+                        url,
+                        format!(
+                            "'{name}' is not a parameter; there are {NAMES}, sslmode, sslrootcert, sslcert, sslkey, and \
+                             libpq's {}",
+                            PASSED_ON.join(", ")
+                        ),
+                    ));
+                }
+            }
+        }
+        if is_verified_at_least && parsed.tls == TlsMode::Require {
+            parsed.tls = TlsMode::VerifyCa;
+        }
+        parsed.client_certificate = match (certificate, key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            _ => return Err(bad(url, "sslcert and sslkey belong together; give both or none")),
+        };
+        parsed.connection = connection;
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use crate::store::url::{Durability, StoreUrl};
+    use std::time::Duration;
+
+    fn parsed(url: &str) -> PostgresUrl {
+        match StoreUrl::parse(url).unwrap() {
+            StoreUrl::Postgres(url) => url,
+            other => panic!("{url} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn our_own_parameters_are_taken_out_and_the_rest_is_handed_on() {
+        let url = parsed(
+            "postgres://shop:p%40ss@db:5433/shop?durability=normal&connect_timeout=3&pool_size=7&pool_wait_s=2\
+             &install=no&max_body_bytes=9&closed_retention_s=60&options=-c%20search_path%3Dshop&sslmode=verify-full",
+        );
+        assert_eq!(
+            url.connection,
+            "postgresql://shop:p%40ss@db:5433/shop?connect_timeout=3&options=-c%20search_path%3Dshop"
+        );
+        assert_eq!(url.tls, TlsMode::VerifyFull);
+        assert_eq!((url.server.pool_size, url.server.pool_wait), (7, Duration::from_secs(2)));
+        assert_eq!(url.server.install, Some(false));
+        assert_eq!(url.server.common.durability, Durability::Normal);
+        assert_eq!(url.server.common.max_body_bytes, Some(9));
+        assert_eq!(url.server.common.closed_retention, Some(Duration::from_secs(60)));
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let url = parsed("postgresql:///shop?host=/run/postgresql");
+        assert_eq!(url.connection, "postgresql:///shop?host=/run/postgresql");
+        assert_eq!((url.tls, url.server.pool_size, url.server.install), (TlsMode::Prefer, 32, None));
+    }
+
+    #[test]
+    fn a_root_certificate_makes_require_verify() {
+        assert_eq!(parsed("postgres://h/d?sslmode=require").tls, TlsMode::Require);
+        let url = parsed("postgres://h/d?sslmode=require&sslrootcert=%2Fca.pem&sslcert=a&sslkey=b");
+        assert_eq!(url.tls, TlsMode::VerifyCa);
+        assert_eq!(url.root_certificates, Some(PathBuf::from("/ca.pem")));
+        assert_eq!(url.client_certificate, Some((PathBuf::from("a"), PathBuf::from("b"))));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name_and_without_the_password() {
+        for (url, part) in [
+            ("postgres:shop", "two slashes"),
+            ("postgres://u:secret@h/d?pool_size=0", "pool_size"),
+            ("postgres://u:secret@h/d?pool_wait_s=x", "'x'"),
+            ("postgres://u:secret@h/d?install=maybe", "'maybe'"),
+            ("postgres://u:secret@h/d?sslmode=allow", "'allow'"),
+            ("postgres://u:secret@h/d?sslcert=a", "sslkey"),
+            ("postgres://u:secret@h/d?sslrootcert=", "sslrootcert"),
+            ("postgres://u:secret@h/d?durability=some", "'some'"),
+            ("postgres://u:secret@h/d?colour=red", "'colour'"),
+            ("postgres://u:sec?ret@h/d", "%3F"),
+        ] {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert_eq!(error.code(), Code::BAD_URL, "{url}");
+            assert!(error.message().contains(part), "{url}: {error}");
+            assert!(!error.message().contains("sec"), "{url}: {error}");
+        }
+        let shown = format!("{:?}", parsed("postgres://u:secret@h/d"));
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}

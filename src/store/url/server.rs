@@ -1,0 +1,54 @@
+//! What the URLs of all database servers say of a broker.
+
+use super::{CommonParameters, bad, number};
+use crate::error::Result;
+use std::time::Duration;
+
+/// The parameters of every database server: those of every store, and `pool_size=n`, `pool_wait_s=n`,
+/// `install=no|yes`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerUrl {
+    /// The URL as it may be shown: without its password.
+    pub shown: String,
+    /// The parameters that every store takes.
+    pub common: CommonParameters,
+    /// How many connections this process opens at most, besides two of its own: the one that listens and the one that
+    /// holds its presence. Default 32.
+    pub pool_size: usize,
+    /// How long a caller waits for a free connection before 60032. Default 30 s.
+    pub pool_wait: Duration,
+    /// Whether schema `dialoq` is made or brought up to date, if the URL says so; otherwise the options do.
+    pub install: Option<bool>,
+}
+
+/// The names of the parameters, for messages.
+pub(super) const NAMES: &str = "durability, max_body_bytes, closed_retention_s, pool_size, pool_wait_s, install";
+
+impl ServerUrl {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            shown: super::without_password(url),
+            common: CommonParameters::default(),
+            pool_size: 32,
+            pool_wait: Duration::from_secs(30),
+            install: None,
+        }
+    }
+
+    /// Takes a parameter that every server has; false if it is not one of them.
+    pub(super) fn set(&mut self, url: &str, name: &str, value: &str) -> Result<bool> {
+        match name {
+            "pool_size" => self.pool_size = usize::try_from(number(url, name, value, 1, 10_000)?).unwrap_or(usize::MAX),
+            "pool_wait_s" => self.pool_wait = Duration::from_secs(number(url, name, value, 1, 86_400)?),
+            "install" => {
+                self.install = Some(match value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err(bad(url, format!("install is '{value}'; it must be 'yes' or 'no'"))),
+                });
+            }
+            _ => return self.common.set(url, name, value),
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,122 @@
+//! `sqlite:path`.
+
+use super::{CommonParameters, bad, decode, parameters};
+use crate::error::Result;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Where an embedded store keeps its tables.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Location {
+    /// In the memory of this process, gone when it is closed.
+    Memory,
+    /// In this file.
+    File(PathBuf),
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str(":memory:"),
+            Self::File(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// `sqlite:path` or `sqlite::memory:` with the parameters that every store takes. `%xx` in a path stands for that byte,
+/// so that a path may hold a question mark.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SqliteUrl {
+    /// Where the tables are.
+    pub location: Location,
+    /// The parameters that every store takes.
+    pub common: CommonParameters,
+}
+
+impl SqliteUrl {
+    pub(super) fn parse(url: &str, rest: &str) -> Result<Self> {
+        let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+        let location = if path == ":memory:" {
+            Location::Memory
+        } else {
+            // A path alone may not begin with two slashes, so this is only the authority of other people's habits.
+            let path = decode(path.strip_prefix("//").unwrap_or(path)).ok_or_else(|| {
+                bad(url, "its path has a '%' without two hexadecimal digits, or bytes that are not UTF-8")
+            })?;
+            if path.is_empty() {
+                return Err(bad(url, "it names no file; write 'sqlite:shop.db', or 'sqlite::memory:' for none"));
+            }
+            if path.contains('\0') {
+                return Err(bad(url, "its path holds a NUL"));
+            }
+            Location::File(PathBuf::from(path))
+        };
+        let mut common = CommonParameters::default();
+        for (name, value) in parameters(query) {
+            if !common.set(url, name, value)? {
+                return Err(bad(
+                    url,
+                    format!("'{name}' is not a parameter; there are durability, max_body_bytes and closed_retention_s"),
+                ));
+            }
+        }
+        Ok(Self { location, common })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Code;
+    use crate::store::url::{Durability, StoreUrl};
+    use std::time::Duration;
+
+    fn parsed(url: &str) -> SqliteUrl {
+        match StoreUrl::parse(url).unwrap() {
+            StoreUrl::Sqlite(url) => url,
+            other => panic!("{url} is {other:?}"),
+        }
+    }
+
+    fn file(url: &str) -> PathBuf {
+        match parsed(url).location {
+            Location::File(path) => path,
+            Location::Memory => panic!("{url} is in memory"),
+        }
+    }
+
+    #[test]
+    fn paths_are_taken_as_they_are_written() {
+        assert_eq!(file("sqlite:shop.db"), PathBuf::from("shop.db"));
+        assert_eq!(file("sqlite:/var/lib/shop.db"), PathBuf::from("/var/lib/shop.db"));
+        assert_eq!(file("sqlite:///var/lib/shop.db"), PathBuf::from("/var/lib/shop.db"));
+        assert_eq!(file("sqlite:a b/ü%3F.db"), PathBuf::from("a b/ü?.db"));
+        assert_eq!(parsed("sqlite::memory:").location, Location::Memory);
+    }
+
+    #[test]
+    fn parameters_are_read() {
+        let url = parsed("sqlite:x?durability=normal&max_body_bytes=10&closed_retention_s=0").common;
+        assert_eq!(url.durability, Durability::Normal);
+        assert_eq!(url.max_body_bytes, Some(10));
+        assert_eq!(url.closed_retention, Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused_by_name() {
+        for (url, part) in [
+            ("sqlite:", "no file"),
+            ("sqlite:?durability=full", "no file"),
+            ("sqlite:x?durability=some", "'some'"),
+            ("sqlite:x?max_body_bytes=0", "max_body_bytes"),
+            ("sqlite:x?max_body_bytes=many", "'many'"),
+            ("sqlite:x?mode=ro", "'mode'"),
+            ("sqlite:x%2", "hexadecimal"),
+            ("sqlite:x%ff", "UTF-8"),
+        ] {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert_eq!(error.code(), Code::BAD_URL, "{url}");
+            assert!(error.message().contains(part), "{url}: {error}");
+        }
+    }
+}
