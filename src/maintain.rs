@@ -53,13 +53,6 @@ impl fmt::Display for Finding {
     }
 }
 
-const NEVER_ENDED: &str = include_str!("../sql/sqlite/doctor/never_ended.sql");
-const WITHOUT_LIFETIME: &str = include_str!("../sql/sqlite/doctor/without_lifetime.sql");
-const DISABLED_QUEUES: &str = include_str!("../sql/sqlite/doctor/disabled_queues.sql");
-const WAITING_MESSAGES: &str = include_str!("../sql/sqlite/doctor/waiting_messages.sql");
-const UNDELIVERED: &str = include_str!("../sql/sqlite/doctor/undelivered.sql");
-const QUARANTINED: &str = include_str!("../sql/sqlite/doctor/quarantined.sql");
-
 impl Broker {
     /// Looks for what is usually wrong, worst first: disabled queues, quarantined groups, conversations that nobody
     /// ended, messages that nobody receives or that cannot be delivered. Younger than [`PATIENCE`] does not count.
@@ -77,14 +70,15 @@ impl Broker {
     pub async fn doctor_after(&self, patience: Duration) -> Result<Vec<Finding>> {
         let now = self.clock().now();
         let before = now.0.saturating_sub(i64::try_from(patience.as_micros()).unwrap_or(i64::MAX));
+        let texts = &self.shared_store().texts().doctor;
         let mut findings = Vec::new();
         for (kind, text, is_timed) in [
-            (FindingKind::DisabledQueue, DISABLED_QUEUES, false),
-            (FindingKind::Quarantined, QUARANTINED, false),
-            (FindingKind::NeverEnded, NEVER_ENDED, true),
-            (FindingKind::WaitingMessages, WAITING_MESSAGES, true),
-            (FindingKind::Undelivered, UNDELIVERED, true),
-            (FindingKind::WithoutLifetime, WITHOUT_LIFETIME, true),
+            (FindingKind::DisabledQueue, texts.disabled_queues, false),
+            (FindingKind::Quarantined, texts.quarantined, false),
+            (FindingKind::NeverEnded, texts.never_ended, true),
+            (FindingKind::WaitingMessages, texts.waiting_messages, true),
+            (FindingKind::Undelivered, texts.undelivered, true),
+            (FindingKind::WithoutLifetime, texts.without_lifetime, true),
         ] {
             let rows = match is_timed {
                 true => self.query(text, (before,)).await?,

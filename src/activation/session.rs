@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use std::collections::HashMap;
 use std::fmt;
@@ -182,6 +182,10 @@ impl Store for WatchedStore {
 
     fn catalog(&self) -> Arc<Catalog> {
         self.inner.catalog()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        self.inner.texts()
     }
 
     fn activity(&self) -> &ActivityBoard {

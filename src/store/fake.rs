@@ -1,6 +1,6 @@
 //! A store for the unit tests above the seam: queues of ready groups, without conversations or tables.
 
-use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -159,6 +159,10 @@ impl Store for Shared {
 
     fn catalog(&self) -> Arc<Catalog> {
         Arc::default()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        unreachable!("nobody asks how a fake stands")
     }
 
     fn activity(&self) -> &ActivityBoard {

@@ -1,6 +1,6 @@
 //! A store that fails when it is told to, for tests of what stands above it.
 
-use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTx};
+use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Unit, Verb};
@@ -86,6 +86,10 @@ impl Store for Faulty {
 
     fn catalog(&self) -> Arc<Catalog> {
         self.inner.catalog()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        self.inner.texts()
     }
 
     fn activity(&self) -> &ActivityBoard {

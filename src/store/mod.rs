@@ -14,6 +14,7 @@ pub mod server;
 mod slot;
 mod sql;
 pub mod sqlite;
+mod texts;
 pub mod traced;
 pub mod url;
 
@@ -22,6 +23,8 @@ pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
 pub use options::OpenOptions;
 pub use slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
+pub(crate) use texts::store_texts;
+pub use texts::{DoctorTexts, StatusTexts, StoreTexts};
 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -73,6 +76,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The definitions as of the last commit.
     fn catalog(&self) -> Arc<Catalog>;
+
+    /// The reads of status and doctor, in this store's dialect.
+    fn texts(&self) -> &'static StoreTexts;
 
     /// What happens in the queues.
     fn activity(&self) -> &ActivityBoard;

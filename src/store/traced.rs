@@ -5,7 +5,7 @@
 //! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`; the embedded store adds
 //! `dialoq_commit_seconds`.
 
-use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTx};
+use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::{Message, Outcome, Unit, Verb};
@@ -89,6 +89,10 @@ impl Store for Traced {
 
     fn catalog(&self) -> Arc<Catalog> {
         self.0.catalog()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        self.0.texts()
     }
 
     fn activity(&self) -> &ActivityBoard {

@@ -4,17 +4,11 @@ use crate::broker::Broker;
 use crate::cli::failure::Failure;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::ConversationState;
-use crate::store::SqlRow;
+use crate::store::{SqlRow, SqlValue, StatusTexts};
 use crate::time::{Clock, Timestamp};
 use serde::Serialize;
 use std::collections::HashMap;
 use uuid::Uuid;
-
-const BROKER: &str = include_str!("../../../sql/sqlite/status/broker.sql");
-const QUEUES: &str = include_str!("../../../sql/sqlite/status/queues.sql");
-const LEVELS: &str = include_str!("../../../sql/sqlite/status/levels.sql");
-const CONVERSATIONS: &str = include_str!("../../../sql/sqlite/status/conversations.sql");
-const TRANSMISSION: &str = include_str!("../../../sql/sqlite/status/transmission.sql");
 
 /// How a broker stands.
 #[derive(Debug, Serialize)]
@@ -86,7 +80,7 @@ impl Reader {
 
     pub(super) async fn look(&self) -> Result<Status> {
         let now = Clock::system().now();
-        let broker = self.rows(BROKER).await?;
+        let broker = self.rows(|texts| texts.broker).await?;
         let broker = broker.first().ok_or_else(|| {
             Error::new(
                 Code::STORE_DAMAGED,
@@ -96,7 +90,7 @@ impl Reader {
         })?;
         let mut levels = self.levels(now).await?;
         let mut queues = Vec::new();
-        for row in self.rows(QUEUES).await? {
+        for row in self.rows(|texts| texts.queues).await? {
             queues.push(Queue {
                 name: row.get("name")?,
                 is_receive_enabled: flag(&row, "is_receive_enabled")?,
@@ -113,7 +107,7 @@ impl Reader {
         }
         Ok(Status {
             at: now.to_string(),
-            service_broker_guid: Uuid::from_slice(&broker.get::<Vec<u8>>("service_broker_guid")?).unwrap_or_default(),
+            service_broker_guid: guid(broker),
             is_broker_enabled: flag(broker, "is_broker_enabled")?,
             is_honor_broker_priority_on: flag(broker, "is_honor_broker_priority_on")?,
             queues,
@@ -124,7 +118,7 @@ impl Reader {
 
     async fn levels(&self, now: Timestamp) -> Result<HashMap<i64, Vec<Level>>> {
         let mut levels: HashMap<i64, Vec<Level>> = HashMap::new();
-        for row in self.rows(LEVELS).await? {
+        for row in self.rows(|texts| texts.levels).await? {
             levels.entry(row.get("queue_id")?).or_default().push(Level {
                 priority: row.get("priority")?,
                 messages: row.get("messages")?,
@@ -146,7 +140,7 @@ impl Reader {
                 endpoints: row.get("endpoints")?,
             })
         };
-        self.rows(CONVERSATIONS).await?.iter().map(read).collect()
+        self.rows(|texts| texts.conversations).await?.iter().map(read).collect()
     }
 
     async fn transmission(&self, now: Timestamp) -> Result<Vec<Transmission>> {
@@ -158,12 +152,22 @@ impl Reader {
                 oldest_waiting_ms: waiting_ms(row, now)?,
             })
         };
-        self.rows(TRANSMISSION).await?.iter().map(read).collect()
+        self.rows(|texts| texts.transmission).await?.iter().map(read).collect()
     }
 
-    async fn rows(&self, sql: &str) -> Result<Vec<SqlRow>> {
-        Ok(self.0.query(sql, ()).await?.rows)
+    async fn rows(&self, text: impl Fn(&StatusTexts) -> &'static str) -> Result<Vec<SqlRow>> {
+        Ok(self.0.query(text(&self.0.shared_store().texts().status), ()).await?.rows)
     }
+}
+
+/// Stores that know ids show them as text, the others hold their bytes.
+fn guid(row: &SqlRow) -> Uuid {
+    let found = match row.values().first() {
+        Some(SqlValue::Blob(bytes)) => Uuid::from_slice(bytes).ok(),
+        Some(SqlValue::Text(text)) => Uuid::parse_str(text).ok(),
+        _ => None,
+    };
+    found.unwrap_or_default()
 }
 
 fn flag(row: &SqlRow, column: &str) -> Result<bool> {

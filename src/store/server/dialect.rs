@@ -1,5 +1,7 @@
 //! What differs between servers: texts, all of them from `sql/<dialect>`.
 
+use crate::store::StoreTexts;
+
 /// The SQL of one server.
 #[derive(Debug)]
 pub struct Dialect {
@@ -13,10 +15,29 @@ pub struct Dialect {
     pub drop: &'static str,
     /// Whether texts are cut into batches at lines that say GO.
     pub has_batches: bool,
-    /// Reads the version installed; no rows, or an error that names the table, if nothing is.
-    pub read_version: &'static str,
+    /// How the rest gets there.
+    pub install: Install,
     /// Definition reads.
     pub reads: Reads,
+    /// What `dialoq status` and `doctor` read.
+    pub texts: StoreTexts,
+}
+
+/// `install/*.sql`: what an installer runs besides the schema and the logic.
+#[derive(Debug, Clone, Copy)]
+pub struct Install {
+    /// Reads what stands in the database and what this user may do, with no rights at all. One row: has_schema,
+    /// has_installed (the table), objects (others in the schema), missing_to_use, missing_to_install (rights, in words;
+    /// NULL if none), user_name, database_name.
+    pub standing: &'static str,
+    /// Reads schema_version, logic_hash and installed_by; run only if the table `installed` is there.
+    pub version: &'static str,
+    /// Takes the lock of installers until the end of the transaction; waits for it.
+    pub lock: &'static str,
+    /// Makes the schema, if it is not there, and the table `installed`.
+    pub begin: &'static str,
+    /// Removes verbs and views, so that they can be made anew.
+    pub clear: &'static str,
 }
 
 /// A file of `sql/<dialect>`.

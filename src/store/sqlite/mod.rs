@@ -25,7 +25,7 @@ pub use options::{Fault, SqliteOptions};
 pub use read_only::ReadOnlyStore;
 
 use super::url::Location;
-use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects};
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -289,6 +289,10 @@ impl Store for SqliteStore {
 
     fn catalog(&self) -> Arc<Catalog> {
         self.engine.catalog.read().unwrap_or_else(|held| held.into_inner()).clone()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        &read::TEXTS
     }
 
     fn activity(&self) -> &ActivityBoard {

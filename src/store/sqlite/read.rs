@@ -2,6 +2,7 @@
 
 use crate::core::{ReadRow, TransmissionRow};
 use crate::id::MessageId;
+use crate::store::{StoreTexts, store_texts};
 use crate::time::Timestamp;
 use rusqlite::types::ValueRef;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row};
@@ -10,6 +11,9 @@ use uuid::Uuid;
 
 const MESSAGE: &str = include_str!("../../../sql/sqlite/read/queue_message.sql");
 const TRANSMISSION: &str = include_str!("../../../sql/sqlite/read/transmission.sql");
+
+/// What status and doctor read.
+pub(super) static TEXTS: StoreTexts = store_texts!("sqlite");
 
 /// Reads messages by their keys.
 pub(super) struct Reader<'c> {

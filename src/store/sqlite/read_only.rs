@@ -1,11 +1,11 @@
 //! A database that another process owns, opened to look at.
 
-use super::{SqliteOptions, blocking, failure, load, open, user_sql};
+use super::{SqliteOptions, blocking, failure, load, open, read, user_sql};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
-use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
+use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use rusqlite::Connection;
 use std::path::PathBuf;
@@ -78,6 +78,10 @@ impl Store for ReadOnlyStore {
 
     fn catalog(&self) -> Arc<Catalog> {
         self.catalog.clone()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        &read::TEXTS
     }
 
     fn activity(&self) -> &ActivityBoard {

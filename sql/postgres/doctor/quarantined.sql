@@ -1,0 +1,12 @@
+-- Conversation groups that poison handling set aside.
+-- Takes: nothing
+-- Gives: subject (the queue), amount (of groups), since (when the oldest conversation began), detail (NULL)
+SELECT
+    q.name AS subject, count(DISTINCT e.conversation_group_id) AS amount,
+    (extract(epoch FROM min(e.begun_at)) * 1000000)::bigint AS since, NULL::text AS detail
+FROM dialoq.noted_endpoint AS e
+JOIN dialoq.read_services AS s ON s.service_id = e.service_id
+JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
+WHERE e.is_quarantined
+GROUP BY q.queue_id, q.name
+ORDER BY amount DESC, subject

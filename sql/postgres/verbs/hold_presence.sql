@@ -1,0 +1,22 @@
+-- Presence: a process is alive as long as a session of its own holds the lock of its id. Shared, so that a new session
+-- need not wait until the server has noticed that the old one is gone. Who asks whether a process is gone tries to lock
+-- it alone.
+-- Takes: process: the id that a process made for itself
+-- Gives: nothing; process_lock: the key; is_process_gone: whether nobody holds it, in which case this transaction now does
+-- Errors: none of its own
+-- Locks: the process's lock, until the session ends; is_process_gone: until the transaction ends
+CREATE FUNCTION dialoq.process_lock(p_process uuid)
+RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+    -- Our prefix, and the last 48 bits of the id.
+    SELECT (17488::bigint << 48) | ('x' || right(p_process::text, 12))::bit(48)::bigint;
+$$;
+
+CREATE FUNCTION dialoq.hold_presence(p_process uuid)
+RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_advisory_lock_shared(dialoq.process_lock(p_process));
+$$;
+
+CREATE FUNCTION dialoq.is_process_gone(p_process uuid)
+RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_try_advisory_xact_lock(dialoq.process_lock(p_process));
+$$;

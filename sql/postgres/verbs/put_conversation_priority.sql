@@ -1,0 +1,23 @@
+-- Writes a broker priority, new or not, or removes one. NULL is ANY.
+-- Takes: the columns of conversation_priority; or the priority_id
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+CREATE FUNCTION dialoq.put_conversation_priority(
+    p_priority_id integer, p_name text, p_service_contract_id integer, p_local_service_id integer,
+    p_remote_service_name text, p_priority integer
+) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO dialoq.conversation_priority AS p (
+        priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
+    ) VALUES (
+        p_priority_id, p_name, p_service_contract_id, p_local_service_id, p_remote_service_name, p_priority::smallint
+    ) ON CONFLICT (priority_id) DO UPDATE SET
+        name = excluded.name, service_contract_id = excluded.service_contract_id,
+        local_service_id = excluded.local_service_id, remote_service_name = excluded.remote_service_name,
+        priority = excluded.priority;
+$$;
+
+CREATE FUNCTION dialoq.delete_conversation_priority(p_priority_id integer)
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM dialoq.conversation_priority WHERE priority_id = p_priority_id;
+$$;

@@ -1,0 +1,18 @@
+-- Writes a message type, new or not. A dropped one stays, marked, for the rows that name it.
+-- Takes: the columns of message_type
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+CREATE FUNCTION dialoq.put_message_type(
+    p_message_type_id integer, p_name text, p_owner text, p_validation text, p_xml_schema_collection text,
+    p_json_schema text, p_is_dropped boolean
+) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO dialoq.message_type AS m (
+        message_type_id, name, owner, validation, xml_schema_collection, json_schema, is_dropped
+    ) VALUES (
+        p_message_type_id, p_name, p_owner, p_validation, p_xml_schema_collection, p_json_schema, p_is_dropped
+    ) ON CONFLICT (message_type_id) DO UPDATE SET
+        name = excluded.name, owner = excluded.owner, validation = excluded.validation,
+        xml_schema_collection = excluded.xml_schema_collection, json_schema = excluded.json_schema,
+        is_dropped = excluded.is_dropped;
+$$;

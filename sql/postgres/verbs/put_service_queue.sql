@@ -1,0 +1,33 @@
+-- Writes a queue, new or not, or removes one. Its count of rollbacks stays as it is.
+-- Takes: the columns of service_queue but rollbacks; or the queue_id
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+CREATE FUNCTION dialoq.put_service_queue(
+    p_queue_id integer, p_name text, p_folded_name text, p_is_receive_enabled boolean, p_is_enqueue_enabled boolean,
+    p_is_retention_enabled boolean, p_is_poison_message_handling_enabled boolean,
+    p_is_poison_quarantine_enabled boolean, p_is_activation_enabled boolean, p_activation_procedure text,
+    p_max_queue_readers integer, p_execute_as text, p_execute_as_user text
+) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    INSERT INTO dialoq.service_queue AS q (
+        queue_id, name, folded_name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled,
+        is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled,
+        activation_procedure, max_queue_readers, execute_as, execute_as_user
+    ) VALUES (
+        p_queue_id, p_name, p_folded_name, p_is_receive_enabled, p_is_enqueue_enabled, p_is_retention_enabled,
+        p_is_poison_message_handling_enabled, p_is_poison_quarantine_enabled, p_is_activation_enabled,
+        p_activation_procedure, p_max_queue_readers, p_execute_as, p_execute_as_user
+    ) ON CONFLICT (queue_id) DO UPDATE SET
+        name = excluded.name, folded_name = excluded.folded_name, is_receive_enabled = excluded.is_receive_enabled,
+        is_enqueue_enabled = excluded.is_enqueue_enabled, is_retention_enabled = excluded.is_retention_enabled,
+        is_poison_message_handling_enabled = excluded.is_poison_message_handling_enabled,
+        is_poison_quarantine_enabled = excluded.is_poison_quarantine_enabled,
+        is_activation_enabled = excluded.is_activation_enabled, activation_procedure = excluded.activation_procedure,
+        max_queue_readers = excluded.max_queue_readers, execute_as = excluded.execute_as,
+        execute_as_user = excluded.execute_as_user;
+$$;
+
+CREATE FUNCTION dialoq.delete_service_queue(p_queue_id integer)
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+    DELETE FROM dialoq.service_queue WHERE queue_id = p_queue_id;
+$$;

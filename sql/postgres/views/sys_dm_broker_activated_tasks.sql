@@ -1,0 +1,8 @@
+-- sys.dm_broker_activated_tasks, as the processes last told them; of those that are alive
+CREATE VIEW dialoq.sys_dm_broker_activated_tasks AS
+SELECT
+    a.task_id AS spid, 1 AS database_id, a.queue_id, a.procedure_name,
+    coalesce(q.execute_as_user, q.execute_as) AS execute_as, a.process_id, a.started_at
+FROM dialoq.activated_task AS a
+JOIN dialoq.live_process AS l ON l.process = a.process
+LEFT JOIN dialoq.service_queue AS q ON q.queue_id = a.queue_id;
