@@ -12,11 +12,11 @@ RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $
 $$;
 
 CREATE FUNCTION dialoq.hold_presence(p_process uuid)
-RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_advisory_lock_shared(dialoq.process_lock(p_process));
 $$;
 
 CREATE FUNCTION dialoq.is_process_gone(p_process uuid)
-RETURNS boolean LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_try_advisory_xact_lock(dialoq.process_lock(p_process));
 $$;

@@ -11,7 +11,7 @@ RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $
 $$;
 
 CREATE FUNCTION dialoq.take_reader_slot(p_queue_id integer, p_max_queue_readers integer)
-RETURNS TABLE (slot integer) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (slot integer) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     -- A session could take its own slot twice, so what is held, by anybody, is looked up first.
     v_held bigint[] := ARRAY(
@@ -38,6 +38,6 @@ END
 $$;
 
 CREATE FUNCTION dialoq.free_reader_slot(p_queue_id integer, p_slot integer)
-RETURNS void LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_advisory_unlock(dialoq.reader_slot_lock(p_queue_id, p_slot));
 $$;

@@ -14,7 +14,9 @@ SELECT
     coalesce(e.security_timestamp, '1900-01-01 00:00:00+00'::timestamptz) AS security_timestamp,
     e.dialog_timer, e.send_sequence,
     CASE
-        WHEN peer.endpoint_id IS NULL THEN e.receive_sequence
+        WHEN peer.endpoint_id IS NULL THEN greatest(e.receive_sequence, (
+            SELECT m.sequence + 1 FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC LIMIT 1))
         ELSE coalesce(
             (SELECT min(t.sequence) FROM dialoq.transmission AS t
              WHERE t.endpoint_id = peer.endpoint_id AND NOT t.is_conversation_error),

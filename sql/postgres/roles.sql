@@ -1,0 +1,59 @@
+-- The roles and their rights: dialoq_user may execute the verbs and read the views, dialoq_admin may also change
+-- definitions; nobody else may do anything, and nobody touches a table. Roles belong to the whole server: another
+-- database's installer may make them at the same moment.
+DO $$
+DECLARE
+    v_role text;
+BEGIN
+    FOREACH v_role IN ARRAY ARRAY['dialoq_user', 'dialoq_admin'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles AS r WHERE r.rolname = v_role) THEN
+            BEGIN
+                EXECUTE format('CREATE ROLE %I NOLOGIN', v_role);
+            EXCEPTION WHEN duplicate_object OR unique_violation THEN
+                NULL;
+            END;
+        END IF;
+    END LOOP;
+END
+$$;
+
+REVOKE ALL ON SCHEMA dialoq FROM PUBLIC;
+REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
+REVOKE ALL ON ALL SEQUENCES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
+REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
+GRANT USAGE ON SCHEMA dialoq TO dialoq_user, dialoq_admin;
+GRANT SELECT ON dialoq.installed TO dialoq_user, dialoq_admin;
+
+DO $$
+DECLARE
+    v_verbs text[] := ARRAY[
+        'begin_dialog_conversation', 'send', 'send_many', 'send_batch', 'receive', 'receive_batch',
+        'get_conversation_group', 'move_conversation', 'end_conversation', 'begin_conversation_timer',
+        'get_transmission_status', 'reprioritise', 'release_quarantine', 'post_queue_activation',
+        'tick', 'look', 'begin_attempt', 'commit_attempt', 'count_rollback', 'claim_unit', 'unit_happened', 'tell',
+        'unlock_session', 'hold_presence', 'take_reader_slot', 'free_reader_slot', 'put_queue_monitor',
+        'delete_queue_monitor', 'put_activated_task', 'delete_activated_task', 'delete_process'];
+    v_definitions text[] := ARRAY[
+        'define_begin', 'define_end', 'configure', 'set_manual_now', 'put_message_type', 'put_service_contract',
+        'put_service_queue', 'delete_service_queue', 'put_service', 'delete_service', 'put_conversation_priority',
+        'delete_conversation_priority', 'put_xml_schema_collection', 'delete_xml_schema_collection',
+        'put_event_notification', 'delete_event_notification', 'put_settings', 'follow_contract_dropped',
+        'follow_service_contracts_dropped', 'follow_service_moved', 'follow_service_dropped', 'follow_queue_dropped',
+        'follow_queue_status_changed', 'follow_new_broker', 'follow_error_broker_conversations',
+        'follow_notification_created', 'follow_notification_dropped'];
+    v_name text;
+BEGIN
+    FOR v_name IN
+        SELECT format('dialoq.%I', c.relname) FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v'
+    LOOP
+        EXECUTE format('GRANT SELECT ON %s TO dialoq_user, dialoq_admin', v_name);
+    END LOOP;
+    FOREACH v_name IN ARRAY v_verbs LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION dialoq.%I TO dialoq_user, dialoq_admin', v_name);
+    END LOOP;
+    FOREACH v_name IN ARRAY v_definitions LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION dialoq.%I TO dialoq_admin', v_name);
+    END LOOP;
+END
+$$;

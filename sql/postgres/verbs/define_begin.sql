@@ -1,0 +1,11 @@
+-- Begins a change of definitions: whoever else changes them waits until this transaction ends.
+-- Takes: catalog_version: of the definitions that the change was computed from
+-- Gives: is_current: whether they still stand; if not, read them and compute again
+-- Errors: none of its own
+-- Locks: the broker's row
+CREATE FUNCTION dialoq.define_begin(p_catalog_version bigint)
+RETURNS TABLE (is_current boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT b.catalog_version = p_catalog_version FROM dialoq.broker AS b FOR UPDATE;
+END
+$$;

@@ -1,0 +1,212 @@
+-- What a change of definitions means for conversations that are open. Called after the rows of the definitions are
+-- written, before define_end.
+-- Takes: see each function; p_affected: endpoints
+-- Gives: said
+-- Errors: 1205, if two transactions wait for each other's groups
+-- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
+-- are not locked
+
+-- Locks the groups of endpoints, in the order of their ids, and takes note of what the endpoints were told.
+-- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.
+CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_row record;
+    v_lock record;
+    v_said text;
+BEGIN
+    FOR v_row IN
+        SELECT DISTINCT ON (e.conversation_group_id) e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.endpoint_id = ANY (p_affected)
+            AND (cardinality(p_affected) <= 1000 OR dialoq.group_key(e.conversation_group_id) IN (
+                SELECT (l.classid::bigint << 32) | l.objid::bigint
+                FROM pg_locks AS l
+                WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
+                    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())))
+        ORDER BY e.conversation_group_id, e.endpoint_id
+    LOOP
+        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
+        v_said := concat_ws(' ', v_said, v_lock.said);
+    END LOOP;
+    RETURN v_said;
+END
+$$;
+
+-- The contract was dropped: conversations over it break.
+CREATE FUNCTION dialoq.follow_contract_dropped(p_contract_id integer)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_affected bigint[] := ARRAY(
+        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_contract_id = p_contract_id
+        ORDER BY e.endpoint_id);
+    v_id bigint;
+    v_words text := dialoq.lock_affected(v_affected);
+BEGIN
+    FOREACH v_id IN ARRAY v_affected LOOP
+        v_words := dialoq.once(v_words, dialoq.raise_error(v_id, -8487, 'the contract of the conversation was dropped'));
+    END LOOP;
+    RETURN QUERY SELECT dialoq.say(v_words);
+END
+$$;
+
+-- The service accepts these contracts no longer: conversations over them that it is the target of break, on both sides.
+CREATE FUNCTION dialoq.follow_service_contracts_dropped(p_service_id integer, p_service_contract_id integer[])
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_row record;
+    v_words text;
+BEGIN
+    FOR v_row IN
+        SELECT e.endpoint_id, p.endpoint_id AS peer_id
+        FROM dialoq.conversation_endpoint AS e
+        LEFT JOIN dialoq.conversation_endpoint AS p ON p.conversation_id = e.conversation_id AND p.is_initiator
+        WHERE NOT e.is_initiator AND e.service_id = p_service_id
+            AND e.service_contract_id = ANY (p_service_contract_id)
+        ORDER BY e.endpoint_id
+    LOOP
+        v_words := dialoq.once(v_words,
+            dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
+        v_words := dialoq.once(v_words,
+            dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
+    END LOOP;
+    RETURN QUERY SELECT dialoq.say(v_words);
+END
+$$;
+
+-- All messages of the service go to another queue: rows name endpoints, so only the places to look change.
+CREATE FUNCTION dialoq.follow_service_moved(p_service_id integer, p_from_queue_id integer, p_to_queue_id integer)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_affected bigint[] := ARRAY(
+        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_id = p_service_id
+        ORDER BY e.endpoint_id);
+    v_group uuid;
+    v_words text := dialoq.lock_affected(v_affected);
+BEGIN
+    FOR v_group IN
+        SELECT DISTINCT e.conversation_group_id FROM dialoq.conversation_endpoint AS e
+        WHERE e.endpoint_id = ANY (v_affected)
+        ORDER BY e.conversation_group_id
+    LOOP
+        PERFORM dialoq.put_right(v_group);
+    END LOOP;
+    -- A message that arrives at this moment may still go by the old queue: tick looks once more.
+    PERFORM dialoq.unsettle(a.endpoint_id) FROM unnest(v_affected) AS a (endpoint_id);
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id));
+END
+$$;
+
+-- The service was dropped: its conversations vanish, and their peers are told.
+CREATE FUNCTION dialoq.follow_service_dropped(p_service_id integer, p_queue_id integer)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_affected bigint[] := ARRAY(
+        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_id = p_service_id
+        ORDER BY e.endpoint_id);
+    v_row record;
+    v_words text := dialoq.lock_affected(v_affected);
+BEGIN
+    FOR v_row IN
+        SELECT e.endpoint_id, e.conversation_id, e.is_initiator
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (v_affected)
+        ORDER BY e.endpoint_id
+    LOOP
+        v_words := dialoq.once(v_words, (
+            SELECT dialoq.raise_error(p.endpoint_id, -8470, 'the remote service was dropped')
+            FROM dialoq.conversation_endpoint AS p
+            WHERE p.conversation_id = v_row.conversation_id AND p.is_initiator = (NOT v_row.is_initiator)));
+        PERFORM dialoq.erase(v_row.endpoint_id);
+    END LOOP;
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_queue_id));
+END
+$$;
+
+-- The queue was dropped: who waits in it hears of it.
+CREATE FUNCTION dialoq.follow_queue_dropped(p_queue_id integer)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM dialoq.ready_group AS r WHERE r.queue_id = p_queue_id;
+    RETURN QUERY SELECT dialoq.say('q:' || p_queue_id);
+END
+$$;
+
+-- The queue was enabled, which forgets its rollbacks, or disabled.
+CREATE FUNCTION dialoq.follow_queue_status_changed(p_queue_id integer, p_is_enabled boolean)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_is_enabled THEN
+        UPDATE dialoq.service_queue AS q SET rollbacks = 0 WHERE q.queue_id = p_queue_id AND q.rollbacks <> 0;
+    END IF;
+    RETURN QUERY SELECT dialoq.say('q:' || p_queue_id);
+END
+$$;
+
+-- The broker is another: all conversations vanish without a word. Notifications begin theirs anew.
+CREATE FUNCTION dialoq.follow_new_broker()
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_affected bigint[] := ARRAY(SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e);
+    v_id bigint;
+    v_words text := dialoq.lock_affected(v_affected);
+BEGIN
+    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (v_affected);
+    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (v_affected);
+    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (v_affected);
+    DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
+    WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (v_affected);
+    -- What arrives at one of them at this moment is removed by tick.
+    PERFORM dialoq.unsettle(a.endpoint_id) FROM unnest(v_affected) AS a (endpoint_id);
+    DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (v_affected);
+    FOR v_id IN SELECT n.event_notification_id FROM dialoq.event_notification AS n ORDER BY n.event_notification_id LOOP
+        PERFORM dialoq.begin_notification(v_id);
+    END LOOP;
+    RETURN QUERY
+    SELECT dialoq.say(concat_ws(' ', v_words, (SELECT string_agg('q:' || q.queue_id, ' ') FROM dialoq.service_queue AS q)));
+END
+$$;
+
+-- Every conversation breaks.
+CREATE FUNCTION dialoq.follow_error_broker_conversations()
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_id bigint;
+    v_words text;
+BEGIN
+    FOR v_id IN
+        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE NOT e.is_system ORDER BY e.endpoint_id
+    LOOP
+        v_words := dialoq.once(v_words, dialoq.raise_error(
+            v_id, -9719, 'the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS'));
+    END LOOP;
+    RETURN QUERY SELECT dialoq.say(v_words);
+END
+$$;
+
+-- An event notification begins its conversation.
+CREATE FUNCTION dialoq.follow_notification_created(p_event_notification_id integer)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dialoq.begin_notification(p_event_notification_id);
+    RETURN QUERY SELECT NULL::text;
+END
+$$;
+
+-- An event notification ends its conversation.
+CREATE FUNCTION dialoq.follow_notification_dropped(p_conversation_handle uuid)
+RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT dialoq.say(dialoq.end_notification(p_conversation_handle));
+END
+$$;
+
+-- Words with one more that is not among them yet: a million conversations are mostly of one queue.
+CREATE FUNCTION dialoq.once(p_words text, p_more text)
+RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_more IS NULL OR strpos(' ' || coalesce(p_words, '') || ' ', ' ' || p_more || ' ') > 0 THEN
+        RETURN p_words;
+    END IF;
+    RETURN concat_ws(' ', p_words, p_more);
+END
+$$;
