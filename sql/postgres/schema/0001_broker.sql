@@ -151,16 +151,27 @@ CREATE UNIQUE INDEX queue_message_endpoint ON dialoq.queue_message (endpoint_id,
 -- Bodies are read whole and once; compressing them would cost more than it saves.
 ALTER TABLE dialoq.queue_message ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- The claim index: where to look for a group that is ready. A row promises nothing; whoever claims the group looks
--- at its messages, and every group with messages has a row at its rank or at a better one.
+-- The claim index: where to look for a group that is ready. A row promises nothing; whoever claims the group looks at its
+-- messages. Every level at which a group has messages has a row of the group that is as old as the oldest of them.
 CREATE TABLE dialoq.ready_group (
     queue_id integer NOT NULL,
     below_top smallint NOT NULL,
     oldest bigint NOT NULL,
-    conversation_group_id uuid NOT NULL,
-    PRIMARY KEY (queue_id, below_top, oldest)
+    conversation_group_id uuid NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
+-- Not unique: two senders that do not see each other may both announce a group, and neither may wait for the other.
+CREATE INDEX ready_group_rank ON dialoq.ready_group (queue_id, below_top, oldest);
 CREATE INDEX ready_group_group ON dialoq.ready_group (conversation_group_id);
+
+-- Endpoints to look at once more when every transaction that runs now is over, because one of them may have told an
+-- endpoint something without seeing that it was gone, had ended, or had moved. tick does it.
+CREATE TABLE dialoq.unsettled (
+    unsettled_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    endpoint_id bigint NOT NULL,
+    noted_at timestamptz NOT NULL,
+    -- Every transaction below this one was running or over when tick first saw the row; NULL until then.
+    after_xid xid8
+);
 
 -- RETENTION: status 0 was received, status 3 was sent; kept until the conversation ends.
 CREATE TABLE dialoq.retained_message (
@@ -203,6 +214,8 @@ CREATE UNLOGGED TABLE dialoq.receive_attempt (
     conversation_group_id uuid NOT NULL,
     queue_id integer NOT NULL,
     began_at timestamptz NOT NULL,
+    -- Whoever locked its group after it found that its transaction is gone.
+    is_over boolean NOT NULL DEFAULT false,
     PRIMARY KEY (attempt_id, conversation_group_id)
 );
 CREATE INDEX receive_attempt_group ON dialoq.receive_attempt (conversation_group_id);
@@ -212,6 +225,7 @@ CREATE TABLE dialoq.done_unit (
     unit_id uuid PRIMARY KEY,
     done_at timestamptz NOT NULL
 );
+CREATE INDEX done_unit_age ON dialoq.done_unit (done_at);
 
 -- What every process tells about its readers. A process is alive while it holds its session lock.
 CREATE TABLE dialoq.queue_monitor (

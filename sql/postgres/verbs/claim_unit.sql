@@ -1,0 +1,13 @@
+-- The first thing in the transaction of a unit that has an id: a unit of that id happens once. Waits for another attempt
+-- at the same unit to end.
+-- Takes: the unit's id
+-- Gives: is_new
+-- Errors: none
+-- Locks: the unit's row
+CREATE OR REPLACE FUNCTION dialoq.claim_unit(p_unit_id uuid)
+RETURNS TABLE (is_new boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+BEGIN
+    INSERT INTO dialoq.done_unit (unit_id, done_at) VALUES (p_unit_id, clock_timestamp()) ON CONFLICT (unit_id) DO NOTHING;
+    RETURN QUERY SELECT FOUND;
+END $$;

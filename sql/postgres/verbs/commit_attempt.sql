@@ -1,0 +1,29 @@
+-- Ends an attempt well: the last thing in the transaction that received, just before its COMMIT.
+-- Takes: the attempt id
+-- Gives: said
+-- Errors: none
+-- Locks: the rows of the queues whose count of rollbacks is not 0
+CREATE OR REPLACE FUNCTION dialoq.commit_attempt(p_attempt_id uuid)
+RETURNS TABLE (said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+DECLARE
+    v_row record;
+    v_said text;
+BEGIN
+    FOR v_row IN
+        WITH gone AS (
+            DELETE FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id
+            RETURNING a.queue_id, a.conversation_group_id
+        )
+        SELECT g.queue_id, g.conversation_group_id FROM gone AS g ORDER BY g.queue_id, g.conversation_group_id
+    LOOP
+        UPDATE dialoq.service_queue AS q SET rollbacks = 0 WHERE q.queue_id = v_row.queue_id AND q.rollbacks <> 0;
+        UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
+        WHERE e.conversation_group_id = v_row.conversation_group_id AND e.rollbacks <> 0;
+        -- What came while the group was locked can be received from now on.
+        IF EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_row.conversation_group_id) THEN
+            v_said := concat_ws(' ', v_said, 'q:' || v_row.queue_id);
+        END IF;
+    END LOOP;
+    RETURN QUERY SELECT dialoq.say(v_said);
+END $$;

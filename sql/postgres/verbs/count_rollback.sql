@@ -1,0 +1,12 @@
+-- Ends an attempt badly: counts the rollback of a transaction that received and is gone. Does nothing if somebody has
+-- counted it already.
+-- Takes: the attempt id
+-- Gives: said
+-- Errors: none
+-- Locks: the rows of its queues, waiting; with quarantine its groups, without waiting
+CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid)
+RETURNS TABLE (said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+BEGIN
+    RETURN QUERY SELECT dialoq.say(dialoq.count_attempt(p_attempt_id));
+END $$;

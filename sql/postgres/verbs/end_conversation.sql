@@ -1,0 +1,38 @@
+-- END CONVERSATION, in one of its three forms: plain, WITH ERROR, WITH CLEANUP.
+-- Takes: the handle; code and description of WITH ERROR (NULL: plain); whether it is WITH CLEANUP
+-- Gives: state, the two letters of the endpoint's state before; said
+-- Errors: 8424, 8426, 8427, 60005
+-- Locks: the conversation's group, waiting; the peer's if it has ended already, without waiting
+CREATE OR REPLACE FUNCTION dialoq.end_conversation(
+    p_conversation_handle uuid, p_error_code integer DEFAULT NULL, p_description text DEFAULT NULL,
+    p_cleanup boolean DEFAULT false)
+RETURNS TABLE (state text, said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_lock record;
+    v_state text;
+    v_said text;
+BEGIN
+    IF p_error_code IS NULL AND p_description IS NOT NULL OR p_error_code < 1 THEN
+        PERFORM dialoq.fail(8424, format(
+            'the error code of END CONVERSATION is %s; it must be above 0, the others belong to the broker',
+            coalesce(p_error_code::text, 'NULL')));
+    END IF;
+    IF length(p_description) > 3000 THEN
+        PERFORM dialoq.fail(60005, format(
+            'the length of the error description is %s; it must be 3000 characters at most', length(p_description)));
+    END IF;
+    SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
+    IF v_lock.endpoint_id IS NULL THEN
+        PERFORM dialoq.fail(8426, format(
+            'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+    END IF;
+    SELECT e.state INTO v_state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_lock.endpoint_id;
+    IF v_state IN ('DO', 'CD') AND p_cleanup IS NOT TRUE THEN
+        PERFORM dialoq.fail(8427, format('conversation %s is %s: this side has ended it already',
+            p_conversation_handle, dialoq.state_words(v_state)));
+    END IF;
+    v_said := dialoq.end_endpoint(v_lock.endpoint_id, p_error_code, coalesce(p_description, ''),
+        p_cleanup IS TRUE, dialoq.current_time_utc());
+    RETURN QUERY SELECT v_state, dialoq.say(concat_ws(' ', v_lock.said, v_said));
+END $$;

@@ -1,0 +1,25 @@
+-- GET CONVERSATION GROUP: locks the group that RECEIVE would take from. Never waits.
+-- Takes: the queue
+-- Gives: conversation_group_id (NULL: none), said
+-- Errors: 9617, 60002
+-- Locks: the group, without waiting
+CREATE OR REPLACE FUNCTION dialoq.get_conversation_group(p_queue text)
+RETURNS TABLE (conversation_group_id uuid, said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off AS $$
+DECLARE
+    v_queue_id integer := dialoq.receivable(p_queue);
+    v_group uuid;
+    v_passed uuid[] := '{}';
+BEGIN
+    LOOP
+        v_group := dialoq.choose(v_queue_id, 0::smallint, 9::smallint, false, v_passed);
+        -- Another may have emptied it before the lock was ours.
+        EXIT WHEN v_group IS NULL OR EXISTS (SELECT FROM dialoq.group_rank(v_group, v_queue_id));
+        v_passed := v_passed || v_group;
+    END LOOP;
+    RETURN QUERY
+    SELECT v_group, dialoq.say(CASE WHEN EXISTS (
+            SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = v_group AND a.is_over)
+        THEN dialoq.count_gone_attempts(v_group) END);
+END $$;

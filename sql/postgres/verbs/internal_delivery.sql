@@ -1,0 +1,322 @@
+-- From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
+-- Takes: see each function
+-- Gives: words for others where a function gives text
+
+-- Where something of an endpoint would go now: 'peer' (that is there), 'service' (where it makes the target), 'deaf' (the
+-- peer has ended and hears nothing), 'gone' (the peer is gone without a word), 'delayed' (with the status), 'refused'
+-- (with the code).
+CREATE OR REPLACE FUNCTION dialoq.route(
+    p_endpoint_id bigint, OUT way text, OUT peer_id bigint, OUT service_id integer, OUT status text, OUT code integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+    v_broker record;
+    v_peer record;
+    v_service record;
+BEGIN
+    SELECT b.is_broker_enabled, b.service_broker_guid INTO v_broker FROM dialoq.broker AS b;
+    IF NOT v_broker.is_broker_enabled THEN
+        way := 'delayed';
+        status := '9791: the broker is disabled in this database';
+        RETURN;
+    END IF;
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    SELECT p.endpoint_id, p.state, p.is_system, q.is_enqueue_enabled INTO v_peer
+    FROM dialoq.conversation_endpoint AS p
+    LEFT JOIN dialoq.service AS s ON s.service_id = p.service_id
+    LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+    WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
+    IF FOUND THEN
+        peer_id := v_peer.endpoint_id;
+        IF v_peer.state IN ('DO', 'CD') THEN
+            way := 'deaf';
+        ELSIF v_peer.is_system OR v_peer.is_enqueue_enabled THEN
+            way := 'peer';
+        ELSE
+            way := 'delayed';
+            status := '11219: the queue of the target service is disabled';
+        END IF;
+        RETURN;
+    END IF;
+    IF e.is_peer_known OR NOT e.is_initiator THEN
+        way := 'gone';
+        RETURN;
+    END IF;
+    IF e.far_broker_instance <> v_broker.service_broker_guid::text THEN
+        way := 'delayed';
+        status := '9750: no route leads to the broker instance named';
+        RETURN;
+    END IF;
+    SELECT s.service_id, q.is_enqueue_enabled INTO v_service
+    FROM dialoq.service AS s LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+    WHERE s.name = e.far_service;
+    IF NOT FOUND THEN
+        -- Only a target that names this very broker is known not to be anywhere else.
+        IF e.far_broker_instance IS NULL THEN
+            way := 'delayed';
+            status := '9793: no service of that name exists here';
+        ELSE
+            way := 'refused';
+            code := -8490;
+        END IF;
+    ELSIF NOT EXISTS (
+        SELECT FROM dialoq.service_contract_usage AS u
+        WHERE u.service_id = v_service.service_id AND u.service_contract_id = e.service_contract_id)
+    THEN
+        way := 'refused';
+        code := -8408;
+    ELSIF v_service.is_enqueue_enabled THEN
+        way := 'service';
+        service_id := v_service.service_id;
+    ELSE
+        way := 'delayed';
+        status := '11219: the queue of the target service is disabled';
+    END IF;
+END $$;
+
+-- What a refused conversation is told.
+CREATE OR REPLACE FUNCTION dialoq.refusal(p_endpoint_id bigint, p_code integer) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (
+        SELECT CASE p_code
+            WHEN -8490 THEN format('the broker named in BEGIN DIALOG has no service ''%s''', e.far_service)
+            ELSE format('the target service ''%s'' does not support contract ''%s''', e.far_service, coalesce(c.name, ''))
+        END
+        FROM dialoq.conversation_endpoint AS e
+        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+        WHERE e.endpoint_id = p_endpoint_id);
+END $$;
+
+-- The target endpoint of a conversation, made when its first message arrives. The initiator's group is locked.
+CREATE OR REPLACE FUNCTION dialoq.make_target(p_from bigint, p_service_id integer, p_now timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+BEGIN
+    INSERT INTO dialoq.conversation_endpoint (
+        conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+        far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
+        is_quarantined, begun_at, due_at)
+    SELECT gen_random_uuid(), e.conversation_id, gen_random_uuid(), p_service_id, e.service_contract_id, false,
+        s.name, 'CO', dialoq.level_for(e.service_contract_id, p_service_id, s.name), e.lifetime, 0, 0, true, false,
+        false, p_now, CASE WHEN e.lifetime < p_now + interval '7300 days' THEN e.lifetime END
+    FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.endpoint_id = p_from
+    RETURNING endpoint_id INTO v_id;
+    UPDATE dialoq.conversation_endpoint AS e SET is_peer_known = true WHERE e.endpoint_id = p_from;
+    RETURN v_id;
+END $$;
+
+-- A letter reaches the other endpoint.
+CREATE OR REPLACE FUNCTION dialoq.arrive(
+    p_from bigint, p_to bigint, p_sequence bigint, p_message_type_id integer, p_message_id uuid, p_body bytea, p_trace text,
+    p_is_end boolean, p_is_error boolean, p_body_fault text, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    e record;
+    v_order bigint;
+    v_code integer;
+    v_description text;
+BEGIN
+    IF p_is_error THEN
+        RETURN dialoq.tell_error(p_to, p_body);
+    END IF;
+    SELECT c.priority, c.conversation_group_id, c.is_system, s.queue_id INTO e
+    FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
+    -- An endpoint that is disconnected or broken takes no more in.
+    WHERE c.endpoint_id = p_to AND c.state = 'CO'
+        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_to AND m.stored = 1);
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF e.is_system THEN
+        -- The broker reads nothing that it is told, but the end.
+        RETURN CASE WHEN p_is_end THEN dialoq.tell_notification(p_to, 2) END;
+    END IF;
+    IF NOT p_is_end AND p_body_fault <> '' THEN
+        -- A body that fails validation breaks both sides. The receiver of bad XML sees another number than its sender.
+        v_code := split_part(p_body_fault, '|', 1)::integer;
+        v_description := substr(p_body_fault, strpos(p_body_fault, '|') + 1);
+        RETURN concat_ws(' ',
+            dialoq.raise_error(p_to, CASE v_code WHEN -9615 THEN -9616 ELSE v_code END, v_description),
+            dialoq.break_conversation(p_from, v_code, v_description, p_now));
+    END IF;
+    INSERT INTO dialoq.queue_message (
+        endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+    VALUES (p_to, 0, p_sequence, p_message_type_id, p_message_id, p_now, p_body, p_trace)
+    RETURNING queuing_order INTO v_order;
+    RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
+END $$;
+
+-- Sends a letter of an endpoint off: delivers it if nothing stands before it and its way is free, else puts it in the
+-- transmission queue. The endpoint's group is locked.
+CREATE OR REPLACE FUNCTION dialoq.dispatch(
+    p_from bigint, p_sequence bigint, p_message_type_id integer, p_message_id uuid, p_body bytea, p_trace text,
+    p_is_end boolean, p_is_error boolean, p_body_fault text, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_route record;
+    -- An Error overtakes; everything else keeps its place behind what waits already.
+    v_must_queue boolean := NOT p_is_error
+        AND EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = p_from);
+    v_to bigint;
+BEGIN
+    SELECT * INTO v_route FROM dialoq.route(p_from);
+    IF v_must_queue OR v_route.way IN ('delayed', 'refused') THEN
+        INSERT INTO dialoq.transmission (
+            endpoint_id, sequence, message_type_id, is_conversation_error, is_end_of_dialog, message_id, enqueued_at,
+            priority, body, trace, status, body_fault)
+        SELECT p_from, p_sequence, p_message_type_id, p_is_error, p_is_end, p_message_id, p_now,
+            e.priority, p_body, p_trace,
+            CASE v_route.way WHEN 'delayed' THEN v_route.status
+                WHEN 'refused' THEN '9784: the conversation is in error; the message is held until END CONVERSATION'
+                ELSE '' END,
+            p_body_fault
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_from;
+        IF v_must_queue THEN
+            -- If the way has just become free, all of it goes now.
+            RETURN CASE WHEN v_route.way <> 'delayed' THEN dialoq.redeliver(p_from) END;
+        END IF;
+        IF v_route.way = 'delayed' THEN
+            -- What it waits for may be happening unseen at this moment.
+            PERFORM dialoq.unsettle(p_from);
+            RETURN NULL;
+        END IF;
+        RETURN dialoq.break_conversation(p_from, v_route.code, dialoq.refusal(p_from, v_route.code), p_now);
+    END IF;
+    IF v_route.way = 'gone' THEN
+        RETURN dialoq.break_conversation(p_from, -8462, 'the other endpoint of the conversation is gone', p_now);
+    ELSIF v_route.way = 'deaf' THEN
+        RETURN NULL;
+    END IF;
+    v_to := coalesce(v_route.peer_id, dialoq.make_target(p_from, v_route.service_id, p_now));
+    RETURN dialoq.arrive(p_from, v_to, p_sequence, p_message_type_id, p_message_id, p_body, p_trace, p_is_end, p_is_error,
+        p_body_fault, p_now);
+END $$;
+
+-- Tries to deliver a row of the transmission queue. The group of its endpoint is locked.
+-- Gives: words, and whether the endpoint's next row may go now
+CREATE OR REPLACE FUNCTION dialoq.deliver(p_transmission_id bigint, OUT may_go_on boolean, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    t dialoq.transmission;
+    v_route record;
+    v_state text;
+    v_to bigint;
+    v_now timestamptz := dialoq.current_time_utc();
+BEGIN
+    may_go_on := false;
+    SELECT * INTO t FROM dialoq.transmission AS x WHERE x.transmission_id = p_transmission_id;
+    SELECT e.state INTO v_state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = t.endpoint_id;
+    -- Held until END, or not the first that waits.
+    IF v_state IS NULL OR v_state IN ('DI', 'ER') OR EXISTS (
+        SELECT FROM dialoq.transmission AS x
+        WHERE x.endpoint_id = t.endpoint_id AND x.transmission_id < p_transmission_id)
+    THEN
+        RETURN;
+    END IF;
+    SELECT * INTO v_route FROM dialoq.route(t.endpoint_id);
+    IF v_route.way = 'delayed' THEN
+        PERFORM dialoq.hold_outbox(t.endpoint_id, v_route.status);
+        RETURN;
+    ELSIF v_route.way = 'refused' THEN
+        IF v_state = 'DO' THEN
+            -- Fire and forget: the sender has ended and hears nothing of the refusal.
+            PERFORM dialoq.erase(t.endpoint_id);
+        ELSE
+            said := dialoq.break_conversation(t.endpoint_id, v_route.code, dialoq.refusal(t.endpoint_id, v_route.code), v_now);
+        END IF;
+        RETURN;
+    END IF;
+    DELETE FROM dialoq.transmission AS x WHERE x.transmission_id = p_transmission_id;
+    may_go_on := true;
+    IF v_route.way = 'gone' THEN
+        said := dialoq.break_conversation(t.endpoint_id, -8462, 'the other endpoint of the conversation is gone', v_now);
+    ELSIF v_route.way IN ('peer', 'service') THEN
+        v_to := coalesce(v_route.peer_id, dialoq.make_target(t.endpoint_id, v_route.service_id, v_now));
+        said := dialoq.arrive(t.endpoint_id, v_to, t.sequence, t.message_type_id, t.message_id, t.body, t.trace,
+            t.is_end_of_dialog, t.is_conversation_error, t.body_fault, v_now);
+    END IF;
+    IF (t.is_end_of_dialog OR t.is_conversation_error) AND v_state = 'DO' THEN
+        said := concat_ws(' ', said, dialoq.finish(t.endpoint_id, v_now));
+        may_go_on := false;
+    END IF;
+END $$;
+
+-- Sends what waits of one endpoint, as far as it can go. Its group is locked.
+CREATE OR REPLACE FUNCTION dialoq.redeliver(p_endpoint_id bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+    v_done record;
+    v_said text;
+BEGIN
+    LOOP
+        SELECT t.transmission_id INTO v_id
+        FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id ORDER BY t.transmission_id LIMIT 1;
+        EXIT WHEN v_id IS NULL;
+        SELECT * INTO v_done FROM dialoq.deliver(v_id);
+        IF v_done.said IS NOT NULL AND strpos(coalesce(v_said, ''), v_done.said) = 0 THEN
+            v_said := concat_ws(' ', v_said, v_done.said);
+        END IF;
+        EXIT WHEN NOT v_done.may_go_on;
+    END LOOP;
+    RETURN v_said;
+END $$;
+
+-- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
+-- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick.
+-- Locks: the groups of what can go or changes its reason, without waiting
+CREATE OR REPLACE FUNCTION dialoq.revisit_outboxes() RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_honor boolean := (SELECT b.is_honor_broker_priority_on FROM dialoq.broker AS b);
+    v_row record;
+    v_route record;
+    v_lock record;
+    v_done record;
+    v_said text;
+    v_held bigint[] := '{}';
+BEGIN
+    -- One look for each endpoint; what stays as it is needs no lock.
+    FOR v_row IN
+        SELECT DISTINCT ON (t.endpoint_id) t.endpoint_id, t.status
+        FROM dialoq.transmission AS t JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = t.endpoint_id
+        WHERE e.state NOT IN ('DI', 'ER')
+        ORDER BY t.endpoint_id, t.transmission_id
+    LOOP
+        SELECT * INTO v_route FROM dialoq.route(v_row.endpoint_id);
+        IF v_route.way = 'delayed' THEN
+            CONTINUE WHEN v_route.status = v_row.status;
+            SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
+            IF v_lock.is_locked THEN
+                PERFORM dialoq.hold_outbox(v_row.endpoint_id, v_route.status);
+            ELSIF v_lock.is_locked IS NULL THEN
+                PERFORM dialoq.unsettle(v_row.endpoint_id);
+            END IF;
+            v_said := concat_ws(' ', v_said, v_lock.said);
+        ELSE
+            v_held := v_held || v_row.endpoint_id;
+        END IF;
+    END LOOP;
+    FOR v_row IN
+        SELECT t.transmission_id, t.endpoint_id
+        FROM dialoq.transmission AS t
+        WHERE t.endpoint_id = ANY (v_held)
+        ORDER BY CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END, t.transmission_id
+    LOOP
+        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
+        IF v_lock.is_locked THEN
+            SELECT * INTO v_done FROM dialoq.deliver(v_row.transmission_id);
+        ELSIF v_lock.is_locked IS NULL THEN
+            PERFORM dialoq.unsettle(v_row.endpoint_id);
+            v_done.said := NULL;
+        END IF;
+        v_said := concat_ws(' ', v_said, v_lock.said, v_done.said);
+        IF length(v_said) > 4000 THEN
+            SELECT string_agg(DISTINCT w.word, ' ') INTO v_said FROM unnest(string_to_array(v_said, ' ')) AS w (word);
+        END IF;
+    END LOOP;
+    RETURN v_said;
+END $$;

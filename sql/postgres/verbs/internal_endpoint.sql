@@ -1,0 +1,295 @@
+-- What happens to one endpoint: what it was told, errors, its end.
+-- Takes: see each function
+-- Gives: words for others where a function gives text
+
+-- Whether an endpoint was told something, or something is due, that its row does not say yet.
+CREATE OR REPLACE FUNCTION dialoq.has_news(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_endpoint.due_at IS NOT NULL AND p_endpoint.due_at <= dialoq.current_time_utc() THEN
+        RETURN true;
+    END IF;
+    IF p_endpoint.state IN ('SO', 'CO', 'DI') AND EXISTS (
+        SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint.endpoint_id AND m.stored = 1)
+    THEN
+        RETURN true;
+    END IF;
+    IF p_endpoint.state = 'CO' THEN
+        RETURN coalesce((
+            SELECT m.message_type_id FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = p_endpoint.endpoint_id AND m.stored = 0
+            ORDER BY m.queuing_order DESC LIMIT 1) = 2, false);
+    END IF;
+    RETURN p_endpoint.state = 'DO';
+END $$;
+
+-- Brings an endpoint up to date with what it was told and what is due. Its group is locked by the caller.
+CREATE OR REPLACE FUNCTION dialoq.absorb(p_endpoint_id bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+    v_now timestamptz := dialoq.current_time_utc();
+    v_last record;
+    v_said text;
+    v_peer_state text;
+BEGIN
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF e.is_system THEN
+        IF EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id) THEN
+            RETURN dialoq.break_notification(p_endpoint_id);
+        END IF;
+        RETURN NULL;
+    END IF;
+    IF e.state IN ('SO', 'CO', 'DI') AND EXISTS (
+        SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id AND m.stored = 1)
+    THEN
+        e.state := 'ER';
+        PERFORM dialoq.put_state(p_endpoint_id, 'ER', v_now);
+        PERFORM dialoq.hold_outbox(p_endpoint_id,
+            '9784: the conversation is in error; the message is held until END CONVERSATION');
+    ELSIF e.state = 'CO' THEN
+        SELECT m.message_type_id, m.sequence INTO v_last
+        FROM dialoq.queue_message AS m
+        WHERE m.endpoint_id = p_endpoint_id AND m.stored = 0
+        ORDER BY m.queuing_order DESC LIMIT 1;
+        IF v_last.message_type_id = 2 THEN
+            e.state := 'DI';
+            PERFORM dialoq.put_state(p_endpoint_id, 'DI', v_now);
+            UPDATE dialoq.conversation_endpoint AS c SET receive_sequence = v_last.sequence + 1
+            WHERE c.endpoint_id = p_endpoint_id;
+            PERFORM dialoq.hold_outbox(p_endpoint_id,
+                '9779: the other side has ended the conversation; the message is held until END CONVERSATION');
+        END IF;
+    END IF;
+    IF e.state = 'DO' THEN
+        SELECT p.state INTO v_peer_state
+        FROM dialoq.conversation_endpoint AS p
+        WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
+        -- Both have ended: what it still had to say is dropped, and it need not wait for an answer.
+        IF v_peer_state IN ('DO', 'CD') OR v_peer_state IS NULL AND (e.is_peer_known OR NOT e.is_initiator) THEN
+            DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
+            RETURN dialoq.finish(p_endpoint_id, v_now);
+        END IF;
+    END IF;
+    IF e.state IN ('DO', 'CD') THEN
+        DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
+    END IF;
+    IF e.due_at <= v_now THEN
+        v_said := dialoq.fall_due(p_endpoint_id, v_now);
+    END IF;
+    RETURN v_said;
+END $$;
+
+-- Does what is due at an endpoint whose group is locked: its timer, else the end of its time.
+CREATE OR REPLACE FUNCTION dialoq.fall_due(p_endpoint_id bigint, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+    v_said text;
+    v_end_of_life timestamptz;
+BEGIN
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    IF e.dialog_timer <= p_now THEN
+        UPDATE dialoq.conversation_endpoint AS c SET dialog_timer = NULL WHERE c.endpoint_id = p_endpoint_id;
+        v_said := dialoq.add_system_message(p_endpoint_id, 2, 3, NULL, p_now);
+    END IF;
+    SELECT CASE e.state
+            WHEN 'CD' THEN coalesce(e.security_timestamp, e.lifetime + b.closed_retention_s * interval '1 second')
+            ELSE e.lifetime
+        END INTO v_end_of_life
+    FROM dialoq.broker AS b;
+    IF v_end_of_life <= p_now THEN
+        IF e.state IN ('SO', 'CO', 'DI') THEN
+            v_said := concat_ws(' ', v_said,
+                dialoq.break_conversation(p_endpoint_id, -8489, 'the conversation has reached its LIFETIME', p_now));
+        ELSIF e.state IN ('DO', 'CD') THEN
+            -- Nobody is told: this side has ended, and what it could not say any more is dropped.
+            PERFORM dialoq.erase(p_endpoint_id);
+            RETURN v_said;
+        END IF;
+    END IF;
+    RETURN concat_ws(' ', v_said, dialoq.reschedule(p_endpoint_id, p_now));
+END $$;
+
+-- Writes when something next happens to an endpoint whose group is locked.
+CREATE OR REPLACE FUNCTION dialoq.reschedule(p_endpoint_id bigint, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_due timestamptz;
+BEGIN
+    UPDATE dialoq.conversation_endpoint AS c
+    SET due_at = dialoq.next_due(c.state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now)
+    FROM dialoq.broker AS b
+    WHERE c.endpoint_id = p_endpoint_id
+    RETURNING c.due_at INTO v_due;
+    RETURN dialoq.due_word(v_due);
+END $$;
+
+-- Sets the state of an endpoint whose group is locked.
+CREATE OR REPLACE FUNCTION dialoq.put_state(p_endpoint_id bigint, p_state text, p_now timestamptz) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE dialoq.conversation_endpoint AS c
+    SET state = p_state,
+        due_at = dialoq.next_due(p_state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now)
+    FROM dialoq.broker AS b
+    WHERE c.endpoint_id = p_endpoint_id;
+END $$;
+
+-- Queues an Error (stored 1, type 1) or a DialogTimer (stored 2, type 3). Needs no lock.
+CREATE OR REPLACE FUNCTION dialoq.add_system_message(
+    p_endpoint_id bigint, p_stored integer, p_message_type_id integer, p_body bytea, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_order bigint;
+    e record;
+BEGIN
+    SELECT c.priority, c.conversation_group_id, s.queue_id INTO e
+    FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
+    WHERE c.endpoint_id = p_endpoint_id;
+    INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body)
+    VALUES (p_endpoint_id, p_stored, 0, p_message_type_id, gen_random_uuid(), p_now, p_body)
+    RETURNING queuing_order INTO v_order;
+    RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
+END $$;
+
+-- Tells an endpoint of an error: an Error row before all others, and no more sending once it takes note. Needs no lock.
+-- Who holds the group's lock and wants the state to follow at once calls break_conversation.
+CREATE OR REPLACE FUNCTION dialoq.raise_error(p_endpoint_id bigint, p_code integer, p_description text) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN dialoq.tell_error(p_endpoint_id, dialoq.error_body(p_code, p_description));
+END $$;
+
+-- Likewise, with the body as it is.
+CREATE OR REPLACE FUNCTION dialoq.tell_error(p_endpoint_id bigint, p_body bytea) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_system boolean;
+BEGIN
+    SELECT c.is_system INTO v_is_system
+    FROM dialoq.conversation_endpoint AS c
+    -- Broken already, or deaf: an Error that reaches an endpoint after its END is discarded.
+    WHERE c.endpoint_id = p_endpoint_id AND c.state IN ('SO', 'CO', 'DI')
+        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = c.endpoint_id AND m.stored = 1);
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    IF v_is_system THEN
+        RETURN dialoq.tell_notification(p_endpoint_id, 1);
+    END IF;
+    RETURN dialoq.add_system_message(p_endpoint_id, 1, 1, p_body, dialoq.current_time_utc());
+END $$;
+
+-- Breaks a conversation's endpoint whose group is locked.
+CREATE OR REPLACE FUNCTION dialoq.break_conversation(
+    p_endpoint_id bigint, p_code integer, p_description text, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_said text := dialoq.raise_error(p_endpoint_id, p_code, p_description);
+BEGIN
+    RETURN concat_ws(' ', v_said, dialoq.absorb(p_endpoint_id));
+END $$;
+
+-- Why everything of an endpoint that waits in the transmission queue waits. Its group is locked.
+CREATE OR REPLACE FUNCTION dialoq.hold_outbox(p_endpoint_id bigint, p_status text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE dialoq.transmission AS t SET status = p_status WHERE t.endpoint_id = p_endpoint_id AND t.status <> p_status;
+END $$;
+
+-- This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while. Its group is locked.
+CREATE OR REPLACE FUNCTION dialoq.finish(p_endpoint_id bigint, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+    v_broker dialoq.broker;
+    v_security timestamptz;
+    v_due timestamptz;
+BEGIN
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    IF e.is_initiator THEN
+        PERFORM dialoq.erase(p_endpoint_id);
+        RETURN NULL;
+    END IF;
+    SELECT * INTO v_broker FROM dialoq.broker;
+    -- The initiator heard from the target if it got a message, or the target's own end while it was listening.
+    v_security := p_now + interval '1 second'
+        * CASE WHEN e.send_sequence > 0 THEN v_broker.closed_retention_s ELSE v_broker.unconfirmed_retention_s END;
+    v_due := dialoq.next_due('CD', e.lifetime, NULL, v_security, v_broker.closed_retention_s, p_now);
+    UPDATE dialoq.conversation_endpoint AS c
+    SET state = 'CD', dialog_timer = NULL, security_timestamp = v_security, due_at = v_due
+    WHERE c.endpoint_id = p_endpoint_id;
+    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
+    PERFORM dialoq.put_right(e.conversation_group_id);
+    RETURN dialoq.due_word(v_due);
+END $$;
+
+-- Takes an endpoint away, and all that waits. Its group is locked. Whoever tells it something without having seen this
+-- leaves a row that tick finds by what is noted here.
+CREATE OR REPLACE FUNCTION dialoq.erase(p_endpoint_id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+    v_peer record;
+    v_removed bigint;
+BEGIN
+    DELETE FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id RETURNING * INTO e;
+    IF e.endpoint_id IS NULL THEN
+        RETURN;
+    END IF;
+    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
+    GET DIAGNOSTICS v_removed = ROW_COUNT;
+    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = p_endpoint_id;
+    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
+    IF v_removed > 0 THEN
+        PERFORM dialoq.put_right(e.conversation_group_id);
+    END IF;
+    SELECT p.endpoint_id, p.conversation_group_id, p.state INTO v_peer
+    FROM dialoq.conversation_endpoint AS p
+    WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
+    IF v_peer.state NOT IN ('DO', 'CD') THEN
+        PERFORM dialoq.unsettle(p_endpoint_id);
+        -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now,
+        -- if that does not mean waiting.
+        IF e.state <> 'DO' AND dialoq.try_lock_group(v_peer.conversation_group_id) THEN
+            UPDATE dialoq.conversation_endpoint AS p SET receive_sequence = greatest(p.receive_sequence, e.send_sequence)
+            WHERE p.endpoint_id = v_peer.endpoint_id;
+        END IF;
+    END IF;
+END $$;
+
+-- Has tick look at an endpoint once more when every transaction that runs now is over.
+CREATE OR REPLACE FUNCTION dialoq.unsettle(p_endpoint_id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO dialoq.unsettled (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
+END $$;
+
+-- The look itself: removes what reached an endpoint that is gone, brings one that is there up to date, sends what can
+-- go, and puts its group's rows right.
+-- Gives: whether it is settled; false if another transaction holds the group.
+CREATE OR REPLACE FUNCTION dialoq.settle(p_endpoint_id bigint, OUT is_settled boolean, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+BEGIN
+    SELECT l.is_locked, l.said INTO is_settled, said FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
+    IF is_settled IS NULL THEN
+        is_settled := false;
+        RETURN;
+    END IF;
+    IF NOT is_settled THEN
+        is_settled := true;
+        DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
+        RETURN;
+    END IF;
+    said := concat_ws(' ', said, dialoq.absorb(p_endpoint_id), dialoq.redeliver(p_endpoint_id));
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    IF e.endpoint_id IS NOT NULL AND dialoq.put_right(e.conversation_group_id) THEN
+        said := concat_ws(' ', said, (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id));
+    END IF;
+END $$;

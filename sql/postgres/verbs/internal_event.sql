@@ -1,0 +1,139 @@
+-- Event notifications on queues, which are the broker's own conversations, and poison messages.
+-- Takes: see each function
+-- Gives: words for others where a function gives text
+
+-- Begins the conversation over which a notification tells its events, if it is not there.
+CREATE OR REPLACE FUNCTION dialoq.begin_notification(p_event_notification_id integer) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := dialoq.current_time_utc();
+BEGIN
+    INSERT INTO dialoq.conversation_endpoint (
+        conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+        far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
+        is_quarantined, begun_at)
+    SELECT n.conversation_handle, gen_random_uuid(), gen_random_uuid(), 1, 1, true,
+        n.service, 'SO', 5, v_now + interval '2147483647 seconds', 0, 0, false, true, false, v_now
+    FROM dialoq.event_notification AS n
+    WHERE n.event_notification_id = p_event_notification_id
+    ON CONFLICT (conversation_handle) DO NOTHING;
+END $$;
+
+-- Ends the conversation of a notification that is dropped; waits for who posts over it.
+CREATE OR REPLACE FUNCTION dialoq.end_notification(p_conversation_handle uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+    v_lock record;
+BEGIN
+    SELECT e.endpoint_id INTO v_id FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = p_conversation_handle;
+    SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_id, true);
+    IF NOT v_lock.is_locked THEN
+        RETURN v_lock.said;
+    END IF;
+    RETURN concat_ws(' ', v_lock.said, dialoq.end_endpoint(v_id, NULL, NULL, false, dialoq.current_time_utc()));
+END $$;
+
+-- The other side of a notification's conversation ended (`p_message_type_id` 2) or broke it (1): the notification goes,
+-- now if nobody posts over it at this moment, else as soon as somebody looks.
+CREATE OR REPLACE FUNCTION dialoq.tell_notification(p_endpoint_id bigint, p_message_type_id integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_lock record;
+BEGIN
+    SELECT * INTO v_lock FROM dialoq.lock_endpoint(p_endpoint_id, false);
+    IF v_lock.is_locked THEN
+        RETURN concat_ws(' ', v_lock.said, dialoq.break_notification(p_endpoint_id));
+    ELSIF v_lock.is_locked IS NULL THEN
+        INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at)
+        VALUES (p_endpoint_id, 2 - p_message_type_id, 0, p_message_type_id, gen_random_uuid(), dialoq.current_time_utc());
+        PERFORM dialoq.unsettle(p_endpoint_id);
+    END IF;
+    RETURN v_lock.said;
+END $$;
+
+-- Drops a notification with its conversation, whose group is locked.
+CREATE OR REPLACE FUNCTION dialoq.break_notification(p_endpoint_id bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_handle uuid;
+BEGIN
+    SELECT e.conversation_handle INTO v_handle FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
+    PERFORM dialoq.erase(p_endpoint_id);
+    DELETE FROM dialoq.event_notification AS n WHERE n.conversation_handle = v_handle;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
+    RETURN 'c';
+END $$;
+
+-- Tells everybody who asked for this event of this queue.
+CREATE OR REPLACE FUNCTION dialoq.post_event(p_queue_id integer, p_event text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now timestamptz := dialoq.current_time_utc();
+    v_row record;
+    v_lock record;
+    v_sequence bigint;
+    v_said text;
+BEGIN
+    FOR v_row IN
+        SELECT e.endpoint_id, q.name
+        FROM dialoq.event_notification AS n
+        JOIN dialoq.service_queue AS q ON q.queue_id = n.queue_id
+        JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
+        WHERE n.queue_id = p_queue_id AND n.event = p_event
+        ORDER BY n.event_notification_id
+    LOOP
+        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
+        v_said := concat_ws(' ', v_said, v_lock.said);
+        CONTINUE WHEN NOT v_lock.is_locked;
+        UPDATE dialoq.conversation_endpoint AS e SET state = 'CO', send_sequence = e.send_sequence + 1
+        WHERE e.endpoint_id = v_row.endpoint_id
+        RETURNING e.send_sequence - 1 INTO v_sequence;
+        v_said := concat_ws(' ', v_said, dialoq.dispatch(v_row.endpoint_id, v_sequence, 4, gen_random_uuid(),
+            dialoq.event_body(p_event, v_row.name, v_now), NULL, false, false, NULL, v_now));
+    END LOOP;
+    RETURN v_said;
+END $$;
+
+-- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or set the
+-- guilty group aside. Waits for who counts at the same time; groups that another transaction holds are passed over.
+CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[]) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue record;
+    v_group uuid;
+    v_rollbacks integer;
+    v_said text := 'q:' || p_queue_id;
+BEGIN
+    SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine INTO v_queue
+    FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
+    IF v_queue.is_handled IS NOT TRUE THEN
+        RETURN v_said;
+    END IF;
+    IF v_queue.is_quarantine THEN
+        FOREACH v_group IN ARRAY p_groups LOOP
+            CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = v_group;
+            SELECT max(e.rollbacks) INTO v_rollbacks
+            FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group;
+            IF v_rollbacks >= 5 THEN
+                UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = true WHERE e.conversation_group_id = v_group;
+                PERFORM dialoq.put_right(v_group);
+            END IF;
+        END LOOP;
+        RETURN v_said;
+    END IF;
+    UPDATE dialoq.service_queue AS q SET rollbacks = q.rollbacks + 1
+    WHERE q.queue_id = p_queue_id
+    RETURNING q.rollbacks INTO v_rollbacks;
+    IF v_rollbacks >= 5 THEN
+        UPDATE dialoq.service_queue AS q SET rollbacks = 0, is_receive_enabled = false, is_enqueue_enabled = false
+        WHERE q.queue_id = p_queue_id;
+        UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
+        v_said := concat_ws(' ', v_said, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
+    END IF;
+    RETURN v_said;
+END $$;

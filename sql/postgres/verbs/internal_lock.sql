@@ -1,0 +1,134 @@
+-- Locks of conversation groups.
+-- Takes: see each function
+-- Gives: see each function
+
+-- The number that PostgreSQL locks for a group: 16 bits that are ours, 48 of the group's id.
+CREATE OR REPLACE FUNCTION dialoq.group_key(p_group uuid) RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT (uuid_hash_extended(p_group, 0) & 281474976710655) | (17513::bigint << 48)
+$$;
+
+-- Locks a group if nobody else holds it; says whether this transaction holds it now.
+CREATE OR REPLACE FUNCTION dialoq.try_lock_group(p_group uuid) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('dialoq.session_locks', true) = '1' THEN
+        RETURN pg_try_advisory_lock(dialoq.group_key(p_group));
+    END IF;
+    RETURN pg_try_advisory_xact_lock(dialoq.group_key(p_group));
+END $$;
+
+-- Locks a group, waiting for who holds it. What was read before may be old now.
+CREATE OR REPLACE FUNCTION dialoq.lock_group(p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT dialoq.try_lock_group(p_group) THEN
+        IF current_setting('dialoq.session_locks', true) = '1' THEN
+            PERFORM pg_advisory_lock(dialoq.group_key(p_group));
+        ELSE
+            PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
+        END IF;
+    END IF;
+END $$;
+
+-- Marks a group that this transaction holds as one it has received from: the same lock once more, shared.
+CREATE OR REPLACE FUNCTION dialoq.mark_group(p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('dialoq.session_locks', true) = '1' THEN
+        PERFORM pg_advisory_lock_shared(dialoq.group_key(p_group));
+    ELSE
+        PERFORM pg_advisory_xact_lock_shared(dialoq.group_key(p_group));
+    END IF;
+END $$;
+
+-- Whether this transaction has received from a group before. Not cheap.
+CREATE OR REPLACE FUNCTION dialoq.is_marked_group(p_group uuid) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.mode = 'ShareLock' AND l.objsubid = 1
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND (l.classid::bigint << 32 | l.objid::bigint) = dialoq.group_key(p_group));
+END $$;
+
+-- Locks the group of an endpoint and takes note of what the endpoint was told. Says whether it is there and locked;
+-- NULL if `p_wait` is false and another transaction holds it.
+CREATE OR REPLACE FUNCTION dialoq.lock_endpoint(p_endpoint_id bigint, p_wait boolean, OUT is_locked boolean, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_group uuid;
+    v_after uuid;
+    v_has_news boolean;
+BEGIN
+    SELECT e.conversation_group_id INTO v_group FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
+    LOOP
+        IF v_group IS NULL THEN
+            is_locked := false;
+            RETURN;
+        END IF;
+        IF NOT dialoq.try_lock_group(v_group) THEN
+            IF NOT p_wait THEN
+                RETURN;
+            END IF;
+            PERFORM dialoq.lock_group(v_group);
+        END IF;
+        -- It may have ended or moved before the lock was ours.
+        SELECT e.conversation_group_id, dialoq.has_news(e) INTO v_after, v_has_news
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
+        EXIT WHEN v_after = v_group;
+        v_group := v_after;
+        v_after := NULL;
+    END LOOP;
+    is_locked := true;
+    IF v_has_news THEN
+        said := dialoq.absorb(p_endpoint_id);
+        is_locked := EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id);
+    END IF;
+END $$;
+
+-- The endpoint of a handle that an application may name, its group locked; NULL if there is none, -1 if `p_wait` is
+-- false and another transaction holds it.
+CREATE OR REPLACE FUNCTION dialoq.lock_handle(p_handle uuid, p_wait boolean, OUT endpoint_id bigint, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_locked boolean;
+BEGIN
+    SELECT e.endpoint_id INTO lock_handle.endpoint_id
+    FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = p_handle AND NOT e.is_system;
+    IF lock_handle.endpoint_id IS NULL THEN
+        RETURN;
+    END IF;
+    SELECT l.is_locked, l.said INTO v_is_locked, lock_handle.said FROM dialoq.lock_endpoint(lock_handle.endpoint_id, p_wait) AS l;
+    IF v_is_locked IS NULL THEN
+        lock_handle.endpoint_id := -1;
+    ELSIF NOT v_is_locked THEN
+        lock_handle.endpoint_id := NULL;
+    END IF;
+END $$;
+
+-- Frees the locks that savepoints made the session's.
+-- Errors: none
+-- Locks: none; call it after the end of the transaction.
+CREATE OR REPLACE FUNCTION dialoq.unlock_session() RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET client_min_messages = error AS $$
+DECLARE
+    v_key bigint;
+    v_is_shared boolean;
+BEGIN
+    PERFORM set_config('dialoq.session_locks', '', false);
+    LOOP
+        v_key := NULL;
+        SELECT l.classid::bigint << 32 | l.objid::bigint, l.mode = 'ShareLock' INTO v_key, v_is_shared
+        FROM pg_locks AS l
+        WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted AND l.objsubid = 1
+            AND l.classid::bigint >> 16 = 17513
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+        LIMIT 1;
+        EXIT WHEN v_key IS NULL;
+        -- One lock may have been taken many times over.
+        WHILE CASE WHEN v_is_shared THEN pg_advisory_unlock_shared(v_key) ELSE pg_advisory_unlock(v_key) END LOOP
+        END LOOP;
+    END LOOP;
+END $$;

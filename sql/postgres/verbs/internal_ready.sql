@@ -1,0 +1,81 @@
+-- The claim index: which groups have something to receive.
+-- Takes: see each function
+-- Gives: see each function
+
+-- Every queue and level at which a group has messages that can be received, and the oldest of them all.
+CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_group uuid)
+RETURNS TABLE (queue_id integer, below_top smallint, oldest bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+    SELECT s.queue_id, (10 - e.priority)::smallint, min(min(w.oldest)) OVER ()
+    FROM dialoq.conversation_endpoint AS e
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    CROSS JOIN LATERAL (
+        SELECT least(
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order LIMIT 1),
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1 ORDER BY m.queuing_order LIMIT 1),
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
+    ) AS w
+    WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
+        AND s.queue_id <> 0 AND w.oldest IS NOT NULL
+    GROUP BY s.queue_id, e.priority;
+END $$;
+
+-- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.
+-- A row that is there is used only if nobody is about to remove it, and then kept until this transaction is over.
+CREATE OR REPLACE FUNCTION dialoq.add_ready(p_queue_id integer, p_priority integer, p_queuing_order bigint, p_group uuid)
+RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_queue_id = 0 THEN
+        RETURN NULL;
+    END IF;
+    PERFORM FROM dialoq.ready_group AS r
+    WHERE r.conversation_group_id = p_group AND r.queue_id = p_queue_id AND r.below_top = 10 - p_priority
+        AND r.oldest <= p_queuing_order
+    LIMIT 1
+    FOR KEY SHARE SKIP LOCKED;
+    IF NOT FOUND THEN
+        INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+        VALUES (p_queue_id, 10 - p_priority, least(p_queuing_order,
+            (SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group)), p_group);
+    END IF;
+    RETURN 'q:' || p_queue_id;
+END $$;
+
+-- Makes the rows of a group say what is. The rows are locked before the messages are looked at: a sender that relied on
+-- one of them has committed by then, and the next will not find them. Rows that a sender keeps stay.
+-- Gives: whether something can be received.
+CREATE OR REPLACE FUNCTION dialoq.put_right(p_group uuid) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_held tid[] := ARRAY(
+        SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group FOR UPDATE SKIP LOCKED);
+    v_kept tid[] := '{}';
+    v_row tid;
+    v_rank record;
+    v_is_ready boolean := false;
+BEGIN
+    FOR v_rank IN SELECT * FROM dialoq.group_ranks(p_group) LOOP
+        v_is_ready := true;
+        SELECT r.ctid INTO v_row
+        FROM dialoq.ready_group AS r
+        WHERE r.conversation_group_id = p_group AND r.queue_id = v_rank.queue_id AND r.below_top = v_rank.below_top
+            AND r.oldest = v_rank.oldest
+        ORDER BY r.ctid = ANY (v_held) DESC
+        LIMIT 1;
+        IF v_row IS NULL OR NOT v_row = ANY (v_held) THEN
+            -- Another's row may vanish with its transaction.
+            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            VALUES (v_rank.queue_id, v_rank.below_top, v_rank.oldest, p_group);
+        ELSE
+            v_kept := v_kept || v_row;
+        END IF;
+    END LOOP;
+    DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held) AND NOT r.ctid = ANY (v_kept);
+    RETURN v_is_ready;
+END $$;

@@ -1,0 +1,303 @@
+-- RECEIVE, but for what the verbs check first.
+-- Takes: see each function
+-- Gives: see each function
+
+-- The queue of that name, if it gives something out.
+-- Errors: 9617, 60002
+CREATE OR REPLACE FUNCTION dialoq.receivable(p_queue text) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue record;
+BEGIN
+    SELECT q.queue_id, q.name, q.is_receive_enabled INTO v_queue
+    FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue);
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(60002, format('queue ''%s'' was not found', p_queue));
+    ELSIF NOT v_queue.is_receive_enabled THEN
+        PERFORM dialoq.fail(9617, format('queue ''%s'' is disabled; ALTER QUEUE [%s] WITH STATUS = ON enables it',
+            v_queue.name, v_queue.name));
+    END IF;
+    RETURN v_queue.queue_id;
+END $$;
+
+-- Chooses the best group of a queue that this transaction may take, and locks it. A row of the claim index that says
+-- better than is true waits for its turn; a row of a group that has nothing is removed if nobody keeps it.
+-- Takes: the queue, the bounds of the level (the lowest and the highest below_top), whether age alone counts, groups to
+--     pass over
+-- Gives: the group; NULL if there is none
+CREATE OR REPLACE FUNCTION dialoq.choose(
+    p_queue_id integer, p_from_top smallint, p_to_top smallint, p_oldest boolean, p_passed uuid[]) RETURNS uuid
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_row record;
+    v_past_top smallint := p_from_top;
+    v_past bigint := -1;
+    v_late_groups uuid[] := '{}';
+    v_late_tops smallint[] := '{}';
+    v_late_oldest bigint[] := '{}';
+    v_late integer;
+BEGIN
+    LOOP
+        IF p_oldest THEN
+            SELECT * INTO v_row FROM dialoq.oldest_claim(p_queue_id, v_past, p_passed || v_late_groups);
+        ELSE
+            SELECT * INTO v_row
+            FROM (
+                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id, k.below_top AS true_top,
+                    k.oldest AS true_oldest
+                FROM dialoq.ready_group AS r
+                LEFT JOIN LATERAL dialoq.group_rank(r.conversation_group_id, p_queue_id) AS k ON true
+                WHERE r.queue_id = p_queue_id AND r.below_top <= p_to_top
+                    AND (r.below_top, r.oldest) > (v_past_top, v_past)
+                ORDER BY r.below_top, r.oldest
+            ) AS c
+            WHERE CASE
+                WHEN c.group_id = ANY (p_passed) THEN false
+                -- It has nothing, or waits for its turn: see below.
+                WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.below_top, c.oldest) THEN true
+                WHEN c.true_top NOT BETWEEN p_from_top AND p_to_top THEN false
+                ELSE dialoq.claim_group(c.group_id)
+            END
+            LIMIT 1;
+        END IF;
+        -- Whose turn comes before this row's.
+        v_late := NULL;
+        SELECT l.place INTO v_late
+        FROM unnest(v_late_groups, v_late_tops, v_late_oldest) WITH ORDINALITY AS l (group_id, top, oldest, place)
+        WHERE v_row.oldest IS NULL OR CASE WHEN p_oldest THEN l.oldest <= v_row.oldest
+            ELSE (l.top, l.oldest) <= (v_row.below_top, v_row.oldest) END
+        ORDER BY CASE WHEN p_oldest THEN 0 ELSE l.top END, l.oldest
+        LIMIT 1;
+        IF v_late IS NOT NULL THEN
+            IF dialoq.claim_group(v_late_groups[v_late]) THEN
+                RETURN v_late_groups[v_late];
+            END IF;
+            v_late_groups := v_late_groups[:v_late - 1] || v_late_groups[v_late + 1:];
+            v_late_tops := v_late_tops[:v_late - 1] || v_late_tops[v_late + 1:];
+            v_late_oldest := v_late_oldest[:v_late - 1] || v_late_oldest[v_late + 1:];
+            CONTINUE;
+        END IF;
+        IF v_row.oldest IS NULL THEN
+            RETURN NULL;
+        END IF;
+        IF v_row.true_top IS NULL THEN
+            PERFORM dialoq.remove_ghost(p_queue_id, v_row.below_top, v_row.oldest, v_row.group_id);
+        ELSIF p_oldest AND v_row.true_oldest > v_row.oldest
+            OR NOT p_oldest AND (v_row.true_top, v_row.true_oldest) > (v_row.below_top, v_row.oldest)
+        THEN
+            IF v_row.true_top BETWEEN p_from_top AND p_to_top AND NOT v_row.group_id = ANY (v_late_groups) THEN
+                v_late_groups := v_late_groups || v_row.group_id;
+                v_late_tops := v_late_tops || v_row.true_top;
+                v_late_oldest := v_late_oldest || v_row.true_oldest;
+            END IF;
+        ELSE
+            RETURN v_row.group_id;
+        END IF;
+        v_past_top := v_row.below_top;
+        v_past := v_row.oldest;
+    END LOOP;
+END $$;
+
+-- Locks a group to receive from it, if nobody else holds it. A transaction that received from it and did not say what
+-- became of that is gone, because its lock is; unless it is this one.
+CREATE OR REPLACE FUNCTION dialoq.claim_group(p_group uuid) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT dialoq.try_lock_group(p_group) THEN
+        RETURN false;
+    END IF;
+    IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = p_group)
+        AND NOT dialoq.is_marked_group(p_group)
+    THEN
+        UPDATE dialoq.receive_attempt AS a SET is_over = true
+        WHERE (a.attempt_id, a.conversation_group_id) IN (
+            SELECT o.attempt_id, o.conversation_group_id
+            FROM dialoq.receive_attempt AS o WHERE o.conversation_group_id = p_group
+            FOR UPDATE SKIP LOCKED);
+    END IF;
+    RETURN true;
+END $$;
+
+-- The rank of a group in a queue: no row if nothing can be received.
+CREATE OR REPLACE FUNCTION dialoq.group_rank(p_group uuid, p_queue_id integer)
+RETURNS TABLE (below_top smallint, oldest bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_count integer := 0;
+    v_row record;
+    v_order bigint;
+BEGIN
+    FOR v_row IN
+        SELECT e.endpoint_id, (10 - e.priority)::smallint AS below_top
+        FROM dialoq.conversation_endpoint AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
+            AND s.queue_id = p_queue_id
+    LOOP
+        SELECT least(
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order LIMIT 1),
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.stored = 1 ORDER BY m.queuing_order LIMIT 1),
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) INTO v_order;
+        IF v_order IS NOT NULL THEN
+            below_top := least(below_top, v_row.below_top);
+            oldest := least(oldest, v_order);
+        END IF;
+    END LOOP;
+    IF oldest IS NOT NULL THEN
+        RETURN NEXT;
+    END IF;
+END $$;
+
+-- The next candidate when age alone counts: one look per level that is there.
+CREATE OR REPLACE FUNCTION dialoq.oldest_claim(
+    p_queue_id integer, p_past bigint, p_passed uuid[], OUT below_top smallint, OUT oldest bigint, OUT group_id uuid,
+    OUT true_top smallint, OUT true_oldest bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_limit bigint;
+BEGIN
+    -- First the head of each level; all of them only if others hold every head.
+    FOREACH v_limit IN ARRAY ARRAY[20, 9223372036854775807] LOOP
+        SELECT c.below_top, c.oldest, c.group_id, c.true_top, c.true_oldest
+        INTO oldest_claim.below_top, oldest_claim.oldest, oldest_claim.group_id, oldest_claim.true_top, oldest_claim.true_oldest
+        FROM (
+            SELECT h.below_top, h.oldest, h.group_id, k.below_top AS true_top, k.oldest AS true_oldest
+            FROM (
+                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id
+                FROM generate_series(0, 9) AS l (below_top)
+                CROSS JOIN LATERAL (
+                    SELECT g.* FROM dialoq.ready_group AS g
+                    WHERE g.queue_id = p_queue_id AND g.below_top = l.below_top AND g.oldest > p_past
+                    ORDER BY g.oldest
+                    LIMIT v_limit
+                ) AS r
+                ORDER BY r.oldest
+            ) AS h
+            LEFT JOIN LATERAL dialoq.group_rank(h.group_id, p_queue_id) AS k ON true
+            ORDER BY h.oldest
+        ) AS c
+        WHERE CASE
+            WHEN c.group_id = ANY (p_passed) THEN false
+            WHEN c.true_top IS NULL OR c.true_oldest > c.oldest THEN true
+            ELSE dialoq.claim_group(c.group_id)
+        END
+        LIMIT 1;
+        EXIT WHEN oldest_claim.oldest IS NOT NULL;
+    END LOOP;
+END $$;
+
+-- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
+CREATE OR REPLACE FUNCTION dialoq.remove_ghost(p_queue_id integer, p_below_top smallint, p_oldest bigint, p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_rows tid[] := ARRAY(
+        SELECT r.ctid FROM dialoq.ready_group AS r
+        WHERE r.queue_id = p_queue_id AND r.below_top = p_below_top AND r.oldest = p_oldest
+            AND r.conversation_group_id = p_group
+        FOR UPDATE SKIP LOCKED);
+BEGIN
+    IF cardinality(v_rows) > 0 AND NOT EXISTS (SELECT FROM dialoq.group_ranks(p_group)) THEN
+        DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_rows);
+    END IF;
+END $$;
+
+-- Takes messages of a group that is locked: its conversations by level downwards, then by handle; of each the timers, the
+-- errors, then in sequence. Puts the group's rows of the claim index right.
+-- Takes: the group, its queue, how many at most (NULL: all), the one conversation to look at (NULL: all)
+-- Gives: the messages in order of receipt
+CREATE OR REPLACE FUNCTION dialoq.take(p_group uuid, p_queue_id integer, p_limit bigint, p_only bigint)
+RETURNS TABLE (
+    status integer, priority integer, queuing_order bigint, conversation_group_id uuid, conversation_handle uuid,
+    message_sequence_number bigint, service_name text, service_id integer, service_contract_name text,
+    service_contract_id integer, message_type_name text, message_type_id integer, validation text, message_body bytea,
+    message_id uuid, message_enqueue_time timestamptz, trace text, said text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+DECLARE
+    v_held tid[] := ARRAY(
+        SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group FOR UPDATE SKIP LOCKED);
+    v_left bigint := coalesce(p_limit, 9223372036854775807);
+    v_retains boolean;
+    v_row record;
+    v_rows tid[];
+    v_said text;
+    v_taken bigint;
+    v_is_more boolean := p_only IS NOT NULL;
+BEGIN
+    PERFORM dialoq.mark_group(p_group);
+    SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
+    FOR v_row IN
+        SELECT e.endpoint_id, dialoq.has_news(e) AS has_news
+        FROM dialoq.conversation_endpoint AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND s.queue_id = p_queue_id
+            AND (p_only IS NULL OR e.endpoint_id = p_only)
+        ORDER BY e.priority DESC, e.conversation_handle
+    LOOP
+        IF v_left <= 0 THEN
+            v_is_more := true;
+            EXIT;
+        END IF;
+        IF v_row.has_news THEN
+            v_said := concat_ws(' ', v_said, dialoq.absorb(v_row.endpoint_id));
+        END IF;
+        v_rows := ARRAY(
+            SELECT m.ctid FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = v_row.endpoint_id
+            ORDER BY m.stored DESC, m.queuing_order
+            LIMIT v_left);
+        v_taken := cardinality(v_rows);
+        CONTINUE WHEN v_taken = 0;
+        v_left := v_left - v_taken;
+        IF v_left <= 0 THEN
+            v_is_more := true;
+        END IF;
+        IF v_retains THEN
+            INSERT INTO dialoq.retained_message (
+                endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            SELECT m.endpoint_id, m.queuing_order, 0, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
+                m.body, m.trace
+            FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_rows);
+        END IF;
+        RETURN QUERY
+        WITH gone AS (
+            DELETE FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_rows) RETURNING m.*
+        )
+        SELECT 1, e.priority::integer, g.queuing_order, e.conversation_group_id, e.conversation_handle,
+            g.sequence, s.name, e.service_id, c.name, e.service_contract_id, t.name, g.message_type_id,
+            CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END, g.body,
+            g.message_id, g.enqueued_at, g.trace,
+            concat_ws(' ', v_said, CASE WHEN v_is_more THEN 'q:' || p_queue_id END)
+        FROM gone AS g
+        JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = v_row.endpoint_id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+        JOIN dialoq.message_type AS t ON t.message_type_id = g.message_type_id
+        WHERE e.state NOT IN ('DO', 'CD')
+        ORDER BY g.stored DESC, g.queuing_order;
+    END LOOP;
+    IF v_is_more THEN
+        PERFORM dialoq.put_right(p_group);
+    ELSE
+        -- Everything that could be seen after the rows were locked was taken.
+        DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
+    END IF;
+END $$;
+
+-- Counts the rollbacks of transactions that claim_group found to be over.
+CREATE OR REPLACE FUNCTION dialoq.count_gone_attempts(p_group uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_attempt uuid;
+    v_said text;
+BEGIN
+    FOR v_attempt IN
+        SELECT DISTINCT a.attempt_id FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = p_group AND a.is_over
+    LOOP
+        v_said := concat_ws(' ', v_said, dialoq.count_attempt(v_attempt));
+    END LOOP;
+    RETURN v_said;
+END $$;

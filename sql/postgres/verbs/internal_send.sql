@@ -1,0 +1,169 @@
+-- SEND, but for what the verbs do with a refusal.
+-- Takes: see each function
+-- Gives: see each function
+
+-- What is wrong with a body for its type, as far as PostgreSQL can tell: '' or the code and the description.
+-- Errors: 60026 for a type that has a schema
+CREATE OR REPLACE FUNCTION dialoq.body_fault(p_message_type_id integer, p_body bytea) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_type record;
+    v_what text;
+    v_why text;
+    v_text text;
+BEGIN
+    SELECT t.name, t.validation INTO v_type FROM dialoq.message_type AS t WHERE t.message_type_id = p_message_type_id;
+    IF v_type.validation = 'N' OR coalesce(length(p_body), 0) = 0 THEN
+        RETURN '';
+    ELSIF v_type.validation = 'E' THEN
+        RETURN format('-8430|the body of a message of type ''%s'' must be empty: %s bytes were found; the type allows no body',
+            v_type.name, length(p_body));
+    ELSIF v_type.validation IN ('V', 'S') THEN
+        PERFORM dialoq.fail(60026, format(
+            'messages of type ''%s'' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq',
+            v_type.name));
+    END IF;
+    BEGIN
+        IF v_type.validation = 'J' THEN
+            v_what := '-8430|the body of a message of type ''%s'' is not JSON: %s';
+            PERFORM convert_from(p_body, 'UTF8')::json;
+        ELSE
+            v_what := '-9615|the body of a message of type ''%s'' is not well-formed XML: %s';
+            v_text := dialoq.xml_decoded(p_body);
+            -- Nothing is expanded and nothing fetched.
+            IF v_text ~* '<!DOCTYPE' THEN
+                RAISE EXCEPTION 'it has a document type declaration';
+            END IF;
+            PERFORM xmlparse(DOCUMENT v_text);
+        END IF;
+    EXCEPTION WHEN others THEN
+        GET STACKED DIAGNOSTICS v_why = MESSAGE_TEXT;
+        RETURN format(v_what, v_type.name, v_why);
+    END;
+    RETURN '';
+END $$;
+
+-- The text of an XML body, without the declaration that names an encoding: UTF-16 by its mark or its first character,
+-- else UTF-8.
+CREATE OR REPLACE FUNCTION dialoq.xml_decoded(p_body bytea) RETURNS text
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_text text;
+    v_low integer;
+    v_start integer := 0;
+BEGIN
+    IF substr(p_body, 1, 2) = '\xfffe' THEN
+        v_low := 0;
+        v_start := 2;
+    ELSIF substr(p_body, 1, 2) = '\xfeff' THEN
+        v_low := 1;
+        v_start := 2;
+    ELSIF length(p_body) >= 2 AND get_byte(p_body, 1) = 0 THEN
+        v_low := 0;
+    ELSIF get_byte(p_body, 0) = 0 THEN
+        v_low := 1;
+    END IF;
+    IF v_low IS NULL THEN
+        v_text := convert_from(p_body, 'UTF8');
+    ELSE
+        IF length(p_body) % 2 = 1 THEN
+            RAISE EXCEPTION 'it is UTF-16 cut in the middle of a character';
+        END IF;
+        SELECT string_agg(CASE
+                WHEN u.unit BETWEEN 55296 AND 56319 THEN chr(65536 + ((u.unit - 55296) << 10) + (u.next - 56320))
+                ELSE chr(u.unit) END, '' ORDER BY u.place)
+            INTO v_text
+        FROM (
+            SELECT p.place, p.unit, lead(p.unit) OVER (ORDER BY p.place) AS next
+            FROM (
+                SELECT g.place,
+                    get_byte(p_body, g.place + v_low) + 256 * get_byte(p_body, g.place + 1 - v_low) AS unit
+                FROM generate_series(v_start, length(p_body) - 2, 2) AS g (place)
+            ) AS p
+        ) AS u
+        WHERE u.unit NOT BETWEEN 56320 AND 57343;
+    END IF;
+    RETURN regexp_replace(ltrim(v_text, U&'\FEFF'), '^<\?xml\s[^>]*\?>', '');
+END $$;
+
+-- Sends a message of an endpoint whose group is locked, or says why not; then nothing was written.
+CREATE OR REPLACE FUNCTION dialoq.send_from(
+    p_endpoint_id bigint, p_message_type_id integer, p_message_type text, p_body bytea, p_trace text, p_body_fault text,
+    p_message_id uuid, OUT error_number integer, OUT error_message text, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    e record;
+    v_usage record;
+    v_now timestamptz;
+BEGIN
+    SELECT c.conversation_handle, c.state, c.is_initiator, c.service_contract_id, c.send_sequence,
+        q.name AS queue, q.is_enqueue_enabled, q.is_retention_enabled INTO e
+    FROM dialoq.conversation_endpoint AS c
+    JOIN dialoq.service AS s ON s.service_id = c.service_id
+    LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+    WHERE c.endpoint_id = p_endpoint_id;
+    IF e.state NOT IN ('SO', 'CO') THEN
+        error_number := 8429;
+        error_message := format('conversation %s is %s; SEND needs STARTED_OUTBOUND or CONVERSING',
+            e.conversation_handle, dialoq.state_words(e.state));
+        RETURN;
+    END IF;
+    SELECT u.is_sent_by_initiator, u.is_sent_by_target INTO v_usage
+    FROM dialoq.service_contract_message_usage AS u
+    WHERE u.service_contract_id = e.service_contract_id AND u.message_type = p_message_type;
+    IF NOT FOUND THEN
+        error_number := 8431;
+        error_message := format('message type ''%s'' is not in contract ''%s''', p_message_type, dialoq.contract_name(e.service_contract_id));
+        RETURN;
+    ELSIF e.is_initiator AND NOT v_usage.is_sent_by_initiator THEN
+        error_number := 8432;
+        error_message := format('contract ''%s'' lets only the target send ''%s''; this side is the initiator',
+            dialoq.contract_name(e.service_contract_id), p_message_type);
+        RETURN;
+    ELSIF NOT e.is_initiator AND NOT v_usage.is_sent_by_target THEN
+        error_number := 8434;
+        error_message := format('contract ''%s'' lets only the initiator send ''%s''; this side is the target',
+            dialoq.contract_name(e.service_contract_id), p_message_type);
+        RETURN;
+    END IF;
+    IF NOT e.is_enqueue_enabled AND e.is_retention_enabled THEN
+        error_number := 9618;
+        error_message := format('queue ''%s'' of the sending service is disabled and retains messages, so the copy cannot be kept; ALTER QUEUE [%s] WITH STATUS = ON enables it',
+            e.queue, e.queue);
+        RETURN;
+    END IF;
+    v_now := dialoq.current_time_utc();
+    UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', send_sequence = c.send_sequence + 1
+    WHERE c.endpoint_id = p_endpoint_id;
+    IF e.is_retention_enabled THEN
+        INSERT INTO dialoq.retained_message (
+            endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+        VALUES (p_endpoint_id, nextval('dialoq.queue_message_queuing_order_seq'), 3, 0, e.send_sequence, p_message_type_id,
+            p_message_id, v_now, p_body, p_trace);
+    END IF;
+    said := dialoq.dispatch(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
+        p_body_fault, v_now);
+END $$;
+
+-- The name of a contract, '' if there is none.
+CREATE OR REPLACE FUNCTION dialoq.contract_name(p_service_contract_id integer) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce(
+        (SELECT c.name FROM dialoq.service_contract AS c WHERE c.service_contract_id = p_service_contract_id), '');
+END $$;
+
+-- Refuses a client whose definitions are old.
+CREATE OR REPLACE FUNCTION dialoq.check_catalog_version(p_catalog_version bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint;
+BEGIN
+    IF p_catalog_version IS NOT NULL THEN
+        SELECT b.catalog_version INTO v_now FROM dialoq.broker AS b;
+        IF v_now <> p_catalog_version THEN
+            PERFORM dialoq.fail(60033, format('the definitions are at version %s, the client''s at %s; read them again',
+                v_now, p_catalog_version));
+        END IF;
+    END IF;
+END $$;

@@ -1,0 +1,48 @@
+-- What there is to do: the version of the definitions, when something is due, where something can be received.
+-- Takes: nothing
+-- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
+--     nobody holds; has_locked, whether a transaction holds a group that has something
+-- Errors: none
+-- Locks: none
+CREATE OR REPLACE FUNCTION dialoq.look()
+RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, has_locked boolean)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    v_locked bigint[];
+    v_queue_id integer;
+    v_groups uuid[];
+    v_ready bigint;
+    v_queues text := '';
+    v_has_locked boolean := false;
+BEGIN
+    FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q ORDER BY q.queue_id LOOP
+        v_groups := ARRAY(
+            SELECT r.conversation_group_id FROM dialoq.ready_group AS r
+            WHERE r.queue_id = v_queue_id ORDER BY r.below_top, r.oldest LIMIT 1000);
+        CONTINUE WHEN cardinality(v_groups) = 0;
+        IF v_locked IS NULL THEN
+            v_locked := ARRAY(
+                SELECT l.classid::bigint << 32 | l.objid::bigint FROM pg_locks AS l
+                WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.mode = 'ExclusiveLock'
+                    AND l.classid::bigint >> 16 = 17513
+                    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()));
+        END IF;
+        -- A row of the claim index promises nothing; where many are, some are true.
+        IF cardinality(v_groups) <= 50 THEN
+            v_groups := ARRAY(
+                SELECT g.id FROM unnest(v_groups) AS g (id) WHERE EXISTS (SELECT FROM dialoq.group_rank(g.id, v_queue_id)));
+        END IF;
+        SELECT count(DISTINCT g.id) FILTER (WHERE NOT dialoq.group_key(g.id) = ANY (v_locked)),
+            v_has_locked OR coalesce(bool_or(dialoq.group_key(g.id) = ANY (v_locked)), false)
+        INTO v_ready, v_has_locked
+        FROM unnest(v_groups) AS g (id);
+        IF v_ready > 0 THEN
+            v_queues := concat_ws(' ', nullif(v_queues, ''), v_queue_id || ':' || v_ready);
+        END IF;
+    END LOOP;
+    RETURN QUERY
+    SELECT b.catalog_version, (SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e), v_queues, v_has_locked
+    FROM dialoq.broker AS b;
+END $$;

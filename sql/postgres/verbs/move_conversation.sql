@@ -1,0 +1,42 @@
+-- MOVE CONVERSATION: puts a conversation into another group of the same service.
+-- Takes: the handle, the group, which must have conversations
+-- Gives: said
+-- Errors: 8426, 8436, 8438, 8439
+-- Locks: both groups, waiting
+CREATE OR REPLACE FUNCTION dialoq.move_conversation(p_conversation_handle uuid, p_conversation_group_id uuid)
+RETURNS TABLE (said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_lock record;
+    e dialoq.conversation_endpoint;
+    v_other integer;
+    v_is_quarantined boolean;
+    v_said text;
+BEGIN
+    SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8438, 'MOVE CONVERSATION');
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_lock.endpoint_id;
+    PERFORM dialoq.lock_group(p_conversation_group_id);
+    SELECT c.service_id, c.is_quarantined INTO v_other, v_is_quarantined
+    FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = p_conversation_group_id LIMIT 1;
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(8436, format(
+            'conversation group %s was not found: it has no conversations here', p_conversation_group_id));
+    ELSIF v_other <> e.service_id THEN
+        PERFORM dialoq.fail(8439, format(
+            'conversation group %s belongs to service ''%s'', the conversation to ''%s''; MOVE stays within one',
+            p_conversation_group_id,
+            coalesce((SELECT s.name FROM dialoq.service AS s WHERE s.service_id = v_other), ''),
+            coalesce((SELECT s.name FROM dialoq.service AS s WHERE s.service_id = e.service_id), '')));
+    END IF;
+    IF e.conversation_group_id <> p_conversation_group_id THEN
+        UPDATE dialoq.conversation_endpoint AS c SET conversation_group_id = p_conversation_group_id
+        WHERE c.endpoint_id = e.endpoint_id;
+        PERFORM dialoq.put_right(e.conversation_group_id);
+        IF dialoq.put_right(p_conversation_group_id) THEN
+            v_said := (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id);
+        END IF;
+        -- Whoever sends at this moment still announces it to the old group.
+        PERFORM dialoq.unsettle(e.endpoint_id);
+    END IF;
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_lock.said, v_said));
+END $$;

@@ -1,0 +1,17 @@
+-- Tells the QUEUE_ACTIVATION notifications of a queue that there is work and nobody receives. For queue monitors.
+-- Takes: the queue
+-- Gives: said
+-- Errors: 60002
+-- Locks: the groups of the notifications' conversations, waiting
+CREATE OR REPLACE FUNCTION dialoq.post_queue_activation(p_queue text)
+RETURNS TABLE (said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+DECLARE
+    v_queue_id integer;
+BEGIN
+    SELECT q.queue_id INTO v_queue_id FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue);
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(60002, format('queue ''%s'' was not found', p_queue));
+    END IF;
+    RETURN QUERY SELECT dialoq.say(dialoq.post_event(v_queue_id, 'QUEUE_ACTIVATION'));
+END $$;

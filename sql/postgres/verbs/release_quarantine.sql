@@ -1,0 +1,24 @@
+-- Puts a conversation group that poison handling set aside back into its queue. Ours.
+-- Takes: the group
+-- Gives: said
+-- Errors: 8436
+-- Locks: the group, waiting
+CREATE OR REPLACE FUNCTION dialoq.release_quarantine(p_conversation_group_id uuid)
+RETURNS TABLE (said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+DECLARE
+    v_queue_id integer;
+BEGIN
+    PERFORM dialoq.lock_group(p_conversation_group_id);
+    SELECT s.queue_id INTO v_queue_id
+    FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.conversation_group_id = p_conversation_group_id LIMIT 1;
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(8436, format(
+            'conversation group %s was not found: it has no conversations here', p_conversation_group_id));
+    END IF;
+    UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, rollbacks = 0
+    WHERE e.conversation_group_id = p_conversation_group_id;
+    PERFORM dialoq.put_right(p_conversation_group_id);
+    RETURN QUERY SELECT dialoq.say('q:' || v_queue_id);
+END $$;
