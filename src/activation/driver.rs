@@ -8,7 +8,7 @@ use crate::catalog::{Catalog, Queue};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
 use crate::protocol::definition::QueueEvent;
-use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, Store};
+use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Store};
 use crate::time::Timestamp;
 use metrics::{counter, gauge};
 use std::collections::HashMap;
@@ -81,6 +81,16 @@ pub enum ReaderEvent {
 struct Reader {
     task_id: u64,
     traces: Arc<Traces>,
+    /// Freed after the reader has gone and its transactions with it.
+    _slot: ReaderSlot,
+}
+
+/// Why fewer readers were launched than were due.
+enum Shortfall {
+    /// Readers of other processes hold the places.
+    PlacesTaken,
+    /// Something is missing.
+    Failed(String),
 }
 
 /// A failure that a reader survived: which reader, and why.
@@ -161,7 +171,7 @@ impl Driver {
         loop {
             // Registered before the look, so that nothing that happens after it is missed.
             let signal = self.activity.register_monitor();
-            let decision = if stopping { Decision::default() } else { self.look() };
+            let decision = if stopping { Decision::default() } else { self.look().await };
             if stopping && self.readers.is_empty() {
                 return;
             }
@@ -185,7 +195,7 @@ impl Driver {
                     Some(Command::Look(answer)) => {
                         self.take_failures();
                         if !stopping {
-                            self.look();
+                            self.look().await;
                         }
                         // Whoever asked may have gone away since.
                         let _ = answer.send(self.row());
@@ -226,7 +236,7 @@ impl Driver {
     }
 
     /// Shows the monitor the facts and does what it decides.
-    fn look(&mut self) -> Decision {
+    async fn look(&mut self) -> Decision {
         let now = self.store.clock().now();
         let catalog = self.store.catalog();
         let queue = catalog.queue(&self.queue).cloned();
@@ -241,13 +251,24 @@ impl Driver {
         }
         let settings = self.settings(&catalog, queue.as_deref());
         let mut decision = self.monitor.look(&settings, &facts, running, now);
-        if decision.launch > 0
-            && let Err(why) = self.launch(decision.launch, queue.as_deref(), now)
-        {
-            tracing::error!(queue = %self.queue, why, "no reader can be launched; trying again in 5 s");
-            self.monitor.launch_failed(decision.launch, now);
-            self.event(ReaderEvent::LaunchFailed { why });
-            decision = self.monitor.look(&settings, &facts, running, now);
+        if decision.launch > 0 {
+            let before = self.running.len();
+            let launched = self.launch(decision.launch, queue.as_deref(), now).await;
+            let missing = decision.launch.saturating_sub(self.running.len() - before);
+            match launched {
+                Ok(()) => {}
+                Err(Shortfall::PlacesTaken) => {
+                    tracing::debug!(queue = %self.queue, missing, "other processes run the readers that the limit allows");
+                    self.monitor.places_taken(missing, self.running(), now);
+                    decision = self.monitor.look(&settings, &facts, self.running(), now);
+                }
+                Err(Shortfall::Failed(why)) => {
+                    tracing::error!(queue = %self.queue, why, "no reader can be launched; trying again in 5 s");
+                    self.monitor.launch_failed(missing, now);
+                    self.event(ReaderEvent::LaunchFailed { why });
+                    decision = self.monitor.look(&settings, &facts, self.running(), now);
+                }
+            }
         }
         self.measure();
         let board = self.store.activity().monitors();
@@ -321,14 +342,21 @@ impl Driver {
         Ok((procedure, name))
     }
 
-    fn launch(&mut self, readers: usize, queue: Option<&Queue>, now: Timestamp) -> Result<(), String> {
-        let Some(queue) = queue else { return Err(format!("queue '{}' does not exist", self.queue)) };
+    async fn launch(&mut self, readers: usize, queue: Option<&Queue>, now: Timestamp) -> Result<(), Shortfall> {
+        let Some(queue) = queue else {
+            return Err(Shortfall::Failed(format!("queue '{}' does not exist", self.queue)));
+        };
         if let Source::Events = self.source {
             self.post();
             return Ok(());
         }
-        let (procedure, procedure_name) = self.procedure(queue)?;
+        let (procedure, procedure_name) = self.procedure(queue).map_err(Shortfall::Failed)?;
         for _ in 0..readers {
+            let slot = match self.store.reader_slot(queue.id, self.limit).await {
+                Ok(Some(slot)) => slot,
+                Ok(None) => return Err(Shortfall::PlacesTaken),
+                Err(error) => return Err(Shortfall::Failed(format!("no place for a reader could be had: {error}"))),
+            };
             let task_id = self.store.activity().monitors().next_id();
             let (session, traces) = Session::new(
                 self.store.clone(),
@@ -344,7 +372,7 @@ impl Driver {
                 (outcome, left_open)
             });
             gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
-            self.running.insert(handle.id(), Reader { task_id, traces });
+            self.running.insert(handle.id(), Reader { task_id, traces, _slot: slot });
             self.store.activity().monitors().put_task(ActivatedTaskRow {
                 task_id,
                 monitor_id: self.monitor_id,

@@ -133,7 +133,11 @@ pub struct Monitor {
     last_max: u16,
     /// No launch before this.
     hold_until: Option<Timestamp>,
+    /// Readers of other processes fill the queue: no launch before this, unless a place becomes free here.
+    full_until: Option<Timestamp>,
     last_activated: Option<Timestamp>,
+    /// `last_activated` before the last look.
+    activated_before: Option<Timestamp>,
     counters: ActivationCounters,
 }
 
@@ -175,6 +179,7 @@ impl Monitor {
             self.is_new = true;
             self.seen = (facts.receives, facts.waits);
         }
+        self.activated_before = self.last_activated;
         self.settings_changed(settings, now);
         self.hear(facts, now);
         if self.state == MonitorState::ReceivesOccurring && facts.unread == 0 {
@@ -196,6 +201,7 @@ impl Monitor {
 
     /// A reader has gone.
     pub fn reader_ended(&mut self, end: ReaderEnd, now: Timestamp) {
+        self.full_until = None;
         let received = match end {
             ReaderEnd::Left => true,
             ReaderEnd::WithoutReceive => {
@@ -227,6 +233,21 @@ impl Monitor {
         self.hold(now);
     }
 
+    /// Readers of other processes hold the places that so many of the launches just decided needed. They are tried again
+    /// when a reader of this process leaves or the limit is raised, and in 5 s.
+    pub fn places_taken(&mut self, launches: usize, running: Running, now: Timestamp) {
+        self.counters.tasks_started -= launches as u64;
+        self.counters.task_limit_reached += 1;
+        self.refused = true;
+        self.full_until = Some(now.after(CHECK_INTERVAL));
+        if running.starting == 0 {
+            self.last_activated = self.activated_before;
+        }
+        if running.readers == 0 {
+            self.state = MonitorState::Inactive;
+        }
+    }
+
     /// What kept launches from succeeding may be gone: a procedure was registered.
     pub fn retry_now(&mut self) {
         self.hold_until = None;
@@ -237,7 +258,7 @@ impl Monitor {
     }
 
     fn held(&self, now: Timestamp) -> bool {
-        self.hold_until.is_some_and(|until| now < until)
+        self.hold_until.max(self.full_until).is_some_and(|until| now < until)
     }
 
     /// A raised limit lets the launch that it forbade happen at once; nothing else needs to be remembered.
@@ -246,6 +267,7 @@ impl Monitor {
         if max > self.last_max && self.refused {
             self.refused = false;
             self.hold_until = None;
+            self.full_until = None;
             self.quiet_since = Timestamp(now.0.saturating_sub(CHECK_INTERVAL.as_micros() as i64));
         }
         self.last_max = max;
@@ -351,7 +373,7 @@ impl Monitor {
         if facts.unread == 0 {
             return None;
         }
-        let held = self.hold_until.filter(|until| *until > now);
+        let held = self.hold_until.max(self.full_until).filter(|until| *until > now);
         match self.state {
             MonitorState::Inactive => Some(held.unwrap_or_else(|| now.after(CHECK_INTERVAL))),
             MonitorState::Notified if settings.launches == Launches::Events => {

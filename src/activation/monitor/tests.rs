@@ -421,3 +421,69 @@ fn never_more_than_the_limit_whatever_happens() {
         }
     });
 }
+
+/// Looks; readers of other processes hold the places of all launches but so many.
+fn look_with_places(scene: &mut Scene, places: usize) -> usize {
+    let launch = scene.monitor.look(&scene.settings, &scene.facts, scene.running, scene.now).launch;
+    let launched = launch.min(places);
+    scene.running.readers += launched;
+    scene.running.starting += launched;
+    if launched < launch {
+        scene.monitor.places_taken(launch - launched, scene.running, scene.now);
+    }
+    launched
+}
+
+#[test]
+fn a_queue_full_of_other_processes_readers_is_tried_again_every_five_seconds() {
+    let mut scene = Scene::new(4, Ramp::ServiceBroker);
+    scene.rows(3);
+    for refused in 1..=3 {
+        assert_eq!(look_with_places(&mut scene, 0), 0);
+        assert_eq!((scene.monitor.counters().task_limit_reached, scene.monitor.counters().tasks_started), (refused, 0));
+        scene.stands(Inactive);
+        assert_eq!(scene.monitor.last_activated(), None);
+        assert_eq!(scene.next(), Some(scene.now.after_seconds(5)));
+        // Arrivals in between are no reason to ask again.
+        scene.after(1).rows(9);
+        assert_eq!(look_with_places(&mut scene, 4), 0);
+        scene.after(4);
+    }
+    assert_eq!(look_with_places(&mut scene, 1), 1);
+    scene.stands(Notified);
+}
+
+#[test]
+fn a_reader_that_leaves_frees_its_own_place_at_once() {
+    let mut scene = Scene::new(4, Ramp::ServiceBroker);
+    scene.rows(9);
+    assert_eq!(look_with_places(&mut scene, 1), 1);
+    scene.receives();
+    scene.look();
+    scene.after(5);
+    assert_eq!(look_with_places(&mut scene, 0), 0, "the second");
+    scene.stands(ReceivesOccurring);
+    scene.leaves(ReaderEnd::Left);
+    assert_eq!(look_with_places(&mut scene, 1), 1, "rows are left, and a place");
+}
+
+#[test]
+fn a_raised_limit_ends_the_pause_of_a_full_queue() {
+    let mut scene = Scene::new(1, Ramp::ServiceBroker);
+    scene.rows(3);
+    assert_eq!(look_with_places(&mut scene, 0), 0);
+    scene.max(2);
+    assert_eq!(look_with_places(&mut scene, 1), 1);
+}
+
+#[test]
+fn the_fast_ramp_takes_the_places_there_are() {
+    let mut scene = Scene::new(8, Ramp::Fast);
+    scene.rows(20);
+    assert_eq!(look_with_places(&mut scene, 3), 3);
+    assert_eq!((scene.monitor.counters().tasks_started, scene.monitor.counters().task_limit_reached), (3, 1));
+    scene.receives();
+    assert_eq!(look_with_places(&mut scene, 8), 0, "not before something changed");
+    scene.after(5);
+    assert_eq!(look_with_places(&mut scene, 8), 5);
+}
