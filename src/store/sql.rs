@@ -17,8 +17,11 @@ pub enum SqlValue {
     Real(f64),
     /// Text.
     Text(String),
-    /// Bytes; ids of ours are stored as their 16 bytes.
+    /// Bytes.
     Blob(Vec<u8>),
+    /// A UUID, as ids of ours are: the 16 bytes in SQLite, a `uuid` or `uniqueidentifier` elsewhere. Given, never read:
+    /// what a query reads is bytes or text.
+    Uuid(uuid::Uuid),
 }
 
 /// A statement with its parameters, always bound, never spliced.
@@ -143,7 +146,7 @@ value_from! {
     String => |value| Self::Text(value);
     &[u8] => |value| Self::Blob(value.to_vec());
     Vec<u8> => |value| Self::Blob(value);
-    uuid::Uuid => |value| Self::Blob(value.as_bytes().to_vec());
+    uuid::Uuid => |value| Self::Uuid(value);
     ConversationHandle => |value| value.0.into();
     ConversationId => |value| value.0.into();
     GroupId => |value| value.0.into();

@@ -24,6 +24,7 @@ impl ToSql for SqlValue {
             Self::Real(number) => ToSqlOutput::Owned(Value::Real(*number)),
             Self::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
             Self::Blob(bytes) => ToSqlOutput::Borrowed(ValueRef::Blob(bytes)),
+            Self::Uuid(id) => ToSqlOutput::Borrowed(ValueRef::Blob(id.as_bytes())),
         })
     }
 }
