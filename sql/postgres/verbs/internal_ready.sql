@@ -2,14 +2,16 @@
 -- Takes: see each function
 -- Gives: see each function
 
--- Every queue and level at which a group has messages that can be received, and the oldest of them all.
-CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_group uuid)
-RETURNS TABLE (queue_id integer, below_top smallint, oldest bigint)
+-- Every queue and level at which groups have messages that can be received, and the oldest of each group.
+CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
+RETURNS TABLE (group_id uuid, queue_id integer, below_top smallint, oldest bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
-    SELECT s.queue_id, (10 - e.priority)::smallint, min(min(w.oldest)) OVER ()
-    FROM dialoq.conversation_endpoint AS e
+    SELECT e.conversation_group_id, s.queue_id, (10 - e.priority)::smallint,
+        min(min(w.oldest)) OVER (PARTITION BY e.conversation_group_id)
+    FROM unnest(p_groups) AS g (id)
+    JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = g.id
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     CROSS JOIN LATERAL (
         SELECT least(
@@ -20,9 +22,8 @@ BEGIN
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = e.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
     ) AS w
-    WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
-        AND s.queue_id <> 0 AND w.oldest IS NOT NULL
-    GROUP BY s.queue_id, e.priority;
+    WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0 AND w.oldest IS NOT NULL
+    GROUP BY e.conversation_group_id, s.queue_id, e.priority;
 END $$;
 
 -- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.
@@ -60,7 +61,7 @@ DECLARE
     v_rank record;
     v_is_ready boolean := false;
 BEGIN
-    FOR v_rank IN SELECT * FROM dialoq.group_ranks(p_group) LOOP
+    FOR v_rank IN SELECT * FROM dialoq.group_ranks(ARRAY[p_group]) LOOP
         v_is_ready := true;
         SELECT r.ctid INTO v_row
         FROM dialoq.ready_group AS r

@@ -199,7 +199,7 @@ DECLARE
             AND r.conversation_group_id = p_group
         FOR UPDATE SKIP LOCKED);
 BEGIN
-    IF cardinality(v_rows) > 0 AND NOT EXISTS (SELECT FROM dialoq.group_ranks(p_group)) THEN
+    IF cardinality(v_rows) > 0 AND NOT EXISTS (SELECT FROM dialoq.group_ranks(ARRAY[p_group])) THEN
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_rows);
     END IF;
 END $$;

@@ -1,4 +1,5 @@
--- RECEIVEs of different callers from one queue in one transaction, one after the other. Never waits.
+-- RECEIVEs of different callers from one queue in one transaction. Never waits. Callers share out the groups of the best
+-- level, the oldest first; a group goes to several callers if there are fewer groups than callers.
 -- Takes: the queue; for each how many at most (NULL: all of the group)
 -- Gives: for each item, from 0, its messages in order of receipt; none for one that got nothing
 -- Errors: 9617, 60002
@@ -14,34 +15,153 @@ SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SE
 #variable_conflict use_column
 DECLARE
     v_queue_id integer := dialoq.receivable(p_queue);
-    v_item integer := 0;
-    v_group uuid;
+    v_retains boolean;
+    -- The callers that have nothing yet, and how much each wants.
+    v_items integer[];
+    v_tops bigint[];
+    v_from_top smallint := 0;
+    v_top smallint;
+    v_groups uuid[];
     v_passed uuid[] := '{}';
+    v_held tid[];
+    v_limited uuid[];
+    v_row record;
+    v_endpoints bigint[];
+    v_stored smallint[];
+    v_orders bigint[];
+    v_takers integer[];
     v_said text;
 BEGIN
+    SELECT array_agg(t.place - 1 ORDER BY t.place), array_agg(t.top ORDER BY t.place) INTO v_items, v_tops
+    FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
+    SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id;
     UPDATE dialoq.service_queue AS q SET rollbacks = 0 WHERE q.queue_id = v_queue_id AND q.rollbacks <> 0;
-    WHILE v_item < cardinality(p_tops) LOOP
-        IF p_tops[v_item + 1] <= 0 THEN
-            v_item := v_item + 1;
+    WHILE cardinality(v_items) > 0 LOOP
+        v_top := (
+            SELECT r.below_top FROM dialoq.ready_group AS r
+            WHERE r.queue_id = v_queue_id AND r.below_top >= v_from_top
+            ORDER BY r.below_top, r.oldest LIMIT 1);
+        EXIT WHEN v_top IS NULL;
+        IF v_top > v_from_top THEN
+            v_from_top := v_top;
+            v_passed := '{}';
+        END IF;
+        -- The oldest groups of the level that nobody else holds, each once.
+        v_groups := ARRAY(
+            SELECT c.group_id
+            FROM (
+                SELECT r.conversation_group_id AS group_id FROM dialoq.ready_group AS r
+                WHERE r.queue_id = v_queue_id AND r.below_top = v_top
+                ORDER BY r.below_top, r.oldest
+            ) AS c
+            WHERE NOT c.group_id = ANY (v_passed) AND dialoq.claim_group(c.group_id)
+            LIMIT cardinality(v_items));
+        IF cardinality(v_groups) = 0 THEN
+            EXIT WHEN v_top = 9;
+            v_from_top := v_top + 1;
+            v_passed := '{}';
             CONTINUE;
         END IF;
-        v_group := dialoq.choose(v_queue_id, 0::smallint, 9::smallint, false, v_passed);
-        EXIT WHEN v_group IS NULL;
-        IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = v_group AND a.is_over) THEN
-            v_said := concat_ws(' ', v_said, dialoq.count_gone_attempts(v_group));
+        v_groups := ARRAY(
+            SELECT g.id FROM unnest(v_groups) WITH ORDINALITY AS g (id, place) GROUP BY g.id ORDER BY min(g.place));
+        IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.is_over AND a.conversation_group_id = ANY (v_groups)) THEN
+            FOR v_row IN SELECT g.id FROM unnest(v_groups) AS g (id) LOOP
+                v_said := concat_ws(' ', v_said, dialoq.count_gone_attempts(v_row.id));
+            END LOOP;
             EXIT WHEN NOT (SELECT q.is_receive_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id);
         END IF;
+        v_held := ARRAY(
+            SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = ANY (v_groups) FOR UPDATE SKIP LOCKED);
+        -- Those that were told something take note of it first.
+        FOR v_row IN
+            SELECT e.endpoint_id
+            FROM dialoq.conversation_endpoint AS e
+            WHERE e.conversation_group_id = ANY (v_groups)
+                AND (e.due_at <= clock_timestamp() OR e.due_at <= (SELECT b.manual_now FROM dialoq.broker AS b)
+                    OR e.state IN ('CO', 'DI', 'SO') AND (
+                        EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+                        OR e.state = 'CO' AND (
+                            SELECT m.message_type_id FROM dialoq.queue_message AS m
+                            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0
+                            ORDER BY m.queuing_order DESC LIMIT 1) = 2))
+        LOOP
+            v_said := concat_ws(' ', v_said, dialoq.absorb(v_row.endpoint_id));
+        END LOOP;
+        WITH allotted AS MATERIALIZED (
+            SELECT i.item, g.id AS group_id,
+                sum(coalesce(i.top, 1000000000000)) OVER (PARTITION BY g.id ORDER BY i.place) AS up_to
+            FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
+            JOIN unnest(v_groups) WITH ORDINALITY AS g (id, place)
+                ON g.place = (i.place - 1) % cardinality(v_groups) + 1
+        ), quota AS MATERIALIZED (
+            SELECT a.group_id, max(a.up_to)::bigint AS most FROM allotted AS a GROUP BY a.group_id
+        ), seen AS (
+            SELECT q.group_id, q.most, e.endpoint_id, m.stored, m.queuing_order,
+                row_number() OVER w AS place, first_value(e.priority) OVER w AS best
+            FROM quota AS q
+            JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = q.group_id
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            CROSS JOIN LATERAL (
+                SELECT n.stored, n.queuing_order FROM dialoq.queue_message AS n
+                WHERE n.endpoint_id = e.endpoint_id
+                ORDER BY n.stored DESC, n.queuing_order
+                LIMIT q.most
+            ) AS m
+            WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id = v_queue_id
+            WINDOW w AS (
+                PARTITION BY q.group_id ORDER BY e.priority DESC, e.conversation_handle, m.stored DESC, m.queuing_order)
+        ), taken AS (
+            SELECT s.endpoint_id, s.stored, s.queuing_order, s.place,
+                (SELECT a.item FROM allotted AS a
+                    WHERE a.group_id = s.group_id AND a.up_to >= s.place ORDER BY a.up_to LIMIT 1) AS item
+            FROM seen AS s
+            -- A group whose row said better than is true waits for its level.
+            WHERE s.place <= s.most AND 10 - s.best <= v_top
+        )
+        SELECT array_agg(t.endpoint_id ORDER BY t.item, t.place), array_agg(t.stored ORDER BY t.item, t.place),
+            array_agg(t.queuing_order ORDER BY t.item, t.place), array_agg(t.item ORDER BY t.item, t.place)
+        INTO v_endpoints, v_stored, v_orders, v_takers
+        FROM taken AS t;
+        IF v_retains AND v_orders IS NOT NULL THEN
+            INSERT INTO dialoq.retained_message (
+                endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            SELECT m.endpoint_id, m.queuing_order, 0, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
+                m.body, m.trace
+            FROM unnest(v_endpoints, v_stored, v_orders) AS t (endpoint_id, stored, queuing_order)
+            JOIN dialoq.queue_message AS m
+                ON m.endpoint_id = t.endpoint_id AND m.stored = t.stored AND m.queuing_order = t.queuing_order;
+        END IF;
+        v_said := dialoq.say(concat_ws(' ', v_said, CASE WHEN v_orders IS NOT NULL AND EXISTS (
+            SELECT FROM unnest(v_tops) AS t (top) WHERE t.top IS NOT NULL) THEN 'q:' || v_queue_id END));
         RETURN QUERY
-        SELECT v_item, t.status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
-            t.message_sequence_number, t.service_name, t.service_id, t.service_contract_name, t.service_contract_id,
-            t.message_type_name, t.message_type_id, t.validation, t.message_body, t.message_id, t.message_enqueue_time,
-            t.trace, dialoq.say(concat_ws(' ', v_said, t.said))
-        FROM dialoq.take(v_group, v_queue_id, p_tops[v_item + 1], NULL) AS t;
-        IF FOUND THEN
-            v_item := v_item + 1;
+        WITH gone AS (
+            DELETE FROM dialoq.queue_message AS m
+            USING unnest(v_endpoints, v_stored, v_orders, v_takers)
+                WITH ORDINALITY AS t (endpoint_id, stored, queuing_order, item, place)
+            WHERE m.endpoint_id = t.endpoint_id AND m.stored = t.stored AND m.queuing_order = t.queuing_order
+            RETURNING t.item, t.place, m.*
+        )
+        SELECT g.item, 1, e.priority::integer, g.queuing_order, e.conversation_group_id, e.conversation_handle,
+            g.sequence, s.name, e.service_id, c.name, e.service_contract_id, t.name, g.message_type_id,
+            CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END, g.body,
+            g.message_id, g.enqueued_at, g.trace, CASE WHEN g.place = 1 THEN v_said END
+        FROM gone AS g
+        JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+        JOIN dialoq.message_type AS t ON t.message_type_id = g.message_type_id
+        ORDER BY g.place;
+        v_said := NULL;
+        DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
+        INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+        SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_groups) AS k;
+        IF v_orders IS NULL THEN
+            -- Another had emptied them before the locks were ours, or their level is a lower one.
+            v_passed := v_passed || v_groups;
         ELSE
-            -- Another emptied it before the lock was ours.
-            v_passed := v_passed || v_group;
+            SELECT array_agg(i.item ORDER BY i.place), array_agg(i.top ORDER BY i.place) INTO v_items, v_tops
+            FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
+            WHERE NOT i.item = ANY (v_takers);
         END IF;
     END LOOP;
 END $$;
