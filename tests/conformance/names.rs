@@ -1,6 +1,6 @@
 //! Hostile names through every door: definitions, conversations, messages, views.
 
-use crate::rig::{Rig, Text, code};
+use crate::rig::{Text, code};
 use dialoq::Level;
 
 /// Names that break what splices, folds or cuts them; each is legal.

@@ -176,18 +176,18 @@ impl Rig {
         }
     }
 
-    /// The store does what it is asked in order, so when this is answered everything before has been looked at.
     async fn barrier(&self) {
-        let nobody = ConversationHandle(Uuid::nil());
-        self.broker.transmission_status(nobody).await.expect("a broker that is open answers");
+        self.store().barrier(&self.broker).await;
     }
 
     /// Proves that the work waits: it is not done although everything asked before it, and itself, had its turn.
     #[track_caller]
     pub(crate) fn still_waits<F: Future<Output: fmt::Debug> + Unpin>(&self, work: &mut F) -> impl Future<Output = ()> {
         let place = Location::caller();
+        // A verb is one step of the embedded store, but several questions to a server.
+        let looks = if self.store().is_server() { 12 } else { 4 };
         async move {
-            for _ in 0..4 {
+            for _ in 0..looks {
                 let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *work).poll(context))).await;
                 if let Poll::Ready(done) = polled {
                     panic!("{place}: it should wait, but is done: {done:?}");

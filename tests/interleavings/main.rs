@@ -3,14 +3,22 @@
 //! names must come of some run.
 
 mod plays;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod stage;
+
+use servers::{OnStores, Store};
+use std::process::ExitCode;
 
 macro_rules! plays {
     ($($name:ident),+ $(,)?) => {
-        $(#[test]
-        fn $name() {
-            stage::run_all(&plays::$name());
-        })+
+        fn main() -> ExitCode {
+            servers::run(&[$(OnStores {
+                name: stringify!($name),
+                stores: &Store::ALL,
+                run: |store| stage::run_all(&plays::$name(), store),
+            }),+])
+        }
     };
 }
 

@@ -1,7 +1,8 @@
 //! Runs a play in every order.
 
+use crate::servers::{Database, Store};
 use dialoq::act::Act;
-use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
+use dialoq::{Broker, ConversationHandle, Error, GroupId, Tx};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -46,7 +47,16 @@ struct Cast {
     broker: Broker,
     pairs: BTreeMap<char, [ConversationHandle; 2]>,
     chosen: GroupId,
-    _folder: tempfile::TempDir,
+    store: Store,
+    _theatre: Theatre,
+}
+
+/// A database with the definitions that plays need. A server's serves all orders of a play, each with conversations of its
+/// own, because making one takes long.
+#[derive(Clone)]
+struct Theatre {
+    broker: Broker,
+    database: Database,
 }
 
 /// A step under way owns its transaction and gives it back.
@@ -63,12 +73,16 @@ struct Actor {
     is_out: bool,
 }
 
-pub(crate) fn run_all(play: &Play) {
+pub(crate) fn run_all(play: &Play, store: Store) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let lengths: Vec<usize> = play.sessions.iter().map(|steps| steps.len()).collect();
     let mut seen: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let mut theatre = None;
     for order in orders(&lengths) {
-        let outcome = runtime.block_on(run(play, &order));
+        if theatre.is_none() || !store.is_server() {
+            theatre = Some(runtime.block_on(Theatre::build(store)).expect("a database"));
+        }
+        let outcome = runtime.block_on(run(play, &order, theatre.clone().expect("it was just built")));
         assert!(
             play.outcomes.contains(&outcome.as_str()),
             "in the order {order:?} came\n    {outcome}\nallowed are\n    {}",
@@ -98,8 +112,8 @@ fn orders(left: &[usize]) -> Vec<Vec<usize>> {
     all
 }
 
-async fn run(play: &Play, order: &[usize]) -> String {
-    let cast = Cast::assemble(play).await.expect("the stage is set");
+async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
+    let cast = Cast::assemble(play, theatre).await.expect("the stage is set");
     let mut actors: Vec<Actor> = play
         .sessions
         .iter()
@@ -128,7 +142,10 @@ async fn run(play: &Play, order: &[usize]) -> String {
         cast.look_at_waiting(&mut actors).await;
         let after: usize = actors.iter().map(|actor| actor.next + actor.seen.len()).sum();
         idle_rounds = if before == after { idle_rounds + 1 } else { 0 };
-        assert!(idle_rounds < 20, "everybody waits for ever in the order {order:?}");
+        assert!(
+            idle_rounds < if cast.store.is_server() { 200 } else { 20 },
+            "everybody waits for ever in the order {order:?}"
+        );
     }
     let mut said: Vec<String> =
         actors.iter().map(|actor| format!("{}: {}", actor.name, actor.seen.join(" "))).collect();
@@ -139,18 +156,25 @@ async fn run(play: &Play, order: &[usize]) -> String {
     said.join("; ")
 }
 
-impl Cast {
-    async fn assemble(play: &Play) -> Result<Self, Error> {
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let url = format!("sqlite:{}", folder.path().join("play.db").display());
-        let broker = Broker::open_with(&url, OpenOptions::default()).await?;
+impl Theatre {
+    async fn build(store: Store) -> Result<Self, Error> {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await?;
         broker
             .execute(
                 "CREATE MESSAGE TYPE [Text]; CREATE CONTRACT [C] ([Text] SENT BY ANY);
-                 CREATE QUEUE [QI]; CREATE QUEUE [QT];
+                 CREATE QUEUE [QI] WITH POISON_MESSAGE_HANDLING (STATUS = OFF);
+                 CREATE QUEUE [QT] WITH POISON_MESSAGE_HANDLING (STATUS = OFF);
                  CREATE SERVICE [I] ON QUEUE [QI]; CREATE SERVICE [T] ON QUEUE [QT] ([C])",
             )
             .await?;
+        Ok(Self { broker, database })
+    }
+}
+
+impl Cast {
+    async fn assemble(play: &Play, theatre: Theatre) -> Result<Self, Error> {
+        let broker = theatre.broker.clone();
         let mut pairs = BTreeMap::new();
         for name in ['a', 'b'] {
             let initiator = broker.begin_dialog("I", "T").contract("C").await?;
@@ -161,17 +185,17 @@ impl Cast {
         for (name, text) in play.sent_before {
             broker.send(pairs[name][0], "Text", *text).await?;
         }
-        Ok(Self { broker, pairs, chosen: GroupId(Uuid::from_u128(7)), _folder: folder })
+        let store = theatre.database.store();
+        Ok(Self { broker, pairs, chosen: GroupId(Uuid::new_v4()), store, _theatre: theatre })
     }
 
-    /// The store does what it is asked in order: when this is answered, it has looked at all that came before.
     async fn barrier(&self) {
-        let nobody = ConversationHandle(Uuid::nil());
-        self.broker.transmission_status(nobody).await.expect("a broker that is open answers");
+        self.store.barrier(&self.broker).await;
     }
 
     async fn look_at_waiting(&self, actors: &mut [Actor]) {
-        for _ in 0..3 {
+        // A verb is one step of the embedded store, but several questions to a server.
+        for _ in 0..if self.store.is_server() { 6 } else { 3 } {
             self.barrier().await;
             for actor in &mut *actors {
                 actor.look().await;

@@ -1,6 +1,7 @@
 //! One random run on both sides.
 
 use crate::ledger::{Entry, Ledger, Open};
+use crate::servers::{Database, Store};
 use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
 use dialoq::act::{Act, Perform};
 use dialoq::core::{Limits, Memory, Savepoint, Session};
@@ -237,7 +238,9 @@ struct Run {
     known: Known,
     names: Names,
     clock: Clock,
-    url: String,
+    database: Database,
+    /// On a server: whose transaction has put something into a queue. See [`Run::is_out_of_turn`].
+    sender: Option<usize>,
     sessions: [Option<Pair>; SESSIONS],
     ledger: Ledger,
     /// Who sent that number, if one did: bodies are the same on both sides, so they cannot say it.
@@ -246,11 +249,10 @@ struct Run {
 }
 
 /// Runs the steps on both sides; tells the first thing that is not right.
-pub(crate) async fn run(steps: &[Step]) -> Result<(), String> {
-    let folder = tempfile::TempDir::new().map_err(|error| error.to_string())?;
-    let url = format!("sqlite:{}", folder.path().join("model.db").display());
+pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
+    let database = Database::fresh(store);
     let clock = Clock::manual(START);
-    let broker = open(&url, &clock).await?;
+    let broker = open(database.url(), &clock).await?;
     let mut run = Run {
         model: Memory::new(Limits::default()),
         model_known: Known::default(),
@@ -259,7 +261,8 @@ pub(crate) async fn run(steps: &[Step]) -> Result<(), String> {
         known: Known::default(),
         names: Names::default(),
         clock,
-        url,
+        database,
+        sender: None,
         sessions: Default::default(),
         ledger: Ledger::default(),
         senders: HashMap::new(),
@@ -270,6 +273,9 @@ pub(crate) async fn run(steps: &[Step]) -> Result<(), String> {
     }
     run.define(definitions()).await?;
     for (place, step) in steps.iter().enumerate() {
+        if run.is_out_of_turn(step) {
+            continue;
+        }
         run.step(step).await.map_err(|why| format!("step {place}, {step:?}: {why}"))?;
         run.settle().await;
     }
@@ -285,6 +291,27 @@ fn same(model: &str, store: &str) -> Result<(), String> {
 }
 
 impl Run {
+    fn store(&self) -> Store {
+        self.database.store()
+    }
+
+    /// The core puts what a transaction sends into the queues when it commits, a server when it is called, unseen by others
+    /// until then. So that both put it there in the same order, one transaction at a time sends on a server, and while it is
+    /// open nothing else does and it does not look at the queues itself.
+    fn is_out_of_turn(&self, step: &Step) -> bool {
+        let Some(sender) = self.sender.filter(|sender| self.sessions[*sender].is_some()) else { return false };
+        match step {
+            Step::Begin(_) | Step::Commit(_) | Step::Savepoint(_) | Step::RollbackTo(_) | Step::Restart => false,
+            Step::Rollback(place) | Step::Sql(place, _) => *place != sender,
+            Step::Do(place, op) => match op {
+                Op::Receive { .. } | Op::GetGroup { .. } => *place == sender,
+                Op::Dialog { .. } | Op::Status { .. } => false,
+                _ => *place != sender,
+            },
+            _ => true,
+        }
+    }
+
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -345,9 +372,17 @@ impl Run {
                 let number = i64::try_from(self.ledger.next_number()).expect("a short run");
                 let Some(pair) = &mut self.sessions[*place] else { return Ok(()) };
                 let (number, entry) = if *fails { (0, Entry::Refused) } else { (number, Entry::Noted { number }) };
+                let text = self.database.store().sql("INSERT INTO note (number) VALUES (?1)");
+                let done = pair.tx.sql(text, (number,)).await;
+                if *fails && self.database.store().is_server() {
+                    // A server refuses it at once, and the transaction goes on without it.
+                    return match done {
+                        Err(error) if error.code().0 == 60022 => Ok(()),
+                        other => Err(format!("a row is refused, and the statement gave {other:?}")),
+                    };
+                }
                 pair.open.note(entry);
-                let text = "INSERT INTO note (number) VALUES (?1)";
-                pair.tx.sql(text, (number,)).await.map_err(|error| format!("{error:?}"))
+                done.map(drop).map_err(|error| format!("{error:?}"))
             }
             Step::Do(place, op) => self.op(*place, op).await,
             Step::Advance(seconds) => {
@@ -425,6 +460,9 @@ impl Run {
     }
 
     async fn op(&mut self, place: usize, op: &Op) -> Result<(), String> {
+        if self.store().is_server() && place < SESSIONS && matches!(op, Op::Send { .. } | Op::End { .. }) {
+            self.sender = Some(place);
+        }
         let number = self.ledger.next_number();
         let (model_verb, verb) = (self.model_known.verb(op, number), self.known.verb(op, number));
         let now = self.now();
@@ -468,7 +506,7 @@ impl Run {
         let pair = self.sessions[place].take().expect("it was just there");
         {
             let mut waiting = pin!(pair.tx.perform(verb));
-            for _ in 0..2 {
+            for _ in 0..if self.database.store().is_server() { 8 } else { 2 } {
                 let polled = poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await;
                 if let Poll::Ready(outcome) = polled {
                     return Err(format!("it should wait for a lock, but gave {outcome:?}"));
@@ -579,7 +617,7 @@ impl Run {
             self.model.tick(self.now());
         }
         self.broker.close().await.map_err(|error| format!("{error:?}"))?;
-        self.broker = open(&self.url, &self.clock).await?;
+        self.broker = open(self.database.url(), &self.clock).await?;
         self.settle().await;
         self.compare_rows().await?;
         // Rollbacks are counted in memory, so the store has forgotten them.
@@ -604,9 +642,8 @@ impl Run {
     }
 
     async fn barrier(&self) {
-        let nobody = ConversationHandle(Uuid::nil());
         for _ in 0..2 {
-            self.broker.transmission_status(nobody).await.expect("a broker that is open answers");
+            self.store().barrier(&self.broker).await;
             tokio::task::yield_now().await;
         }
     }
@@ -614,9 +651,12 @@ impl Run {
     /// The rows of endpoints and of the transmission queue must be the same on both sides.
     async fn compare_rows(&mut self) -> Result<(), String> {
         let query = async |text: &str| self.broker.query(text, ()).await.map_err(|error| format!("{text}: {error:?}"));
-        let endpoints = query("SELECT * FROM sys_conversation_endpoints").await?;
-        let waiting = query("SELECT count(*) FILTER (WHERE status = 1) AS ready, count(*) FILTER (WHERE status <> 1) AS kept FROM queue_messages").await?;
-        let transmission = query("SELECT * FROM sys_transmission_queue").await?;
+        let endpoints = query(&format!("SELECT * FROM {}", self.store().view("conversation_endpoints"))).await?;
+        let waiting = query(&format!(
+            "SELECT count(CASE WHEN status = 1 THEN 1 END) AS ready, count(CASE WHEN status <> 1 THEN 1 END) AS kept FROM {}",
+            self.store().queue_messages()
+        )).await?;
+        let transmission = query(&format!("SELECT * FROM {}", self.store().view("transmission_queue"))).await?;
         let mut store: Vec<String> = Vec::new();
         for row in &endpoints.rows {
             let text = |column: &str| row.get::<String>(column).map_err(|error| format!("{error:?}"));

@@ -10,11 +10,14 @@
 
 mod postgres;
 
+use dialoq::act::Act;
+use dialoq::{Broker, ConversationHandle};
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use tempfile::TempDir;
+use uuid::Uuid;
 
 /// A store that tests run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +82,50 @@ impl Store {
             Self::Postgres => text.replace('?', "$"),
             Self::Mssql => text.replace('?', "@P"),
         }
+    }
+}
+
+/// Looks that must find the server quiet, one after the other.
+const QUIET_LOOKS: u32 = 3;
+
+impl Store {
+    /// Lets everything that was asked before be answered, or begin to wait: what was spawned on this thread's runtime has
+    /// had its turn, and the server does nothing but wait.
+    pub(crate) async fn barrier(self, broker: &Broker) {
+        match self {
+            // It does what it is asked in order, so when this is answered everything before has been looked at.
+            Self::Sqlite => {
+                let nobody = ConversationHandle(Uuid::nil());
+                broker.transmission_status(nobody).await.expect("a broker that is open answers");
+            }
+            Self::Postgres | Self::Mssql => {
+                let mut quiet_looks = 0;
+                while quiet_looks < QUIET_LOOKS {
+                    for _ in 0..8 {
+                        tokio::task::yield_now().await;
+                    }
+                    quiet_looks = if self.is_quiet(broker).await { quiet_looks + 1 } else { 0 };
+                }
+            }
+        }
+    }
+
+    /// Whether no session of this database works: it has nothing to do, or waits for a lock.
+    async fn is_quiet(self, broker: &Broker) -> bool {
+        let text = match self {
+            Self::Sqlite => return true,
+            Self::Postgres => {
+                "SELECT count(*) AS working FROM pg_stat_activity
+                 WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+                   AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'"
+            }
+            Self::Mssql => {
+                "SELECT count(*) AS working FROM sys.dm_exec_requests
+                 WHERE database_id = db_id() AND session_id <> @@SPID AND status IN ('running', 'runnable')"
+            }
+        };
+        let rows = broker.query(text, ()).await.expect("a broker that is open answers").rows;
+        rows[0].get::<i64>("working").expect("a number") == 0
     }
 }
 

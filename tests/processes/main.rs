@@ -1,0 +1,171 @@
+//! Several processes on one server, killed again and again.
+//!
+//! Four processes send and receive, in transactions and at once, begin conversations and end them. Again and again one of
+//! them is killed with work in every stage; the others must go on before another takes its place. What was received in a
+//! transaction is written into a table of the tests' own by the same commit. In the end, when the queues are empty:
+//!
+//! - every message whose SEND was answered stands in that table once; one whose SEND was never answered, at most once;
+//! - whatever stands there was sent, and every RECEIVE that was answered as committed stands there;
+//! - the messages of a conversation stand there without a gap;
+//! - of messages that were received at once, outside a transaction, none was received twice, and no more are missing than
+//!   RECEIVEs were under way when a process was killed.
+//!
+//! `DIALOQ_KILL_MINUTES=10 cargo test --test processes` kills for that long; a few times by default.
+
+mod ledger;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod worker;
+
+use dialoq::Broker;
+use dialoq::act::Act;
+use ledger::Ledger;
+use servers::{Database, OnStores, Store};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+const PROCESSES: usize = 4;
+/// Kills by default.
+const KILLS: usize = 12;
+/// The longest a process may say nothing; none is silent for so long unless something hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const DEFINITIONS: &str = "
+    CREATE MESSAGE TYPE [Text]; CREATE CONTRACT [C] ([Text] SENT BY ANY);
+    CREATE QUEUE [from] WITH POISON_MESSAGE_HANDLING (STATUS = OFF);
+    CREATE QUEUE [to] WITH POISON_MESSAGE_HANDLING (STATUS = OFF);
+    CREATE QUEUE [loose] WITH POISON_MESSAGE_HANDLING (STATUS = OFF);
+    CREATE SERVICE [sender] ON QUEUE [from];
+    CREATE SERVICE [receiver] ON QUEUE [to] ([C]);
+    CREATE SERVICE [taker] ON QUEUE [loose] ([C]);
+    CREATE BROKER PRIORITY [high] FOR CONVERSATION SET (LOCAL_SERVICE_NAME = [taker], PRIORITY_LEVEL = 8)";
+
+fn main() -> ExitCode {
+    if worker::work_if_asked() {
+        return ExitCode::SUCCESS;
+    }
+    servers::run(&[OnStores {
+        name: "four_processes_lose_and_double_nothing_when_killed",
+        stores: &[Store::Postgres, Store::Mssql],
+        run: kill_again_and_again,
+    }])
+}
+
+/// What a process said, and when its output ends, nothing more.
+struct Said {
+    process: usize,
+    line: String,
+}
+
+/// A process that works, numbered over all that ever did.
+fn start(number: usize, place: usize, database: &Database, said: &Sender<Said>) -> Child {
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .env(worker::URL, database.url())
+        .env(worker::STORE, database.store().name())
+        .env(worker::NUMBER, number.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a process");
+    let output = BufReader::new(child.stdout.take().expect("its output"));
+    let said = said.clone();
+    std::thread::spawn(move || {
+        // What a killed process has not finished saying is not said.
+        for line in output.split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).into_owned();
+            if said.send(Said { process: place, line }).is_err() {
+                return;
+            }
+        }
+    });
+    child
+}
+
+fn kill_again_and_again(store: Store) {
+    let minutes = std::env::var("DIALOQ_KILL_MINUTES").ok().and_then(|minutes| minutes.parse::<f64>().ok());
+    let until = minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
+    let database = Database::fresh(store);
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    runtime.block_on(prepare(&database)).expect("definitions");
+    let (said, hear) = channel();
+    let mut ledger = Ledger::default();
+    let mut started = 0;
+    let mut children: Vec<Child> = (0..PROCESSES)
+        .map(|place| {
+            started += 1;
+            start(started, place, &database, &said)
+        })
+        .collect();
+    let mut kills = 0;
+    while until.map_or(kills < KILLS, |until| Instant::now() < until) {
+        // At many places of the load, early and late, without a random number that no one could repeat.
+        let victim = (kills * 7 + kills / 3) % PROCESSES;
+        hear_until(&hear, &mut ledger, 5 + kills * 37 % 200, |process| process == victim);
+        children[victim].kill().expect("it was running");
+        children[victim].wait().expect("it was killed");
+        kills += 1;
+        hear_until(&hear, &mut ledger, 10, |process| process != victim);
+        started += 1;
+        children[victim] = start(started, victim, &database, &said);
+    }
+    for child in &mut children {
+        child.kill().expect("it was running");
+        child.wait().expect("it was killed");
+    }
+    drop(said);
+    for said in hear.iter() {
+        ledger.hear(&said.line);
+    }
+    let left = runtime.block_on(drain(&database)).expect("what is left is received");
+    ledger.check(&left, started * worker::TAKERS);
+    println!("{}: {} killed; {}", store.name(), kills + PROCESSES, ledger.summary());
+}
+
+/// Hears all of them until those meant have said so much that counts.
+fn hear_until(hear: &Receiver<Said>, ledger: &mut Ledger, mut lines: usize, is_meant: impl Fn(usize) -> bool) {
+    while lines > 0 {
+        match hear.recv_timeout(PATIENCE) {
+            Ok(said) => {
+                if ledger.hear(&said.line) && is_meant(said.process) {
+                    lines -= 1;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => panic!("nobody said anything for {PATIENCE:?}"),
+            Err(RecvTimeoutError::Disconnected) => unreachable!("this process can speak too"),
+        }
+    }
+}
+
+async fn prepare(database: &Database) -> dialoq::Result<()> {
+    let broker = Broker::open(database.url()).await?;
+    broker.execute(DEFINITIONS).await?;
+    broker
+        .sql("create table received (body varchar(80) not null, conversation varchar(40) not null, sequence bigint not null)", ())
+        .await?;
+    broker.close().await
+}
+
+/// Everything in the table, with what is still in the queues brought there first; then what was left in the queue of
+/// messages received at once.
+async fn drain(database: &Database) -> dialoq::Result<ledger::Left> {
+    let broker = Broker::open(database.url()).await?;
+    // A server may take a moment to see that a process is gone, and only then frees what it had locked.
+    let patience = Duration::from_secs(2);
+    loop {
+        let tx = broker.begin().await?;
+        let Some(batch) = tx.receive("to").wait(patience).await? else { break };
+        worker::record(&tx, database.store(), batch.messages()).await?;
+        tx.commit().await?;
+    }
+    let mut loose = Vec::new();
+    while let Some(batch) = broker.receive("loose").wait(patience).await? {
+        loose.extend(worker::texts(batch.messages()));
+    }
+    let rows = broker.query("select body, conversation, sequence from received", ()).await?.rows;
+    let rows = rows.iter().map(|row| Ok((row.get("body")?, row.get("conversation")?, row.get("sequence")?)));
+    let rows = rows.collect::<dialoq::Result<_>>()?;
+    broker.close().await?;
+    Ok(ledger::Left { rows, loose })
+}
