@@ -23,7 +23,7 @@ fn root(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
 }
 
-/// Reads `assertions.txt`: `# section`, `number mark text`, and below one `! store: why it does not apply`.
+/// Reads `assertions.txt`: `# section`, `number mark text`, and below one `! store: why it does not apply`, or `! all: why`.
 fn assertions() -> Result<Vec<Assertion>, String> {
     let mut section = "";
     let mut all: Vec<Assertion> = Vec::new();
@@ -33,7 +33,8 @@ fn assertions() -> Result<Vec<Assertion>, String> {
         } else if let Some(reason) = line.strip_prefix("  ! ") {
             let (store, why) = reason.split_once(": ").ok_or(format!("no store in '{line}'"))?;
             let last = all.last_mut().ok_or(format!("'{line}' belongs to no assertion"))?;
-            last.not_applicable.insert(store, why);
+            let stores = Store::ALL.map(Store::name).into_iter().filter(|name| store == "all" || store == *name);
+            last.not_applicable.extend(stores.map(|store| (store, why)));
         } else {
             let mut parts = line.splitn(3, ' ');
             let number = parts.next().and_then(|number| number.parse().ok()).ok_or(format!("no number in '{line}'"))?;
@@ -48,9 +49,15 @@ fn assertions() -> Result<Vec<Assertion>, String> {
     Ok(all)
 }
 
+/// Names of what covers an assertion, and the stores it runs on.
+type Covering = BTreeMap<String, BTreeSet<Store>>;
+
+/// Test targets beside this one that run on every store; the others run on the embedded one.
+const ON_EVERY_STORE: [&str; 2] = ["model", "interleavings"];
+
 /// Assertions covered by test functions outside this suite: a doc comment there says `assertions: 186, 187`.
-fn covered_elsewhere() -> BTreeMap<u16, BTreeSet<String>> {
-    let mut found: BTreeMap<u16, BTreeSet<String>> = BTreeMap::new();
+fn covered_elsewhere() -> BTreeMap<u16, Covering> {
+    let mut found: BTreeMap<u16, Covering> = BTreeMap::new();
     let folder = root("tests");
     let mut folders = vec![folder.clone()];
     while let Some(next) = folders.pop() {
@@ -66,7 +73,9 @@ fn covered_elsewhere() -> BTreeMap<u16, BTreeSet<String>> {
                 for list in text.lines().filter_map(|line| line.trim().strip_prefix("/// assertions:")) {
                     for number in list.split(',').filter_map(|number| number.trim().trim_end_matches('.').parse().ok())
                     {
-                        found.entry(number).or_default().insert(format!("tests/{name}"));
+                        let is_everywhere = ON_EVERY_STORE.iter().any(|target| name.starts_with(target));
+                        let stores = if is_everywhere { Store::ALL.into() } else { [Store::Sqlite].into() };
+                        found.entry(number).or_default().insert(format!("tests/{name}"), stores);
                     }
                 }
             }
@@ -78,13 +87,14 @@ fn covered_elsewhere() -> BTreeMap<u16, BTreeSet<String>> {
 fn generate() -> Result<String, String> {
     let assertions = assertions()?;
     let elsewhere = covered_elsewhere();
-    let mut cases: BTreeMap<u16, BTreeSet<String>> = BTreeMap::new();
+    let mut cases: BTreeMap<u16, Covering> = BTreeMap::new();
     for case in inventory::iter::<Case> {
         for number in case.assertions {
             if !(1..=LAST).contains(number) {
                 return Err(format!("case {} covers assertion {number}, which does not exist", case.name));
             }
-            cases.entry(*number).or_default().insert(format!("{}::{}", case.section(), case.name));
+            let name = format!("{}::{}", case.section(), case.name);
+            cases.entry(*number).or_default().insert(name, Store::ALL.into());
         }
     }
     let stores: Vec<Store> = Store::ALL.into_iter().filter(|store| store.is_built()).collect();
@@ -94,33 +104,34 @@ fn generate() -> Result<String, String> {
     for assertion in &assertions {
         if assertion.section != section {
             section = assertion.section;
-            let _ = write!(body, "\n## {section}\n\n| # | mark | assertion |");
+            let _ = write!(body, "\n## {section}\n\n| # | mark | assertion | shown by |");
             stores.iter().for_each(|store| body.extend([" ", store.name(), " |"]));
-            body.push_str("\n|---|---|---|");
+            body.push_str("\n|---|---|---|---|");
             stores.iter().for_each(|_| body.push_str("---|"));
             body.push('\n');
         }
-        let _ = write!(body, "| {} | {} | {} |", assertion.number, assertion.mark.replace(',', ", "), assertion.text);
+        let covering: BTreeMap<&String, &BTreeSet<Store>> =
+            cases.get(&assertion.number).into_iter().chain(elsewhere.get(&assertion.number)).flatten().collect();
+        let names: Vec<String> = covering.keys().map(|name| format!("`{name}`")).collect();
+        let mark = assertion.mark.replace(',', ", ");
+        let _ = write!(body, "| {} | {mark} | {} | {} |", assertion.number, assertion.text, names.join(", "));
         for (store, count) in stores.iter().zip(&mut counts) {
-            let covering: BTreeSet<&String> =
-                cases.get(&assertion.number).into_iter().chain(elsewhere.get(&assertion.number)).flatten().collect();
-            let why_not = assertion.not_applicable.get(store.name());
-            let cell = match (covering.is_empty(), why_not) {
-                (false, Some(why)) => {
+            let is_covered = covering.values().any(|stores| stores.contains(store));
+            let cell = match (is_covered, assertion.not_applicable.get(store.name())) {
+                (true, Some(why)) => {
                     return Err(format!("assertion {} is covered, yet said not to apply: {why}", assertion.number));
                 }
-                (false, None) => {
-                    count.0 += 1;
-                    let names: Vec<String> = covering.iter().map(|name| format!("`{name}`")).collect();
-                    format!("covered: {}", names.join(", "))
-                }
-                (true, Some(why)) => {
-                    count.1 += 1;
-                    format!("not applicable: {why}")
-                }
                 (true, None) => {
+                    count.0 += 1;
+                    "yes"
+                }
+                (false, Some(why)) => {
+                    count.1 += 1;
+                    why
+                }
+                (false, None) => {
                     count.2 += 1;
-                    "not yet".to_owned()
+                    "not yet"
                 }
             };
             let _ = write!(body, " {cell} |");
@@ -134,8 +145,8 @@ fn generate() -> Result<String, String> {
          Marks say how sure we are of the assertion itself: D it is documented, E engineers of the product said so, I we\n\
          inferred it, T it was seen on a server. What we do otherwise on purpose is in [semantics.md](semantics.md) under\n\
          \"Differences\".\n\n\
-         A name such as `send::sequence_numbers` is a case in `tests/conformance/`, run with\n\
-         `cargo test --test conformance -- sequence_numbers`.\n\n\
+         A name such as `send::sequence_numbers` is a case in `tests/conformance/`, run on every store with\n\
+         `cargo test --test conformance -- sequence_numbers`. A cell says `yes`, or why the store cannot have this.\n\n\
          | store | covered | not applicable | not yet |\n|---|---|---|---|\n",
     );
     for (store, (covered, not_applicable, not_yet)) in stores.iter().zip(counts) {

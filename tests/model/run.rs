@@ -3,7 +3,7 @@
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
 use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
-use dialoq::act::{Act, Perform};
+use dialoq::act::Perform;
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{
     AnyOr, BrokerOption, ContractEntry, Definition, PriorityOptions, QueueEvent, QueueOptions, SentBy, Validation,
