@@ -1,6 +1,5 @@
 //! The stable numbers.
 
-use super::ErrorKind;
 use std::fmt;
 
 /// The stable number of an error: Service Broker's where the condition is the same, ours from 60001.
@@ -185,37 +184,4 @@ codes! {
     ACCESS_DENIED = 60034;
     /// The database has no Dialoq schema, or only part of one.
     SCHEMA_MISSING = 60035;
-}
-
-impl Code {
-    /// The class that an error of this number usually has.
-    pub fn kind(self) -> ErrorKind {
-        match self {
-            Self::DEADLOCK | Self::TRANSACTION_ENDED | Self::CATALOG_STALE => ErrorKind::Conflict,
-            Self::SERVICE_NOT_FOUND
-            | Self::CONTRACT_NOT_FOUND
-            | Self::CONVERSATION_NOT_FOUND
-            | Self::MESSAGE_TYPE_NOT_FOUND
-            | Self::LISTED_CONVERSATION_NOT_FOUND
-            | Self::GROUP_NOT_FOUND
-            | Self::OBJECT_NOT_FOUND
-            | Self::SAVEPOINT_NOT_FOUND => ErrorKind::NotFound,
-            Self::OBJECT_IN_USE
-            | Self::NOTIFICATION_EXCLUDES_ACTIVATION
-            | Self::ACTIVATION_EXCLUDES_NOTIFICATION
-            | Self::DUPLICATE_NAME
-            | Self::DUPLICATE_PRIORITY_CRITERIA => ErrorKind::InUse,
-            Self::STATE_FORBIDS_END
-            | Self::STATE_FORBIDS_SEND
-            | Self::STATE_FORBIDS_MOVE
-            | Self::STATE_FORBIDS_TIMER
-            | Self::RELATION_IMPOSSIBLE
-            | Self::QUEUE_DISABLED
-            | Self::OWN_QUEUE_DISABLED_WITH_RETENTION => ErrorKind::State,
-            Self::UNSUPPORTED | Self::DEFINITION_IN_TRANSACTION => ErrorKind::Unsupported,
-            Self::USER_SQL_FAILED | Self::HANDLER_FAILED | Self::PROGRAM_FAILED => ErrorKind::User,
-            Self(60010..=60018 | 60030..=60032 | 60034 | 60035) => ErrorKind::Store,
-            _ => ErrorKind::Input,
-        }
-    }
 }

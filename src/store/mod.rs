@@ -10,6 +10,7 @@ pub(crate) mod fake;
 pub mod faulty;
 mod monitors;
 mod options;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod server;
 mod slot;

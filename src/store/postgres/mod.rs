@@ -1,3 +1,112 @@
-//! The PostgreSQL store.
+//! The driver of PostgreSQL: how a server is reached, how one of our functions is called, what an error of its means.
 
+mod args;
+mod connect;
+mod failure;
+mod link;
+mod listen;
 pub mod sql;
+mod texts;
+mod tls;
+mod values;
+
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::store::BoxFuture;
+use crate::store::server::dialect::Dialect;
+use crate::store::server::link::{Driver, Link, Listener};
+use crate::store::url::PostgresUrl;
+use connect::{Connector, Pooling};
+use deadpool::Runtime;
+use deadpool::managed::{PoolError, QueueMode, TimeoutType};
+use link::PgLink;
+use listen::PgListener;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Pool = deadpool::managed::Pool<Pooling>;
+
+/// A PostgreSQL server as a store of brokers.
+pub struct PostgresDriver {
+    connector: Arc<Connector>,
+    pool: Pool,
+    size: usize,
+    wait: Duration,
+}
+
+impl fmt::Debug for PostgresDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresDriver").field("size", &self.size).field("wait", &self.wait).finish_non_exhaustive()
+    }
+}
+
+impl PostgresDriver {
+    /// The server of that URL. Nothing is connected before the first link is taken.
+    ///
+    /// # Errors
+    /// 60019 a parameter or a file of certificates cannot be used.
+    pub fn new(url: &PostgresUrl) -> Result<Self> {
+        let connector = Arc::new(Connector::new(url)?);
+        let (size, wait) = (url.server.pool_size, url.server.pool_wait);
+        let pool = Pool::builder(Pooling(connector.clone()))
+            .max_size(size)
+            .wait_timeout(Some(wait))
+            // The one used last knows its statements and is warm; the others may be closed by whoever closes idle ones.
+            .queue_mode(QueueMode::Lifo)
+            .runtime(Runtime::Tokio1)
+            .build()
+            .map_err(|error| {
+                Error::new(Code::STORE_IO, ErrorKind::Store, format!("the pool cannot be made: {error}"))
+            })?;
+        Ok(Self { connector, pool, size, wait })
+    }
+
+    async fn taken(&self) -> Result<PgLink> {
+        match self.pool.get().await {
+            Ok(session) => Ok(PgLink::pooled(self.connector.clone(), session)),
+            Err(PoolError::Backend(error)) => Err(error),
+            Err(PoolError::Closed) => Err(Error::closed()),
+            Err(PoolError::Timeout(TimeoutType::Wait)) => Err(Error::new(
+                Code::POOL_EXHAUSTED,
+                ErrorKind::Store,
+                format!(
+                    "none of the {} connections to {} became free within {} s; end transactions sooner, or raise pool_size \
+                     or pool_wait_s in the URL",
+                    self.size,
+                    self.connector.place(),
+                    self.wait.as_secs()
+                ),
+            )),
+            Err(other) => Err(Error::new(Code::STORE_IO, ErrorKind::Store, format!("the pool failed: {other}"))),
+        }
+    }
+}
+
+impl Driver for PostgresDriver {
+    fn dialect(&self) -> &'static Dialect {
+        &sql::DIALECT
+    }
+
+    fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        Box::pin(async { Ok(Box::new(self.taken().await?) as Box<dyn Link>) })
+    }
+
+    fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        Box::pin(async {
+            let session = self.connector.connect(|_| ()).await?;
+            Ok(Box::new(PgLink::own(self.connector.clone(), session)) as Box<dyn Link>)
+        })
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>> {
+        Box::pin(async {
+            let listener = PgListener::start(self.connector.clone()).await?;
+            Ok(Some(Box::new(listener) as Box<dyn Listener>))
+        })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.pool.close();
+        Box::pin(async {})
+    }
+}

@@ -1,0 +1,4 @@
+-- Hears what is told after commits.
+-- Takes: nothing
+-- Gives: nothing; notifications from now on
+LISTEN dialoq;

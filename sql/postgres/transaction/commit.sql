@@ -1,0 +1,4 @@
+-- Commits.
+-- Takes: nothing
+-- Gives: nothing
+COMMIT

@@ -1,0 +1,4 @@
+-- Rolls back.
+-- Takes: nothing
+-- Gives: nothing
+ROLLBACK

@@ -1,0 +1,193 @@
+//! Connections: made, readied, kept in a pool.
+
+use super::failure::{chain, not_connected};
+use super::texts::TEXTS;
+use super::tls;
+use super::values::Prepared;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::store::url::{Durability, PostgresUrl, TlsMode};
+use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
+use std::collections::HashMap;
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::{AsyncMessage, Client, Config};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// Where a server and a database are, in words.
+#[derive(Debug, Clone)]
+pub(super) struct Place(String);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Makes connections to one database as one user.
+pub(super) struct Connector {
+    config: Config,
+    tls: MakeRustlsConnect,
+    durability: Durability,
+    place: Arc<Place>,
+}
+
+/// A connection with what the server knows of it.
+pub(super) struct Session {
+    pub(super) client: Client,
+    /// Why it was lost, once it was.
+    pub(super) lost: Arc<OnceLock<String>>,
+    pub(super) calls: HashMap<&'static str, Arc<Prepared>>,
+    pub(super) texts: HashMap<String, Arc<Prepared>>,
+}
+
+impl Connector {
+    pub(super) fn new(url: &PostgresUrl) -> Result<Self> {
+        let shown = &url.server.shown;
+        let refuse = |why: String| {
+            Error::new(Code::BAD_URL, ErrorKind::Input, format!("the URL '{shown}' is not understood: {why}"))
+        };
+        // Its errors name the parameter and not its value.
+        let mut config = Config::from_str(&url.connection).map_err(|error| refuse(chain(&error)))?;
+        if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {
+            default_host(&mut config);
+        }
+        if config.get_password().is_none()
+            && let Ok(password) = std::env::var("PGPASSWORD")
+        {
+            config.password(password);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("dialoq");
+        }
+        // A network that is cut says nothing; these notice it within half a minute.
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Duration::from_secs(10));
+        }
+        if !url.connection.contains("keepalives_idle=") {
+            config.keepalives_idle(Duration::from_secs(10));
+        }
+        if config.get_keepalives_interval().is_none() {
+            config.keepalives_interval(Duration::from_secs(5));
+        }
+        if config.get_keepalives_retries().is_none() {
+            config.keepalives_retries(3);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(Duration::from_secs(30));
+        }
+        config.ssl_mode(match url.tls {
+            // As libpq does: nobody listens on a socket of this machine.
+            _ if is_local(&config) => SslMode::Disable,
+            TlsMode::Disable => SslMode::Disable,
+            TlsMode::Prefer => SslMode::Prefer,
+            TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
+        });
+        let place = Arc::new(place(&config));
+        Ok(Self { config, tls: tls::connector(url)?, durability: url.server.common.durability, place })
+    }
+
+    pub(super) fn place(&self) -> &Arc<Place> {
+        &self.place
+    }
+
+    pub(super) fn tls(&self) -> &MakeRustlsConnect {
+        &self.tls
+    }
+
+    /// A connection that is ready. What the server says unasked is handed to `hear`.
+    pub(super) async fn connect(&self, mut hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
+        let (client, mut connection) =
+            self.config.connect(self.tls.clone()).await.map_err(|error| not_connected(&error, &self.place))?;
+        let lost = Arc::new(OnceLock::new());
+        let why = lost.clone();
+        tokio::spawn(async move {
+            loop {
+                match std::future::poll_fn(|context| connection.poll_message(context)).await {
+                    Some(Ok(AsyncMessage::Notification(said))) => hear(said.payload().to_owned()),
+                    Some(Ok(AsyncMessage::Notice(notice))) => {
+                        tracing::debug!(target: "dialoq", severity = notice.severity(), "{}", notice.message());
+                    }
+                    Some(Ok(_)) => {}
+                    Some(Err(error)) => {
+                        let _ = why.set(chain(&error));
+                        return;
+                    }
+                    None => return,
+                }
+            }
+        });
+        let durability = match self.durability {
+            Durability::Full => TEXTS.durability_full,
+            Durability::Normal => TEXTS.durability_normal,
+        };
+        let (readied, durable, _) = tokio::join!(
+            biased;
+            client.batch_execute(TEXTS.connect),
+            client.batch_execute(durability),
+            client.batch_execute(TEXTS.notice_lost_clients),
+        );
+        readied.and(durable).map_err(|error| not_connected(&error, &self.place))?;
+        Ok(Session { client, lost, calls: HashMap::new(), texts: HashMap::new() })
+    }
+}
+
+/// What the pool makes connections with.
+pub(super) struct Pooling(pub(super) Arc<Connector>);
+
+impl managed::Manager for Pooling {
+    type Type = Session;
+    type Error = Error;
+
+    async fn create(&self) -> Result<Session> {
+        self.0.connect(|_| ()).await
+    }
+
+    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<Error> {
+        if session.client.is_closed() { Err(RecycleError::message("it was lost")) } else { Ok(()) }
+    }
+}
+
+/// Where servers listen on this machine, as their packages have it.
+fn default_host(config: &mut Config) {
+    #[cfg(unix)]
+    for folder in ["/var/run/postgresql", "/tmp"] {
+        let port = config.get_ports().first().copied().unwrap_or(5432);
+        if Path::new(folder).join(format!(".s.PGSQL.{port}")).exists() {
+            config.host_path(folder);
+            return;
+        }
+    }
+    config.host("localhost");
+}
+
+fn is_local(config: &Config) -> bool {
+    config.get_hostaddrs().is_empty() && config.get_hosts().iter().all(|host| !matches!(host, Host::Tcp(_)))
+}
+
+fn place(config: &Config) -> Place {
+    let mut hosts: Vec<String> = config
+        .get_hosts()
+        .iter()
+        .map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            #[cfg(unix)]
+            Host::Unix(folder) => folder.display().to_string(),
+        })
+        .collect();
+    if hosts.is_empty() {
+        hosts = config.get_hostaddrs().iter().map(ToString::to_string).collect();
+    }
+    let ports = config.get_ports();
+    for (place, host) in hosts.iter_mut().enumerate() {
+        if let Some(port) = ports.get(place).or(ports.first()) {
+            host.push_str(&format!(":{port}"));
+        }
+    }
+    let user = config.get_user().unwrap_or("of this process");
+    let database = config.get_dbname().or(config.get_user()).unwrap_or("of this user");
+    Place(format!("PostgreSQL server {}, database '{database}', user '{user}'", hosts.join(",")))
+}

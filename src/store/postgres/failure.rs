@@ -1,0 +1,244 @@
+//! What an error of the server or of the connection means.
+
+use super::connect::Place;
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::server::link::{Failure, Fate};
+use crate::store::server::refusal;
+use std::fmt;
+use tokio_postgres::error::{DbError, Severity, SqlState};
+
+/// Whose statement was under way.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Asked<'a> {
+    /// A function of ours.
+    Call(&'a str),
+    /// A text of ours.
+    Ours(&'a str),
+    /// The user's own SQL.
+    Users(&'a str),
+}
+
+/// What would be lost with the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stake {
+    /// Something that commits by itself, or COMMIT.
+    Commit,
+    /// A part of a transaction.
+    Transaction,
+    /// Nothing: a read, or what can be done again.
+    Nothing,
+}
+
+/// The connection as it stands after an error.
+#[derive(Debug)]
+pub(super) struct Loss {
+    /// Whether the connection is gone.
+    pub(super) is_closed: bool,
+    /// Why, if that is known.
+    pub(super) why: Option<String>,
+}
+
+impl fmt::Display for Asked<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Call(name) => write!(f, "function dialoq.{name}"),
+            Self::Ours(what) => f.write_str(what),
+            Self::Users(text) => {
+                let text = text.trim();
+                let shown: String = text.chars().take(80).collect();
+                write!(f, "the statement '{shown}{}'", if shown.len() < text.len() { "..." } else { "" })
+            }
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// The error of something that was not done.
+    pub(super) fn refused(&self, why: &str) -> Error {
+        match self {
+            Self::Users(_) => Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("{self} failed: {why}")),
+            _ => Error::new(Code::STORE_IO, ErrorKind::Store, format!("{self} was not called: {why}")),
+        }
+    }
+
+    fn is_users(&self) -> bool {
+        matches!(self, Self::Users(_))
+    }
+}
+
+/// The failure behind an error of the driver.
+pub(super) fn failure(
+    error: tokio_postgres::Error,
+    asked: Asked<'_>,
+    stake: Stake,
+    loss: Loss,
+    place: &Place,
+) -> Failure {
+    if let Some(server) = error.as_db_error() {
+        let is_fatal = matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
+        if is_fatal || is_lost(server.code()) {
+            return lost(format!("{} ({})", server.message(), server.code().code()), stake, place);
+        }
+        let (error, fate) = refused(server, asked, place);
+        return Failure { error: error.caused_by(chain(&error_of(server))), fate, is_link_usable: true };
+    }
+    if loss.is_closed || error.is_closed() || is_io(&error) {
+        return lost(loss.why.unwrap_or_else(|| chain(&error)), stake, place);
+    }
+    // Nothing was sent: a value does not fit its parameter, or their number is wrong.
+    Failure { error: asked.refused(&chain(&error)), fate: Fate::Undone, is_link_usable: true }
+}
+
+/// The connection is gone.
+pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
+    let unreachable = |told: &str| {
+        Error::new(
+            Code::SERVER_UNREACHABLE,
+            ErrorKind::Store,
+            format!("the connection to {place} was lost: {why}; {told}"),
+        )
+    };
+    let (error, fate) = match stake {
+        Stake::Commit => (
+            Error::new(
+                Code::COMMIT_UNKNOWN,
+                ErrorKind::Store,
+                format!(
+                    "the connection to {place} was lost while a commit was under way: {why}; nobody knows whether it happened"
+                ),
+            ),
+            Fate::Unknown,
+        ),
+        Stake::Transaction => (unreachable("the transaction is rolled back"), Fate::TransactionUndone),
+        Stake::Nothing => (unreachable("nothing was changed"), Fate::Undone),
+    };
+    Failure { error, fate, is_link_usable: false }
+}
+
+/// The failure of connecting.
+pub(super) fn not_connected(error: &tokio_postgres::Error, place: &Place) -> Error {
+    let why = chain(error);
+    match error.code() {
+        Some(code) if is_access(code) => {
+            Error::new(Code::ACCESS_DENIED, ErrorKind::Store, format!("{place} refuses the login: {why}"))
+        }
+        Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => Error::new(
+            Code::ACCESS_DENIED,
+            ErrorKind::Store,
+            format!(
+                "{place} refuses the login: {why}; lower pool_size in the URLs of its processes, or raise the server's \
+                 max_connections"
+            ),
+        ),
+        _ => Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, format!("{place} cannot be reached: {why}")),
+    }
+}
+
+/// An error and its causes in one line, each once.
+pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        let said = next.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
+        cause = next.source();
+    }
+    text
+}
+
+/// A copy of what the server said, to be kept as a cause.
+fn error_of(server: &DbError) -> std::io::Error {
+    let mut text = format!("{server} (SQLSTATE {})", server.code().code());
+    for (name, part) in [("detail", server.detail()), ("hint", server.hint()), ("where", server.where_())] {
+        if let Some(part) = part {
+            text.push_str(&format!("; {name}: {part}"));
+        }
+    }
+    std::io::Error::other(text)
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+}
+
+fn is_lost(code: &SqlState) -> bool {
+    code.code().starts_with("08")
+        || ["57P01", "57P02", "57P03", "57P04", "57P05", "25P03", "25P04"].contains(&code.code())
+}
+
+fn is_access(code: &SqlState) -> bool {
+    code.code().starts_with("28") || ["3D000", "42501"].contains(&code.code())
+}
+
+/// What the server refused, and whether the transaction went with it.
+fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
+    let (said, what) = (server.message(), asked);
+    let store = |code, text: String| (Error::new(code, ErrorKind::Store, text), Fate::Undone);
+    if server.code().code().starts_with("SB")
+        && let Some(number) =
+            server.detail().and_then(|detail| detail.strip_prefix("dialoq ")).and_then(|n| n.trim().parse().ok())
+    {
+        let error = refusal(number, said);
+        let fate = if error.code() == Code::DEADLOCK { Fate::TransactionUndone } else { Fate::Undone };
+        return (error, fate);
+    }
+    match server.code().code() {
+        "40P01" => (
+            Error::new(
+                Code::DEADLOCK,
+                ErrorKind::Conflict,
+                format!(
+                    "the transaction was chosen as a deadlock victim and rolled back: {what} waited for a lock whose holder \
+                     waits for one of this transaction's; run the transaction again"
+                ),
+            ),
+            Fate::TransactionUndone,
+        ),
+        "40001" => (
+            Error::new(
+                Code::DEADLOCK,
+                ErrorKind::Conflict,
+                format!(
+                    "the transaction met another one and was rolled back: {said} ({what}); run the transaction again"
+                ),
+            ),
+            Fate::TransactionUndone,
+        ),
+        "53100" => store(Code::STORE_FULL, format!("the disk of {place} is full: {said} ({what}); make room on it")),
+        "53200" if said.contains("shared memory") => store(
+            Code::STORE_IO,
+            format!(
+                "{place} has no room for another lock: {said} ({what}); raise max_locks_per_transaction in the server's \
+                 configuration, each locked conversation group takes one, or touch fewer groups in one transaction"
+            ),
+        ),
+        "25006" if !asked.is_users() || !said.contains("read-only transaction") => {
+            store(Code::STORE_READ_ONLY, format!("{place} only reads: {said} ({what}); name its primary server"))
+        }
+        _ if is_access(server.code()) => store(
+            Code::ACCESS_DENIED,
+            format!(
+                "{what} is refused on {place}: {said}; an owner of the database grants dialoq_user or dialoq_admin"
+            ),
+        ),
+        "3F000" | "42883" | "42P01" if !asked.is_users() => store(
+            Code::SCHEMA_MISSING,
+            format!("schema dialoq on {place} is missing or not whole: {said} ({what}); 'dialoq install' makes it"),
+        ),
+        "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{place} says it is damaged: {said} ({what})")),
+        state if asked.is_users() => {
+            let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            (
+                Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("{what} failed: {said}{more} [{state}]")),
+                Fate::Undone,
+            )
+        }
+        state => {
+            let position = server.where_().map(|place| format!("; in {place}")).unwrap_or_default();
+            store(Code::STORE_IO, format!("{what} failed on {place}: {said} [{state}]{position}"))
+        }
+    }
+}

@@ -1,0 +1,672 @@
+//! One connection at work.
+
+use super::args::arguments;
+use super::connect::{Connector, Pooling, Session};
+use super::failure::{Asked, Loss, Stake, failure, lost};
+use super::texts::TEXTS;
+use super::values::{Eyes, Prepared};
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
+use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
+use deadpool::managed::Object;
+use std::ops::{Deref, DerefMut};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Waker};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row};
+
+/// How many texts of the user's a connection keeps prepared.
+const KEPT_TEXTS: usize = 64;
+
+/// A connection of the pool, or one of its own.
+pub(super) struct PgLink {
+    connector: Arc<Connector>,
+    /// `None` only once it is dropped.
+    held: Option<Held>,
+    transaction: Transaction,
+    /// What was asked for and will be sent along with what comes next.
+    put_off: Vec<Control>,
+    /// A request is under way; it stays true if its caller went away.
+    is_busy: bool,
+    is_lost: bool,
+    /// Locks of the session may be held.
+    holds_locks: bool,
+}
+
+enum Held {
+    Pooled(Object<Pooling>),
+    Own(Box<Session>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Transaction {
+    None,
+    /// BEGIN was asked for but not sent.
+    PutOff,
+    Open,
+    /// The server takes nothing but a rollback, to a savepoint or of it all.
+    Failed,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Control {
+    Begin,
+    Savepoint(u32),
+    Release(u32),
+}
+
+/// What became of a request that was sent together with what was put off.
+enum Trouble {
+    Server(tokio_postgres::Error),
+    /// BEGIN failed and the request was done all the same, without a transaction.
+    Loose(tokio_postgres::Error),
+}
+
+impl Deref for Held {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        match self {
+            Self::Pooled(session) => session,
+            Self::Own(session) => session,
+        }
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Session {
+        match self {
+            Self::Pooled(session) => &mut *session,
+            Self::Own(session) => session,
+        }
+    }
+}
+
+impl PgLink {
+    pub(super) fn pooled(connector: Arc<Connector>, session: Object<Pooling>) -> Self {
+        Self::new(connector, Held::Pooled(session))
+    }
+
+    pub(super) fn own(connector: Arc<Connector>, session: Session) -> Self {
+        Self::new(connector, Held::Own(Box::new(session)))
+    }
+
+    fn new(connector: Arc<Connector>, held: Held) -> Self {
+        Self {
+            connector,
+            held: Some(held),
+            transaction: Transaction::None,
+            put_off: Vec::new(),
+            is_busy: false,
+            is_lost: false,
+            holds_locks: false,
+        }
+    }
+
+    fn session(&mut self) -> &mut Session {
+        self.held.as_deref_mut().expect("a link is held until it is dropped")
+    }
+
+    fn client(&self) -> &Client {
+        &self.held.as_deref().expect("a link is held until it is dropped").client
+    }
+
+    fn is_in_transaction(&self) -> bool {
+        self.transaction != Transaction::None
+    }
+
+    /// What would be lost with the connection by something that commits by itself outside of a transaction.
+    fn stake(&self) -> Stake {
+        if self.is_in_transaction() { Stake::Transaction } else { Stake::Commit }
+    }
+
+    /// A connection that is known to be gone is told of before anything is sent.
+    fn ready(&self, stake: Stake) -> Linked<()> {
+        if !self.is_lost && !self.client().is_closed() {
+            return Ok(());
+        }
+        let why = self.why_lost().unwrap_or_else(|| "the server closed it".to_owned());
+        // Nothing was sent, so that nothing can have been committed.
+        let stake = if self.is_in_transaction() {
+            Stake::Transaction
+        } else if stake == Stake::Commit {
+            Stake::Nothing
+        } else {
+            stake
+        };
+        Err(lost(why, stake, self.connector.place()))
+    }
+
+    fn why_lost(&self) -> Option<String> {
+        self.held.as_deref().and_then(|session| session.lost.get().cloned())
+    }
+
+    /// The failure, with what it means for this link.
+    fn failed(&mut self, error: tokio_postgres::Error, asked: Asked<'_>, stake: Stake) -> Failure {
+        let is_servers = error.as_db_error().is_some();
+        let loss = Loss { is_closed: self.client().is_closed(), why: self.why_lost() };
+        let failure = failure(error, asked, stake, loss, self.connector.place());
+        if !failure.is_link_usable {
+            self.is_lost = true;
+        }
+        if is_servers && self.transaction == Transaction::Open {
+            self.transaction = Transaction::Failed;
+        }
+        failure
+    }
+
+    fn troubled(&mut self, trouble: Trouble, asked: Asked<'_>, stake: Stake) -> Failure {
+        match trouble {
+            Trouble::Server(error) => self.failed(error, asked, stake),
+            Trouble::Loose(error) => {
+                self.is_lost = true;
+                let why = format!("the server refused to begin a transaction: {error}");
+                lost(why, Stake::Commit, self.connector.place())
+            }
+        }
+    }
+
+    /// The texts that were put off, which will be sent now.
+    fn take_put_off(&mut self) -> Option<(String, bool)> {
+        if self.put_off.is_empty() {
+            return None;
+        }
+        let mut text = String::new();
+        let mut begins = false;
+        for control in self.put_off.drain(..) {
+            if !text.is_empty() {
+                text.push(';');
+            }
+            match control {
+                Control::Begin => {
+                    begins = true;
+                    text.push_str(TEXTS.begin);
+                }
+                Control::Savepoint(number) => text.push_str(&TEXTS.savepoint(number)),
+                Control::Release(number) => text.push_str(&TEXTS.release(number)),
+            }
+        }
+        if begins {
+            self.transaction = Transaction::Open;
+        }
+        Some((text, begins))
+    }
+
+    /// Sends marks that were put off before something that may fail and is not sent with them.
+    async fn settle_marks(&mut self) -> Result<(), tokio_postgres::Error> {
+        if self.transaction == Transaction::Open
+            && let Some((text, _)) = self.take_put_off()
+        {
+            self.client().batch_execute(&text).await?;
+        }
+        Ok(())
+    }
+
+    async fn prepare_call(
+        &mut self,
+        name: &'static str,
+        arguments: usize,
+    ) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+        if let Some(prepared) = self.session().calls.get(name) {
+            return Ok(prepared.clone());
+        }
+        self.settle_marks().await?;
+        let statement = self.client().prepare(&TEXTS.call(name, arguments)).await?;
+        let prepared = Arc::new(Prepared::new(statement));
+        self.session().calls.insert(name, prepared.clone());
+        Ok(prepared)
+    }
+
+    async fn prepare_text(&mut self, text: &str) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+        if let Some(prepared) = self.session().texts.get(text) {
+            return Ok(prepared.clone());
+        }
+        self.settle_marks().await?;
+        let statement = self.client().prepare(text).await?;
+        let prepared = Arc::new(Prepared::new(statement));
+        let texts = &mut self.session().texts;
+        if texts.len() >= KEPT_TEXTS {
+            texts.clear();
+        }
+        texts.insert(text.to_owned(), prepared.clone());
+        Ok(prepared)
+    }
+
+    /// Sends what was put off and the request in one flight.
+    async fn fly<T>(
+        client: &Client,
+        put_off: Option<(String, bool)>,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Trouble> {
+        let Some((text, begins)) = put_off else { return request.await.map_err(Trouble::Server) };
+        match tokio::join!(biased; client.batch_execute(&text), request) {
+            (Ok(()), done) => done.map_err(Trouble::Server),
+            (Err(error), Ok(_)) if begins => Err(Trouble::Loose(error)),
+            (Err(error), _) => Err(Trouble::Server(error)),
+        }
+    }
+
+    async fn rows(
+        &mut self,
+        prepared: &Prepared,
+        params: &[&(dyn ToSql + Sync)],
+        is_user_query: bool,
+    ) -> Result<Vec<Row>, Trouble> {
+        if is_user_query && !self.is_in_transaction() {
+            let client = self.client();
+            let (begun, rows, ended) = tokio::join!(
+                biased;
+                client.batch_execute(TEXTS.begin_read_only),
+                client.query(&prepared.statement, params),
+                client.batch_execute(TEXTS.commit),
+            );
+            return begun.and(rows).and_then(|rows| ended.map(|()| rows)).map_err(Trouble::Server);
+        }
+        let put_off = self.take_put_off();
+        let client = self.client();
+        Self::fly(client, put_off, client.query(&prepared.statement, params)).await
+    }
+
+    /// Whether the statement has to be prepared again: something it stands on was replaced.
+    fn is_stale(trouble: &Trouble) -> bool {
+        let Trouble::Server(error) = trouble else { return false };
+        let stale =
+            [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::UNDEFINED_FUNCTION];
+        error.code().is_some_and(|code| stale.contains(&code))
+    }
+
+    async fn call_now(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        let (asked, stake) = (Asked::Call(call.name), self.stake());
+        self.ready(stake)?;
+        let flat = arguments(&call.args);
+        let params: Vec<&(dyn ToSql + Sync)> = flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect();
+        let mut may_retry = !self.is_in_transaction();
+        loop {
+            let prepared = match self.prepare_call(call.name, flat.len()).await {
+                Ok(prepared) => prepared,
+                Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
+            };
+            let answer = self.rows(&prepared, &params, false).await;
+            match answer {
+                Ok(rows) => {
+                    if call.name == "unlock_session" {
+                        self.holds_locks = false;
+                    }
+                    return prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why));
+                }
+                Err(trouble) => {
+                    let is_stale = Self::is_stale(&trouble);
+                    if is_stale {
+                        self.session().calls.remove(call.name);
+                    }
+                    if !(is_stale && may_retry) {
+                        return Err(self.troubled(trouble, asked, stake));
+                    }
+                    may_retry = false;
+                }
+            }
+        }
+    }
+
+    async fn read_now(&mut self, text: &'static str) -> Linked<Vec<SqlRow>> {
+        let asked = Asked::Ours("a read of the broker's tables");
+        let stake = if self.is_in_transaction() { Stake::Transaction } else { Stake::Nothing };
+        self.ready(stake)?;
+        let (prepared, rows) = self.text_rows(text, &[], false, asked, stake).await?;
+        prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
+    }
+
+    async fn query_now(&mut self, sql: &SqlStatement) -> Linked<SqlRows> {
+        let asked = Asked::Users(&sql.text);
+        let stake = if self.is_in_transaction() { Stake::Transaction } else { Stake::Nothing };
+        self.ready(stake)?;
+        guard(&sql.text)?;
+        let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        let (prepared, rows) = self.text_rows(&sql.text, &params, true, asked, stake).await?;
+        if prepared.columns().is_empty() {
+            return Err(refuse(asked, "it is not a query: it gives no columns"));
+        }
+        let rows = prepared.rows(&rows, Eyes::Users).map_err(|why| refuse(asked, &why))?;
+        Ok(SqlRows { columns: prepared.columns().clone(), rows })
+    }
+
+    async fn text_rows(
+        &mut self,
+        text: &str,
+        params: &[&(dyn ToSql + Sync)],
+        is_user_query: bool,
+        asked: Asked<'_>,
+        stake: Stake,
+    ) -> Linked<(Arc<Prepared>, Vec<Row>)> {
+        let mut may_retry = !self.is_in_transaction();
+        loop {
+            let prepared = match self.prepare_text(text).await {
+                Ok(prepared) => prepared,
+                Err(error) => return Err(self.failed(error, asked, stake)),
+            };
+            match self.rows(&prepared, params, is_user_query).await {
+                Ok(rows) => return Ok((prepared, rows)),
+                Err(trouble) => {
+                    let is_stale = Self::is_stale(&trouble);
+                    if is_stale {
+                        self.session().texts.remove(text);
+                    }
+                    if !(is_stale && may_retry) {
+                        return Err(self.troubled(trouble, asked, stake));
+                    }
+                    may_retry = false;
+                }
+            }
+        }
+    }
+
+    async fn execute_now(&mut self, sql: &SqlStatement) -> Linked<u64> {
+        let (asked, stake) = (Asked::Users(&sql.text), self.stake());
+        self.ready(stake)?;
+        guard(&sql.text)?;
+        let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
+        let mut may_retry = !self.is_in_transaction();
+        loop {
+            let prepared = match self.prepare_text(&sql.text).await {
+                Ok(prepared) => prepared,
+                Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
+            };
+            let put_off = self.take_put_off();
+            let client = self.client();
+            match Self::fly(client, put_off, client.execute(&prepared.statement, &params)).await {
+                Ok(changed) => return Ok(changed),
+                Err(trouble) => {
+                    let is_stale = Self::is_stale(&trouble);
+                    if is_stale {
+                        self.session().texts.remove(&sql.text);
+                    }
+                    if !(is_stale && may_retry) {
+                        return Err(self.troubled(trouble, asked, stake));
+                    }
+                    may_retry = false;
+                }
+            }
+        }
+    }
+
+    /// Runs a text without parameters, after what was put off.
+    async fn batch_now(&mut self, text: &str, asked: Asked<'_>, stake: Stake) -> Linked<()> {
+        self.ready(stake)?;
+        let put_off = self.take_put_off();
+        let client = self.client();
+        match Self::fly(client, put_off, client.batch_execute(text)).await {
+            Ok(()) => Ok(()),
+            Err(trouble) => Err(self.troubled(trouble, asked, stake)),
+        }
+    }
+
+    async fn commit_now(&mut self) -> Linked<()> {
+        match self.transaction {
+            Transaction::None | Transaction::PutOff => {
+                self.put_off.clear();
+                self.transaction = Transaction::None;
+                return Ok(());
+            }
+            // The server would answer COMMIT as if it were well, and roll back.
+            Transaction::Failed => {
+                self.rollback_now().await?;
+                let error = Error::new(
+                    Code::TRANSACTION_ENDED,
+                    ErrorKind::State,
+                    "the transaction cannot be committed: a statement of it failed, and it was rolled back",
+                );
+                return Err(Failure { error, fate: Fate::TransactionUndone, is_link_usable: true });
+            }
+            Transaction::Open => {}
+        }
+        // Marks end with it.
+        self.put_off.clear();
+        self.ready(Stake::Commit)?;
+        let done = self.client().batch_execute(TEXTS.commit).await;
+        if let Err(error) = done {
+            let is_servers = error.as_db_error().is_some();
+            let mut failure = self.failed(error, Asked::Ours("COMMIT"), Stake::Commit);
+            self.transaction = Transaction::None;
+            if is_servers && failure.fate == Fate::Undone {
+                // A constraint put off to the commit: the server has rolled back.
+                failure.fate = Fate::TransactionUndone;
+                if failure.error.code() == Code::STORE_IO {
+                    let why = failure.error.message().to_owned();
+                    failure.error = Error::new(Code::USER_SQL_FAILED, ErrorKind::User, why).caused_by(failure.error);
+                }
+            }
+            return Err(failure);
+        }
+        self.transaction = Transaction::None;
+        Ok(())
+    }
+
+    async fn rollback_now(&mut self) -> Linked<()> {
+        self.put_off.clear();
+        let was = std::mem::replace(&mut self.transaction, Transaction::None);
+        if matches!(was, Transaction::None | Transaction::PutOff) || self.is_lost || self.client().is_closed() {
+            return Ok(());
+        }
+        match self.client().batch_execute(TEXTS.rollback).await {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                let failure = self.failed(error, Asked::Ours("ROLLBACK"), Stake::Nothing);
+                self.is_lost = true;
+                // A transaction ends with its connection.
+                if failure.is_link_usable { Err(failure) } else { Ok(()) }
+            }
+        }
+    }
+
+    async fn rollback_to_now(&mut self, number: u32) -> Linked<()> {
+        // A mark that was never sent has nothing to undo.
+        if let Some(place) = self.put_off.iter().rposition(|control| *control == Control::Savepoint(number)) {
+            self.put_off.truncate(place + 1);
+            return Ok(());
+        }
+        let was = self.transaction;
+        // What was released or marked since goes with what was done since.
+        self.put_off.clear();
+        self.batch_now(&TEXTS.rollback_to(number), Asked::Ours("ROLLBACK TO SAVEPOINT"), Stake::Transaction).await?;
+        if was == Transaction::Failed {
+            self.transaction = Transaction::Open;
+        }
+        Ok(())
+    }
+}
+
+/// What is at stake while a statement is only prepared.
+fn not_sent(stake: Stake) -> Stake {
+    if stake == Stake::Commit { Stake::Nothing } else { stake }
+}
+
+fn refuse(asked: Asked<'_>, why: &str) -> Failure {
+    Failure { error: asked.refused(why), fate: Fate::Undone, is_link_usable: true }
+}
+
+/// A function of ours answered what is not understood.
+fn unread(asked: Asked<'_>, why: &str) -> Failure {
+    let error = Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("{asked} gave an answer whose {why}"));
+    Failure { error, fate: Fate::Unknown, is_link_usable: false }
+}
+
+/// Transactions and the session are Dialoq's: a statement of the user's that ends the one or clears the other is refused.
+fn guard(text: &str) -> Linked<()> {
+    let mut rest = text.trim_start();
+    loop {
+        if let Some(comment) = rest.strip_prefix("--") {
+            rest = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
+        } else if let Some(comment) = rest.strip_prefix("/*") {
+            rest = comment.split_once("*/").map_or("", |(_, rest)| rest).trim_start();
+        } else {
+            break;
+        }
+    }
+    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let word = rest[..end].to_ascii_uppercase();
+    let forbidden = [
+        "BEGIN",
+        "START",
+        "COMMIT",
+        "END",
+        "ROLLBACK",
+        "ABORT",
+        "SAVEPOINT",
+        "RELEASE",
+        "DISCARD",
+        "DEALLOCATE",
+        "LISTEN",
+        "UNLISTEN",
+    ];
+    let is_prepared_transaction =
+        word == "PREPARE" && rest[end..].trim_start().to_ascii_uppercase().starts_with("TRANSACTION");
+    if forbidden.contains(&word.as_str()) || is_prepared_transaction {
+        let why = format!("{word} belongs to Dialoq, which opens and ends transactions; use a Tx and its savepoints");
+        return Err(refuse(Asked::Users(text), &why));
+    }
+    Ok(())
+}
+
+impl Link for PgLink {
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.call_now(call).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn read<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.read_now(text).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.query_now(sql).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn execute<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<u64>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.execute_now(sql).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn script<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, Linked<()>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.batch_now(text, Asked::Ours("a script of the installation"), self.stake()).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn begin(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            self.ready(Stake::Nothing)?;
+            self.transaction = Transaction::PutOff;
+            self.put_off.push(Control::Begin);
+            Ok(())
+        })
+    }
+
+    fn commit(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.commit_now().await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.rollback_now().await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn savepoint(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
+        self.put_off.push(Control::Savepoint(number));
+        Box::pin(async { Ok(()) })
+    }
+
+    fn release(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
+        // A mark that nothing was done after is not sent at all.
+        if self.put_off.last() == Some(&Control::Savepoint(number)) {
+            self.put_off.pop();
+        } else {
+            self.put_off.push(Control::Release(number));
+        }
+        Box::pin(async { Ok(()) })
+    }
+
+    fn rollback_to(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            let answer = self.rollback_to_now(number).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+
+    fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            self.is_busy = true;
+            self.holds_locks = true;
+            let answer = self.batch_now(TEXTS.hold_locks, Asked::Ours("holding locks"), Stake::Transaction).await;
+            self.is_busy = false;
+            answer
+        })
+    }
+}
+
+impl Drop for PgLink {
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        if self.is_busy || self.is_lost || held.client.is_closed() {
+            let session = match held {
+                // The pool opens another in its place.
+                Held::Pooled(session) => Object::take(session),
+                Held::Own(session) => *session,
+            };
+            if self.is_busy && !session.client.is_closed() {
+                cancel(&self.connector, session);
+            }
+            return;
+        }
+        let is_dirty = matches!(self.transaction, Transaction::Open | Transaction::Failed) || self.holds_locks;
+        if is_dirty && matches!(held, Held::Pooled(_)) {
+            // The request goes out with the first poll, and whoever gets this connection next is served after it. If it
+            // fails, the connection has failed.
+            let _ = pin!(held.client.batch_execute(TEXTS.abandon)).poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+}
+
+/// Ends what the server still does for a caller who went away, so that its locks are free, then closes the connection.
+fn cancel(connector: &Connector, session: Session) {
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+    let (token, tls) = (session.client.cancel_token(), connector.tls().clone());
+    runtime.spawn(async move {
+        // The connection is closed in any case, and the server notices that too, only later.
+        let _ = token.cancel_query(tls).await;
+        drop(session);
+    });
+}

@@ -1,0 +1,47 @@
+//! A connection that only listens.
+
+use super::connect::{Connector, Session};
+use super::failure::{Asked, Loss, Stake, failure, lost};
+use super::texts::TEXTS;
+use crate::error::Result;
+use crate::store::BoxFuture;
+use crate::store::server::link::Listener;
+use std::sync::Arc;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Hears notifications of channel `dialoq`.
+pub(super) struct PgListener {
+    connector: Arc<Connector>,
+    heard: UnboundedReceiver<String>,
+    /// Lives as long as its client.
+    session: Session,
+}
+
+impl PgListener {
+    pub(super) async fn start(connector: Arc<Connector>) -> Result<Self> {
+        let (tell, heard) = unbounded_channel();
+        // The receiver goes with the listener, and its connection too.
+        let session = connector.connect(move |words| drop(tell.send(words))).await?;
+        session.client.batch_execute(TEXTS.listen).await.map_err(|error| {
+            let loss = Loss { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
+            failure(error, Asked::Ours("listening"), Stake::Nothing, loss, connector.place()).error
+        })?;
+        Ok(Self { connector, heard, session })
+    }
+}
+
+impl Listener for PgListener {
+    fn next(&mut self) -> BoxFuture<'_, Result<String>> {
+        Box::pin(async move {
+            let Some(mut words) = self.heard.recv().await else {
+                let why = self.session.lost.get().cloned().unwrap_or_else(|| "the server closed it".to_owned());
+                return Err(lost(why, Stake::Nothing, self.connector.place()).error);
+            };
+            while let Ok(more) = self.heard.try_recv() {
+                words.push(' ');
+                words.push_str(&more);
+            }
+            Ok(words)
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! The texts of sessions and transactions.
+
+use std::sync::LazyLock;
+
+/// `sql/postgres/session/*.sql` and `sql/postgres/transaction/*.sql` without their headers, which would travel with every
+/// transaction.
+pub(super) struct Texts {
+    pub(super) connect: &'static str,
+    pub(super) durability_full: &'static str,
+    pub(super) durability_normal: &'static str,
+    pub(super) notice_lost_clients: &'static str,
+    pub(super) listen: &'static str,
+    pub(super) begin: &'static str,
+    pub(super) begin_read_only: &'static str,
+    pub(super) commit: &'static str,
+    pub(super) rollback: &'static str,
+    pub(super) hold_locks: &'static str,
+    pub(super) abandon: &'static str,
+    call: &'static str,
+    savepoint: &'static str,
+    release: &'static str,
+    rollback_to: &'static str,
+}
+
+pub(super) static TEXTS: LazyLock<Texts> = LazyLock::new(|| Texts {
+    connect: bare(include_str!("../../../sql/postgres/session/connect.sql")),
+    durability_full: bare(include_str!("../../../sql/postgres/session/durability_full.sql")),
+    durability_normal: bare(include_str!("../../../sql/postgres/session/durability_normal.sql")),
+    notice_lost_clients: bare(include_str!("../../../sql/postgres/session/notice_lost_clients.sql")),
+    listen: bare(include_str!("../../../sql/postgres/session/listen.sql")),
+    call: bare(include_str!("../../../sql/postgres/session/call.sql")),
+    begin: bare(include_str!("../../../sql/postgres/transaction/begin.sql")),
+    begin_read_only: bare(include_str!("../../../sql/postgres/transaction/begin_read_only.sql")),
+    commit: bare(include_str!("../../../sql/postgres/transaction/commit.sql")),
+    rollback: bare(include_str!("../../../sql/postgres/transaction/rollback.sql")),
+    hold_locks: bare(include_str!("../../../sql/postgres/transaction/hold_locks.sql")),
+    abandon: bare(include_str!("../../../sql/postgres/transaction/abandon.sql")),
+    savepoint: bare(include_str!("../../../sql/postgres/transaction/savepoint.sql")),
+    release: bare(include_str!("../../../sql/postgres/transaction/release.sql")),
+    rollback_to: bare(include_str!("../../../sql/postgres/transaction/rollback_to.sql")),
+});
+
+impl Texts {
+    pub(super) fn call(&self, name: &str, arguments: usize) -> String {
+        let places: Vec<String> = (1..=arguments).map(|place| format!("${place}")).collect();
+        self.call.replace("{name}", name).replace("{arguments}", &places.join(", "))
+    }
+
+    pub(super) fn savepoint(&self, number: u32) -> String {
+        numbered(self.savepoint, number)
+    }
+
+    pub(super) fn release(&self, number: u32) -> String {
+        numbered(self.release, number)
+    }
+
+    pub(super) fn rollback_to(&self, number: u32) -> String {
+        numbered(self.rollback_to, number)
+    }
+}
+
+fn numbered(text: &str, number: u32) -> String {
+    text.replace("{number}", &number.to_string())
+}
+
+fn bare(text: &'static str) -> &'static str {
+    let mut rest = text;
+    while rest.starts_with("--") {
+        rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
+    }
+    rest.trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_taken_off_and_places_are_filled() {
+        assert!(TEXTS.begin.starts_with("BEGIN"), "{}", TEXTS.begin);
+        assert!(TEXTS.call("send", 3).ends_with("dialoq.send($1, $2, $3)"), "{}", TEXTS.call("send", 3));
+        assert!(TEXTS.savepoint(7).ends_with("dialoq_7"));
+        assert!(TEXTS.rollback_to(7).ends_with("dialoq_7"));
+    }
+}
