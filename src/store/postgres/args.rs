@@ -196,7 +196,7 @@ fn array<T>(
 mod tests {
     use super::*;
 
-    fn written(value: &dyn ToSql, ty: &Type) -> Result<Vec<u8>, String> {
+    fn written(value: &impl ToSql, ty: &Type) -> Result<Vec<u8>, String> {
         let mut out = BytesMut::new();
         value.to_sql(ty, &mut out).map_err(|error| error.to_string())?;
         Ok(out.to_vec())
