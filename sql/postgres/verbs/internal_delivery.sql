@@ -262,7 +262,7 @@ BEGIN
         END IF;
         EXIT WHEN NOT v_done.may_go_on;
     END LOOP;
-    RETURN v_said;
+    RETURN dialoq.distinct_words(v_said);
 END $$;
 
 -- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
@@ -307,16 +307,16 @@ BEGIN
         ORDER BY CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END, t.transmission_id
     LOOP
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
+        v_said := concat_ws(' ', v_said, v_lock.said);
         IF v_lock.is_locked THEN
             SELECT * INTO v_done FROM dialoq.deliver(v_row.transmission_id);
+            v_said := concat_ws(' ', v_said, v_done.said);
         ELSIF v_lock.is_locked IS NULL THEN
             PERFORM dialoq.unsettle(v_row.endpoint_id);
-            v_done.said := NULL;
         END IF;
-        v_said := concat_ws(' ', v_said, v_lock.said, v_done.said);
         IF length(v_said) > 4000 THEN
             SELECT string_agg(DISTINCT w.word, ' ') INTO v_said FROM unnest(string_to_array(v_said, ' ')) AS w (word);
         END IF;
     END LOOP;
-    RETURN v_said;
+    RETURN dialoq.distinct_words(v_said);
 END $$;
