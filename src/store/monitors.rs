@@ -119,6 +119,11 @@ impl MonitorBoard {
         }
     }
 
+    /// Whether anybody publishes anything.
+    pub fn has_monitors(&self) -> bool {
+        !self.rows().monitors.is_empty()
+    }
+
     /// Every monitor, in the order they were made.
     pub fn monitors(&self) -> Vec<MonitorRow> {
         self.rows().monitors.values().cloned().collect()

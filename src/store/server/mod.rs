@@ -1,9 +1,310 @@
 //! What the server stores have in common: everything but how a server is reached and the SQL it runs.
+//!
+//! The semantics are the server's own, in the functions and procedures of `sql/<dialect>`; this side calls them, folds
+//! calls of concurrent callers into few, checks bodies, keeps the definitions, and sees that those who sleep are woken.
 
+mod body;
+mod catalog;
+mod define;
 pub mod dialect;
+mod fold;
+mod follow;
+mod hear;
 pub mod install;
+mod life;
 pub mod link;
+mod message;
+mod presence;
 pub mod put;
+mod receives;
 mod refusal;
+mod retry;
+mod rows;
+mod sends;
+mod side;
+mod tx;
+mod unit;
+mod upkeep;
+mod verbs;
+mod words;
 
 pub use refusal::refusal;
+
+use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use crate::catalog::Catalog;
+use crate::catalog::body::BodyChecks;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::IdSource;
+use crate::protocol::{Outcome, Unit};
+use crate::time::{Clock, Timestamp};
+use link::{Arg, Call, Driver, Fate};
+use retry::{Tries, verdict};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// Batches of SENDs under way at once.
+const MOST_SENDS_UNDER_WAY: usize = 2;
+
+/// A broker in a database server, shared with whoever else uses that database.
+pub struct ServerStore {
+    server: Arc<Server>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What everything that goes on in a store shares.
+struct Server {
+    driver: Arc<dyn Driver>,
+    clock: Clock,
+    ids: Mutex<IdSource>,
+    max_body_bytes: usize,
+    definitions: catalog::Definitions,
+    checks: Mutex<BodyChecks>,
+    board: ActivityBoard,
+    watch: hear::Watch,
+    outbox: words::Outbox,
+    sends: fold::Fold<sends::Sending>,
+    receives: receives::Receives,
+    upkeep: upkeep::Upkeep,
+    side: side::Side,
+    upkeep_side: side::Side,
+    presence: presence::Presence,
+    /// Names this process to others.
+    process: Uuid,
+    /// What a clock that tests move has told the server.
+    told_time: tokio::sync::Mutex<Option<Timestamp>>,
+    life: life::Life,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Server {
+    fn next_id(&self) -> Uuid {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id()
+    }
+}
+
+impl ServerStore {
+    /// Opens the broker behind a driver. Call it in a runtime, which the store's own tasks then run in.
+    ///
+    /// # Errors
+    /// 60030 the server cannot be reached, 60034 it refuses the user, 60035 the database has no Dialoq schema, 60013 it
+    /// has one of a newer Dialoq.
+    pub async fn open(driver: Arc<dyn Driver>, options: OpenOptions) -> Result<Arc<Self>> {
+        let process = Uuid::new_v4();
+        let mut ids = options.ids;
+        if options.create {
+            let mut link = driver.dedicated().await?;
+            install::install(&mut *link, driver.dialect(), &mut ids).await?;
+        }
+        // Before the definitions are read, so that no change of them is missed.
+        let listener = driver.listen().await?;
+        let server = Arc::new(Server {
+            ids: Mutex::new(ids),
+            max_body_bytes: options.max_body_bytes,
+            definitions: catalog::Definitions::default(),
+            checks: Mutex::default(),
+            board: ActivityBoard::default(),
+            watch: hear::Watch::default(),
+            outbox: words::Outbox::default(),
+            sends: fold::Fold::new(MOST_SENDS_UNDER_WAY),
+            receives: receives::Receives::default(),
+            upkeep: upkeep::Upkeep::new(options.clock.now()),
+            side: side::Side::new(driver.clone()),
+            upkeep_side: side::Side::new(driver.clone()),
+            presence: presence::Presence::new(driver.clone(), process),
+            process,
+            told_time: tokio::sync::Mutex::default(),
+            life: life::Life::default(),
+            runtime: tokio::runtime::Handle::current(),
+            clock: options.clock,
+            driver,
+        });
+        server.reload().await?;
+        let default = OpenOptions::default().closed_retention;
+        if options.closed_retention != default {
+            let seconds = i64::try_from(options.closed_retention.as_secs()).unwrap_or(i64::MAX);
+            let call = Call { name: "configure", args: vec![Arg::BigInt(seconds), Arg::Null] };
+            server.call_on_a_link(call).await.map_err(verdict)?;
+        }
+        server.tell_time().await?;
+        server.watch.set_polling(listener.is_none());
+        let mut tasks = vec![
+            tokio::spawn(server.clone().tell_others()),
+            tokio::spawn(server.clone().watch_queues()),
+            tokio::spawn(server.clone().publish_monitors()),
+            tokio::spawn(server.clone().keep_up()),
+        ];
+        if let Some(listener) = listener {
+            tasks.push(tokio::spawn(server.clone().listen_to_others(listener)));
+        }
+        // What fell due while nobody was here.
+        server.upkeep.falls_due(Timestamp(0));
+        Ok(Arc::new(Self { server, tasks: Mutex::new(tasks) }))
+    }
+
+    fn stop_tasks(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.iter().for_each(JoinHandle::abort);
+    }
+
+    async fn close_now(&self) {
+        let server = &self.server;
+        if !server.life.close().await {
+            return;
+        }
+        self.stop_tasks();
+        server.board.wake_all();
+        server.presence.close().await;
+        server.side.close().await;
+        server.upkeep_side.close().await;
+        server.driver.close().await;
+    }
+}
+
+impl Drop for ServerStore {
+    fn drop(&mut self) {
+        self.stop_tasks();
+    }
+}
+
+/// 60018: a task of the store ended without an answer.
+fn cut_short(failure: tokio::task::JoinError) -> Error {
+    if failure.is_cancelled() {
+        return Error::closed();
+    }
+    Error::new(Code::STORE_IO, ErrorKind::Store, "work on the store was cut short").caused_by(failure)
+}
+
+impl Store for ServerStore {
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        Box::pin(async move {
+            let work = self.server.life.enter()?;
+            self.server.clone().submit(unit, work).await
+        })
+    }
+
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        Box::pin(async move {
+            let work = self.server.life.enter()?;
+            self.server.clone().submit_once(unit_id, unit, work).await
+        })
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.server.life.check()?;
+            let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
+            let mut tries = Tries::default();
+            loop {
+                match self.server.call_on_a_link(call.clone()).await {
+                    Ok(rows) => return rows::only(&rows)?.flag("happened"),
+                    Err(failure) if tries.again_after(&failure.error).await => {}
+                    Err(failure) => return Err(verdict(failure)),
+                }
+            }
+        })
+    }
+
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        Box::pin(async move {
+            self.server.life.check()?;
+            self.server.take_slot(queue_id, max_queue_readers).await
+        })
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move {
+            self.server.life.check()?;
+            Ok(Box::new(tx::ServerTx::new(self.server.clone())) as Box<dyn StoreTx>)
+        })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move {
+            let _work = self.server.life.enter()?;
+            self.server.tell_time().await?;
+            // The views show what this process says of its readers as it is now.
+            self.server.publish().await?;
+            let mut tries = Tries::default();
+            loop {
+                let failure = match self.server.take().await {
+                    Ok(mut link) => match link.query(&sql).await {
+                        Ok(rows) => return Ok(rows),
+                        Err(failure) => failure,
+                    },
+                    Err(failure) => failure,
+                };
+                if !tries.again_after(&failure.error).await {
+                    return Err(verdict(failure));
+                }
+            }
+        })
+    }
+
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let _work = self.server.life.enter()?;
+            let mut tries = Tries::default();
+            loop {
+                let failure = match self.server.take().await {
+                    Ok(mut link) => match run_alone(&mut *link, &sql).await {
+                        Ok(changed) => return Ok(changed),
+                        Err(failure) => failure,
+                    },
+                    Err(failure) => failure,
+                };
+                if !tries.again(&failure).await {
+                    return Err(verdict(failure));
+                }
+            }
+        })
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.server.definitions.known().catalog.clone()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        &self.server.driver.dialect().texts
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        &self.server.board
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.server.clock
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.close_now().await;
+            Ok(())
+        })
+    }
+}
+
+/// Runs the user's statement in a transaction of its own if its rows are counted.
+async fn run_alone(link: &mut dyn link::Link, sql: &SqlStatement) -> link::Linked<u64> {
+    let Some(expected) = sql.expected_rows else { return link.execute(sql).await };
+    link.begin().await?;
+    let changed = match link.execute(sql).await {
+        Ok(changed) => changed,
+        Err(failure) => {
+            if failure.is_link_usable {
+                // If that fails too, the link is closed.
+                let _ = link.rollback().await;
+            }
+            return Err(failure);
+        }
+    };
+    if changed == expected {
+        link.commit().await?;
+        return Ok(changed);
+    }
+    link.rollback().await?;
+    let message =
+        format!("the statement '{}' changed {changed} rows where {expected} were expected; it was undone", sql.text);
+    let error = Error::new(Code::USER_SQL_FAILED, ErrorKind::User, message);
+    Err(link::Failure { error, fate: Fate::Undone, is_link_usable: true })
+}

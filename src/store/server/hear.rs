@@ -1,0 +1,222 @@
+//! Hearing what happens in the queues: what other processes say, and a look of one's own where nobody can say it.
+//!
+//! A lock that is freed by a transaction of another process, or by the death of its host, makes no word. So a process in
+//! which somebody sleeps looks once when he goes to sleep, and on while something ready is locked. A server that carries
+//! no words is looked at by one poller for all who sleep, and by none if nobody does.
+
+use super::Server;
+use super::link::{Call, Listener};
+use super::retry::verdict;
+use super::rows::only;
+use super::words::Words;
+use crate::error::Result;
+use crate::time::Timestamp;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// The steps between looks: from the first to the last, growing while nothing changes.
+const SHORTEST_POLL: Duration = Duration::from_millis(1);
+const LONGEST_POLL: Duration = Duration::from_millis(100);
+const SHORTEST_LOOK: Duration = Duration::from_millis(4);
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+/// How often queue monitors are shown new facts while much happens.
+const MONITOR_LOOK: Duration = Duration::from_millis(50);
+/// A look for words that were lost with whoever should have said them.
+const SAFETY_LOOK: Duration = Duration::from_secs(60);
+const LONGEST_RECONNECT: Duration = Duration::from_secs(5);
+
+/// What wants the queues to be looked at.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Nobody tells this process anything: it must look for itself.
+    is_polling: AtomicBool,
+    has_heard: AtomicBool,
+    wants_look: AtomicBool,
+    told: Notify,
+}
+
+impl Watch {
+    /// Something happened in a queue.
+    pub(super) fn heard(&self) {
+        if !self.has_heard.swap(true, SeqCst) {
+            self.told.notify_one();
+        }
+    }
+
+    /// Something may be ready that nobody speaks of.
+    pub(super) fn look_soon(&self) {
+        if !self.wants_look.swap(true, SeqCst) {
+            self.told.notify_one();
+        }
+    }
+
+    pub(super) fn set_polling(&self, is_polling: bool) {
+        self.is_polling.store(is_polling, SeqCst);
+        self.told.notify_one();
+    }
+}
+
+/// What a look showed.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Picture {
+    ready: BTreeMap<i32, usize>,
+    has_locked: bool,
+}
+
+/// When the queues were last looked at, and when they may be again.
+struct Pace {
+    looked_at: Instant,
+    step: Duration,
+}
+
+impl Pace {
+    /// The same picture again: look less often.
+    fn slow_down(&mut self, longest: Duration) {
+        self.step = (self.step.mul_f64(1.5)).min(longest);
+    }
+}
+
+impl Server {
+    /// Looks at the queues, as often as need be, until the store closes.
+    pub(super) async fn watch_queues(self: Arc<Self>) {
+        let mut pace = Pace { looked_at: Instant::now(), step: SHORTEST_POLL };
+        let mut last = Picture::default();
+        loop {
+            let is_polling = self.watch.is_polling.load(SeqCst);
+            let has_monitors = self.board.monitors().has_monitors();
+            let is_awaited = self.board.sleeping() > 0 || has_monitors;
+            let next = match (is_awaited, is_polling, last.has_locked) {
+                (false, ..) => None,
+                (true, true, _) | (true, _, true) => Some(pace.looked_at + pace.step),
+                (true, false, false) => Some(pace.looked_at + SAFETY_LOOK),
+            };
+            let alarm = async {
+                match next {
+                    Some(next) => sleep_until(next).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let (shortest, longest) =
+                if is_polling { (SHORTEST_POLL, LONGEST_POLL) } else { (SHORTEST_LOOK, LONGEST_LOOK) };
+            tokio::select! {
+                () = self.board.somebody_sleeps() => {}
+                () = self.watch.told.notified() => {
+                    let wants_look = self.watch.wants_look.swap(false, SeqCst);
+                    let has_heard = self.watch.has_heard.swap(false, SeqCst);
+                    if is_polling {
+                        pace.step = shortest;
+                    } else if !wants_look {
+                        if !has_heard || !has_monitors {
+                            continue;
+                        }
+                        sleep_until(pace.looked_at + MONITOR_LOOK).await;
+                    }
+                }
+                () = alarm => {}
+            }
+            if pace.looked_at.elapsed() > longest {
+                pace.step = shortest;
+            }
+            sleep_until(pace.looked_at + pace.step).await;
+            if self.board.sleeping() == 0 && !self.board.monitors().has_monitors() {
+                continue;
+            }
+            pace.looked_at = Instant::now();
+            match self.look().await {
+                Ok(picture) => {
+                    if picture == last || !is_polling {
+                        pace.slow_down(longest);
+                    } else {
+                        pace.step = shortest;
+                    }
+                    last = picture;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the queues could not be looked at");
+                    pace.step = longest;
+                }
+            }
+        }
+    }
+
+    /// Looks once, and wakes whom it concerns.
+    async fn look(self: &Arc<Self>) -> Result<Picture> {
+        let rows = self.side.call(Call { name: "look", args: Vec::new() }).await.map_err(verdict)?;
+        let row = only(&rows)?;
+        let mut picture = Picture { ready: BTreeMap::new(), has_locked: row.flag("has_locked")? };
+        for word in row.maybe_text("ready_queues")?.unwrap_or_default().split_ascii_whitespace() {
+            if let Some((queue, groups)) = word.split_once(':')
+                && let (Ok(queue), Ok(groups)) = (queue.parse(), groups.parse())
+            {
+                picture.ready.insert(queue, groups);
+            }
+        }
+        self.upkeep.learn(row)?;
+        if row.int("catalog_version")? != self.definitions.known().version {
+            self.reload().await?;
+        }
+        let catalog = self.definitions.known().catalog.clone();
+        let is_awaited = self.board.sleeping() > 0;
+        for queue in catalog.queues.values() {
+            let activity = self.board.queue(&queue.name);
+            let facts = activity.facts();
+            match picture.ready.get(&queue.id) {
+                Some(&groups) if is_awaited => activity.arrived(groups, groups, groups as u64),
+                Some(&groups) => activity.stands_for_monitors(groups, groups as u64),
+                None if facts.ready_groups > 0 => activity.stands_for_monitors(0, 0),
+                None => {}
+            }
+        }
+        Ok(picture)
+    }
+
+    /// Listens to other processes until the store closes; when the connection is lost, looks for itself meanwhile.
+    pub(super) async fn listen_to_others(self: Arc<Self>, mut listener: Box<dyn Listener>) {
+        let own = self.process.simple().to_string();
+        loop {
+            let error = loop {
+                match listener.next().await {
+                    Ok(text) => {
+                        let words = Words::parse(&text);
+                        if words.process.as_deref() != Some(&*own) {
+                            self.hear(&words, 1).await;
+                        }
+                    }
+                    Err(error) => break error,
+                }
+            };
+            tracing::warn!(%error, "the connection on which other processes are heard was lost");
+            self.watch.set_polling(true);
+            let Some(again) = self.listen_again().await else { return };
+            listener = again;
+            self.watch.set_polling(false);
+            self.catch_up().await;
+        }
+    }
+
+    async fn listen_again(&self) -> Option<Box<dyn Listener>> {
+        let mut step = SHORTEST_LOOK;
+        loop {
+            sleep(step).await;
+            match self.driver.listen().await {
+                Ok(listener) => return listener,
+                Err(error) => tracing::debug!(%error, "other processes can still not be heard"),
+            }
+            step = (step * 2).min(LONGEST_RECONNECT);
+        }
+    }
+
+    /// Words may have been missed: reads what they would have told, and wakes everybody to look.
+    async fn catch_up(self: &Arc<Self>) {
+        if let Err(error) = self.reload().await {
+            tracing::warn!(%error, "the definitions could not be read");
+        }
+        self.board.wake_all();
+        self.upkeep.falls_due(Timestamp(0));
+        self.watch.look_soon();
+    }
+}

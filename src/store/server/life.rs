@@ -1,0 +1,69 @@
+//! What is under way, so that closing can wait for it.
+
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// What may wait for a lock of a transaction that is never ended must not keep a broker from closing for ever.
+const LONGEST_CLOSE: Duration = Duration::from_secs(5);
+
+/// Whether the store is open, and how much is under way.
+#[derive(Debug, Default)]
+pub(super) struct Life(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    is_closed: AtomicBool,
+    under_way: AtomicUsize,
+    done: Notify,
+}
+
+/// Something that was accepted; closing waits until it is dropped.
+#[derive(Debug)]
+pub(super) struct Work(Arc<State>);
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if self.0.under_way.fetch_sub(1, SeqCst) == 1 {
+            self.0.done.notify_waiters();
+        }
+    }
+}
+
+impl Life {
+    /// Accepts something.
+    ///
+    /// # Errors
+    /// 60016 once the store is closed.
+    pub(super) fn enter(&self) -> Result<Work> {
+        self.0.under_way.fetch_add(1, SeqCst);
+        let work = Work(self.0.clone());
+        if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(work) }
+    }
+
+    pub(super) fn check(&self) -> Result<()> {
+        if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    /// Accepts nothing more and waits for what was accepted; false if it was closed before.
+    pub(super) async fn close(&self) -> bool {
+        if self.0.is_closed.swap(true, SeqCst) {
+            return false;
+        }
+        let emptied = async {
+            loop {
+                let done = self.0.done.notified();
+                if self.0.under_way.load(SeqCst) == 0 {
+                    return;
+                }
+                done.await;
+            }
+        };
+        if tokio::time::timeout(LONGEST_CLOSE, emptied).await.is_err() {
+            tracing::warn!("the broker is closed while units still wait for locks; they are given up");
+        }
+        true
+    }
+}

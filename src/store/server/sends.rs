@@ -1,0 +1,185 @@
+//! SENDs of concurrent callers, folded into batches.
+
+use super::Server;
+use super::fold::Item;
+use super::life::Work;
+use super::link::{Arg, Call, Column, Failure, Fate};
+use super::refusal;
+use super::retry::{Tries, verdict};
+use super::rows::{Row, said};
+use super::verbs::{self, Beside};
+use crate::error::{Code, Error, Result};
+use crate::id::ConversationHandle;
+use crate::protocol::{Body, Outcome, Verb, system};
+use crate::store::SqlRow;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// A SEND alone may wait for a locked group as long as that takes; after this long others take its place.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// The number of an item whose group somebody has locked.
+const IS_LOCKED: i64 = -1;
+
+/// One SEND on one conversation, and who waits for it.
+pub(super) struct Sending {
+    handle: ConversationHandle,
+    message_type: Option<Arc<str>>,
+    body: Body,
+    trace: Option<Arc<str>>,
+    beside: Beside,
+    answer: oneshot::Sender<Result<Outcome>>,
+    _work: Work,
+}
+
+impl Item for Sending {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.len())
+    }
+}
+
+impl Sending {
+    fn answer(self, result: Result<Outcome>) {
+        // Whoever asked may have gone away; the message is sent all the same.
+        let _ = self.answer.send(result);
+    }
+
+    fn call(&self) -> Call<'_> {
+        verbs::send(self.handle, self.message_type.as_deref(), &self.body, self.trace.as_deref(), &self.beside)
+    }
+}
+
+impl Server {
+    /// Sends, with whoever else is sending.
+    pub(super) async fn send_folded(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
+        let beside = self.beside(&verb)?;
+        let Verb::Send { handles, message_type, body, trace } = verb else {
+            unreachable!("the caller has looked at the verb");
+        };
+        let (answer, answered) = oneshot::channel();
+        let sending = Sending { handle: handles[0], message_type, body, trace, beside, answer, _work: work };
+        if let Some(first) = self.sends.enter(sending) {
+            tokio::spawn(self.clone().run_sends(first));
+        }
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
+    async fn run_sends(self: Arc<Self>, first: Sending) {
+        let mut alone = tokio::spawn(self.clone().send_alone(first));
+        let _ = tokio::time::timeout(PATIENCE, &mut alone).await;
+        loop {
+            let mut batch = self.sends.next();
+            match batch.len() {
+                0 => return,
+                1 => {
+                    let mut alone = tokio::spawn(self.clone().send_alone(batch.swap_remove(0)));
+                    let _ = tokio::time::timeout(PATIENCE, &mut alone).await;
+                }
+                _ => self.send_batch(batch).await,
+            }
+        }
+    }
+
+    /// Sends one, and waits where its group is locked.
+    async fn send_alone(self: Arc<Self>, mut sending: Sending) {
+        let mut tries = Tries::default();
+        let result = loop {
+            let failure = match self.call_on_a_link(sending.call()).await {
+                Ok(rows) => {
+                    self.heard(&said(&rows), 1).await;
+                    break Ok(Outcome::Done);
+                }
+                Err(failure) => failure,
+            };
+            if tries.again_with_new_definitions(&failure.error) {
+                if let Err(error) = self.reload().await {
+                    break Err(error);
+                }
+                self.check_again(&mut sending);
+            } else if !tries.again(&failure).await {
+                break Err(verdict(failure));
+            }
+        };
+        sending.answer(result);
+    }
+
+    fn check_again(&self, sending: &mut Sending) {
+        self.check_body(&mut sending.beside, sending.message_type.as_deref(), &sending.body);
+    }
+
+    async fn send_batch(self: &Arc<Self>, mut batch: Vec<Sending>) {
+        let mut tries = Tries::default();
+        let rows = loop {
+            let version = batch.iter().map(|sending| sending.beside.catalog_version).min().unwrap_or_default();
+            let failure = match self.call_on_a_link(batch_call(&batch, version)).await {
+                Ok(rows) => break rows,
+                Err(failure) => failure,
+            };
+            if tries.again_with_new_definitions(&failure.error) && self.reload().await.is_ok() {
+                batch.iter_mut().for_each(|sending| self.check_again(sending));
+            } else if !tries.again(&failure).await {
+                return self.batch_failed(batch, failure);
+            }
+        };
+        self.heard(&said(&rows), batch.len()).await;
+        let mut verdicts: Vec<Option<(i64, String)>> = vec![None; batch.len()];
+        for row in &rows {
+            if let Err(error) = note(&mut verdicts, row) {
+                batch.into_iter().for_each(|sending| sending.answer(Err(error.duplicate())));
+                return;
+            }
+        }
+        for (sending, verdict) in batch.into_iter().zip(verdicts) {
+            match verdict {
+                None => sending.answer(Ok(Outcome::Done)),
+                Some((IS_LOCKED, _)) => drop(tokio::spawn(self.clone().send_alone(sending))),
+                Some((number, message)) => sending.answer(Err(refusal(number, message))),
+            }
+        }
+    }
+
+    /// A failure of the whole: what nobody knows, everybody is told; what did not happen is done one by one, so that it is
+    /// the fault of one only.
+    fn batch_failed(self: &Arc<Self>, batch: Vec<Sending>, failure: Failure) {
+        let passes =
+            !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
+        if failure.fate != Fate::Unknown && passes {
+            for sending in batch {
+                tokio::spawn(self.clone().send_alone(sending));
+            }
+            return;
+        }
+        let error = verdict(failure);
+        batch.into_iter().for_each(|sending| sending.answer(Err(error.duplicate())));
+    }
+}
+
+fn note(verdicts: &mut [Option<(i64, String)>], row: &SqlRow) -> Result<()> {
+    let row = Row(row);
+    if let Some(number) = row.maybe_int("error_number")?
+        && let Some(place) = usize::try_from(row.int("item")?).ok().and_then(|item| verdicts.get_mut(item))
+    {
+        *place = Some((number, row.maybe_text("error_message")?.unwrap_or_default().to_owned()));
+    }
+    Ok(())
+}
+
+fn batch_call(batch: &[Sending], version: i64) -> Call<'_> {
+    let columns = vec![
+        Column::Uuid(batch.iter().map(|sending| Some(sending.handle.0)).collect()),
+        Column::Text(
+            batch.iter().map(|sending| Some(sending.message_type.as_deref().unwrap_or(system::DEFAULT))).collect(),
+        ),
+        Column::Bytes(batch.iter().map(|sending| sending.body.clone()).collect()),
+        Column::Text(batch.iter().map(|sending| sending.trace.as_deref()).collect()),
+        Column::Text(batch.iter().map(|sending| Some(&*sending.beside.body_fault)).collect()),
+        Column::Uuid(batch.iter().map(|sending| Some(sending.beside.ids[0])).collect()),
+    ];
+    let args = vec![Arg::Rows { type_name: "send_batch_rows", columns }, Arg::BigInt(version)];
+    Call { name: "send_batch", args }
+}

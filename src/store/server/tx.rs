@@ -1,0 +1,462 @@
+//! Transactions: each a transaction of the server, on a link of its own.
+//!
+//! The link is taken when the first thing is done, and goes back at once if that was a RECEIVE that found nothing: who
+//! waits for messages holds no connection.
+
+use super::Server;
+use super::body::settled;
+use super::define::add;
+use super::link::{Arg, Call, Failure, Fate, Link, Linked};
+use super::retry::{Tries, verdict};
+use super::rows::{only, said};
+use super::unit::{found_nothing, outcome_ready};
+use super::verbs::{self, received_queue};
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Verb};
+use crate::store::{BoxFuture, SqlRow, SqlStatement, StoreTx};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The savepoint around every verb after the first: a refusal leaves what was done before.
+const BEFORE_THE_VERB: u32 = 0;
+
+pub(super) struct ServerTx {
+    server: Arc<Server>,
+    /// The link, once something was done.
+    link: Option<Box<dyn Link>>,
+    has_ended: bool,
+    /// Something is under way on the link; if that is never finished, the link is of no use.
+    is_busy: bool,
+    /// Names and numbers, in order.
+    savepoints: Vec<(String, u32)>,
+    last_savepoint: u32,
+    /// Whether locks are the session's, because there are savepoints.
+    holds_locks: bool,
+    /// Names this transaction to those who count rollbacks, once it has received.
+    attempt: Option<Uuid>,
+    /// Things done that were not just looks that found nothing.
+    steps_done: u64,
+    did: Did,
+}
+
+/// What the end of the transaction means for others.
+#[derive(Default)]
+struct Did {
+    words: String,
+    /// Groups that may become ready.
+    ready: usize,
+    /// Queues that messages were received from, or whose groups were locked.
+    queues: BTreeSet<i32>,
+    /// Whether what was left in them may be of interest.
+    has_left_some: bool,
+}
+
+/// One thing to do on the link.
+enum Step<'a> {
+    Call(Call<'a>),
+    Sql(&'a SqlStatement),
+}
+
+impl Step<'_> {
+    async fn on(self, link: &mut dyn Link) -> Linked<Vec<SqlRow>> {
+        match self {
+            Self::Call(call) => link.call(call).await,
+            Self::Sql(sql) => {
+                let changed = link.execute(sql).await?;
+                match sql.expected_rows {
+                    Some(expected) if expected != changed => Err(Failure {
+                        error: Error::new(
+                            Code::USER_SQL_FAILED,
+                            ErrorKind::User,
+                            format!(
+                                "the statement '{}' changed {changed} rows where {expected} were expected; it was undone",
+                                sql.text
+                            ),
+                        ),
+                        fate: Fate::Undone,
+                        is_link_usable: true,
+                    }),
+                    _ => Ok(Vec::new()),
+                }
+            }
+        }
+    }
+}
+
+impl ServerTx {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self {
+            server,
+            link: None,
+            has_ended: false,
+            is_busy: false,
+            savepoints: Vec::new(),
+            last_savepoint: BEFORE_THE_VERB,
+            holds_locks: false,
+            attempt: None,
+            steps_done: 0,
+            did: Did::default(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.has_ended {
+            return Err(Error::transaction_ended());
+        }
+        self.server.life.check()
+    }
+
+    /// Does a step; a refusal leaves the transaction as it was before, unless the server has ended it.
+    async fn step(&mut self, step: Step<'_>) -> Linked<Vec<SqlRow>> {
+        self.is_busy = true;
+        let done = self.guarded(step).await;
+        self.is_busy = false;
+        done
+    }
+
+    async fn guarded(&mut self, step: Step<'_>) -> Linked<Vec<SqlRow>> {
+        let Some(link) = &mut self.link else { return self.first_step(step).await };
+        if let Err(failure) = link.savepoint(BEFORE_THE_VERB).await {
+            return Err(self.lost(failure).await);
+        }
+        match step.on(&mut **link).await {
+            Ok(rows) => match link.release(BEFORE_THE_VERB).await {
+                Ok(()) => Ok(rows),
+                Err(failure) => Err(self.lost(failure).await),
+            },
+            Err(failure) if failure.fate == Fate::Undone && failure.is_link_usable => {
+                let undone = link.rollback_to(BEFORE_THE_VERB).await;
+                match undone {
+                    Ok(()) => match link.release(BEFORE_THE_VERB).await {
+                        Ok(()) => Err(failure),
+                        Err(lost) => Err(self.lost(lost).await),
+                    },
+                    Err(lost) => Err(self.lost(lost).await),
+                }
+            }
+            Err(failure) => Err(self.lost(failure).await),
+        }
+    }
+
+    /// Nothing was done before, so that a refusal takes no more than the link.
+    async fn first_step(&mut self, step: Step<'_>) -> Linked<Vec<SqlRow>> {
+        let mut link = self.server.take().await?;
+        link.begin().await.map_err(undone)?;
+        match step.on(&mut *link).await {
+            Ok(rows) => {
+                self.link = Some(link);
+                Ok(rows)
+            }
+            Err(failure) => {
+                if failure.is_link_usable {
+                    // If that fails too, the link is closed.
+                    let _ = link.rollback().await;
+                }
+                Err(undone(failure))
+            }
+        }
+    }
+
+    /// The server has ended the transaction, or nobody can reach it any more.
+    async fn lost(&mut self, failure: Failure) -> Failure {
+        self.has_ended = true;
+        self.end_quietly(failure.is_link_usable).await;
+        undone(failure)
+    }
+
+    /// Rolls back whatever is left, and counts it.
+    async fn end_quietly(&mut self, is_link_usable: bool) {
+        self.has_ended = true;
+        if let Some(mut link) = self.link.take() {
+            let is_clean = is_link_usable && link.rollback().await.is_ok();
+            if is_clean && self.holds_locks {
+                // If that fails, the link is closed, and its locks go with it.
+                let _ = link.call(unlock_session()).await;
+            }
+        }
+        self.after_rollback().await;
+    }
+
+    async fn after_rollback(&mut self) {
+        let mut words = String::new();
+        if let Some(attempt) = self.attempt.take() {
+            let counted = Call { name: "count_rollback", args: vec![Arg::Uuid(attempt)] };
+            match self.server.side.call(counted).await {
+                Ok(rows) => add(&mut words, &said(&rows)),
+                Err(failure) => {
+                    tracing::warn!(error = %failure.error, "a rollback could not be counted; it is when its group is next received from");
+                }
+            }
+        }
+        let did = std::mem::take(&mut self.did);
+        for queue in did.queues {
+            add(&mut words, &format!("q:{queue}"));
+        }
+        self.server.heard(&words, 1).await;
+        self.server.freed();
+    }
+
+    async fn run(&mut self, verb: Verb) -> Result<Outcome> {
+        self.check()?;
+        if matches!(verb, Verb::Define(_)) {
+            return Err(Error::definition_in_transaction());
+        }
+        self.server.tell_time().await?;
+        let verb = settled(verb);
+        let mut beside = self.server.beside(&verb)?;
+        let mut tries = Tries::default();
+        let rows = loop {
+            let is_first = self.link.is_none();
+            let failure = match self.step(Step::Call(verbs::call(&verb, &beside)?)).await {
+                Ok(rows) => break rows,
+                Err(failure) => failure,
+            };
+            if !self.has_ended && tries.again_with_new_definitions(&failure.error) {
+                self.server.reload().await?;
+                self.server.recheck(&verb, &mut beside);
+            } else if self.has_ended || !is_first || !tries.again(&failure).await {
+                return Err(verdict(failure));
+            }
+        };
+        self.did(&verb, rows).await
+    }
+
+    /// Notes what a verb did.
+    async fn did(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
+        add(&mut self.did.words, &said(&rows));
+        let outcome = verbs::outcome(verb, rows)?;
+        self.did.ready += outcome_ready(verb);
+        self.server.saw(verb, &outcome);
+        if found_nothing(&outcome) {
+            self.give_back_if_untouched().await;
+            return Ok(outcome);
+        }
+        self.steps_done += 1;
+        let Some(queue) = received_queue(verb) else { return Ok(outcome) };
+        let Some((queue_id, counts)) = self.server.counted_queue(queue).await else { return Ok(outcome) };
+        self.did.queues.insert(queue_id);
+        match (verb, &outcome) {
+            (Verb::Receive { top, .. }, Outcome::Received(messages)) => {
+                self.did.has_left_some |= top.is_some();
+                if counts && let Some(first) = messages.first() {
+                    self.begin_attempt(queue_id, first.conversation_group_id.0).await;
+                }
+            }
+            _ => self.did.has_left_some = true,
+        }
+        Ok(outcome)
+    }
+
+    /// Notes outside the transaction that it holds messages, so that its rollback is counted even if nobody is left to
+    /// count it.
+    async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
+        let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
+        let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
+        if let Err(failure) = self.server.side.call(Call { name: "begin_attempt", args }).await {
+            tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
+        }
+    }
+
+    /// Whoever found nothing and has done nothing holds no connection while it waits.
+    async fn give_back_if_untouched(&mut self) {
+        let is_untouched = self.steps_done == 0 && self.savepoints.is_empty();
+        if is_untouched && let Some(mut link) = self.link.take() {
+            // If that fails, the link is closed.
+            let _ = link.rollback().await;
+        }
+    }
+
+    async fn commit(mut self: Box<Self>) -> Result<()> {
+        self.check()?;
+        let Some(mut link) = self.link.take() else {
+            self.has_ended = true;
+            return Ok(());
+        };
+        self.server.tell_time().await?;
+        self.has_ended = true;
+        let did = std::mem::take(&mut self.did);
+        match end(&mut *link, self.attempt).await {
+            Ok(words) => {
+                self.attempt = None;
+                if self.holds_locks {
+                    // If that fails, the link is closed, and its locks go with it.
+                    let _ = link.call(unlock_session()).await;
+                }
+                drop(link);
+                let mut all = did.words;
+                add(&mut all, &words);
+                if did.has_left_some {
+                    for queue in did.queues {
+                        add(&mut all, &format!("q:{queue}"));
+                    }
+                }
+                self.server.heard(&all, did.ready.max(1)).await;
+                self.server.freed();
+                Ok(())
+            }
+            Err(failure) => {
+                let is_unknown = failure.fate == Fate::Unknown;
+                if is_unknown {
+                    // If it happened, nothing is to be counted; if not, whoever finds the attempt counts it.
+                    self.attempt = None;
+                }
+                self.did = did;
+                self.link = Some(link);
+                self.end_quietly(failure.is_link_usable && !is_unknown).await;
+                Err(verdict(failure))
+            }
+        }
+    }
+
+    async fn mark(&mut self, name: &str) -> Result<()> {
+        self.check()?;
+        if self.link.is_none() {
+            let mut link = self.server.take().await.map_err(verdict)?;
+            link.begin().await.map_err(|failure| failure.error)?;
+            self.link = Some(link);
+        }
+        let number = self.last_savepoint + 1;
+        let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
+        let marked = match self.holds_locks {
+            true => link.savepoint(number).await,
+            false => match link.hold_locks().await {
+                Ok(()) => link.savepoint(number).await,
+                Err(failure) => Err(failure),
+            },
+        };
+        if let Err(failure) = marked {
+            return Err(verdict(self.lost(failure).await));
+        }
+        self.holds_locks = true;
+        self.last_savepoint = number;
+        self.savepoints.push((name.to_owned(), number));
+        Ok(())
+    }
+
+    async fn go_back(&mut self, name: &str) -> Result<()> {
+        self.check()?;
+        let place = self.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(|| {
+            Error::new(
+                Code::SAVEPOINT_NOT_FOUND,
+                ErrorKind::NotFound,
+                format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
+            )
+        })?;
+        let number = self.savepoints[place].1;
+        let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
+        if let Err(failure) = link.rollback_to(number).await {
+            return Err(verdict(self.lost(failure).await));
+        }
+        self.savepoints.truncate(place + 1);
+        Ok(())
+    }
+}
+
+impl Server {
+    /// The queue's id, and whether rollbacks are counted there.
+    async fn counted_queue(&self, name: &str) -> Option<(i32, bool)> {
+        let find = || {
+            let catalog = &self.definitions.known().catalog;
+            catalog.queue(name).map(|queue| (queue.id, queue.is_poison_message_handling_enabled))
+        };
+        if let Some(found) = find() {
+            return Some(found);
+        }
+        // Somebody else made it just now.
+        self.reload().await.ok()?;
+        find()
+    }
+}
+
+/// Commits what a link has done; gives what others must hear.
+async fn end(link: &mut dyn Link, attempt: Option<Uuid>) -> Linked<String> {
+    let mut words = String::new();
+    if let Some(attempt) = attempt {
+        let rows = link.call(Call { name: "commit_attempt", args: vec![Arg::Uuid(attempt)] }).await;
+        words = said(&rows.map_err(undone)?);
+    }
+    link.commit().await?;
+    Ok(words)
+}
+
+/// Whatever became of a call before COMMIT, the transaction has not happened.
+fn undone(mut failure: Failure) -> Failure {
+    if failure.fate == Fate::Unknown {
+        failure.fate = Fate::TransactionUndone;
+        if failure.error.code() == Code::COMMIT_UNKNOWN {
+            let message = format!("the connection was lost before COMMIT: {}", failure.error.message());
+            failure.error = Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, message);
+        }
+    }
+    failure
+}
+
+fn unlock_session() -> Call<'static> {
+    Call { name: "unlock_session", args: Vec::new() }
+}
+
+impl Drop for ServerTx {
+    fn drop(&mut self) {
+        if self.has_ended || (self.link.is_none() && self.attempt.is_none()) {
+            return;
+        }
+        let mut rest = Self::new(self.server.clone());
+        rest.link = self.link.take().filter(|_| !self.is_busy);
+        rest.attempt = self.attempt.take();
+        rest.holds_locks = self.holds_locks;
+        rest.did = std::mem::take(&mut self.did);
+        // Spawned where the store was opened: a transaction may be dropped where no runtime is.
+        self.server.runtime.spawn(async move { rest.end_quietly(true).await });
+    }
+}
+
+impl StoreTx for ServerTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(self.run(verb))
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.check()?;
+            self.steps_done += 1;
+            self.step(Step::Sql(&sql)).await.map(drop).map_err(verdict)
+        })
+    }
+
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.check()?;
+            self.steps_done += 1;
+            let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
+            let rows = self.step(Step::Call(claim)).await.map_err(verdict)?;
+            only(&rows)?.flag("is_new")
+        })
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.mark(name))
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        Box::pin(self.go_back(name))
+    }
+
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let server = self.server.clone();
+        Box::pin(async move { server.detached(|_| Self::commit(self)).await })
+    }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        let server = self.server.clone();
+        Box::pin(async move {
+            let undo = async move {
+                if !self.has_ended {
+                    self.end_quietly(true).await;
+                }
+                Ok(())
+            };
+            server.detached(|_| undo).await
+        })
+    }
+}

@@ -1,0 +1,240 @@
+//! Units that are not folded: one verb in a call that commits by itself, several in a transaction of their own.
+
+use super::Server;
+use super::body::settled;
+use super::define::{add, claim};
+use super::life::Work;
+use super::link::{Call, Link, Linked};
+use super::retry::{Tries, unsent, verdict};
+use super::rows::said;
+use super::verbs::{self, Beside, received_queue};
+use crate::error::{Error, Result};
+use crate::protocol::{From, Outcome, Unit, Verb};
+use crate::store::SqlRow;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What came of a transaction that was tried.
+enum Tried {
+    Done(Vec<Outcome>, String),
+    HappenedBefore,
+}
+
+impl Server {
+    /// A link of the pool.
+    pub(super) async fn take(&self) -> Linked<Box<dyn Link>> {
+        self.driver.take().await.map_err(unsent)
+    }
+
+    /// One call on any link of the pool.
+    pub(super) async fn call_on_a_link(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        self.take().await?.call(call).await
+    }
+
+    /// Does a unit, however it is done best.
+    pub(super) async fn submit(self: Arc<Self>, unit: Unit, work: Work) -> Result<Vec<Outcome>> {
+        self.tell_time().await?;
+        if unit.len() > 1 {
+            return self.detached(|server| server.transact(unit, None, work)).await.map(Option::unwrap_or_default);
+        }
+        let Some(verb) = unit.into_iter().next() else { return Ok(Vec::new()) };
+        let outcome = match settled(verb) {
+            Verb::Define(definitions) => {
+                let defined = self.detached(|server| async move {
+                    let _work = work;
+                    server.define(&definitions, None).await
+                });
+                defined.await?.unwrap_or(Outcome::Done)
+            }
+            Verb::Receive { queue, top, from: From::Any } => self.clone().receive_folded(&queue, top, work).await?,
+            verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
+            verb => {
+                self.detached(|server| async move {
+                    let _work = work;
+                    server.alone(verb).await
+                })
+                .await?
+            }
+        };
+        Ok(vec![outcome])
+    }
+
+    /// Does a unit at most once under an id.
+    pub(super) async fn submit_once(
+        self: Arc<Self>,
+        unit_id: Uuid,
+        unit: Unit,
+        work: Work,
+    ) -> Result<Option<Vec<Outcome>>> {
+        self.tell_time().await?;
+        if let [Verb::Define(definitions)] = &unit[..] {
+            let definitions = definitions.clone();
+            let defined = self.detached(|server| async move {
+                let _work = work;
+                server.define(&definitions, Some(unit_id)).await
+            });
+            return Ok(defined.await?.map(|outcome| vec![outcome]));
+        }
+        self.detached(|server| server.transact(unit, Some(unit_id), work)).await
+    }
+
+    /// Runs work that goes on when whoever asked for it goes away.
+    pub(super) async fn detached<T, F>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        match tokio::spawn(work(self.clone())).await {
+            Ok(done) => done,
+            Err(failure) => Err(super::cut_short(failure)),
+        }
+    }
+
+    async fn alone(self: Arc<Self>, verb: Verb) -> Result<Outcome> {
+        let mut beside = self.beside(&verb)?;
+        let may_repeat = matches!(verb, Verb::GetTransmissionStatus { .. });
+        let mut tries = Tries::default();
+        loop {
+            let failure = match self.call_on_a_link(verbs::call(&verb, &beside)?).await {
+                Ok(rows) => {
+                    let words = said(&rows);
+                    let outcome = verbs::outcome(&verb, rows)?;
+                    self.heard(&words, outcome_ready(&verb)).await;
+                    self.saw(&verb, &outcome);
+                    return Ok(outcome);
+                }
+                Err(failure) => failure,
+            };
+            if tries.again_with_new_definitions(&failure.error) {
+                self.reload().await?;
+                self.recheck(&verb, &mut beside);
+            } else if may_repeat && tries.again_after(&failure.error).await {
+                // Reading twice is as good as once.
+            } else if !tries.again(&failure).await {
+                return Err(verdict(failure));
+            }
+        }
+    }
+
+    /// Checks a SEND against the definitions that were read again.
+    pub(super) fn recheck(&self, verb: &Verb, beside: &mut Beside) {
+        if let Verb::Send { message_type, body, .. } = verb {
+            self.check_body(beside, message_type.as_deref(), body);
+        }
+    }
+
+    /// Notes what a receiving verb shows of its queue.
+    pub(super) fn saw(&self, verb: &Verb, outcome: &Outcome) {
+        let (Some(queue), is_whole) = (received_queue(verb), takes_anything(verb)) else { return };
+        let is_empty = found_nothing(outcome);
+        if is_whole || !is_empty {
+            self.queue_stands(&self.board.queue(queue), usize::from(!is_empty), is_empty);
+        }
+    }
+
+    async fn transact(self: Arc<Self>, unit: Unit, unit_id: Option<Uuid>, _work: Work) -> Result<Option<Vec<Outcome>>> {
+        if unit.iter().any(|verb| matches!(verb, Verb::Define(_))) {
+            return Err(Error::definition_in_transaction());
+        }
+        let unit: Vec<Verb> = unit.into_iter().map(settled).collect();
+        let mut besides = unit.iter().map(|verb| self.beside(verb)).collect::<Result<Vec<_>>>()?;
+        let mut tries = Tries::default();
+        loop {
+            let failure = match self.take().await {
+                Err(failure) => failure,
+                Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id).await {
+                    Ok(Ok(Tried::Done(outcomes, words))) => {
+                        drop(link);
+                        self.heard(&words, unit.iter().map(outcome_ready).sum()).await;
+                        unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.saw(verb, outcome));
+                        return Ok(Some(outcomes));
+                    }
+                    Ok(Ok(Tried::HappenedBefore)) => return Ok(None),
+                    Ok(Err(error)) => return Err(error),
+                    Err(failure) => {
+                        if failure.is_link_usable {
+                            // If that fails too, the link is closed.
+                            let _ = link.rollback().await;
+                        }
+                        failure
+                    }
+                },
+            };
+            if tries.again_with_new_definitions(&failure.error) {
+                self.reload().await?;
+                unit.iter().zip(&mut besides).for_each(|(verb, beside)| self.recheck(verb, beside));
+                continue;
+            }
+            let again = match unit_id {
+                // Its id keeps it from happening twice.
+                Some(_) => tries.again_after(&failure.error).await,
+                None => tries.again(&failure).await,
+            };
+            if !again {
+                return Err(verdict(failure));
+            }
+        }
+    }
+}
+
+async fn try_once(
+    link: &mut dyn Link,
+    unit: &[Verb],
+    besides: &[Beside],
+    unit_id: Option<Uuid>,
+) -> Linked<Result<Tried>> {
+    link.begin().await?;
+    if let Some(unit_id) = unit_id {
+        match claim(link, unit_id).await? {
+            Ok(true) => {}
+            Ok(false) => {
+                link.rollback().await?;
+                return Ok(Ok(Tried::HappenedBefore));
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    let mut words = String::new();
+    let mut outcomes = Vec::with_capacity(unit.len());
+    for (verb, beside) in unit.iter().zip(besides) {
+        let call = match verbs::call(verb, beside) {
+            Ok(call) => call,
+            Err(error) => return Ok(Err(error)),
+        };
+        let rows = link.call(call).await?;
+        add(&mut words, &said(&rows));
+        match verbs::outcome(verb, rows) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    link.commit().await?;
+    Ok(Ok(Tried::Done(outcomes, words)))
+}
+
+fn is_single(verb: &Verb) -> bool {
+    matches!(verb, Verb::Send { handles, .. } if handles.len() == 1)
+}
+
+/// How many groups a verb may make ready.
+pub(super) fn outcome_ready(verb: &Verb) -> usize {
+    match verb {
+        Verb::Send { handles, .. } => handles.len(),
+        Verb::Receive { .. } | Verb::GetConversationGroup { .. } => 0,
+        _ => 1,
+    }
+}
+
+/// Whether a receiving verb takes whatever comes, so that nothing found means an empty queue.
+fn takes_anything(verb: &Verb) -> bool {
+    matches!(verb, Verb::Receive { from: From::Any | From::Oldest, .. } | Verb::GetConversationGroup { .. })
+}
+
+/// Whether a receiving verb found nothing.
+pub(super) fn found_nothing(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Received(messages) => messages.is_empty(),
+        Outcome::Group(group) => group.is_none(),
+        _ => false,
+    }
+}

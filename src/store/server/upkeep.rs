@@ -1,0 +1,146 @@
+//! What falls due by itself: timers, lifetimes, what waits in the transmission queue. Every process sees to it; the server
+//! sees that each thing happens once.
+
+use super::Server;
+use super::link::{Arg, Call};
+use super::retry::verdict;
+use super::rows::{Row, only, said};
+use super::words::Words;
+use crate::error::Result;
+use crate::time::Timestamp;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Due things done in one transaction.
+const MOST_AT_ONCE: i32 = 256;
+/// What nobody speaks of, the rows of dead processes among it, is looked for this often.
+const SAFETY_TICK: Duration = Duration::from_secs(60);
+/// A failure is not repeated more often than this.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// When the next thing falls due.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    state: Mutex<State>,
+    came: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    due: Option<Timestamp>,
+    /// A moment here and what the server's clock showed then: what this machine's clock does later is nothing to us.
+    at: Instant,
+    server_time: Timestamp,
+}
+
+impl Upkeep {
+    pub(super) fn new(now: Timestamp) -> Self {
+        let state = State { due: None, at: Instant::now(), server_time: now };
+        Self { state: Mutex::new(state), came: Notify::new() }
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something falls due then, by the server's clock.
+    pub(super) fn falls_due(&self, due: Timestamp) {
+        let mut state = self.state();
+        if state.due.is_none_or(|known| due < known) {
+            state.due = Some(due);
+            self.came.notify_one();
+        }
+    }
+
+    /// What an answer says of the time and of what is next.
+    pub(super) fn learn(&self, row: Row<'_>) -> Result<()> {
+        if row.has("now_at") {
+            let now = Timestamp(row.int("now_at")?);
+            let mut state = self.state();
+            (state.at, state.server_time) = (Instant::now(), now);
+        }
+        if let Some(due) = row.maybe_int("due_at")? {
+            self.falls_due(Timestamp(due));
+        }
+        Ok(())
+    }
+
+    /// When to do it, by this machine's steady clock.
+    fn next(&self) -> Instant {
+        let state = self.state();
+        let safety = Instant::now() + SAFETY_TICK;
+        state.due.map_or(safety, |due| (state.at + due.since(state.server_time).min(SAFETY_TICK * 2)).min(safety))
+    }
+
+    fn forget(&self) {
+        self.state().due = None;
+    }
+}
+
+impl Server {
+    /// Does what is due until the store closes.
+    pub(super) async fn keep_up(self: Arc<Self>) {
+        let mut moves = self.clock.moves();
+        loop {
+            let moved = async {
+                match &mut moves {
+                    Some(moves) => moves.changed().await.is_ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            let done = tokio::select! {
+                () = self.upkeep.came.notified() => Ok(()),
+                () = tokio::time::sleep_until(self.upkeep.next()), if !self.is_manual() => self.tick().await,
+                true = moved => self.tell_time().await,
+            };
+            if let Err(error) = done {
+                tracing::warn!(%error, "what is due could not be done");
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+            if self.is_manual() && self.upkeep.state().due.is_some_and(|due| due <= self.clock.now()) {
+                let _ = self.tick().await;
+            }
+        }
+    }
+
+    /// Does everything that is due.
+    pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
+        self.upkeep.forget();
+        loop {
+            let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
+            let rows = self.upkeep_side.call(call).await.map_err(verdict)?;
+            let row = only(&rows)?;
+            self.upkeep.learn(row)?;
+            let did = row.int("did")?;
+            let words = said(&rows);
+            let groups = Words::parse(&words).queues.len().max(usize::try_from(did).unwrap_or(0));
+            self.heard(&words, groups).await;
+            if did < i64::from(MOST_AT_ONCE) {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn is_manual(&self) -> bool {
+        self.clock.moves().is_some()
+    }
+
+    /// With a clock that a test moves: tells the server how late it is, and does what is due by that, before anything else
+    /// is done.
+    pub(super) async fn tell_time(self: &Arc<Self>) -> Result<()> {
+        if !self.is_manual() {
+            return Ok(());
+        }
+        let mut told = self.told_time.lock().await;
+        let now = self.clock.now();
+        if *told != Some(now) {
+            let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
+            self.upkeep_side.call(call).await.map_err(verdict)?;
+            self.tick().await?;
+            *told = Some(now);
+        }
+        Ok(())
+    }
+}

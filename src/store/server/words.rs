@@ -1,0 +1,169 @@
+//! Words: what processes tell each other after a commit.
+//!
+//! `q:<queue_id>` something became ready in the queue, or it changed; `c` definitions changed; `d:<microseconds>` something
+//! falls due then; `p:<process>` who says it, so that nobody listens to himself. Words that are not known are passed over.
+
+use super::Server;
+use super::link::{Arg, Call};
+use crate::time::Timestamp;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// After telling others, this much is gathered before they are told again.
+const GATHERING: Duration = Duration::from_millis(1);
+
+/// What one message to others may hold; PostgreSQL takes 8000 bytes.
+const MOST_BYTES: usize = 7000;
+
+/// Words, taken apart.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Words {
+    pub(super) queues: BTreeSet<i32>,
+    pub(super) definitions: bool,
+    pub(super) due: Option<Timestamp>,
+    /// Who says it.
+    pub(super) process: Option<String>,
+}
+
+impl Words {
+    pub(super) fn parse(text: &str) -> Self {
+        let mut words = Self::default();
+        for word in text.split_ascii_whitespace() {
+            match word.split_once(':') {
+                None if word == "c" => words.definitions = true,
+                Some(("q", queue)) => words.queues.extend(queue.parse::<i32>().ok()),
+                Some(("d", due)) => {
+                    let due = due.parse().ok().map(Timestamp);
+                    words.due = words.due.into_iter().chain(due).min();
+                }
+                Some(("p", process)) => words.process = Some(process.to_owned()),
+                _ => {}
+            }
+        }
+        words
+    }
+}
+
+/// What others have not been told yet.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    words: Mutex<BTreeSet<String>>,
+    came: Notify,
+}
+
+impl Outbox {
+    pub(super) fn put<'w>(&self, words: impl IntoIterator<Item = &'w str>) {
+        let mut waiting = self.words.lock().unwrap_or_else(PoisonError::into_inner);
+        for word in words {
+            if !waiting.contains(word) {
+                waiting.insert(word.to_owned());
+            }
+        }
+        if !waiting.is_empty() {
+            self.came.notify_one();
+        }
+    }
+
+    /// Everything that waits, in as few messages as it fits in; each says whose it is.
+    fn take(&self, process: &str) -> Vec<String> {
+        let words = std::mem::take(&mut *self.words.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut messages: Vec<String> = Vec::new();
+        for word in words {
+            match messages.last_mut() {
+                Some(last) if last.len() + word.len() < MOST_BYTES => {
+                    last.push(' ');
+                    last.push_str(&word);
+                }
+                _ => messages.push(format!("p:{process} {word}")),
+            }
+        }
+        messages
+    }
+}
+
+impl Server {
+    /// What a commit of this process has brought about: heard here at once, and told to others soon. `ready` is how many
+    /// groups may have become ready at most.
+    pub(super) async fn heard(self: &Arc<Self>, text: &str, ready: usize) {
+        if text.is_empty() {
+            return;
+        }
+        self.outbox.put(text.split_ascii_whitespace());
+        self.hear(&Words::parse(text), ready).await;
+    }
+
+    /// Acts on words, whoever said them.
+    pub(super) async fn hear(self: &Arc<Self>, words: &Words, ready: usize) {
+        if words.definitions
+            && let Err(error) = self.reload().await
+        {
+            tracing::warn!(%error, "definitions have changed and could not be read; they are when the next verb needs them");
+        }
+        if let Some(due) = words.due {
+            self.upkeep.falls_due(due);
+        }
+        let catalog = &self.definitions.known().catalog;
+        for queue in words.queues.iter().filter_map(|id| catalog.queues.get(id)) {
+            let activity = self.board.queue(&queue.name);
+            let facts = activity.facts();
+            activity.arrived(ready, facts.ready_groups + ready, facts.unread + ready as u64);
+        }
+        if !words.queues.is_empty() {
+            self.watch.heard();
+        }
+    }
+
+    /// Something of these queues may be free now that was locked: look whether it is.
+    pub(super) fn freed(&self) {
+        if self.board.sleeping() > 0 {
+            self.watch.look_soon();
+        }
+    }
+
+    /// Tells others until the store closes.
+    pub(super) async fn tell_others(self: Arc<Self>) {
+        let process = self.process.simple().to_string();
+        loop {
+            self.outbox.came.notified().await;
+            for words in self.outbox.take(&process) {
+                if let Err(failure) = self.side.call(Call { name: "tell", args: vec![Arg::Text(&words)] }).await {
+                    // They look by themselves, if less often.
+                    tracing::warn!(error = %failure.error, "other processes could not be told: {words}");
+                }
+            }
+            tokio::time::sleep(GATHERING).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_taken_apart_and_unknown_ones_passed_over() {
+        let words = Words::parse("p:ab q:70000 c d:9 q:70001 d:5 z:1 q:x nonsense");
+        assert_eq!(words.queues, BTreeSet::from([70000, 70001]));
+        assert!(words.definitions);
+        assert_eq!(words.due, Some(Timestamp(5)));
+        assert_eq!(words.process.as_deref(), Some("ab"));
+        assert_eq!(Words::parse(""), Words::default());
+    }
+
+    #[test]
+    fn what_is_said_often_is_told_once_and_long_talk_is_cut() {
+        let outbox = Outbox::default();
+        outbox.put(["q:1", "q:2", "q:1"]);
+        outbox.put(["q:2"]);
+        assert_eq!(outbox.take("me"), ["p:me q:1 q:2"]);
+        assert!(outbox.take("me").is_empty());
+        let many: Vec<String> = (0..2000).map(|queue| format!("q:{queue}")).collect();
+        outbox.put(many.iter().map(String::as_str));
+        let messages = outbox.take("me");
+        assert!(messages.len() > 1 && messages.iter().all(|text| text.len() < 8000 && text.starts_with("p:me ")));
+        let told: usize = messages.iter().map(|text| Words::parse(text).queues.len()).sum();
+        assert_eq!(told, 2000);
+    }
+}
