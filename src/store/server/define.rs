@@ -2,8 +2,8 @@
 
 use super::Server;
 use super::catalog::Known;
-use super::link::{Arg, Call, Link, Linked};
 use super::follow::{folded_name, follow, row};
+use super::link::{Arg, Call, Link, Linked};
 use super::retry::{Tries, verdict};
 use super::rows::{only, said};
 use crate::catalog::apply::{self, Applied};
