@@ -13,10 +13,9 @@ async fn event(stage: &Stage) -> String {
     batch.first().text().unwrap().into_owned()
 }
 
-/// assertions: 202
-#[tokio::test]
-async fn one_event_until_a_receive_or_the_time_out() {
-    let stage = Stage::new().await;
+// assertions: 202
+staged!(one_event_until_a_receive_or_the_time_out, async |store| {
+    let stage = Stage::new(store).await;
     stage.ddl(NOTIFY).await;
     let procedures = stage.procedures().start();
     until("the monitor", || stage.queue_monitors().len() == 1).await;
@@ -33,12 +32,11 @@ async fn one_event_until_a_receive_or_the_time_out() {
     stage.arrive(1).await;
     event(&stage).await;
     procedures.stop().await;
-}
+});
 
-/// assertions: 203
-#[tokio::test]
-async fn every_notification_of_a_queue_is_told() {
-    let stage = Stage::new().await;
+// assertions: 203
+staged!(every_notification_of_a_queue_is_told, async |store| {
+    let stage = Stage::new(store).await;
     stage.ddl(NOTIFY).await;
     stage
         .ddl("CREATE EVENT NOTIFICATION second ON QUEUE work FOR QUEUE_ACTIVATION TO SERVICE 'listener', 'current database'")
@@ -48,4 +46,4 @@ async fn every_notification_of_a_queue_is_told() {
     event(&stage).await;
     event(&stage).await;
     assert!(stage.receive("told").await.unwrap().is_none());
-}
+});

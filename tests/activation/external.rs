@@ -46,9 +46,8 @@ async fn stop(readers: Readers) {
     soon("the stop", readers.stop()).await;
 }
 
-#[tokio::test]
-async fn an_exit_code_of_zero_commits_with_what_was_answered() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(an_exit_code_of_zero_commits_with_what_was_answered, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"cat >> "$0"; echo '{"send": {"body": {"done": true}}}'; echo '{"end": true}'"#;
     let readers = stage.activate("work", script(text, &log)).start();
     let dialog = stage.arrive(1).await[0];
@@ -60,11 +59,10 @@ async fn an_exit_code_of_zero_commits_with_what_was_answered() {
     assert_eq!(lines.len(), 1);
     let line: serde_json::Value = serde_json::from_str(&lines[0]).unwrap();
     assert_eq!((&line["message_type_name"], &line["body"]), (&"DEFAULT".into(), &"work".into()));
-}
+});
 
-#[tokio::test]
-async fn it_gets_the_bare_body_and_its_environment_if_asked() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(it_gets_the_bare_body_and_its_environment_if_asked, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"{ cat; echo " $DIALOQ_QUEUE $DIALOQ_SERVICE_NAME $DIALOQ_MESSAGE_TYPE_NAME $DIALOQ_PRIORITY"; } >> "$0"
         echo '{"end_error": {"code": 8, "description": "done <with> it"}}'"#;
     let readers = stage.activate("work", script(text, &log).raw_body()).start();
@@ -73,11 +71,10 @@ async fn it_gets_the_bare_body_and_its_environment_if_asked() {
     assert_eq!((error.code, &*error.description), (8, "done <with> it"));
     stop(readers).await;
     assert_eq!(log.lines(), ["work work worker DEFAULT 5"]);
-}
+});
 
-#[tokio::test]
-async fn another_exit_code_garbage_or_a_signal_rolls_back() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(another_exit_code_garbage_or_a_signal_rolls_back, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"echo run >> "$0"
         case $(wc -l < "$0" | tr -d ' ') in
             1) echo '{"end": true}'; exit 3 ;;
@@ -97,11 +94,10 @@ async fn another_exit_code_garbage_or_a_signal_rolls_back() {
     assert!(stage.receive("home").await.unwrap().is_none(), "what a failed run answered was not done");
     stop(readers).await;
     assert_eq!(log.lines().len(), 4);
-}
+});
 
-#[tokio::test]
-async fn a_program_that_hangs_is_killed() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(a_program_that_hangs_is_killed, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"echo $$ >> "$0"; exec sleep 1000"#;
     let program = script(text, &log).timeout(Duration::from_secs(10));
     let readers = stage.activate("work", program).start();
@@ -120,11 +116,10 @@ async fn a_program_that_hangs_is_killed() {
     })
     .await;
     soon("the abort", readers.abort()).await;
-}
+});
 
-#[tokio::test]
-async fn a_missing_program_is_tried_each_five_seconds_and_disables_nothing() {
-    let stage = Stage::new().await;
+staged!(a_missing_program_is_tried_each_five_seconds_and_disables_nothing, async |store| {
+    let stage = Stage::new(store).await;
     let readers = stage.activate("work", Program::new("/nowhere/to/be/found")).start();
     stage.arrive(1).await;
     for errors in 1..=7 {
@@ -133,11 +128,10 @@ async fn a_missing_program_is_tried_each_five_seconds_and_disables_nothing() {
     }
     assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
     stop(readers).await;
-}
+});
 
-#[tokio::test]
-async fn a_stream_is_one_process_for_many_messages() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(a_stream_is_one_process_for_many_messages, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"echo start >> "$0"
         while read -r line; do
             echo '{"send": {"body": "got it"}}'
@@ -153,11 +147,10 @@ async fn a_stream_is_one_process_for_many_messages() {
     }
     stop(readers).await;
     assert_eq!(log.lines(), ["start", "end"], "it saw the end of its input");
-}
+});
 
-#[tokio::test]
-async fn a_stream_may_roll_back_die_or_talk_nonsense() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(a_stream_may_roll_back_die_or_talk_nonsense, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"while read -r line; do
             echo run >> "$0"
             case $(wc -l < "$0" | tr -d ' ') in
@@ -178,15 +171,14 @@ async fn a_stream_may_roll_back_die_or_talk_nonsense() {
     assert!(answer(&stage).await.is_end_dialog());
     assert_eq!(log.lines().len(), 4);
     stop(readers).await;
-}
+});
 
-#[tokio::test]
-async fn a_program_that_always_fails_disables_the_queue() {
-    let (stage, log) = (Stage::new().await, Log::new());
+staged!(a_program_that_always_fails_disables_the_queue, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
     let readers = stage.activate("work", script("exit 1", &log)).start();
     let mut events = readers.events();
     stage.arrive(1).await;
     assert_eq!(ended(&mut events).await, 28086);
     assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
     stop(readers).await;
-}
+});

@@ -1,5 +1,6 @@
 //! Readers with handlers by message type.
 
+use crate::servers::Store;
 use crate::stage::{Stage, ended, failed, row, soon, until};
 use dialoq::activation::{HandlerError, Handlers, Ramp};
 use dialoq::protocol::From as LookAt;
@@ -21,8 +22,8 @@ const PLACED: MessageType<u32> = MessageType::json("placed");
 const NOTE: MessageType<String> = MessageType::text("note");
 
 /// A stage with typed messages between `client` and `worker`.
-async fn stage() -> Stage {
-    let stage = Stage::new().await;
+async fn stage(store: Store) -> Stage {
+    let stage = Stage::new(store).await;
     stage
         .define(|d| {
             // The queue of a type without validation takes what the handler cannot decode.
@@ -51,9 +52,8 @@ async fn answer(stage: &Stage) -> Message {
     soon("an answer", home.into_future()).await.unwrap().unwrap().first().clone()
 }
 
-#[tokio::test]
-async fn a_message_is_decoded_answered_and_its_conversation_ended() {
-    let stage = stage().await;
+staged!(a_message_is_decoded_answered_and_its_conversation_ended, async |store| {
+    let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |context, order| {
         assert_eq!(order.sku, "A-1");
         context.reply(PLACED, &(order.pieces * 2)).await?;
@@ -67,14 +67,14 @@ async fn a_message_is_decoded_answered_and_its_conversation_ended() {
     assert!(answer(&stage).await.is_end_dialog());
     stage.end(dialog).await.unwrap();
     soon("the stop", readers.stop()).await;
-}
+});
 
-#[tokio::test]
-async fn a_batch_commits_with_the_users_own_sql() {
-    let stage = stage().await;
-    stage.sql("create table sold(sku text, pieces integer)", ()).await.unwrap();
-    let handlers = Handlers::new().on(ORDER, async |context, order| {
-        context.sql("insert into sold values (?1, ?2)", (order.sku, order.pieces)).await?;
+staged!(a_batch_commits_with_the_users_own_sql, async |store| {
+    let stage = stage(store).await;
+    stage.sql("create table sold(sku varchar(20), pieces integer)", ()).await.unwrap();
+    let insert = store.sql("insert into sold values (?1, ?2)");
+    let handlers = Handlers::new().on(ORDER, async move |context, order| {
+        context.sql(insert.clone(), (order.sku, order.pieces)).await?;
         if order.pieces == 13 {
             return Err(HandlerError::new("no luck"));
         }
@@ -93,11 +93,10 @@ async fn a_batch_commits_with_the_users_own_sql() {
     let rows = stage.query("select sum(pieces) as sum from sold", ()).await.unwrap();
     assert_eq!(rows.rows[0].get::<i64>("sum").unwrap(), 5);
     readers.abort().await;
-}
+});
 
-#[tokio::test]
-async fn end_dialog_and_error_end_the_conversation_unless_handled() {
-    let stage = stage().await;
+staged!(end_dialog_and_error_end_the_conversation_unless_handled, async |store| {
+    let stage = stage(store).await;
     let handlers = Handlers::new().on(NOTE, async |_, _| Ok(()));
     let readers = stage.activate("work", handlers).start();
     for ends_well in [true, false] {
@@ -109,21 +108,21 @@ async fn end_dialog_and_error_end_the_conversation_unless_handled() {
         }
     }
     let activity = stage.activity().queue("work");
-    let open = "select count(*) as open from sys_conversation_endpoints where state not in ('CD')";
+    let endpoints = stage.view("conversation_endpoints");
+    let open = format!("select count(*) as still_open from {endpoints} where state not in ('CD')");
     let looking = async {
         while activity.facts().unread > 0
-            || stage.query(open, ()).await.unwrap().rows[0].get::<i64>("open").unwrap() > 0
+            || stage.query(&*open, ()).await.unwrap().rows[0].get::<i64>("still_open").unwrap() > 0
         {
             tokio::task::yield_now().await;
         }
     };
     soon("the end of both", looking).await;
     soon("the stop", readers.stop()).await;
-}
+});
 
-#[tokio::test]
-async fn handlers_for_end_dialog_error_and_timer_are_asked() {
-    let stage = stage().await;
+staged!(handlers_for_end_dialog_error_and_timer_are_asked, async |store| {
+    let stage = stage(store).await;
     let (tell, mut told) = mpsc::unbounded_channel::<String>();
     let handlers = {
         let (end, error, timer) = (tell.clone(), tell.clone(), tell);
@@ -159,11 +158,10 @@ async fn handlers_for_end_dialog_error_and_timer_are_asked() {
     stage.end_with_error(dialog, 7, "broken <here>").await.unwrap();
     assert_eq!(soon("the error", told.recv()).await.as_deref(), Some("7 broken <here>"));
     soon("the stop", readers.stop()).await;
-}
+});
 
-#[tokio::test]
-async fn what_nobody_handles_or_can_decode_is_told_to_its_sender() {
-    let stage = stage().await;
+staged!(what_nobody_handles_or_can_decode_is_told_to_its_sender, async |store| {
+    let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |_, _| Ok(()));
     let readers = stage.activate("work", handlers).start();
     let dialog = begin(&stage).await;
@@ -177,11 +175,10 @@ async fn what_nobody_handles_or_can_decode_is_told_to_its_sender() {
     assert_eq!(error.code, 60021);
     assert_eq!(row(&readers).await.activation_errors_total, 0);
     soon("the stop", readers.stop()).await;
-}
+});
 
-#[tokio::test]
-async fn otherwise_takes_the_rest() {
-    let stage = stage().await;
+staged!(otherwise_takes_the_rest, async |store| {
+    let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |_, _| Ok(())).otherwise(async |context, message| {
         context.fail_conversation(99, message.message_type_name.to_string()).await?;
         Ok(())
@@ -191,11 +188,10 @@ async fn otherwise_takes_the_rest() {
     stage.send(dialog, NOTE, "x").await.unwrap();
     let error = answer(&stage).await.error().unwrap();
     assert_eq!((error.code, &*error.description), (99, "note"));
-}
+});
 
-#[tokio::test]
-async fn what_is_left_of_an_ended_conversation_is_passed_over() {
-    let stage = stage().await;
+staged!(what_is_left_of_an_ended_conversation_is_passed_over, async |store| {
+    let stage = stage(store).await;
     let handled = Arc::new(AtomicUsize::new(0));
     let counted = handled.clone();
     let handlers = Handlers::new().on(NOTE, async move |context, _| {
@@ -211,12 +207,11 @@ async fn what_is_left_of_an_ended_conversation_is_passed_over() {
     assert!(answer(&stage).await.is_end_dialog());
     soon("the stop", readers.stop()).await;
     assert_eq!(handled.load(SeqCst), 1);
-}
+});
 
-/// assertions: 176
-#[tokio::test]
-async fn five_failures_in_a_row_disable_the_queue_and_end_the_reader() {
-    let stage = stage().await;
+// assertions: 176
+staged!(five_failures_in_a_row_disable_the_queue_and_end_the_reader, async |store| {
+    let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |_, _| Err(HandlerError::new("always")));
     let readers = stage.activate("work", handlers).start();
     let mut events = readers.events();
@@ -227,12 +222,11 @@ async fn five_failures_in_a_row_disable_the_queue_and_end_the_reader() {
     assert_eq!(ended(&mut events).await, 28086);
     assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
     assert_eq!(soon("a look", readers.monitor()).await, None);
-}
+});
 
-#[tokio::test]
-async fn a_panic_rolls_back_and_the_reader_lives_on() {
+staged!(a_panic_rolls_back_and_the_reader_lives_on, async |store| {
     // DIFFERENCE(handlers-live-on)
-    let stage = stage().await;
+    let stage = stage(store).await;
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
     let handlers = Handlers::new().on(ORDER, async move |context, order| {
@@ -253,11 +247,10 @@ async fn a_panic_rolls_back_and_the_reader_lives_on() {
     assert!(answer(&stage).await.is_end_dialog());
     let row = row(&readers).await;
     assert_eq!((row.tasks_started_total, row.tasks_running, row.activation_errors_total), (1, 1, 2));
-}
+});
 
-#[tokio::test]
-async fn a_handler_that_hangs_is_cut_off_and_rolled_back() {
-    let stage = stage().await;
+staged!(a_handler_that_hangs_is_cut_off_and_rolled_back, async |store| {
+    let stage = stage(store).await;
     let (hangs, calls) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
     let (begun, counted) = (hangs.clone(), calls.clone());
     let handlers = Handlers::new()
@@ -279,11 +272,10 @@ async fn a_handler_that_hangs_is_cut_off_and_rolled_back() {
     assert_eq!(code, 60024);
     assert!(why.contains("did not finish within 30s"), "{why}");
     assert!(answer(&stage).await.is_end_dialog());
-}
+});
 
-#[tokio::test]
-async fn an_idle_reader_leaves_after_its_wait_and_comes_back_with_work() {
-    let stage = stage().await;
+staged!(an_idle_reader_leaves_after_its_wait_and_comes_back_with_work, async |store| {
+    let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |context, _| {
         context.end_conversation().await?;
         Ok(())
@@ -304,11 +296,10 @@ async fn an_idle_reader_leaves_after_its_wait_and_comes_back_with_work() {
         let row = row(&readers).await;
         assert_eq!((row.tasks_started_total, row.tasks_running, row.tasks_aborted_total), (started, 0, 0));
     }
-}
+});
 
-#[tokio::test]
-async fn stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish() {
-    let stage = stage().await;
+staged!(stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish, async |store| {
+    let stage = stage(store).await;
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (tell, wait) = (begun.clone(), go_on.clone());
     let handlers = Handlers::new().on(ORDER, async move |context, _| {
@@ -331,11 +322,10 @@ async fn stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish() {
     soon("the stop", stopping).await.unwrap();
     assert!(answer(&stage).await.is_end_dialog(), "what was in hand was finished");
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.len()), Some(1), "and nothing more was begun");
-}
+});
 
-#[tokio::test]
-async fn readers_take_the_part_of_the_queue_they_are_told() {
-    let stage = stage().await;
+staged!(readers_take_the_part_of_the_queue_they_are_told, async |store| {
+    let stage = stage(store).await;
     stage
         .define(|d| {
             d.broker_priority("high").contract("orders").level(dialoq::Level::new(9));
@@ -357,14 +347,13 @@ async fn readers_take_the_part_of_the_queue_they_are_told() {
     soon("the stop", readers.stop()).await;
     assert!(told.try_recv().is_err());
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.first().priority), Some(5));
-}
+});
 
-/// The clock moves in steps of the readers' idle wait and never as far as the next look of the monitor, so a launch that
-/// is missed is missed for good.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn every_message_is_handled_although_readers_come_and_go() {
+// The clock moves in steps of the readers' idle wait and never as far as the next look of the monitor, so a launch that
+// is missed is missed for good.
+staged!(threads, every_message_is_handled_although_readers_come_and_go, async |store| {
     for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
-        let stage = stage().await;
+        let stage = stage(store).await;
         let (tell, mut told) = mpsc::unbounded_channel::<u32>();
         let handlers = Handlers::new()
             .on(ORDER, async move |_, order| Ok(tell.send(order.pieces)?))
@@ -385,4 +374,4 @@ async fn every_message_is_handled_although_readers_come_and_go() {
         assert_eq!((row.tasks_aborted_total, row.activation_errors_total), (0, 0));
         soon("the stop", readers.stop()).await;
     }
-}
+});

@@ -4,10 +4,9 @@ use crate::stage::{FIVE_SECONDS, Stage, Theatre, ended, row, soon, state, until}
 use dialoq::Act;
 use std::time::Duration;
 
-/// assertions: 186
-#[tokio::test]
-async fn the_first_message_starts_one_reader() {
-    let stage = Stage::new().await;
+// assertions: 186
+staged!(the_first_message_starts_one_reader, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     assert_eq!(state(&readers).await, ("INACTIVE", 0));
@@ -16,12 +15,11 @@ async fn the_first_message_starts_one_reader() {
     assert_eq!(state(&readers).await, ("NOTIFIED", 1));
     let tasks = stage.activated_tasks();
     assert_eq!((tasks.len(), &*tasks[0].queue_name, &*tasks[0].procedure_name), (1, "work", "puppet"));
-}
+});
 
-/// assertions: 187, 188
-#[tokio::test]
-async fn until_somebody_receives_no_second_reader_starts() {
-    let stage = Stage::new().await;
+// assertions: 187, 188
+staged!(until_somebody_receives_no_second_reader_starts, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     stage.arrive(1).await;
@@ -35,12 +33,11 @@ async fn until_somebody_receives_no_second_reader_starts() {
     assert!(stage.receive("work").await.unwrap().is_some());
     assert_eq!(state(&readers).await, ("RECEIVES_OCCURRING", 1));
     assert!(theatre.is_empty());
-}
+});
 
-/// assertions: 189, 198
-#[tokio::test]
-async fn constant_work_adds_a_reader_each_five_seconds_up_to_the_limit() {
-    let stage = Stage::new().await;
+// assertions: 189, 198
+staged!(constant_work_adds_a_reader_each_five_seconds_up_to_the_limit, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(3).start();
     stage.arrive(20).await;
@@ -62,12 +59,11 @@ async fn constant_work_adds_a_reader_each_five_seconds_up_to_the_limit() {
         let row = row(&readers).await;
         assert_eq!((row.tasks_running, row.tasks_started_total, row.task_limit_reached_total), (3, 3, reached));
     }
-}
+});
 
-/// assertions: 190
-#[tokio::test]
-async fn an_empty_result_restarts_the_five_seconds() {
-    let stage = Stage::new().await;
+// assertions: 190
+staged!(an_empty_result_restarts_the_five_seconds, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     let dialog = stage.arrive(1).await[0];
@@ -84,15 +80,14 @@ async fn an_empty_result_restarts_the_five_seconds() {
     assert_eq!(state(&readers).await, ("RECEIVES_OCCURRING", 1));
     stage.advance(Duration::from_secs(1));
     let _second = theatre.next().await;
-}
+});
 
-/// assertions: 191
-#[tokio::test]
-async fn whoever_waits_keeps_readers_from_starting() {
-    let stage = Stage::new().await;
+// assertions: 191
+staged!(whoever_waits_keeps_readers_from_starting, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
-    let broker = (**stage).clone();
+    let broker = (*stage).clone();
     let waiting = tokio::spawn(async move { broker.receive("work").wait_forever().await });
     let activity = stage.activity().queue("work");
     until("a session waiting", || activity.facts().waiting == 1).await;
@@ -104,13 +99,12 @@ async fn whoever_waits_keeps_readers_from_starting() {
     assert_eq!(state(&readers).await, ("INACTIVE", 0));
     stage.arrive(1).await;
     let _reader = theatre.next().await;
-}
+});
 
-/// assertions: 192
-#[tokio::test]
-async fn one_busy_group_starts_one_more_reader_at_most() {
+// assertions: 192
+staged!(one_busy_group_starts_one_more_reader_at_most, async |store| {
     // DIFFERENCE(waiting-is-empty)
-    let stage = Stage::new().await;
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     let dialog = stage.arrive(1).await[0];
@@ -131,12 +125,11 @@ async fn one_busy_group_starts_one_more_reader_at_most() {
     }
     busy.commits().await;
     assert_eq!(soon("the group coming free", waiting).await, Ok(9));
-}
+});
 
-/// assertions: 193
-#[tokio::test]
-async fn a_reader_that_never_received_is_not_replaced() {
-    let stage = Stage::new().await;
+// assertions: 193
+staged!(a_reader_that_never_received_is_not_replaced, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     let mut events = readers.events();
@@ -151,12 +144,11 @@ async fn a_reader_that_never_received_is_not_replaced() {
     assert_eq!(row(&readers).await.tasks_aborted_total, 1);
     assert!(stage.receive("work").await.unwrap().is_some());
     let _cured = theatre.next().await;
-}
+});
 
-/// assertions: 195
-#[tokio::test]
-async fn rows_left_by_a_reader_start_another() {
-    let stage = Stage::new().await;
+// assertions: 195
+staged!(rows_left_by_a_reader_start_another, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     let mut events = readers.events();
@@ -170,36 +162,33 @@ async fn rows_left_by_a_reader_start_another() {
         assert_eq!(stage.activity().queue("work").facts().unread, left);
     }
     assert_eq!(state(&readers).await, ("INACTIVE", 3));
-}
+});
 
-/// assertions: 201
-#[tokio::test]
-async fn rows_waiting_at_the_start_activate() {
-    let stage = Stage::new().await;
+// assertions: 201
+staged!(rows_waiting_at_the_start_activate, async |store| {
+    let stage = Stage::new(store).await;
     stage.arrive(1).await;
     let (mut theatre, procedure) = Theatre::new();
     let _readers = stage.activate("work", procedure).start();
     let reader = theatre.next().await;
     assert_eq!(reader.receives().await, 1);
-}
+});
 
-/// assertions: 201
-#[tokio::test]
-async fn rows_waiting_in_a_file_activate_when_it_is_opened_again() {
-    let mut broker = dialoq::testing::TestBroker::in_file().await.unwrap();
+// assertions: 201
+staged!(rows_waiting_in_a_file_activate_when_it_is_opened_again, async |store| {
+    let mut broker = Stage::bare(store).await;
     broker.execute("CREATE QUEUE work; CREATE SERVICE worker ON QUEUE work ([DEFAULT])").await.unwrap();
     let dialog = broker.begin_dialog("worker", "worker").await.unwrap();
     broker.send(dialog, "DEFAULT", "work").await.unwrap();
-    broker.reopen().await.unwrap();
+    broker.reopen().await;
     let (mut theatre, procedure) = Theatre::new();
     let _readers = broker.activate("work", procedure).start();
     assert_eq!(theatre.next().await.receives().await, 1);
-}
+});
 
-/// assertions: 204, 140
-#[tokio::test]
-async fn system_messages_activate_like_any_other() {
-    let stage = Stage::new().await;
+// assertions: 204, 140
+staged!(system_messages_activate_like_any_other, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     let mut events = readers.events();
@@ -235,4 +224,4 @@ async fn system_messages_activate_like_any_other() {
     let reader = theatre.next().await;
     assert_eq!(reader.receives().await, 1, "a DialogTimer");
     reader.commits().await;
-}
+});

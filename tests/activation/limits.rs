@@ -7,11 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Semaphore;
 
-/// assertions: 197
-#[tokio::test]
-async fn a_lowered_limit_stops_nobody_and_starts_nobody() {
+// assertions: 197
+staged!(a_lowered_limit_stops_nobody_and_starts_nobody, async |store| {
     // DIFFERENCE(fast-ramp)
-    let stage = Stage::new().await;
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(3).ramp(Ramp::Fast).start();
     let mut events = readers.events();
@@ -38,12 +37,11 @@ async fn a_lowered_limit_stops_nobody_and_starts_nobody() {
     third.leaves().await;
     let _next = theatre.next().await;
     assert_eq!(row(&readers).await.tasks_running, 1);
-}
+});
 
-/// assertions: 197
-#[tokio::test]
-async fn activation_turned_off_stops_nobody_and_starts_nobody() {
-    let stage = Stage::new().await;
+// assertions: 197
+staged!(activation_turned_off_stops_nobody_and_starts_nobody, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 3, EXECUTE AS OWNER)").await;
     let readers = stage.activate("work", procedure).ramp(Ramp::Fast).start();
@@ -58,11 +56,10 @@ async fn activation_turned_off_stops_nobody_and_starts_nobody() {
     assert_eq!(soon("a look", readers.monitor()).await, None);
     assert!(theatre.is_empty());
     assert_eq!(stage.activated_tasks().len(), 3);
-}
+});
 
-#[tokio::test]
-async fn the_limit_changes_while_running_by_handle_and_by_definition() {
-    let stage = Stage::new().await;
+staged!(the_limit_changes_while_running_by_handle_and_by_definition, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
     let readers = stage.activate("work", procedure).ramp(Ramp::Fast).start();
@@ -77,12 +74,11 @@ async fn the_limit_changes_while_running_by_handle_and_by_definition() {
     let row = row(&readers).await;
     assert_eq!((row.tasks_running, row.max_queue_readers), (4, 4));
     assert!(theatre.is_empty());
-}
+});
 
-/// assertions: 33
-#[tokio::test]
-async fn a_limit_of_zero_never_starts_anything() {
-    let stage = Stage::new().await;
+// assertions: 33
+staged!(a_limit_of_zero_never_starts_anything, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(0).start();
     stage.arrive(1).await;
@@ -91,14 +87,13 @@ async fn a_limit_of_zero_never_starts_anything() {
         stage.advance(FIVE_SECONDS);
     }
     assert!(theatre.is_empty());
-}
+});
 
 const WORK: MessageType<String> = MessageType::text("DEFAULT");
 
-/// However the limit moves, there are never more readers at work than it allowed at some moment since the last raise.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn never_more_readers_at_once_than_the_limit() {
-    let stage = Stage::new().await;
+// However the limit moves, there are never more readers at work than it allowed at some moment since the last raise.
+staged!(threads, never_more_readers_at_once_than_the_limit, async |store| {
+    let stage = Stage::new(store).await;
     let (at_work, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let handled = Arc::new(AtomicUsize::new(0));
     let gate = Arc::new(Semaphore::new(0));
@@ -128,21 +123,21 @@ async fn never_more_readers_at_once_than_the_limit() {
     assert_eq!(most.load(SeqCst), 7);
     soon("the stop", readers.stop()).await;
     assert!(stage.activated_tasks().is_empty());
-}
+});
 
-#[tokio::test]
-async fn other_processes_see_the_monitor_in_the_views() {
-    let broker = dialoq::testing::TestBroker::in_file().await.unwrap();
+staged!(other_processes_see_the_monitor_in_the_views, async |store| {
+    let broker = Stage::bare(store).await;
     broker.execute("CREATE QUEUE work; CREATE SERVICE worker ON QUEUE work ([DEFAULT])").await.unwrap();
     let (mut theatre, procedure) = Theatre::new();
     let _readers = broker.activate("work", procedure).max_queue_readers(3).start();
     let dialog = dialoq::Act::begin_dialog(&*broker, "worker", "worker").await.unwrap();
     dialoq::Act::send(&*broker, dialog, "DEFAULT", "work").await.unwrap();
     let _reader = theatre.next().await;
-    let text = "select state, tasks_running, max_queue_readers from sys_dm_broker_queue_monitors";
+    let monitors = broker.view("dm_broker_queue_monitors");
+    let text = format!("select state, tasks_running, max_queue_readers from {monitors}");
     let told = async {
         loop {
-            let rows = broker.query(text, ()).await.unwrap().rows;
+            let rows = broker.query(&*text, ()).await.unwrap().rows;
             if let Some(row) = rows.first()
                 && row.get::<i64>("tasks_running").unwrap() == 1
             {
@@ -152,6 +147,7 @@ async fn other_processes_see_the_monitor_in_the_views() {
         }
     };
     assert_eq!(soon("the row in the view", told).await, ("NOTIFIED".to_owned(), 3));
-    let tasks = broker.query("select procedure_name from sys_dm_broker_activated_tasks", ()).await.unwrap();
+    let tasks = format!("select procedure_name from {}", broker.view("dm_broker_activated_tasks"));
+    let tasks = broker.query(tasks, ()).await.unwrap();
     assert_eq!(tasks.rows[0].get::<String>("procedure_name").unwrap(), "puppet");
-}
+});

@@ -1,5 +1,40 @@
 //! Activation on a real store with a clock that only the test moves (reference 5.1 to 5.7, assertions 186 to 204).
 
+use libtest_mimic::{Arguments, Failed, Trial};
+use servers::Store;
+use std::pin::Pin;
+use std::process::ExitCode;
+
+/// A test that runs on every store, registered wherever [`staged!`] stands.
+struct Staged {
+    module: &'static str,
+    name: &'static str,
+    threads: usize,
+    run: fn(Store) -> Pin<Box<dyn Future<Output = ()>>>,
+}
+
+inventory::collect!(Staged);
+
+/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several.
+macro_rules! staged {
+    (threads, $name:ident, async |$store:ident| $body:block) => {
+        staged!(@ 4, $name, $store, $body);
+    };
+    ($name:ident, async |$store:ident| $body:block) => {
+        staged!(@ 1, $name, $store, $body);
+    };
+    (@ $threads:literal, $name:ident, $store:ident, $body:block) => {
+        inventory::submit! {
+            $crate::Staged {
+                module: module_path!(),
+                name: stringify!($name),
+                threads: $threads,
+                run: |$store: $crate::servers::Store| Box::pin(async move $body),
+            }
+        }
+    };
+}
+
 mod events;
 mod external;
 mod handlers;
@@ -7,4 +42,26 @@ mod launching;
 mod limits;
 mod procedures;
 mod readers;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod stage;
+
+fn main() -> ExitCode {
+    let mut trials = Vec::new();
+    for store in Store::here() {
+        for test in inventory::iter::<Staged> {
+            let section = test.module.rsplit("::").next().unwrap_or_default();
+            trials.push(Trial::test(format!("{}::{section}::{}", store.name(), test.name), move || {
+                let runtime = match test.threads {
+                    1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
+                    threads => {
+                        tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?
+                    }
+                };
+                runtime.block_on((test.run)(store));
+                Ok::<(), Failed>(())
+            }));
+        }
+    }
+    servers::conclude(&Arguments::from_args(), trials)
+}

@@ -4,10 +4,9 @@ use crate::stage::{FIVE_SECONDS, Stage, Theatre, until};
 
 const ACTIVATE: &str = "ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = dbo.Take, MAX_QUEUE_READERS = 2, EXECUTE AS OWNER)";
 
-/// assertions: 196
-#[tokio::test]
-async fn turning_activation_on_serves_waiting_rows_at_once() {
-    let stage = Stage::new().await;
+// assertions: 196
+staged!(turning_activation_on_serves_waiting_rows_at_once, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let procedures = stage.procedures().register("take", procedure).start();
     stage.ddl(ACTIVATE).await;
@@ -23,12 +22,11 @@ async fn turning_activation_on_serves_waiting_rows_at_once() {
     let next = theatre.next().await;
     next.leaves().await;
     procedures.stop().await;
-}
+});
 
-/// assertions: 194
-#[tokio::test]
-async fn off_and_on_cures_a_reader_that_never_received() {
-    let stage = Stage::new().await;
+// assertions: 194
+staged!(off_and_on_cures_a_reader_that_never_received, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     stage.ddl(ACTIVATE).await;
     let _procedures = stage.procedures().register("Take", procedure).start();
@@ -41,12 +39,11 @@ async fn off_and_on_cures_a_reader_that_never_received() {
     assert!(theatre.is_empty());
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON)").await;
     assert_eq!(theatre.next().await.receives().await, 1);
-}
+});
 
-/// assertions: 43
-#[tokio::test]
-async fn a_missing_procedure_is_tried_each_five_seconds() {
-    let stage = Stage::new().await;
+// assertions: 43
+staged!(a_missing_procedure_is_tried_each_five_seconds, async |store| {
+    let stage = Stage::new(store).await;
     stage.ddl(ACTIVATE).await;
     let procedures = stage.procedures().start();
     stage.arrive(1).await;
@@ -60,11 +57,10 @@ async fn a_missing_procedure_is_tried_each_five_seconds() {
     let (mut theatre, procedure) = Theatre::new();
     procedures.register("DBO.TAKE", procedure);
     assert_eq!(theatre.next().await.receives().await, 1);
-}
+});
 
-#[tokio::test]
-async fn a_replaced_procedure_is_used_by_the_next_launch() {
-    let stage = Stage::new().await;
+staged!(a_replaced_procedure_is_used_by_the_next_launch, async |store| {
+    let stage = Stage::new(store).await;
     let (mut old, procedure) = Theatre::new();
     stage.ddl(ACTIVATE).await;
     let procedures = stage.procedures().register("take", procedure).start();
@@ -77,11 +73,10 @@ async fn a_replaced_procedure_is_used_by_the_next_launch() {
     reader.leaves().await;
     assert_eq!(new.next().await.receives().await, 1);
     assert!(old.is_empty());
-}
+});
 
-#[tokio::test]
-async fn a_dropped_activation_or_queue_ends_its_monitor() {
-    let stage = Stage::new().await;
+staged!(a_dropped_activation_or_queue_ends_its_monitor, async |store| {
+    let stage = Stage::new(store).await;
     let (_theatre, procedure) = Theatre::new();
     stage.ddl(ACTIVATE).await;
     let _procedures = stage.procedures().register("take", procedure).start();
@@ -94,4 +89,4 @@ async fn a_dropped_activation_or_queue_ends_its_monitor() {
     until("the monitor of a new queue", || stage.queue_monitors().len() == 1).await;
     stage.ddl("DROP QUEUE other").await;
     until("the monitor gone", || stage.queue_monitors().is_empty()).await;
-}
+});

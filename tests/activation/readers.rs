@@ -3,10 +3,9 @@
 use crate::stage::{Stage, Theatre, ended, row, soon};
 use dialoq::Act;
 
-/// assertions: 199
-#[tokio::test]
-async fn a_transaction_left_open_is_rolled_back() {
-    let stage = Stage::new().await;
+// assertions: 199
+staged!(a_transaction_left_open_is_rolled_back, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     let mut events = readers.events();
@@ -24,11 +23,10 @@ async fn a_transaction_left_open_is_rolled_back() {
     next.leaves().await;
     assert_eq!(ended(&mut events).await, 8415);
     assert_eq!(row(&readers).await.tasks_aborted_total, 2);
-}
+});
 
-#[tokio::test]
-async fn an_idle_reader_may_drop_a_transaction_without_work() {
-    let stage = Stage::new().await;
+staged!(an_idle_reader_may_drop_a_transaction_without_work, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     let mut events = readers.events();
@@ -39,11 +37,10 @@ async fn an_idle_reader_may_drop_a_transaction_without_work() {
     reader.drops_its_tx().await;
     reader.leaves().await;
     assert_eq!(ended(&mut events).await, 0);
-}
+});
 
-#[tokio::test]
-async fn failures_and_panics_abort_the_reader_and_roll_back() {
-    let stage = Stage::new().await;
+staged!(failures_and_panics_abort_the_reader_and_roll_back, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     let mut events = readers.events();
@@ -61,11 +58,10 @@ async fn failures_and_panics_abort_the_reader_and_roll_back() {
     third.commits().await;
     let row = row(&readers).await;
     assert_eq!((row.activation_errors_total, row.tasks_aborted_total), (2, 2));
-}
+});
 
-#[tokio::test]
-async fn a_reader_that_only_rolls_back_is_replaced_until_the_queue_is_disabled() {
-    let stage = Stage::new().await;
+staged!(a_reader_that_only_rolls_back_is_replaced_until_the_queue_is_disabled, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     let mut events = readers.events();
@@ -79,12 +75,11 @@ async fn a_reader_that_only_rolls_back_is_replaced_until_the_queue_is_disabled()
     }
     assert_eq!(soon("a look", readers.monitor()).await, None);
     assert!(theatre.is_empty());
-}
+});
 
-#[tokio::test]
-async fn readers_end_with_their_queue() {
+staged!(readers_end_with_their_queue, async |store| {
     // DIFFERENCE(readers-finish)
-    let stage = Stage::new().await;
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     let mut events = readers.events();
@@ -107,12 +102,11 @@ async fn readers_end_with_their_queue() {
     stage.ddl("DROP SERVICE worker; DROP QUEUE work").await;
     assert_eq!(ended(&mut events).await, 28085);
     assert_eq!(soon("a look", readers.monitor()).await, None);
-}
+});
 
-/// assertions: 200
-#[tokio::test]
-async fn a_queue_that_is_off_has_no_monitor() {
-    let stage = Stage::new().await;
+// assertions: 200
+staged!(a_queue_that_is_off_has_no_monitor, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     stage.arrive(1).await;
     stage.ddl("ALTER QUEUE work WITH STATUS = OFF").await;
@@ -125,11 +119,10 @@ async fn a_queue_that_is_off_has_no_monitor() {
     assert_eq!(stage.queue_monitors().len(), 1);
     stage.ddl("ALTER DATABASE CURRENT SET DISABLE_BROKER WITH ROLLBACK IMMEDIATE").await;
     assert_eq!(soon("a look", readers.monitor()).await, None);
-}
+});
 
-#[tokio::test]
-async fn stop_waits_for_what_is_in_hand() {
-    let stage = Stage::new().await;
+staged!(stop_waits_for_what_is_in_hand, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     stage.arrive(2).await;
@@ -143,11 +136,10 @@ async fn stop_waits_for_what_is_in_hand() {
     assert!(stage.queue_monitors().is_empty() && stage.activated_tasks().is_empty());
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.len()), Some(1), "one was handled, one is left");
     assert!(theatre.is_empty());
-}
+});
 
-#[tokio::test]
-async fn abort_rolls_back_what_is_in_hand() {
-    let stage = Stage::new().await;
+staged!(abort_rolls_back_what_is_in_hand, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     stage.arrive(1).await;
@@ -157,11 +149,10 @@ async fn abort_rolls_back_what_is_in_hand() {
     let batch = soon("the rollback", stage.receive("work").wait_forever().into_future()).await.unwrap();
     assert_eq!(batch.map(|batch| batch.len()), Some(1));
     assert!(stage.queue_monitors().is_empty() && stage.activated_tasks().is_empty());
-}
+});
 
-#[tokio::test]
-async fn readers_leave_when_the_broker_closes() {
-    let stage = Stage::new().await;
+staged!(readers_leave_when_the_broker_closes, async |store| {
+    let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
     let mut events = readers.events();
@@ -173,4 +164,4 @@ async fn readers_leave_when_the_broker_closes() {
     stage.close().await.unwrap();
     assert_eq!(ended(&mut events).await, 0);
     soon("the stop", readers.stop()).await;
-}
+});

@@ -1,9 +1,11 @@
 //! What every test stands on: a broker with two services, and readers that do one step at a time as they are told.
 
+use crate::servers::{Database, Store};
 use dialoq::activation::{HandlerError, Procedure, ReaderEvent, ReaderEvents, Readers, Session};
 use dialoq::store::MonitorRow;
-use dialoq::testing::TestBroker;
-use dialoq::{Act, ConversationHandle, Tx};
+use dialoq::testing::START;
+use dialoq::time::Clock;
+use dialoq::{Act, Broker, ConversationHandle, OpenOptions, Tx};
 use std::ops::Deref;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -15,21 +17,29 @@ pub(crate) const FIVE_SECONDS: Duration = Duration::from_secs(5);
 
 /// A broker with the queue `work` of service `worker`, and the queue `home` of service `client`.
 pub(crate) struct Stage {
-    broker: TestBroker,
+    broker: Broker,
+    clock: Clock,
+    store: Store,
+    url: String,
+    _database: Option<Database>,
 }
 
 impl Deref for Stage {
-    type Target = TestBroker;
+    type Target = Broker;
 
-    fn deref(&self) -> &TestBroker {
+    fn deref(&self) -> &Broker {
         &self.broker
     }
 }
 
 impl Stage {
-    pub(crate) async fn new() -> Self {
-        let broker = TestBroker::in_memory().await.unwrap();
-        broker
+    pub(crate) async fn new(store: Store) -> Self {
+        let stage = if store.is_server() {
+            Self::bare(store).await
+        } else {
+            Self::at(store, "sqlite::memory:".to_owned(), None).await
+        };
+        stage
             .define(|d| {
                 d.queue("work");
                 d.queue("home");
@@ -38,7 +48,36 @@ impl Stage {
             })
             .await
             .unwrap();
-        Self { broker }
+        stage
+    }
+
+    /// One that can be opened again, in which nothing was defined.
+    pub(crate) async fn bare(store: Store) -> Self {
+        let database = Database::fresh(store);
+        Self::at(store, database.url().to_owned(), Some(database)).await
+    }
+
+    async fn at(store: Store, url: String, database: Option<Database>) -> Self {
+        let clock = Clock::manual(START);
+        let broker = Broker::open_with(&url, OpenOptions::new().clock(clock.clone())).await.unwrap();
+        Self { broker, clock, store, url, _database: database }
+    }
+
+    /// Closes the broker and opens the same database.
+    pub(crate) async fn reopen(&mut self) {
+        self.broker.close().await.unwrap();
+        let options = OpenOptions::new().clock(self.clock.clone());
+        self.broker = Broker::open_with(&self.url, options).await.unwrap();
+    }
+
+    /// Moves the clock.
+    pub(crate) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    /// A catalog view, by Service Broker's name without its schema.
+    pub(crate) fn view(&self, name: &str) -> String {
+        self.store.view(name)
     }
 
     /// Begins a conversation.
