@@ -8,22 +8,23 @@ RETURNS TABLE (group_id uuid, queue_id integer, below_top smallint, oldest bigin
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
-    SELECT e.conversation_group_id, s.queue_id, (10 - e.priority)::smallint,
-        min(min(w.oldest)) OVER (PARTITION BY e.conversation_group_id)
-    FROM unnest(p_groups) AS g (id)
-    JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = g.id
-    JOIN dialoq.service AS s ON s.service_id = e.service_id
-    CROSS JOIN LATERAL (
-        SELECT least(
+    SELECT w.group_id, w.queue_id, w.below_top, min(min(w.oldest)) OVER (PARTITION BY w.group_id)
+    FROM (
+        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS below_top, least(
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order LIMIT 1),
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1 ORDER BY m.queuing_order LIMIT 1),
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = e.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
+        FROM unnest(p_groups) AS g (id)
+        JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = g.id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0
+        OFFSET 0
     ) AS w
-    WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0 AND w.oldest IS NOT NULL
-    GROUP BY e.conversation_group_id, s.queue_id, e.priority;
+    WHERE w.oldest IS NOT NULL
+    GROUP BY w.group_id, w.queue_id, w.below_top;
 END $$;
 
 -- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.

@@ -219,12 +219,11 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_held tid[] := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group FOR UPDATE SKIP LOCKED);
-    v_left bigint := coalesce(p_limit, 9223372036854775807);
+    v_left bigint := coalesce(p_limit, 1000000000000);
     v_retains boolean;
     v_row record;
     v_rows tid[];
     v_said text;
-    v_taken bigint;
     v_is_more boolean := p_only IS NOT NULL;
 BEGIN
     PERFORM dialoq.mark_group(p_group);
@@ -248,13 +247,13 @@ BEGIN
             SELECT m.ctid FROM dialoq.queue_message AS m
             WHERE m.endpoint_id = v_row.endpoint_id
             ORDER BY m.stored DESC, m.queuing_order
-            LIMIT v_left);
-        v_taken := cardinality(v_rows);
-        CONTINUE WHEN v_taken = 0;
-        v_left := v_left - v_taken;
-        IF v_left <= 0 THEN
+            LIMIT v_left + 1);
+        CONTINUE WHEN cardinality(v_rows) = 0;
+        IF cardinality(v_rows) > v_left THEN
             v_is_more := true;
+            v_rows := trim_array(v_rows, 1);
         END IF;
+        v_left := v_left - cardinality(v_rows);
         IF v_retains THEN
             INSERT INTO dialoq.retained_message (
                 endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)

@@ -1,7 +1,7 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
 -- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to look at (NULL: the best of
 --     the queue that nobody else holds); bounds of the level; whether age counts and not level
--- Gives: the messages in order of receipt, said in each
+-- Gives: the messages in order of receipt, said in the first
 -- Errors: 8426, 8436, 9617, 60002, 60005
 -- Locks: the group, without waiting
 CREATE OR REPLACE FUNCTION dialoq.receive(
@@ -82,7 +82,7 @@ BEGIN
         SELECT t.status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.message_sequence_number, t.service_name, t.service_id, t.service_contract_name, t.service_contract_id,
             t.message_type_name, t.message_type_id, t.validation, t.message_body, t.message_id, t.message_enqueue_time,
-            t.trace, dialoq.say(concat_ws(' ', v_said, t.said))
+            t.trace, CASE WHEN row_number() OVER () = 1 THEN dialoq.say(concat_ws(' ', v_said, t.said)) END
         FROM dialoq.take(v_group, v_queue_id, p_top, v_only) AS t;
         -- Another may have emptied it before the lock was ours.
         EXIT WHEN FOUND OR NOT v_is_any;

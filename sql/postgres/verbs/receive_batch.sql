@@ -24,7 +24,8 @@ DECLARE
     v_groups uuid[];
     v_passed uuid[] := '{}';
     v_held tid[];
-    v_limited uuid[];
+    -- The groups that have more than is taken.
+    v_rest uuid[];
     v_row record;
     v_endpoints bigint[];
     v_stored smallint[];
@@ -54,7 +55,7 @@ BEGIN
                 WHERE r.queue_id = v_queue_id AND r.below_top = v_top
                 ORDER BY r.below_top, r.oldest
             ) AS c
-            WHERE NOT c.group_id = ANY (v_passed) AND dialoq.claim_group(c.group_id)
+            WHERE NOT c.group_id = ANY (v_passed) AND pg_try_advisory_xact_lock(dialoq.group_key(c.group_id))
             LIMIT cardinality(v_items));
         IF cardinality(v_groups) = 0 THEN
             EXIT WHEN v_top = 9;
@@ -64,8 +65,9 @@ BEGIN
         END IF;
         v_groups := ARRAY(
             SELECT g.id FROM unnest(v_groups) WITH ORDINALITY AS g (id, place) GROUP BY g.id ORDER BY min(g.place));
-        IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.is_over AND a.conversation_group_id = ANY (v_groups)) THEN
+        IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = ANY (v_groups)) THEN
             FOR v_row IN SELECT g.id FROM unnest(v_groups) AS g (id) LOOP
+                PERFORM dialoq.claim_group(v_row.id);
                 v_said := concat_ws(' ', v_said, dialoq.count_gone_attempts(v_row.id));
             END LOOP;
             EXIT WHEN NOT (SELECT q.is_receive_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id);
@@ -88,16 +90,16 @@ BEGIN
             v_said := concat_ws(' ', v_said, dialoq.absorb(v_row.endpoint_id));
         END LOOP;
         WITH allotted AS MATERIALIZED (
-            SELECT i.item, g.id AS group_id,
-                sum(coalesce(i.top, 1000000000000)) OVER (PARTITION BY g.id ORDER BY i.place) AS up_to
+            SELECT i.item, v_groups[(i.place - 1) % cardinality(v_groups) + 1] AS group_id,
+                sum(coalesce(i.top, 1000000000000)) OVER (
+                    PARTITION BY (i.place - 1) % cardinality(v_groups) ORDER BY i.place)::bigint AS up_to
             FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
-            JOIN unnest(v_groups) WITH ORDINALITY AS g (id, place)
-                ON g.place = (i.place - 1) % cardinality(v_groups) + 1
         ), quota AS MATERIALIZED (
-            SELECT a.group_id, max(a.up_to)::bigint AS most FROM allotted AS a GROUP BY a.group_id
-        ), seen AS (
-            SELECT q.group_id, q.most, e.endpoint_id, m.stored, m.queuing_order,
-                row_number() OVER w AS place, first_value(e.priority) OVER w AS best
+            SELECT a.group_id, max(a.up_to) AS most FROM allotted AS a GROUP BY a.group_id
+        ), seen AS MATERIALIZED (
+            SELECT q.group_id, e.endpoint_id, m.stored, m.queuing_order, row_number() OVER w AS place,
+                -- A group whose row said better than is true waits for its level.
+                row_number() OVER w <= q.most AND 10 - first_value(e.priority) OVER w <= v_top AS is_taken
             FROM quota AS q
             JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = q.group_id
             JOIN dialoq.service AS s ON s.service_id = e.service_id
@@ -105,23 +107,24 @@ BEGIN
                 SELECT n.stored, n.queuing_order FROM dialoq.queue_message AS n
                 WHERE n.endpoint_id = e.endpoint_id
                 ORDER BY n.stored DESC, n.queuing_order
-                LIMIT q.most
+                LIMIT q.most + 1
             ) AS m
             WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id = v_queue_id
             WINDOW w AS (
                 PARTITION BY q.group_id ORDER BY e.priority DESC, e.conversation_handle, m.stored DESC, m.queuing_order)
-        ), taken AS (
+        ), taken AS MATERIALIZED (
             SELECT s.endpoint_id, s.stored, s.queuing_order, s.place,
                 (SELECT a.item FROM allotted AS a
                     WHERE a.group_id = s.group_id AND a.up_to >= s.place ORDER BY a.up_to LIMIT 1) AS item
             FROM seen AS s
-            -- A group whose row said better than is true waits for its level.
-            WHERE s.place <= s.most AND 10 - s.best <= v_top
+            WHERE s.is_taken
+        ), ordered AS MATERIALIZED (
+            SELECT t.* FROM taken AS t ORDER BY t.item, t.place
         )
-        SELECT array_agg(t.endpoint_id ORDER BY t.item, t.place), array_agg(t.stored ORDER BY t.item, t.place),
-            array_agg(t.queuing_order ORDER BY t.item, t.place), array_agg(t.item ORDER BY t.item, t.place)
-        INTO v_endpoints, v_stored, v_orders, v_takers
-        FROM taken AS t;
+        SELECT array_agg(t.endpoint_id), array_agg(t.stored), array_agg(t.queuing_order), array_agg(t.item),
+            (SELECT array_agg(DISTINCT s.group_id) FROM seen AS s WHERE NOT s.is_taken)
+        INTO v_endpoints, v_stored, v_orders, v_takers, v_rest
+        FROM ordered AS t;
         IF v_retains AND v_orders IS NOT NULL THEN
             INSERT INTO dialoq.retained_message (
                 endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
@@ -131,8 +134,7 @@ BEGIN
             JOIN dialoq.queue_message AS m
                 ON m.endpoint_id = t.endpoint_id AND m.stored = t.stored AND m.queuing_order = t.queuing_order;
         END IF;
-        v_said := dialoq.say(concat_ws(' ', v_said, CASE WHEN v_orders IS NOT NULL AND EXISTS (
-            SELECT FROM unnest(v_tops) AS t (top) WHERE t.top IS NOT NULL) THEN 'q:' || v_queue_id END));
+        v_said := dialoq.say(concat_ws(' ', v_said, CASE WHEN v_rest IS NOT NULL THEN 'q:' || v_queue_id END));
         RETURN QUERY
         WITH gone AS (
             DELETE FROM dialoq.queue_message AS m
@@ -153,8 +155,10 @@ BEGIN
         ORDER BY g.place;
         v_said := NULL;
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
-        INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-        SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_groups) AS k;
+        IF v_rest IS NOT NULL THEN
+            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_rest) AS k;
+        END IF;
         IF v_orders IS NULL THEN
             -- Another had emptied them before the locks were ours, or their level is a lower one.
             v_passed := v_passed || v_groups;
