@@ -1,9 +1,10 @@
--- Every queue as SELECT ... FROM queue shows it: status 1 is ready, 0 received and kept, 3 a kept copy of what was sent
+-- Every queue as SELECT ... FROM queue shows it: status 1 is ready, 0 received and kept, 3 a kept copy of what was sent.
+-- What noted_message leaves out is left out here too, in words that let a conversation be found by its handle.
 CREATE VIEW dialoq.queue_messages AS
 WITH every AS (
     SELECT
         1::smallint AS status, queuing_order, endpoint_id, sequence, message_type_id, message_id, enqueued_at, body, trace
-    FROM dialoq.noted_message
+    FROM dialoq.queue_message
     UNION ALL
     SELECT status, queuing_order, endpoint_id, sequence, message_type_id, message_id, enqueued_at, body, trace
     FROM dialoq.retained_message
@@ -19,4 +20,5 @@ LEFT JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
 LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
 LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
-LEFT JOIN dialoq.message_type AS t ON t.message_type_id = m.message_type_id;
+LEFT JOIN dialoq.message_type AS t ON t.message_type_id = m.message_type_id
+WHERE m.status <> 1 OR (e.state NOT IN ('DO', 'CD') AND NOT e.is_system);
