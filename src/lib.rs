@@ -116,6 +116,7 @@ pub mod core;
 pub mod define;
 pub mod error;
 pub mod id;
+pub mod install;
 pub mod jsonl;
 #[cfg(feature = "cli")]
 pub mod lab;

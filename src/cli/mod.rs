@@ -10,6 +10,7 @@ mod dump;
 mod end;
 mod failure;
 mod globals;
+mod install;
 mod interrupt;
 mod lab;
 mod output;
@@ -65,6 +66,8 @@ enum Command {
     End(end::End),
     Activate(activate::Activate),
     Status(status::Status),
+    Install(install::Install),
+    Uninstall(install::Uninstall),
     Lab(lab::Lab),
     Bench(bench::Bench),
     Completions(Completions),
@@ -115,6 +118,8 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::End(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Activate(command) => command.run(globals, output, &mut interrupt).await,
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Lab(command) => interrupt.stops(command.run(output)).await,
         Command::Bench(command) => interrupt.stops(command.run(output)).await,
         Command::Completions(Completions { shell }) => {

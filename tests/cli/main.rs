@@ -5,9 +5,12 @@ mod activate;
 mod apply;
 mod bad_store;
 mod help;
+mod install;
 mod measure;
 mod names;
 mod receive;
 mod send;
+#[path = "../servers/mod.rs"]
+mod servers;
 mod shop;
 mod status;

@@ -146,8 +146,7 @@ enum Place {
 impl Database {
     /// Panics if the store is not here.
     pub(crate) fn fresh(store: Store) -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let name = format!("dialoq_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
+        let name = unique();
         let (url, place) = match store {
             Store::Sqlite => {
                 let folder = TempDir::new().expect("a folder");
@@ -162,6 +161,35 @@ impl Database {
         Self { store, url, place: Arc::new(place) }
     }
 
+    /// A database of a server without a broker; not for the embedded store.
+    pub(crate) fn bare(store: Store) -> Self {
+        assert_eq!(store, Store::Postgres, "only PostgreSQL has databases without a broker here");
+        let name = unique();
+        let server = postgres::server();
+        Self { store, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
+    }
+
+    /// Runs SQL as the owner of a server's database, past the broker; gives what it prints. Panics if it fails.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        self.try_sql_as(&self.url, text).unwrap_or_else(|why| fail(text, why))
+    }
+
+    /// The same as whom the URL names.
+    pub(crate) fn try_sql_as(&self, url: &str, text: &str) -> Result<String, String> {
+        match &*self.place {
+            Place::Postgres(server, _) => server.try_sql(url, text),
+            Place::Folder(_) => fail(text, "the embedded store has no users"),
+        }
+    }
+
+    /// The URL of a new user of a server's database, who is a member of that role, if one is named, and may nothing else.
+    pub(crate) fn login(&self, role: &str) -> String {
+        match &*self.place {
+            Place::Postgres(server, _) => server.login(&unique(), role, &self.url),
+            Place::Folder(_) => fail(role, "the embedded store has no users"),
+        }
+    }
+
     pub(crate) fn store(&self) -> Store {
         self.store
     }
@@ -169,6 +197,12 @@ impl Database {
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
+}
+
+/// A name that no other test has.
+fn unique() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    format!("dialoq_test_{}_{}", std::process::id(), NEXT.fetch_add(1, Relaxed))
 }
 
 impl Drop for Place {

@@ -117,9 +117,27 @@ impl Server {
         self.url.of(name)
     }
 
+    /// Makes an empty database, and gives its URL.
+    pub(super) fn create_bare(&self, name: &str) -> String {
+        self.sql(&format!("CREATE DATABASE {name}"));
+        self.url.of(name)
+    }
+
+    /// Makes a user, a member of that role if one is named, and gives the URL with which he comes to that database.
+    pub(super) fn login(&self, name: &str, role: &str, database: &str) -> String {
+        self.sql(&format!("CREATE ROLE {name} LOGIN PASSWORD '{name}'"));
+        if !role.is_empty() {
+            self.sql(&format!("GRANT {role} TO {name}"));
+        }
+        let (scheme, rest) = database.split_once("://").expect("a URL");
+        let (authority, path) = rest.split_once('/').expect("a URL with a database");
+        let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+        format!("{scheme}://{name}:{name}@{place}/{path}")
+    }
+
     pub(super) fn remove(&self, name: &str) {
         // A server of this process goes with everything in it, perhaps sooner than this.
-        let _ = self.try_sql(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
+        let _ = self.try_sql(&self.url.of("postgres"), &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
     }
 
     fn install(&self) -> String {
@@ -130,15 +148,17 @@ impl Server {
     }
 
     fn sql(&self, text: &str) {
-        if let Err(why) = self.try_sql(text) {
+        if let Err(why) = self.try_sql(&self.url.of("postgres"), text) {
             fail(text, why);
         }
     }
 
-    fn try_sql(&self, text: &str) -> Result<(), String> {
+    /// What a statement gives, as whom the URL names.
+    pub(super) fn try_sql(&self, url: &str, text: &str) -> Result<String, String> {
         let mut psql = Command::new(&self.psql);
-        psql.args(["--no-psqlrc", "--quiet", "--set", "ON_ERROR_STOP=1", "--command", text, &self.url.of("postgres")]);
-        let output = psql.stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set", "ON_ERROR_STOP=1", "--command", text]);
+        let output = psql.arg(url).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
     }
 }

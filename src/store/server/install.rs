@@ -44,6 +44,27 @@ pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource)
     }
 }
 
+/// Sees to it that the schema is there in this version, and installs nothing.
+///
+/// # Errors
+/// 60035 it is not there, or in an earlier version; and those of [`install`].
+pub async fn check(link: &mut dyn Link, dialect: &Dialect) -> Result<()> {
+    let found = Standing::read(link, dialect).await?;
+    if found.missing(dialect)?.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::SCHEMA_MISSING,
+        ErrorKind::Store,
+        format!(
+            "database '{}' has {}; `dialoq install --db {}://...` installs it",
+            found.database_name,
+            found.shortage(),
+            dialect.name
+        ),
+    ))
+}
+
 /// The scripts that [`install`] would run, in order; none if everything is there. Changes nothing.
 ///
 /// # Errors
@@ -207,16 +228,23 @@ impl Standing {
 
     fn may_install(&self, dialect: &Dialect) -> Result<()> {
         let Some(missing) = &self.missing_to_install else { return Ok(()) };
-        let what = if self.has_installed { "a broker of another version of Dialoq than this one" } else { "no broker" };
         Err(Error::new(
             Code::ACCESS_DENIED,
             ErrorKind::Store,
             format!(
-                "database '{}' has {what}, and user '{}' may not install it: it lacks {missing}; an administrator can run \
+                "database '{}' has {}, and user '{}' may not install it: it lacks {missing}; an administrator can run \
                  `dialoq install --db {}://...`",
-                self.database_name, self.user_name, dialect.name
+                self.database_name,
+                self.shortage(),
+                self.user_name,
+                dialect.name
             ),
         ))
+    }
+
+    /// What it has instead of this version.
+    fn shortage(&self) -> &'static str {
+        if self.has_installed { "a broker of an earlier version of Dialoq" } else { "no broker" }
     }
 
     fn foreign(&self) -> Error {

@@ -1,0 +1,77 @@
+//! `dialoq install` and `dialoq uninstall`
+
+use super::failure::Failure;
+use super::globals::Globals;
+use super::output::Output;
+use crate::install::{Step, install, plan, uninstall};
+use clap::Args;
+use serde_json::json;
+
+/// Install the broker in a database of a server, or bring it to this version.
+///
+/// Makes schema dialoq with its tables, functions and views, and the roles dialoq_user (may execute the verbs and read
+/// the views) and dialoq_admin (may also change definitions). All of it or nothing; what is there already in this version
+/// stays as it is. An application whose user may do all that needs no `install`: the broker is installed when it is opened.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq install --db postgres://postgres@db/shop
+  dialoq install --db postgres://postgres@db/shop --dry-run
+  psql -c 'GRANT dialoq_user TO shop'                    let the application's user in")]
+pub(super) struct Install {
+    /// Only say which scripts would be run.
+    #[arg(long)]
+    dry_run: bool,
+    /// With --dry-run: print their texts.
+    #[arg(long, requires = "dry_run")]
+    sql: bool,
+}
+
+impl Install {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let steps = if self.dry_run { plan(&globals.db).await? } else { install(&globals.db).await? };
+        if output.json {
+            let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
+            let mut said = json!({ if self.dry_run { "would_run" } else { "ran" }: names });
+            if self.sql {
+                said["sql"] = steps.iter().map(|step| step.text).collect();
+            }
+            return output.json(&said);
+        }
+        let show = |step: &Step| if self.sql { step.text.trim_end() } else { step.name };
+        match (steps.is_empty(), self.dry_run) {
+            (true, _) => output.text("nothing to do: this version is installed"),
+            (false, true) => output.text(&steps.iter().map(show).collect::<Vec<_>>().join("\n")),
+            (false, false) => output.text(&format!("installed: {} scripts were run", steps.len())),
+        }
+    }
+}
+
+/// Remove the broker from a database of a server, with everything in it.
+///
+/// Definitions, conversations and messages are gone for good. The application's own tables stay, and so do the roles, which
+/// other databases of the server may use. It is refused if views or functions of the application are built on the broker's.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq uninstall --db postgres://postgres@db/shop --yes")]
+pub(super) struct Uninstall {
+    /// Really do it.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Uninstall {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        if !self.yes {
+            return Err(Failure::input(
+                "uninstall removes all definitions, conversations and messages of the broker; say --yes if you mean it",
+            ));
+        }
+        let was_there = uninstall(&globals.db).await?;
+        match output.json {
+            true => output.json(&json!({ "uninstalled": was_there })),
+            false => output.text(if was_there { "uninstalled" } else { "nothing to do: no broker is installed" }),
+        }
+    }
+}

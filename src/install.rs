@@ -1,0 +1,74 @@
+//! Installing a broker in the database of a server, and taking it out again.
+//!
+//! [`Broker::open`](crate::Broker::open) installs by itself where its user may. These are for where he may not: an
+//! administrator installs once, and the application's user becomes a member of the role `dialoq_user`, who may execute the
+//! verbs and read the views, or of `dialoq_admin`, who may also change definitions.
+
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::id::IdSource;
+use crate::store::postgres::PostgresDriver;
+use crate::store::postgres::sql::DIALECT as POSTGRES;
+use crate::store::server::dialect::Script;
+use crate::store::server::install;
+use crate::store::server::link::Driver;
+use crate::store::url::StoreUrl;
+
+/// One script of an installation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Step {
+    /// Its file below `sql/<dialect>`.
+    pub name: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+/// Makes the schema, verbs, views and roles in the database that the URL names, or brings them to this version, wholly or
+/// not at all; gives what was run, nothing if everything was there. Any number of processes may do it at once.
+///
+/// # Errors
+/// 60011 there is a schema `dialoq` of somebody else, 60013 a newer Dialoq installed it, 60019 the URL is not understood,
+/// 60026 it names no server, 60030 the server cannot be reached, 60034 this user may not, 60035 only part of it is there.
+pub async fn install(url: &str) -> Result<Vec<Step>> {
+    let driver = driver(url)?;
+    let mut link = driver.dedicated().await?;
+    let installed = install::install(&mut *link, driver.dialect(), &mut IdSource::Random).await?;
+    Ok(installed.scripts.into_iter().map(Step::of).collect())
+}
+
+/// What [`install()`] would run. Changes nothing.
+///
+/// # Errors
+/// Those of [`install()`].
+pub async fn plan(url: &str) -> Result<Vec<Step>> {
+    let driver = driver(url)?;
+    let mut link = driver.dedicated().await?;
+    Ok(install::plan(&mut *link, driver.dialect()).await?.into_iter().map(Step::of).collect())
+}
+
+/// Removes the broker from the database with all its definitions, conversations and messages; tells whether there was one.
+/// The roles stay, for other databases of the server may use them.
+///
+/// # Errors
+/// Those of [`install()`], and the server's refusal if objects of the user's are built on the broker's.
+pub async fn uninstall(url: &str) -> Result<bool> {
+    let driver = driver(url)?;
+    let mut link = driver.dedicated().await?;
+    install::uninstall(&mut *link, driver.dialect()).await
+}
+
+impl Step {
+    fn of(script: Script) -> Self {
+        Self { name: script.name, text: script.text }
+    }
+}
+
+fn driver(url: &str) -> Result<Box<dyn Driver>> {
+    match StoreUrl::parse(url)? {
+        StoreUrl::Sqlite(_) => Err(Error::new(
+            Code::UNSUPPORTED,
+            ErrorKind::Unsupported,
+            "nothing is installed in an embedded database: it is made when it is opened, and gone when its file is removed",
+        )),
+        StoreUrl::Postgres(url) => Ok(Box::new(PostgresDriver::new(&url, &POSTGRES)?)),
+    }
+}

@@ -1,0 +1,184 @@
+//! `dialoq install` and `dialoq uninstall`, and what the roles allow.
+
+use crate::servers::{Database, Store};
+use crate::shop::Shop;
+use serde_json::Value;
+
+/// A database without a broker; nothing if no server is here, which the tests of every store tell.
+fn bare() -> Option<(Shop, Database)> {
+    Store::Postgres.why_skipped().is_none().then(|| (Shop::empty(), Database::bare(Store::Postgres)))
+}
+
+/// What a command prints as JSON for that database.
+fn json(shop: &Shop, database: &str, arguments: &[&str]) -> Value {
+    shop.json(&[&["--db", database, "--json"], arguments].concat()).remove(0)
+}
+
+fn names(steps: &Value) -> Vec<&str> {
+    steps.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect()
+}
+
+#[test]
+fn an_installation_is_done_once_and_can_be_taken_out_again() {
+    let Some((shop, database)) = bare() else { return };
+    let url = database.url();
+    let would = json(&shop, url, &["install", "--dry-run"]);
+    let would = names(&would["would_run"]);
+    assert_eq!(would.first(), Some(&"schema/0001_broker.sql"));
+    assert_eq!(would.last(), Some(&"roles.sql"), "rights are given on what is there by then");
+    assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'dialoq'"), "0", "nothing was done");
+    let texts = shop.ok(&["--db", url, "install", "--dry-run", "--sql"]);
+    assert!(texts.contains("CREATE TABLE dialoq.broker"));
+
+    database.sql("CREATE TABLE mine (id integer)");
+    let ran = json(&shop, url, &["install"]);
+    assert_eq!(names(&ran["ran"]), would);
+    assert_eq!(database.sql("SELECT count(*) FROM dialoq.broker"), "1");
+    assert_eq!(database.sql("SELECT count(*) FROM dialoq.sys_service_message_types"), "5", "what is built in is there");
+    for arguments in [&["install"][..], &["install", "--dry-run"]] {
+        assert!(shop.ok(&[&["--db", url], arguments].concat()).contains("nothing to do"));
+    }
+
+    assert!(shop.fails(1, &["--db", url, "uninstall"]).contains("--yes"));
+    assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
+    assert_eq!(database.sql("SELECT count(*) FROM pg_namespace WHERE nspname = 'dialoq'"), "0");
+    assert_eq!(database.sql("SELECT count(*) FROM mine"), "0", "the application's tables stay");
+    assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], false);
+    shop.ok(&["--db", url, "install"]);
+}
+
+#[test]
+fn of_many_installers_one_installs() {
+    let Some((shop, database)) = bare() else { return };
+    let installers: Vec<_> =
+        (0..6).map(|_| shop.start(&["--db", database.url(), "--json", "install"])).collect();
+    let mut ran = 0;
+    for mut installer in installers {
+        let line = installer.line();
+        let (code, error) = installer.end();
+        assert_eq!(code, Some(0), "{error}");
+        let said: Value = serde_json::from_str(&line).unwrap();
+        ran += usize::from(!names(&said["ran"]).is_empty());
+    }
+    assert_eq!(ran, 1);
+    assert_eq!(database.sql("SELECT count(*) FROM dialoq.installed"), "1");
+}
+
+#[test]
+fn logic_that_differs_is_replaced_unless_it_is_newer() {
+    let Some((shop, database)) = bare() else { return };
+    let url = database.url();
+    shop.ok(&["--db", url, "install"]);
+    let guid = database.sql("SELECT service_broker_guid FROM dialoq.broker");
+    let there = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace AND proname = 'tell'";
+    database.sql("DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'");
+    let ran = json(&shop, url, &["install"]);
+    let ran = names(&ran["ran"]);
+    assert!(ran.iter().all(|name| !name.starts_with("schema/")), "{ran:?}");
+    assert_eq!(database.sql(there), "1");
+    assert_eq!(database.sql("SELECT service_broker_guid FROM dialoq.broker"), guid, "the broker is the same");
+
+    database.sql("DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'newer', installed_by = 'dialoq 999.0.0'");
+    assert!(shop.ok(&["--db", url, "install"]).contains("nothing to do"));
+    assert_eq!(database.sql(there), "0");
+}
+
+#[test]
+fn what_is_newer_foreign_or_damaged_is_left_alone() {
+    let Some((shop, database)) = bare() else { return };
+    let url = database.url();
+    shop.ok(&["--db", url, "install"]);
+    database.sql("UPDATE dialoq.installed SET schema_version = 99");
+    let refused = shop.fails(1, &["--db", url, "install"]);
+    assert!(refused.contains("60013") && refused.contains("99"), "{refused}");
+    database.sql("DELETE FROM dialoq.installed");
+    let refused = shop.fails(1, &["--db", url, "install"]);
+    assert!(refused.contains("60035"), "{refused}");
+
+    let foreign = Database::bare(Store::Postgres);
+    foreign.sql("CREATE SCHEMA dialoq; CREATE TABLE dialoq.theirs (id integer)");
+    for command in [&["install"][..], &["uninstall", "--yes"]] {
+        let refused = shop.fails(1, &[&["--db", foreign.url()], command].concat());
+        assert!(refused.contains("60011"), "{refused}");
+    }
+    assert_eq!(foreign.sql("SELECT count(*) FROM dialoq.theirs"), "0");
+}
+
+#[test]
+fn who_may_not_install_is_told_what_is_missing() {
+    let Some((shop, database)) = bare() else { return };
+    let user = database.login("");
+    let refused = shop.fails(1, &["--db", &user, "install"]);
+    for part in ["60034", "CREATE on the database", "dialoq install --db postgres://"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    // Once somebody else has installed it, there is nothing to do; but this user may not use it.
+    shop.ok(&["--db", database.url(), "install"]);
+    let refused = shop.fails(1, &["--db", &user, "install"]);
+    assert!(refused.contains("60034") && refused.contains("dialoq_user"), "{refused}");
+    let member = database.login("dialoq_user");
+    assert!(shop.ok(&["--db", &member, "install"]).contains("nothing to do"));
+    let refused = shop.fails(1, &["--db", &member, "uninstall", "--yes"]);
+    assert!(refused.contains("60034"), "{refused}");
+}
+
+#[test]
+fn a_user_executes_verbs_and_reads_views_and_nothing_else() {
+    let Some((shop, database)) = bare() else { return };
+    shop.ok(&["--db", database.url(), "install"]);
+    let (user, admin) = (database.login("dialoq_user"), database.login("dialoq_admin"));
+    let refused = |url: &str, text: &str| {
+        let why = database.try_sql_as(url, text).expect_err(text);
+        assert!(why.contains("permission denied"), "{text}: {why}");
+    };
+    let tables = database.sql(
+        "SELECT string_agg(relname, ' ') FROM pg_class WHERE relnamespace = 'dialoq'::regnamespace AND relkind = 'r'",
+    );
+    for table in tables.split(' ').filter(|table| *table != "installed") {
+        refused(&user, &format!("SELECT FROM dialoq.{table}"));
+        refused(&admin, &format!("SELECT FROM dialoq.{table}"));
+    }
+    for text in [
+        "INSERT INTO dialoq.installed SELECT * FROM dialoq.installed",
+        "DELETE FROM dialoq.queue_message",
+        "CREATE TABLE dialoq.mine (id integer)",
+        "SELECT dialoq.erase(1)",
+        "SELECT dialoq.record_installation(1, '', '')",
+        "DELETE FROM dialoq.sys_services",
+    ] {
+        refused(&user, text);
+        refused(&admin, text);
+    }
+    for text in ["SELECT dialoq.define_begin(1)", "SELECT dialoq.delete_service(1)", "SELECT dialoq.set_manual_now(now())"] {
+        refused(&user, text);
+        assert!(database.try_sql_as(&admin, text).is_ok(), "{text}");
+    }
+    let views = database.sql(
+        "SELECT string_agg(relname, ' ') FROM pg_class WHERE relnamespace = 'dialoq'::regnamespace AND relkind = 'v'",
+    );
+    assert!(views.contains("sys_conversation_endpoints"), "{views}");
+    for view in views.split(' ') {
+        database.try_sql_as(&user, &format!("SELECT * FROM dialoq.{view}")).unwrap();
+    }
+    let unknown = database.try_sql_as(&user, "SELECT dialoq.get_conversation_group('nowhere')").unwrap_err();
+    assert!(!unknown.contains("permission denied"), "the verb itself refuses: {unknown}");
+}
+
+/// A function that anybody may execute, that runs with its owner's rights, must not be led astray by the caller's path.
+#[test]
+fn nobody_leads_the_owners_functions_astray() {
+    let Some((shop, database)) = bare() else { return };
+    shop.ok(&["--db", database.url(), "install"]);
+    let open = database.sql(
+        "SELECT coalesce(string_agg(proname, ' '), '') FROM pg_proc
+         WHERE pronamespace = 'dialoq'::regnamespace AND prosecdef
+             AND NOT coalesce(array_to_string(proconfig, ' '), '') LIKE '%search_path=%pg_temp%'",
+    );
+    assert_eq!(open, "", "SECURITY DEFINER without a search_path of its own");
+    let granted = database.sql(
+        "SELECT coalesce(string_agg(proname, ' '), '') FROM pg_proc
+         WHERE pronamespace = 'dialoq'::regnamespace AND has_function_privilege('dialoq_user', oid, 'EXECUTE')
+             AND NOT prosecdef",
+    );
+    assert_eq!(granted, "", "a verb that runs with the caller's rights can do nothing");
+}
