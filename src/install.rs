@@ -7,7 +7,6 @@
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
 use crate::store::postgres::PostgresDriver;
-use crate::store::postgres::sql::DIALECT as POSTGRES;
 use crate::store::server::dialect::Script;
 use crate::store::server::install;
 use crate::store::server::link::Driver;
@@ -69,6 +68,6 @@ fn driver(url: &str) -> Result<Box<dyn Driver>> {
             ErrorKind::Unsupported,
             "nothing is installed in an embedded database: it is made when it is opened, and gone when its file is removed",
         )),
-        StoreUrl::Postgres(url) => Ok(Box::new(PostgresDriver::new(&url, &POSTGRES)?)),
+        StoreUrl::Postgres(url) => Ok(Box::new(PostgresDriver::new(&url)?)),
     }
 }

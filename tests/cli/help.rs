@@ -1,7 +1,19 @@
 use crate::shop::Shop;
 
-const COMMANDS: &[&str] =
-    &["apply", "dump", "send", "receive", "end", "activate", "status", "install", "uninstall", "lab", "bench", "completions"];
+const COMMANDS: &[&str] = &[
+    "apply",
+    "dump",
+    "send",
+    "receive",
+    "end",
+    "activate",
+    "status",
+    "install",
+    "uninstall",
+    "lab",
+    "bench",
+    "completions",
+];
 
 #[test]
 fn help_is_documentation() {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 /// A database without a broker; nothing if no server is here, which the tests of every store tell.
 fn bare() -> Option<(Shop, Database)> {
-    Store::Postgres.why_skipped().is_none().then(|| (Shop::empty(), Database::bare(Store::Postgres)))
+    Store::Postgres.why_missing().is_none().then(|| (Shop::empty(), Database::bare(Store::Postgres)))
 }
 
 /// What a command prints as JSON for that database.
@@ -50,8 +50,7 @@ fn an_installation_is_done_once_and_can_be_taken_out_again() {
 #[test]
 fn of_many_installers_one_installs() {
     let Some((shop, database)) = bare() else { return };
-    let installers: Vec<_> =
-        (0..6).map(|_| shop.start(&["--db", database.url(), "--json", "install"])).collect();
+    let installers: Vec<_> = (0..6).map(|_| shop.start(&["--db", database.url(), "--json", "install"])).collect();
     let mut ran = 0;
     for mut installer in installers {
         let line = installer.line();
@@ -71,14 +70,18 @@ fn logic_that_differs_is_replaced_unless_it_is_newer() {
     shop.ok(&["--db", url, "install"]);
     let guid = database.sql("SELECT service_broker_guid FROM dialoq.broker");
     let there = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace AND proname = 'tell'";
-    database.sql("DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'");
+    database.sql(
+        "DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'",
+    );
     let ran = json(&shop, url, &["install"]);
     let ran = names(&ran["ran"]);
     assert!(ran.iter().all(|name| !name.starts_with("schema/")), "{ran:?}");
     assert_eq!(database.sql(there), "1");
     assert_eq!(database.sql("SELECT service_broker_guid FROM dialoq.broker"), guid, "the broker is the same");
 
-    database.sql("DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'newer', installed_by = 'dialoq 999.0.0'");
+    database.sql(
+        "DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'newer', installed_by = 'dialoq 999.0.0'",
+    );
     assert!(shop.ok(&["--db", url, "install"]).contains("nothing to do"));
     assert_eq!(database.sql(there), "0");
 }
@@ -149,7 +152,9 @@ fn a_user_executes_verbs_and_reads_views_and_nothing_else() {
         refused(&user, text);
         refused(&admin, text);
     }
-    for text in ["SELECT dialoq.define_begin(1)", "SELECT dialoq.delete_service(1)", "SELECT dialoq.set_manual_now(now())"] {
+    for text in
+        ["SELECT dialoq.define_begin(1)", "SELECT dialoq.delete_service(1)", "SELECT dialoq.set_manual_now(now())"]
+    {
         refused(&user, text);
         assert!(database.try_sql_as(&admin, text).is_ok(), "{text}");
     }

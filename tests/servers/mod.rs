@@ -53,6 +53,11 @@ impl Store {
         if !self.is_built() {
             return Some("this version of Dialoq does not have it".to_owned());
         }
+        self.why_missing()
+    }
+
+    /// Why there is no server of it here.
+    pub(crate) fn why_missing(self) -> Option<String> {
         match self {
             Self::Sqlite => None,
             Self::Postgres => postgres::why_skipped(),
