@@ -92,10 +92,13 @@ impl ServerStore {
     pub async fn open(driver: Arc<dyn Driver>, options: OpenOptions) -> Result<Arc<Self>> {
         let process = Uuid::new_v4();
         let mut ids = options.ids;
+        let mut link = driver.dedicated().await?;
         if options.create {
-            let mut link = driver.dedicated().await?;
             install::install(&mut *link, driver.dialect(), &mut ids).await?;
+        } else {
+            install::check(&mut *link, driver.dialect()).await?;
         }
+        drop(link);
         // Before the definitions are read, so that no change of them is missed.
         let listener = driver.listen().await?;
         let server = Arc::new(Server {
