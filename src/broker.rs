@@ -9,7 +9,7 @@ use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
-use crate::store::url::StoreUrl;
+use crate::store::url::{PostgresUrl, StoreUrl};
 use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::trace;
@@ -55,12 +55,16 @@ impl Broker {
                 let store = blocking(move || SqliteStore::open(options)).await?;
                 Ok(Self::over(Traced::over(store)))
             }
-            StoreUrl::Postgres(_) => Err(without_driver("PostgreSQL", "postgres")),
+            StoreUrl::Postgres(url) => {
+                let options = options.said_by(&url.server);
+                Ok(Self::over(Traced::over(open_postgres(&url, options).await?)))
+            }
         }
     }
 
     /// Opens a database that another process may own, to look at: [`Broker::query`] and [`Broker::catalog`], the latter as
-    /// of the opening. Everything else is refused with 60014.
+    /// of the opening. Everything else is refused with 60014. A server is opened as by [`Broker::open`], but nothing is
+    /// installed in it.
     ///
     /// # Errors
     /// Those of [`Broker::open`], but for 60010.
@@ -71,7 +75,10 @@ impl Broker {
                 let store = blocking(move || SqliteStore::open_read_only(options)).await?;
                 Ok(Self::over(store))
             }
-            StoreUrl::Postgres(_) => Err(without_driver("PostgreSQL", "postgres")),
+            StoreUrl::Postgres(url) => {
+                let options = OpenOptions::default().create(false).said_by(&url.server);
+                Ok(Self::over(open_postgres(&url, options).await?))
+            }
         }
     }
 
@@ -237,7 +244,19 @@ fn is_possible(catalog: &Catalog, definitions: &[Definition]) -> bool {
     definitions.iter().all(|definition| apply::apply(&mut catalog, definition, &mut ids).is_ok())
 }
 
-/// The URL is right, but this build cannot follow it.
+#[cfg(feature = "postgres")]
+async fn open_postgres(url: &PostgresUrl, options: OpenOptions) -> Result<Arc<dyn Store>> {
+    let driver = Arc::new(crate::store::postgres::PostgresDriver::new(url)?);
+    Ok(crate::store::server::ServerStore::open(driver, options).await?)
+}
+
+#[cfg(not(feature = "postgres"))]
+async fn open_postgres(_: &PostgresUrl, _: OpenOptions) -> Result<Arc<dyn Store>> {
+    Err(without_driver("PostgreSQL", "postgres"))
+}
+
+/// 60026: a URL of a server that this build cannot speak to.
+#[cfg(not(feature = "postgres"))]
 fn without_driver(server: &str, feature: &str) -> Error {
     Error::new(
         Code::UNSUPPORTED,

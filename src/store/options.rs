@@ -1,5 +1,6 @@
 //! How a store is opened.
 
+use super::url::ServerUrl;
 use crate::id::IdSource;
 use crate::time::Clock;
 use std::time::Duration;
@@ -60,6 +61,14 @@ impl OpenOptions {
     /// Sets how long an ended target endpoint is kept against replays.
     pub fn closed_retention(mut self, retention: Duration) -> Self {
         self.closed_retention = retention;
+        self
+    }
+
+    /// The same, with what a URL of a server says.
+    pub(crate) fn said_by(mut self, url: &ServerUrl) -> Self {
+        self.max_body_bytes = url.common.max_body_bytes.unwrap_or(self.max_body_bytes);
+        self.closed_retention = url.common.closed_retention.unwrap_or(self.closed_retention);
+        self.create = url.install.unwrap_or(self.create);
         self
     }
 

@@ -40,7 +40,7 @@ impl Store {
 
     /// Whether Dialoq has it; only such stores have a column in the table of conformance.
     pub(crate) fn is_built(self) -> bool {
-        self == Self::Sqlite
+        self != Self::Mssql
     }
 
     /// Whether it is a server, which many processes may use at once.
