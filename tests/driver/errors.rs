@@ -1,0 +1,191 @@
+//! What errors mean, and what is known of the work.
+
+use crate::servers::Store;
+use crate::stage::{call, error, execute, number, on, refused, sql, url};
+use dialoq::error::{Code, ErrorKind};
+use dialoq::store::SqlStatement;
+use dialoq::store::postgres::PostgresDriver;
+use dialoq::store::server::link::{Arg, Driver, Fate};
+use std::error::Error;
+
+const RAISING: &str = "
+CREATE FUNCTION dialoq.raise(number text, at text) RETURNS TABLE (nothing int) LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = 'SB' || right(number, 3), MESSAGE = at, DETAIL = 'dialoq ' || number;
+END $$;
+CREATE FUNCTION dialoq.put(id int) RETURNS TABLE (put int) LANGUAGE sql AS $$
+    INSERT INTO thing VALUES (id, 'put') RETURNING thing.id $$;";
+
+pub(crate) fn numbers_of_ours_come_through(store: Store) {
+    on(store, "", RAISING, |stage| async move {
+        let mut link = stage.link().await;
+        let raise = |number| call("raise", vec![Arg::Text(number), Arg::Text("what was found")]);
+        let (failure, code) = refused(link.call(raise("8426")).await);
+        assert_eq!((code, failure.fate), (Code::CONVERSATION_NOT_FOUND, Fate::Undone));
+        assert_eq!((failure.error.kind(), failure.error.message()), (ErrorKind::NotFound, "what was found"));
+        assert!(failure.is_link_usable);
+        let (failure, code) = refused(link.call(raise("60033")).await);
+        assert_eq!((code, failure.error.is_retryable()), (Code::CATALOG_STALE, true));
+        let (failure, _) = refused(link.call(raise("1205")).await);
+        assert_eq!(failure.fate, Fate::TransactionUndone);
+        assert!(failure.error.source().unwrap().to_string().contains("SB205"), "{:?}", failure.error);
+    });
+}
+
+pub(crate) fn the_users_own_sql_is_60022(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut link = stage.link().await;
+        for (text, part) in [
+            ("SELEKT 1", "syntax error"),
+            ("INSERT INTO nothing VALUES (1)", "\"nothing\""),
+            ("INSERT INTO thing VALUES ($1, 'a')", "parameters"),
+        ] {
+            let (failure, code) = refused(execute(&mut *link, text).await);
+            assert_eq!((code, failure.fate), (Code::USER_SQL_FAILED, Fate::Undone), "{text}");
+            let message = failure.error.message();
+            assert!(message.contains(part) && message.contains(text), "{message}");
+        }
+        let blob = sql("INSERT INTO thing VALUES (1, $1)", vec![dialoq::SqlValue::Blob(vec![1])]);
+        let (failure, code) = refused(link.execute(&blob).await);
+        assert_eq!(code, Code::USER_SQL_FAILED);
+        assert!(failure.error.message().contains("bytea"), "{failure:?}");
+        assert_eq!(number(&mut *link, "SELECT count(*) FROM thing").await, 0);
+    });
+}
+
+pub(crate) fn deadlocks_are_1205(store: Store) {
+    on(store, "", "", |stage| async move {
+        let (mut one, mut other) = (stage.link().await, stage.link().await);
+        execute(&mut *one, "INSERT INTO thing VALUES (1, 'a'), (2, 'b')").await.unwrap();
+        let update = |id: i32| -> SqlStatement { sql(&format!("UPDATE thing SET name = 'c' WHERE id = {id}"), vec![]) };
+        one.begin().await.unwrap();
+        other.begin().await.unwrap();
+        one.execute(&update(1)).await.unwrap();
+        other.execute(&update(2)).await.unwrap();
+        let (to_two, to_one) = (update(2), update(1));
+        let (first, second) = tokio::join!(one.execute(&to_two), other.execute(&to_one));
+        assert!(first.is_ok() != second.is_ok(), "one is the victim");
+        let (mut winner, mut victim) = if first.is_ok() { (one, other) } else { (other, one) };
+        let (failure, code) = refused(first.and(second));
+        assert_eq!((code, failure.fate), (Code::DEADLOCK, Fate::TransactionUndone));
+        assert!(failure.error.is_retryable() && failure.is_link_usable);
+        winner.commit().await.unwrap();
+        victim.rollback().await.unwrap();
+        victim.begin().await.unwrap();
+        victim.execute(&update(1)).await.unwrap();
+        victim.commit().await.unwrap();
+    });
+}
+
+pub(crate) fn a_failed_transaction_is_not_committed(store: Store) {
+    on(store, "", RAISING, |stage| async move {
+        let mut link = stage.link().await;
+        link.begin().await.unwrap();
+        link.call(call("put", vec![Arg::Int(1)])).await.unwrap();
+        refused(link.call(call("put", vec![Arg::Int(1)])).await);
+        let (failure, code) = refused(link.commit().await);
+        assert_eq!((code, failure.fate), (Code::TRANSACTION_ENDED, Fate::TransactionUndone));
+        assert_eq!(number(&mut *link, "SELECT count(*) FROM thing").await, 0);
+        // Nothing was sent at all.
+        link.begin().await.unwrap();
+        link.commit().await.unwrap();
+        link.begin().await.unwrap();
+        link.rollback().await.unwrap();
+        link.rollback().await.unwrap();
+    });
+}
+
+pub(crate) fn marks_keep_what_was_before(store: Store) {
+    on(store, "", RAISING, |stage| async move {
+        let mut link = stage.link().await;
+        let put = |id| call("put", vec![Arg::Int(id)]);
+        link.begin().await.unwrap();
+        for id in 1..=3 {
+            link.savepoint(0).await.unwrap();
+            link.call(put(id)).await.unwrap();
+            link.release(0).await.unwrap();
+        }
+        // A refusal leaves the transaction as it was, also when the statement cannot even be prepared.
+        for name in ["put", "no_such_function"] {
+            link.savepoint(0).await.unwrap();
+            refused(link.call(call(name, vec![Arg::Int(1)])).await);
+            link.rollback_to(0).await.unwrap();
+            link.release(0).await.unwrap();
+        }
+        link.savepoint(1).await.unwrap();
+        link.call(put(4)).await.unwrap();
+        link.savepoint(2).await.unwrap();
+        link.call(put(5)).await.unwrap();
+        link.rollback_to(1).await.unwrap();
+        link.call(put(6)).await.unwrap();
+        link.rollback_to(1).await.unwrap();
+        link.call(put(7)).await.unwrap();
+        link.commit().await.unwrap();
+        assert_eq!(number(&mut *link, "SELECT sum(id) FROM thing").await, 1 + 2 + 3 + 7);
+    });
+}
+
+pub(crate) fn a_missing_schema_is_60035(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut link = stage.link().await;
+        let (failure, code) = refused(link.call(call("send", vec![Arg::Null])).await);
+        assert_eq!(code, Code::SCHEMA_MISSING);
+        assert!(failure.error.message().contains("dialoq"), "{failure:?}");
+    });
+}
+
+pub(crate) fn logins_are_60034(store: Store) {
+    on(store, "", "", |stage| async move {
+        let nobody = stage.database.url().replace("dialoq@", "no_such_user:sesame@");
+        let told = error(PostgresDriver::new(&url(&nobody)).unwrap().take().await);
+        assert_eq!(told.code(), Code::ACCESS_DENIED);
+        assert!(told.message().contains("no_such_user") && !told.message().contains("sesame"), "{told}");
+        let nowhere = stage.database.url().replace("dialoq_test", "no_such_database");
+        let told = error(PostgresDriver::new(&url(&nowhere)).unwrap().take().await);
+        assert_eq!(told.code(), Code::ACCESS_DENIED);
+        assert!(told.message().contains("no_such_database"), "{told}");
+        let mut link = stage.link().await;
+        execute(&mut *link, "CREATE ROLE dialoq_nobody").await.ok();
+        execute(&mut *link, "SET ROLE dialoq_nobody").await.unwrap();
+        let (_, code) = refused(execute(&mut *link, "DELETE FROM thing").await);
+        assert_eq!(code, Code::ACCESS_DENIED);
+        execute(&mut *link, "RESET ROLE").await.unwrap();
+    });
+}
+
+pub(crate) fn a_server_that_is_not_there_is_60030(store: Store) {
+    on(store, "", "", |_| async move {
+        let told = error(PostgresDriver::new(&url("postgres://u:sesame@127.0.0.1:1/d")).unwrap().take().await);
+        assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
+        assert!(told.message().contains("127.0.0.1:1") && !told.message().contains("sesame"), "{told}");
+        let told = error(PostgresDriver::new(&url("postgres://u@h/d?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch")));
+        assert_eq!(told.code(), Code::BAD_URL);
+        assert!(told.message().contains("/no/such"), "{told}");
+    });
+}
+
+pub(crate) fn a_constraint_put_off_fails_the_commit(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut link = stage.link().await;
+        let child = "CREATE TABLE child (of int REFERENCES thing DEFERRABLE INITIALLY DEFERRED)";
+        execute(&mut *link, child).await.unwrap();
+        link.begin().await.unwrap();
+        execute(&mut *link, "INSERT INTO child VALUES (9)").await.unwrap();
+        let (failure, code) = refused(link.commit().await);
+        assert_eq!((code, failure.fate), (Code::USER_SQL_FAILED, Fate::TransactionUndone));
+        assert_eq!(number(&mut *link, "SELECT count(*) FROM child").await, 0);
+    });
+}
+
+pub(crate) fn an_exhausted_pool_is_60032(store: Store) {
+    on(store, "&pool_size=2&pool_wait_s=1", "", |stage| async move {
+        let held = (stage.link().await, stage.link().await);
+        let told = error(stage.driver.take().await);
+        assert_eq!(told.code(), Code::POOL_EXHAUSTED);
+        assert!(told.message().contains("2 connections") && told.message().contains("pool_size"), "{told}");
+        drop(held);
+        drop(stage.link().await);
+        stage.driver.close().await;
+        assert_eq!(error(stage.driver.take().await).code(), Code::STORE_CLOSED);
+    });
+}

@@ -1,0 +1,207 @@
+//! Callers that go away, connections that do, and what sessions are like.
+
+use crate::servers::Store;
+use crate::stage::{SOON, Stage, call, error, execute, number, on, refused, rows, sql};
+use dialoq::error::Code;
+use dialoq::store::server::link::{Arg, Driver, Fate, Link};
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+const LOCKING: &str = "
+CREATE FUNCTION dialoq.lock(key int) RETURNS TABLE (locked int) LANGUAGE plpgsql AS $$
+BEGIN
+    IF coalesce(current_setting('dialoq.session_locks', true), '') = '1' THEN
+        PERFORM pg_advisory_lock(key);
+    ELSE
+        PERFORM pg_advisory_xact_lock(key);
+    END IF;
+    RETURN QUERY SELECT key;
+END $$;
+CREATE FUNCTION dialoq.nap() RETURNS TABLE (slept int) LANGUAGE sql AS $$ SELECT 1 FROM pg_sleep(60) $$;";
+
+const WAITING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+const SLEEPING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+
+fn lock(key: i32) -> dialoq::store::server::link::Call<'static> {
+    call("lock", vec![Arg::Int(key)])
+}
+
+/// Ends every other session of the database whose last statement is like that.
+async fn end_others(stage: &Stage, like: &str) {
+    let mut link = stage.driver.dedicated().await.unwrap();
+    let text = format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '{like}'"
+    );
+    assert!(number(&mut *link, &text).await > 0, "nobody was ended");
+}
+
+pub(crate) fn a_transaction_left_open_is_rolled_back(store: Store) {
+    on(store, "&pool_size=1", LOCKING, |stage| async move {
+        let mut link = stage.link().await;
+        link.begin().await.unwrap();
+        execute(&mut *link, "INSERT INTO thing VALUES (1, 'a')").await.unwrap();
+        link.call(lock(5)).await.unwrap();
+        drop(link);
+        let mut next = stage.link().await;
+        assert_eq!(number(&mut *next, LOCKS).await, 0);
+        assert_eq!(number(&mut *next, "SELECT count(*) FROM thing").await, 0);
+        next.begin().await.unwrap();
+        execute(&mut *next, "INSERT INTO thing VALUES (1, 'a')").await.unwrap();
+        next.commit().await.unwrap();
+        assert_eq!(number(&mut *next, "SELECT count(*) FROM thing").await, 1);
+    });
+}
+
+pub(crate) fn a_call_left_waiting_is_ended_and_its_locks_are_free(store: Store) {
+    on(store, "&pool_size=2", LOCKING, |stage| async move {
+        let mut holder = stage.link().await;
+        holder.begin().await.unwrap();
+        holder.call(lock(5)).await.unwrap();
+        let mut waiter = stage.link().await;
+        waiter.begin().await.unwrap();
+        waiter.call(lock(6)).await.unwrap();
+        {
+            let mut waiting = pin!(waiter.call(lock(5)));
+            let first = waiting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(first, Poll::Pending));
+            stage.until(WAITING, 1).await;
+        }
+        drop(waiter);
+        stage.until(WAITING, 0).await;
+        stage.until(LOCKS, 1).await;
+        // The pool has room for another in its place.
+        let mut next = stage.link().await;
+        assert_eq!(number(&mut *next, "SELECT 1").await, 1);
+        holder.commit().await.unwrap();
+    });
+}
+
+pub(crate) fn locks_of_the_session_do_not_go_back_to_the_pool(store: Store) {
+    on(store, "&pool_size=1", LOCKING, |stage| async move {
+        let mut link = stage.link().await;
+        link.begin().await.unwrap();
+        link.hold_locks().await.unwrap();
+        link.savepoint(1).await.unwrap();
+        link.call(lock(5)).await.unwrap();
+        link.rollback_to(1).await.unwrap();
+        stage.until(LOCKS, 1).await;
+        link.commit().await.unwrap();
+        stage.until(LOCKS, 1).await;
+        drop(link);
+        let mut next = stage.link().await;
+        assert_eq!(number(&mut *next, LOCKS).await, 0);
+        next.begin().await.unwrap();
+        next.call(lock(5)).await.unwrap();
+        next.commit().await.unwrap();
+        assert_eq!(number(&mut *next, LOCKS).await, 0, "a transaction's locks are its own again");
+    });
+}
+
+pub(crate) fn a_lost_connection_says_what_became_of_the_work(store: Store) {
+    on(store, "", LOCKING, |stage| async move {
+        for (in_transaction, fate, expected) in
+            [(false, Fate::Unknown, Code::COMMIT_UNKNOWN), (true, Fate::TransactionUndone, Code::SERVER_UNREACHABLE)]
+        {
+            let mut link = stage.link().await;
+            if in_transaction {
+                link.begin().await.unwrap();
+            }
+            let ending = async {
+                stage.until(SLEEPING, 1).await;
+                end_others(&stage, "%dialoq.nap%").await;
+            };
+            let (answer, ()) = tokio::join!(link.call(call("nap", vec![])), ending);
+            let (failure, code) = refused(answer);
+            assert_eq!((code, failure.fate, failure.is_link_usable), (expected, fate, false), "{failure:?}");
+            assert!(failure.error.message().contains("administrator"), "{failure:?}");
+            // Nothing is sent over it any more, so that nothing more is unknown.
+            link.rollback().await.unwrap();
+            let (failure, code) = refused(link.call(call("nap", vec![])).await);
+            assert_eq!((code, failure.fate), (Code::SERVER_UNREACHABLE, Fate::Undone));
+        }
+        // A query changes nothing, so that nothing about it can be unknown.
+        let mut link = stage.link().await;
+        let ending = async {
+            stage.until(SLEEPING, 1).await;
+            end_others(&stage, "%pg_sleep(60)%").await;
+        };
+        let query = sql("SELECT 1 FROM pg_sleep(60)", vec![]);
+        let (answer, ()) = tokio::join!(link.query(&query), ending);
+        let (failure, code) = refused(answer);
+        assert_eq!((code, failure.fate), (Code::SERVER_UNREACHABLE, Fate::Undone));
+    });
+}
+
+pub(crate) fn a_connection_lost_while_idle_is_replaced(store: Store) {
+    on(store, "&pool_size=1", "", |stage| async move {
+        let mut link = stage.link().await;
+        assert_eq!(number(&mut *link, "SELECT 1 AS marked").await, 1);
+        drop(link);
+        end_others(&stage, "%").await;
+        stage
+            .until(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                0,
+            )
+            .await;
+        let well = async {
+            // Whether the loss has been noticed yet when the next link is taken is up to the network.
+            loop {
+                let mut link = stage.link().await;
+                if link.query(&sql("SELECT 1", vec![])).await.is_ok() {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(SOON, well).await.expect("it is never replaced");
+    });
+}
+
+pub(crate) fn what_is_told_is_heard(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut listener = stage.driver.listen().await.unwrap().expect("PostgreSQL tells");
+        let mut link = stage.link().await;
+        execute(&mut *link, "SELECT pg_notify('other', 'no'), pg_notify('dialoq', 'q:1 c')").await.unwrap();
+        let heard = tokio::time::timeout(SOON, listener.next()).await.expect("nothing was heard").unwrap();
+        assert_eq!(heard, "q:1 c");
+        link.begin().await.unwrap();
+        execute(&mut *link, "SELECT pg_notify('dialoq', 'q:2')").await.unwrap();
+        link.rollback().await.unwrap();
+        execute(&mut *link, "SELECT pg_notify('dialoq', 'q:3')").await.unwrap();
+        let heard = tokio::time::timeout(SOON, listener.next()).await.expect("nothing was heard").unwrap();
+        assert_eq!(heard, "q:3");
+    });
+}
+
+pub(crate) fn a_lost_listener_says_so(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut listener = stage.driver.listen().await.unwrap().expect("PostgreSQL tells");
+        end_others(&stage, "LISTEN%").await;
+        let told = error(tokio::time::timeout(SOON, listener.next()).await.expect("it says nothing"));
+        assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
+        assert!(told.message().contains("administrator"), "{told}");
+    });
+}
+
+pub(crate) fn durability_and_the_search_path_are_set(store: Store) {
+    on(store, "&durability=normal&options=-c%20search_path%3Dshop", "", |stage| async move {
+        let shown = async |link: &mut dyn Link| {
+            let text = "SELECT current_setting('synchronous_commit') AS sync, current_setting('search_path') AS path,
+                current_setting('dialoq.client') AS client, current_setting('TimeZone') AS zone,
+                current_setting('application_name') AS name";
+            let row = &rows(link, text).await[0];
+            ["sync", "path", "client", "zone", "name"].map(|column| row.get::<String>(column).unwrap())
+        };
+        let mut link = stage.link().await;
+        assert_eq!(shown(&mut *link).await, ["off", "shop, dialoq", "1", "UTC", "dialoq"]);
+        let full = dialoq::store::postgres::PostgresDriver::new(&crate::stage::url(stage.database.url())).unwrap();
+        let mut link = full.take().await.unwrap();
+        assert_eq!(shown(&mut *link).await, ["on", "public, dialoq", "1", "UTC", "dialoq"]);
+    });
+}
