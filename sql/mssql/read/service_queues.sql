@@ -1,0 +1,8 @@
+-- Queues.
+-- Takes: nothing
+-- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled, activation_procedure, max_queue_readers, execute_as, execute_as_user
+SELECT
+    queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled,
+    is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled,
+    activation_procedure, max_queue_readers, execute_as, execute_as_user
+FROM dialoq.read_service_queues ORDER BY queue_id

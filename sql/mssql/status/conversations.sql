@@ -1,0 +1,9 @@
+-- How many endpoints each service has in each state.
+-- Takes: nothing
+-- Gives: service_name, state, endpoints
+SELECT s.name AS service_name, e.state, COUNT_BIG(*) AS endpoints
+FROM dialoq.noted_endpoint AS e
+JOIN dialoq.read_services AS s ON s.service_id = e.service_id
+WHERE e.is_system = 0
+GROUP BY s.service_id, s.name, e.state
+ORDER BY s.name, e.state

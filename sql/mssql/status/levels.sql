@@ -1,0 +1,16 @@
+-- What waits in every queue, per level. Messages are counted per conversation first, so that a deep queue is one scan.
+-- Takes: nothing
+-- Gives: queue_id, priority, messages, conversation_groups, oldest (microseconds of UTC), is_quarantined
+SELECT
+    s.queue_id, e.priority, SUM(CAST(w.messages AS bigint)) AS messages,
+    COUNT_BIG(DISTINCT e.conversation_group_id) AS conversation_groups,
+    DATEDIFF_BIG(microsecond, '1970-01-01', MIN(w.oldest)) AS oldest, e.is_quarantined
+FROM (
+    SELECT m.endpoint_id, COUNT_BIG(*) AS messages, MIN(m.enqueued_at) AS oldest
+    FROM dialoq.noted_message AS m
+    GROUP BY m.endpoint_id
+) AS w
+JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = w.endpoint_id
+JOIN dialoq.read_services AS s ON s.service_id = e.service_id
+GROUP BY s.queue_id, e.priority, e.is_quarantined
+ORDER BY s.queue_id, e.priority DESC, e.is_quarantined

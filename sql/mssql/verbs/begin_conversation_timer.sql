@@ -1,0 +1,52 @@
+-- BEGIN CONVERSATION TIMER: has a DialogTimer message arrive after that time; a new timer replaces the old.
+-- Takes: the handle, the seconds
+-- Gives: said
+-- Errors: 58410, 58411, 58426, 58458
+-- Locks: the conversation's group, waiting
+IF OBJECT_ID(N'dialoq.begin_conversation_timer') IS NOT NULL DROP PROCEDURE dialoq.begin_conversation_timer
+GO
+CREATE PROCEDURE dialoq.begin_conversation_timer
+    @conversation_handle uniqueidentifier, @timeout_seconds bigint
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
+    DECLARE @group uniqueidentifier, @lifetime datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
+    DECLARE @now datetime2(6), @timer datetime2(6);
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        SELECT @state = e.state, @group = e.conversation_group_id, @service_id = e.service_id, @lifetime = e.lifetime,
+            @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        IF @state IN (N'DO', N'CD')
+        BEGIN
+            SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+                N'; BEGIN CONVERSATION TIMER needs one that this side has not ended');
+            THROW 58458, @text, 1;
+        END
+        IF @timeout_seconds IS NULL OR @timeout_seconds NOT BETWEEN 1 AND 2147483647
+        BEGIN
+            SET @text = CONCAT(N'TIMEOUT is ', @timeout_seconds, N' seconds; it must be 1 to 2147483647');
+            THROW 58411, @text, 1;
+        END
+        SET @now = dialoq.current_time_utc();
+        SET @timer = DATEADD(second, CAST(@timeout_seconds AS int), @now);
+        IF @timer > @lifetime
+        BEGIN
+            SET @text = CONCAT(N'the timer would fire at ', dialoq.time_text(@timer), N', after the conversation expires at ',
+                dialoq.time_text(@lifetime));
+            THROW 58410, @text, 1;
+        END
+        UPDATE dialoq.conversation_endpoint SET dialog_timer = @timer WHERE endpoint_id = @endpoint_id;
+        EXEC dialoq.reschedule @endpoint_id, @now, @said OUTPUT;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT dialoq.words(@said) AS said;
+END
+GO

@@ -1,0 +1,119 @@
+-- BEGIN DIALOG CONVERSATION: begins a conversation on the initiator's side; nothing is sent.
+-- Takes: the two services, the broker instance (NULL, 'CURRENT DATABASE' or a GUID), the contract (NULL is DEFAULT), the
+--     conversation or the group to be related to, the lifetime in seconds (NULL is the longest), the encryption option
+--     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
+-- Gives: conversation_handle, conversation_group_id, conversation_id, said
+-- Errors: 58411, 58412, 58413, 58414, 58423, 58425, 58426, 59601, 59610
+-- Locks: the group related to, waiting
+IF OBJECT_ID(N'dialoq.begin_dialog_conversation') IS NOT NULL DROP PROCEDURE dialoq.begin_dialog_conversation
+GO
+CREATE PROCEDURE dialoq.begin_dialog_conversation
+    @from_service nvarchar(4000), @to_service nvarchar(4000), @broker_instance nvarchar(4000) = NULL,
+    @contract nvarchar(4000) = NULL, @related_conversation uniqueidentifier = NULL, @related_group uniqueidentifier = NULL,
+    @lifetime_seconds bigint = NULL, @encryption bit = 0, @conversation_handle uniqueidentifier = NULL,
+    @conversation_id uniqueidentifier = NULL, @conversation_group_id uniqueidentifier = NULL
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
+    DECLARE @contract_id int, @instance nvarchar(128), @lifetime datetime2(6), @group uniqueidentifier, @length int;
+    DECLARE @related_id bigint, @state nvarchar(2), @other_id int, @other nvarchar(256), @is_locked bit, @due datetime2(6);
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @guid = b.service_broker_guid
+        FROM dialoq.broker AS b WHERE b.singleton = 1;
+        SET @contract = COALESCE(@contract, N'DEFAULT');
+        SET @lifetime_seconds = COALESCE(@lifetime_seconds, 2147483647);
+        SELECT @service_id = s.service_id FROM dialoq.service AS s WHERE s.name = @from_service;
+        IF @service_id IS NULL
+        BEGIN
+            SET @text = CONCAT(N'service ''', @from_service, N''' was not found; names are compared byte by byte');
+            THROW 58423, @text, 1;
+        END
+        SELECT @contract_id = c.service_contract_id
+        FROM dialoq.service_contract AS c WHERE c.name = @contract AND c.is_dropped = 0;
+        IF @contract_id IS NULL
+        BEGIN
+            SET @text = CONCAT(N'contract ''', @contract, N''' was not found; names are compared byte by byte');
+            THROW 58425, @text, 1;
+        END
+        SET @length = dialoq.character_count(@to_service, 256);
+        IF @length NOT BETWEEN 1 AND 256
+        BEGIN
+            SET @text = CONCAT(N'the name of the TO SERVICE has ', @length, N' characters; it must have 1 to 256');
+            THROW 58412, @text, 1;
+        END
+        IF @broker_instance COLLATE Latin1_General_100_BIN2 = N'CURRENT DATABASE'
+            SET @instance = dialoq.id_text(@guid);
+        ELSE IF @broker_instance IS NOT NULL
+        BEGIN
+            SET @instance = dialoq.id_text(TRY_CAST(@broker_instance AS uniqueidentifier));
+            IF @instance IS NULL
+            BEGIN
+                SET @text = CONCAT(N'''', @broker_instance, N''' is no broker instance; it must be a GUID, or ''CURRENT DATABASE''');
+                THROW 58413, @text, 1;
+            END
+        END
+        IF @lifetime_seconds NOT BETWEEN 1 AND 2147483647
+        BEGIN
+            SET @text = CONCAT(N'LIFETIME is ', @lifetime_seconds, N' seconds; it must be 1 to 2147483647');
+            THROW 58411, @text, 1;
+        END
+        IF @related_conversation IS NOT NULL
+        BEGIN
+            EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @said OUTPUT;
+            SELECT @group = e.conversation_group_id, @state = e.state
+            FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @related_id;
+            IF @state IN (N'DO', N'CD')
+            BEGIN
+                SET @text = CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
+                    N' has ended; a new one cannot be related to it');
+                THROW 59601, @text, 1;
+            END
+        END
+        ELSE IF @related_group IS NOT NULL
+        BEGIN
+            IF @related_group = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
+                THROW 58414, N'the conversation group id is all zeros; give an id of your own, or none for a new one', 1;
+            SET @group = @related_group;
+            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
+        END
+        IF @group IS NOT NULL
+        BEGIN
+            SELECT TOP (1) @other_id = e.service_id, @other = s.name
+            FROM dialoq.conversation_endpoint AS e LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE e.conversation_group_id = @group;
+            IF @other_id <> @service_id
+            BEGIN
+                SET @text = CONCAT(N'conversation group ', dialoq.id_text(@group), N' belongs to service ''',
+                    COALESCE(@other, N'another service'), N'''; a conversation FROM SERVICE ''', @from_service,
+                    N''' cannot join it');
+                THROW 59610, @text, 1;
+            END
+        END
+        -- A new group is nobody else's yet.
+        SET @group = COALESCE(@group, @conversation_group_id, NEWID());
+        SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
+        SET @conversation_id = COALESCE(@conversation_id, NEWID());
+        SET @lifetime = DATEADD(second, CAST(@lifetime_seconds AS int), @now);
+        IF @lifetime < DATEADD(day, 7300, @now) SET @due = @lifetime;
+        INSERT INTO dialoq.conversation_endpoint (
+            conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+            far_service, far_broker_instance, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known,
+            is_system, is_quarantined, begun_at, due_at
+        ) VALUES (
+            @conversation_handle, @conversation_id, @group, @service_id, @contract_id, 1, @to_service, @instance, N'SO',
+            dialoq.level_for(@contract_id, @service_id, @to_service), @lifetime, 0, 0, 0, 0, 0, @now, @due
+        );
+        SET @said = CONCAT(@said, dialoq.due_word(@due));
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT @conversation_handle AS conversation_handle, @group AS conversation_group_id, @conversation_id AS conversation_id,
+        dialoq.words(@said) AS said;
+END
+GO

@@ -1,0 +1,42 @@
+-- Ends an attempt well: the last thing in the transaction that received, just before its COMMIT.
+-- Takes: the attempt id
+-- Gives: said
+-- Errors: none
+-- Locks: the rows of the queues whose count of rollbacks is not 0
+IF OBJECT_ID(N'dialoq.commit_attempt') IS NOT NULL DROP PROCEDURE dialoq.commit_attempt
+GO
+CREATE PROCEDURE dialoq.commit_attempt
+    @attempt_id uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @number int = 0, @queue_id int, @group uniqueidentifier;
+    DECLARE @gone TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        DELETE FROM dialoq.receive_attempt
+        OUTPUT deleted.queue_id, deleted.conversation_group_id INTO @gone (queue_id, group_id)
+        WHERE attempt_id = @attempt_id;
+        WHILE 1 = 1
+        BEGIN
+            SET @group = NULL;
+            SELECT TOP (1) @number = g.row_number, @queue_id = g.queue_id, @group = g.group_id
+            FROM @gone AS g WHERE g.row_number > @number ORDER BY g.row_number;
+            IF @group IS NULL BREAK;
+            UPDATE dialoq.service_queue SET rollbacks = 0 WHERE queue_id = @queue_id AND rollbacks <> 0;
+            UPDATE dialoq.conversation_endpoint SET rollbacks = 0 WHERE conversation_group_id = @group AND rollbacks <> 0;
+            -- What came while the group was locked can be received from now on.
+            IF EXISTS (
+                SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group)
+                SET @said = CONCAT(@said, N' q:', @queue_id);
+        END
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT dialoq.words(@said) AS said;
+END
+GO

@@ -1,0 +1,27 @@
+-- Ends an attempt badly: counts the rollback of a transaction that received and is gone. Does nothing if somebody has
+-- counted it already.
+-- Takes: the attempt id
+-- Gives: said
+-- Errors: none
+-- Locks: the rows of its queues, waiting; with quarantine its groups, without waiting
+IF OBJECT_ID(N'dialoq.count_rollback') IS NOT NULL DROP PROCEDURE dialoq.count_rollback
+GO
+CREATE PROCEDURE dialoq.count_rollback
+    @attempt_id uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max);
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        EXEC dialoq.count_attempt @attempt_id, @said OUTPUT;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT dialoq.words(@said) AS said;
+END
+GO

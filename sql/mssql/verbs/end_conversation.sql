@@ -1,0 +1,49 @@
+-- END CONVERSATION, in one of its three forms: plain, WITH ERROR, WITH CLEANUP.
+-- Takes: the handle; code and description of WITH ERROR (NULL: plain); whether it is WITH CLEANUP
+-- Gives: state, the two letters of the endpoint's state before; said
+-- Errors: 58424, 58426, 58427, 60005
+-- Locks: the conversation's group, waiting; the peer's if it has ended already, without waiting
+IF OBJECT_ID(N'dialoq.end_conversation') IS NOT NULL DROP PROCEDURE dialoq.end_conversation
+GO
+CREATE PROCEDURE dialoq.end_conversation
+    @conversation_handle uniqueidentifier, @error_code int = NULL, @description nvarchar(max) = NULL, @cleanup bit = 0
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @now datetime2(6), @length int;
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        IF @error_code IS NULL AND @description IS NOT NULL OR @error_code < 1
+        BEGIN
+            SET @text = CONCAT(N'the error code of END CONVERSATION is ', COALESCE(CAST(@error_code AS nvarchar(11)), N'NULL'),
+                N'; it must be above 0, the others belong to the broker');
+            THROW 58424, @text, 1;
+        END
+        SET @length = dialoq.character_count(@description, 3000);
+        IF @length > 3000
+        BEGIN
+            SET @text = CONCAT(N'the length of the error description is ', @length, N'; it must be 3000 characters at most');
+            THROW 60005, @text, 1;
+        END
+        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        SELECT @state = e.state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        IF @state IN (N'DO', N'CD') AND COALESCE(@cleanup, 0) = 0
+        BEGIN
+            SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+                N': this side has ended it already');
+            THROW 58427, @text, 1;
+        END
+        SET @now = dialoq.current_time_utc();
+        SET @description = COALESCE(@description, N'');
+        SET @cleanup = COALESCE(@cleanup, 0);
+        EXEC dialoq.end_endpoint @endpoint_id, @error_code, @description, @cleanup, @now, @said OUTPUT;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT @state AS state, dialoq.words(@said) AS said;
+END
+GO

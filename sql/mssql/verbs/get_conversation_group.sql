@@ -1,0 +1,28 @@
+-- GET CONVERSATION GROUP: locks the group that RECEIVE would take from. Never waits. Outside a transaction the lock is
+-- free again when this is over.
+-- Takes: the queue
+-- Gives: conversation_group_id (NULL: none), said
+-- Errors: 59617, 60002
+-- Locks: the group, without waiting
+IF OBJECT_ID(N'dialoq.get_conversation_group') IS NOT NULL DROP PROCEDURE dialoq.get_conversation_group
+GO
+CREATE PROCEDURE dialoq.get_conversation_group
+    @queue nvarchar(4000)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @queue_id int, @group uniqueidentifier, @said nvarchar(max);
+    EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        EXEC dialoq.choose @queue_id, 0, 9, 0, @group OUTPUT, @said OUTPUT;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT @group AS conversation_group_id, dialoq.words(@said) AS said;
+END
+GO

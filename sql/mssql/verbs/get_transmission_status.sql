@@ -1,0 +1,29 @@
+-- GET_TRANSMISSION_STATUS: why the first message of a conversation that waits still waits.
+-- Takes: the handle
+-- Gives: transmission_status, '' if nothing waits or the handle is unknown
+-- Errors: none
+-- Locks: none
+IF OBJECT_ID(N'dialoq.get_transmission_status') IS NOT NULL DROP PROCEDURE dialoq.get_transmission_status
+GO
+CREATE PROCEDURE dialoq.get_transmission_status
+    @conversation_handle uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @status nvarchar(256);
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        SELECT TOP (1) @status = t.status
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.transmission AS t ON t.endpoint_id = e.endpoint_id
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0
+        ORDER BY t.transmission_id;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT COALESCE(@status, N'') AS transmission_status;
+END
+GO

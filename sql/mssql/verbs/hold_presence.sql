@@ -1,0 +1,19 @@
+-- Presence: a process is alive as long as a session of its own holds the lock of its id. Shared, so that a new session
+-- need not wait until the server has noticed that the old one is gone. Who asks whether a process is gone tests whether
+-- it could lock it alone.
+-- Takes: process: the id that a process made for itself
+-- Gives: nothing
+-- Errors: 51205 if the server ends the wait for a deadlock
+-- Locks: the process's lock, until the session ends
+IF OBJECT_ID(N'dialoq.hold_presence') IS NOT NULL DROP PROCEDURE dialoq.hold_presence
+GO
+CREATE PROCEDURE dialoq.hold_presence
+    @process uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), @got int;
+    EXEC @got = sp_getapplock @Resource = @resource, @LockMode = N'Shared', @LockOwner = N'Session', @LockTimeout = -1;
+    IF @got < 0 THROW 51205, N'the lock of the process was refused', 1;
+END
+GO

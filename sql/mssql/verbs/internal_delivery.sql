@@ -1,0 +1,318 @@
+-- From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
+-- Takes: see each procedure; the group of the sending endpoint is locked
+-- Gives: words for others, added to said
+-- Errors: none of its own
+-- Locks: none that wait
+
+-- Where something of an endpoint would go now: peer (that is there), service (where it makes the target), deaf (the peer
+-- has ended and hears nothing), gone (the peer is gone without a word), delayed (with the status), refused (with the code).
+IF OBJECT_ID(N'dialoq.route') IS NOT NULL DROP PROCEDURE dialoq.route
+GO
+CREATE PROCEDURE dialoq.route
+    @endpoint_id bigint, @way nvarchar(10) OUTPUT, @peer_id bigint OUTPUT, @service_id int OUTPUT,
+    @status nvarchar(256) OUTPUT, @code int OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_broker_enabled bit, @guid uniqueidentifier;
+    DECLARE @conversation_id uniqueidentifier, @is_initiator bit, @is_peer_known bit, @far_service nvarchar(512);
+    DECLARE @instance nvarchar(128), @contract_id int, @is_enqueue_enabled bit;
+    DECLARE @state nvarchar(2), @group uniqueidentifier, @is_system bit;
+    SET @peer_id = NULL;
+    SET @service_id = NULL;
+    SELECT @is_broker_enabled = b.is_broker_enabled, @guid = b.service_broker_guid
+    FROM dialoq.broker AS b WHERE b.singleton = 1;
+    IF @is_broker_enabled = 0
+    BEGIN
+        SET @way = N'delayed';
+        SET @status = N'9791: the broker is disabled in this database';
+        RETURN;
+    END
+    SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator, @is_peer_known = e.is_peer_known,
+        @far_service = e.far_service, @instance = e.far_broker_instance, @contract_id = e.service_contract_id
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @is_peer_known = 1 OR @is_initiator = 0
+        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
+            @service_id OUTPUT, @is_system OUTPUT;
+    IF @peer_id IS NOT NULL
+    BEGIN
+        SELECT @is_enqueue_enabled = q.is_enqueue_enabled
+        FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+        WHERE s.service_id = @service_id;
+        SET @way = CASE WHEN @state IN (N'DO', N'CD') THEN N'deaf'
+            WHEN @is_system = 1 OR @is_enqueue_enabled = 1 THEN N'peer' ELSE N'delayed' END;
+        SET @status = N'11219: the queue of the target service is disabled';
+        RETURN;
+    END
+    IF @is_peer_known = 1 OR @is_initiator = 0
+    BEGIN
+        SET @way = N'gone';
+        RETURN;
+    END
+    IF @instance <> dialoq.id_text(@guid)
+    BEGIN
+        SET @way = N'delayed';
+        SET @status = N'9750: no route leads to the broker instance named';
+        RETURN;
+    END
+    SET @service_id = NULL;
+    SELECT @service_id = s.service_id, @is_enqueue_enabled = q.is_enqueue_enabled
+    FROM dialoq.service AS s LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+    WHERE s.name = @far_service;
+    IF @service_id IS NULL
+    BEGIN
+        -- Only a target that names this very broker is known not to be anywhere else.
+        SET @way = CASE WHEN @instance IS NULL THEN N'delayed' ELSE N'refused' END;
+        SET @status = N'9793: no service of that name exists here';
+        SET @code = -8490;
+    END
+    ELSE IF NOT EXISTS (
+        SELECT 1 FROM dialoq.service_contract_usage AS u
+        WHERE u.service_id = @service_id AND u.service_contract_id = @contract_id)
+    BEGIN
+        SET @way = N'refused';
+        SET @code = -8408;
+    END
+    ELSE
+    BEGIN
+        SET @way = CASE @is_enqueue_enabled WHEN 1 THEN N'service' ELSE N'delayed' END;
+        SET @status = N'11219: the queue of the target service is disabled';
+    END
+END
+GO
+
+-- What a refused conversation is told.
+IF OBJECT_ID(N'dialoq.refusal') IS NOT NULL DROP FUNCTION dialoq.refusal
+GO
+CREATE FUNCTION dialoq.refusal(@endpoint_id bigint, @code int) RETURNS nvarchar(max) AS
+BEGIN
+    RETURN (
+        SELECT CASE @code
+            WHEN -8490 THEN CONCAT(N'the broker named in BEGIN DIALOG has no service ''', e.far_service, N'''')
+            ELSE CONCAT(N'the target service ''', e.far_service, N''' does not support contract ''', c.name, N'''') END
+        FROM dialoq.conversation_endpoint AS e
+        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+        WHERE e.endpoint_id = @endpoint_id);
+END
+GO
+
+-- The target endpoint of a conversation, made when its first message arrives.
+IF OBJECT_ID(N'dialoq.make_target') IS NOT NULL DROP PROCEDURE dialoq.make_target
+GO
+CREATE PROCEDURE dialoq.make_target
+    @from bigint, @service_id int, @now datetime2(6), @peer_id bigint OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    INSERT INTO dialoq.conversation_endpoint (
+        conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+        far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
+        is_quarantined, begun_at, due_at
+    )
+    SELECT NEWID(), e.conversation_id, NEWID(), @service_id, e.service_contract_id, 0, s.name, N'CO',
+        dialoq.level_for(e.service_contract_id, @service_id, s.name), e.lifetime, 0, 0, 1, 0, 0, @now,
+        CASE WHEN e.lifetime < DATEADD(day, 7300, @now) THEN e.lifetime END
+    FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.endpoint_id = @from;
+    SET @peer_id = SCOPE_IDENTITY();
+    UPDATE dialoq.conversation_endpoint SET is_peer_known = 1 WHERE endpoint_id = @from;
+END
+GO
+
+-- A letter reaches the other endpoint.
+IF OBJECT_ID(N'dialoq.arrive') IS NOT NULL DROP PROCEDURE dialoq.arrive
+GO
+CREATE PROCEDURE dialoq.arrive
+    @from bigint, @to bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
+    @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
+    @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @state nvarchar(2), @priority int, @group uniqueidentifier, @is_system bit, @queue_id int, @order bigint;
+    DECLARE @code int, @description nvarchar(max), @error varbinary(max);
+    IF @is_error = 1
+    BEGIN
+        EXEC dialoq.tell_error @to, @body, @said OUTPUT;
+        RETURN;
+    END
+    SELECT @state = e.state, @priority = e.priority, @group = e.conversation_group_id, @is_system = e.is_system,
+        @queue_id = s.queue_id
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.endpoint_id = @to;
+    IF @state IS NULL
+        SELECT @state = N'CO', @priority = e.priority, @group = e.conversation_group_id, @is_system = e.is_system,
+            @queue_id = s.queue_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.endpoint_id = @to;
+    IF @is_system = 1
+    BEGIN
+        -- The broker reads nothing that it is told, but the end.
+        IF @is_end = 1 EXEC dialoq.tell_notification @to, 2, @said OUTPUT;
+        RETURN;
+    END
+    -- An endpoint that is disconnected or broken takes no more in.
+    IF @state IS NULL OR @state <> N'CO' OR EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @to AND m.stored = 1)
+        RETURN;
+    IF @is_end = 0 AND @body_fault <> N''
+    BEGIN
+        -- A body that fails validation breaks both sides. The receiver of bad XML sees another number than its sender.
+        SET @code = CAST(LEFT(@body_fault, CHARINDEX(N'|', @body_fault) - 1) AS int);
+        SET @description = SUBSTRING(@body_fault, CHARINDEX(N'|', @body_fault) + 1, LEN(@body_fault));
+        SET @error = dialoq.error_body(CASE @code WHEN -9615 THEN -9616 ELSE @code END, @description);
+        EXEC dialoq.tell_error @to, @error, @said OUTPUT;
+        EXEC dialoq.break_conversation @from, @code, @description, @now, @said OUTPUT;
+        RETURN;
+    END
+    INSERT INTO dialoq.queue_message (
+        endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+    ) VALUES (
+        @to, 0, @sequence, @message_type_id, @message_id, @now, @body, @trace
+    );
+    SET @order = SCOPE_IDENTITY();
+    EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @said OUTPUT;
+END
+GO
+
+-- Tries to deliver a row of the transmission queue; may_go_on says whether the endpoint's next row may go now.
+IF OBJECT_ID(N'dialoq.deliver') IS NOT NULL DROP PROCEDURE dialoq.deliver
+GO
+CREATE PROCEDURE dialoq.deliver
+    @transmission_id bigint, @may_go_on bit OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @from bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @body varbinary(max);
+    DECLARE @trace nvarchar(max), @is_end bit, @is_error bit, @fault nvarchar(max), @state nvarchar(2);
+    DECLARE @way nvarchar(10), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
+    DECLARE @now datetime2(6) = dialoq.current_time_utc();
+    SET @may_go_on = 0;
+    SELECT @from = t.endpoint_id, @sequence = t.sequence, @type_id = t.message_type_id, @message_id = t.message_id,
+        @body = t.body, @trace = t.trace, @is_end = t.is_end_of_dialog, @is_error = t.is_conversation_error,
+        @fault = t.body_fault
+    FROM dialoq.transmission AS t WHERE t.transmission_id = @transmission_id;
+    SELECT @state = e.state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
+    -- Held until END, or not the first that waits.
+    IF @state IS NULL OR @state IN (N'DI', N'ER') OR EXISTS (
+        SELECT 1 FROM dialoq.transmission AS t WHERE t.endpoint_id = @from AND t.transmission_id < @transmission_id)
+        RETURN;
+    EXEC dialoq.route @from, @way OUTPUT, @to OUTPUT, @service_id OUTPUT, @status OUTPUT, @code OUTPUT;
+    IF @way = N'delayed'
+    BEGIN
+        EXEC dialoq.hold_outbox @from, @status;
+        RETURN;
+    END
+    IF @way = N'refused'
+    BEGIN
+        IF @state = N'DO'
+            -- Fire and forget: the sender has ended and hears nothing of the refusal.
+            EXEC dialoq.erase @from, @said OUTPUT;
+        ELSE
+        BEGIN
+            SET @text = dialoq.refusal(@from, @code);
+            EXEC dialoq.break_conversation @from, @code, @text, @now, @said OUTPUT;
+        END
+        RETURN;
+    END
+    DELETE FROM dialoq.transmission WHERE transmission_id = @transmission_id;
+    IF @@ROWCOUNT = 0 RETURN;
+    SET @may_go_on = 1;
+    IF @way = N'gone'
+        EXEC dialoq.break_conversation
+            @from, -8462, N'the other endpoint of the conversation is gone', @now, @said OUTPUT;
+    IF @way = N'service'
+        EXEC dialoq.make_target @from, @service_id, @now, @to OUTPUT;
+    IF @way IN (N'peer', N'service')
+        EXEC dialoq.arrive @from, @to, @sequence, @type_id, @message_id, @body, @trace, @is_end, @is_error, @fault, @now,
+            @said OUTPUT;
+    IF (@is_end = 1 OR @is_error = 1) AND @state = N'DO'
+    BEGIN
+        EXEC dialoq.finish @from, @now, @said OUTPUT;
+        SET @may_go_on = 0;
+    END
+END
+GO
+
+-- Sends what waits of one endpoint, as far as it can go.
+IF OBJECT_ID(N'dialoq.redeliver') IS NOT NULL DROP PROCEDURE dialoq.redeliver
+GO
+CREATE PROCEDURE dialoq.redeliver
+    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @id bigint, @may_go_on bit = 1;
+    WHILE @may_go_on = 1
+    BEGIN
+        SET @id = NULL;
+        SELECT TOP (1) @id = t.transmission_id
+        FROM dialoq.transmission AS t WHERE t.endpoint_id = @endpoint_id ORDER BY t.transmission_id;
+        IF @id IS NULL RETURN;
+        EXEC dialoq.deliver @id, @may_go_on OUTPUT, @said OUTPUT;
+        IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+    END
+END
+GO
+
+-- Sends a letter of an endpoint off: delivers it if nothing stands before it and its way is free, else puts it in the
+-- transmission queue.
+IF OBJECT_ID(N'dialoq.dispatch') IS NOT NULL DROP PROCEDURE dialoq.dispatch
+GO
+CREATE PROCEDURE dialoq.dispatch
+    @from bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
+    @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
+    @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @way nvarchar(10), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
+    DECLARE @must_queue bit = 0, @conversation_id uniqueidentifier, @is_initiator bit;
+    -- An Error overtakes; everything else keeps its place behind what waits already.
+    IF @is_error = 0 AND EXISTS (SELECT 1 FROM dialoq.transmission AS t WHERE t.endpoint_id = @from) SET @must_queue = 1;
+    EXEC dialoq.route @from, @way OUTPUT, @to OUTPUT, @service_id OUTPUT, @status OUTPUT, @code OUTPUT;
+    IF @must_queue = 1 OR @way IN (N'delayed', N'refused')
+    BEGIN
+        INSERT INTO dialoq.transmission (
+            endpoint_id, sequence, message_type_id, is_conversation_error, is_end_of_dialog, message_id, enqueued_at,
+            priority, body, trace, status, body_fault
+        )
+        SELECT @from, @sequence, @message_type_id, @is_error, @is_end, @message_id, @now, e.priority, @body, @trace,
+            CASE @way WHEN N'delayed' THEN @status
+                WHEN N'refused' THEN N'9784: the conversation is in error; the message is held until END CONVERSATION'
+                ELSE N'' END,
+            @body_fault
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
+        IF @must_queue = 1
+        BEGIN
+            -- If the way has just become free, all of it goes now.
+            IF @way <> N'delayed' EXEC dialoq.redeliver @from, @said OUTPUT;
+            RETURN;
+        END
+        IF @way = N'delayed'
+        BEGIN
+            -- What it waits for may be happening unseen at this moment.
+            SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+            FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
+            EXEC dialoq.unsettle @from, @conversation_id, @is_initiator, @said OUTPUT;
+            RETURN;
+        END
+        SET @text = dialoq.refusal(@from, @code);
+        EXEC dialoq.break_conversation @from, @code, @text, @now, @said OUTPUT;
+        RETURN;
+    END
+    IF @way = N'gone'
+    BEGIN
+        EXEC dialoq.break_conversation
+            @from, -8462, N'the other endpoint of the conversation is gone', @now, @said OUTPUT;
+        RETURN;
+    END
+    IF @way = N'deaf' RETURN;
+    IF @way = N'service' EXEC dialoq.make_target @from, @service_id, @now, @to OUTPUT;
+    EXEC dialoq.arrive @from, @to, @sequence, @message_type_id, @message_id, @body, @trace, @is_end, @is_error,
+        @body_fault, @now, @said OUTPUT;
+END
+GO

@@ -1,0 +1,355 @@
+-- What happens to one endpoint: what it was told, errors, its end. No procedure here is called while it runs: every call
+-- goes from a later one to an earlier one or to another file's.
+-- Takes: see each procedure; the group of the endpoint is locked unless it says otherwise
+-- Gives: words for others, added to said
+-- Errors: none of its own
+-- Locks: none that wait
+
+-- The other endpoint of a conversation, needing no lock. Its row may be under change by whoever holds its group; then
+-- what cannot change is read past that, and its state is taken for listening: what is told to it then is dropped by
+-- whoever looks at it, if it has ended. Only a row that is just being made or removed is waited for.
+IF OBJECT_ID(N'dialoq.find_peer') IS NOT NULL DROP PROCEDURE dialoq.find_peer
+GO
+CREATE PROCEDURE dialoq.find_peer
+    @conversation_id uniqueidentifier, @is_initiator bit, @peer_id bigint OUTPUT, @state nvarchar(2) OUTPUT,
+    @group uniqueidentifier OUTPUT, @service_id int OUTPUT, @is_system bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @other bit = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
+    SET @peer_id = NULL;
+    SET @state = NULL;
+    SELECT @peer_id = p.endpoint_id, @state = p.state, @group = p.conversation_group_id, @service_id = p.service_id,
+        @is_system = p.is_system
+    FROM dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other;
+    IF @peer_id IS NOT NULL RETURN;
+    SELECT @peer_id = p.endpoint_id, @state = N'CO', @group = p.conversation_group_id, @service_id = p.service_id,
+        @is_system = p.is_system
+    FROM dialoq.conversation_endpoint AS p WITH (READUNCOMMITTED)
+    WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other;
+    IF @peer_id IS NOT NULL RETURN;
+    SELECT @peer_id = p.endpoint_id, @state = p.state, @group = p.conversation_group_id, @service_id = p.service_id,
+        @is_system = p.is_system
+    FROM dialoq.conversation_endpoint AS p
+    WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other;
+END
+GO
+
+-- Has tick look at an endpoint once more when whoever works on its peer at this moment is done. Needs no lock.
+IF OBJECT_ID(N'dialoq.unsettle') IS NOT NULL DROP PROCEDURE dialoq.unsettle
+GO
+CREATE PROCEDURE dialoq.unsettle
+    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+    VALUES (@endpoint_id, @conversation_id, @is_initiator, SYSUTCDATETIME());
+    SET @said = CONCAT(@said, dialoq.due_word(dialoq.current_time_utc()));
+END
+GO
+
+-- Sets the state of an endpoint, and when something next happens to it.
+IF OBJECT_ID(N'dialoq.put_state') IS NOT NULL DROP PROCEDURE dialoq.put_state
+GO
+CREATE PROCEDURE dialoq.put_state
+    @endpoint_id bigint, @state nvarchar(2), @now datetime2(6)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @closed_retention_s bigint;
+    SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
+    UPDATE dialoq.conversation_endpoint
+    SET state = @state,
+        due_at = dialoq.next_due(@state, lifetime, dialog_timer, security_timestamp, @closed_retention_s, @now)
+    WHERE endpoint_id = @endpoint_id;
+END
+GO
+
+-- Writes when something next happens to an endpoint.
+IF OBJECT_ID(N'dialoq.reschedule') IS NOT NULL DROP PROCEDURE dialoq.reschedule
+GO
+CREATE PROCEDURE dialoq.reschedule
+    @endpoint_id bigint, @now datetime2(6), @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @closed_retention_s bigint, @due datetime2(6);
+    SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
+    SELECT @due = dialoq.next_due(e.state, e.lifetime, e.dialog_timer, e.security_timestamp, @closed_retention_s, @now)
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    UPDATE dialoq.conversation_endpoint SET due_at = @due WHERE endpoint_id = @endpoint_id;
+    SET @said = CONCAT(@said, dialoq.due_word(@due));
+END
+GO
+
+-- Why everything of an endpoint that waits in the transmission queue waits.
+IF OBJECT_ID(N'dialoq.hold_outbox') IS NOT NULL DROP PROCEDURE dialoq.hold_outbox
+GO
+CREATE PROCEDURE dialoq.hold_outbox
+    @endpoint_id bigint, @status nvarchar(256)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    UPDATE dialoq.transmission SET status = @status WHERE endpoint_id = @endpoint_id AND status <> @status;
+END
+GO
+
+-- Queues an Error (stored 1, type 1) or a DialogTimer (stored 2, type 3). Needs no lock.
+IF OBJECT_ID(N'dialoq.add_system_message') IS NOT NULL DROP PROCEDURE dialoq.add_system_message
+GO
+CREATE PROCEDURE dialoq.add_system_message
+    @endpoint_id bigint, @stored smallint, @message_type_id int, @body varbinary(max), @now datetime2(6),
+    @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @order bigint, @priority int, @group uniqueidentifier, @queue_id int;
+    INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body)
+    VALUES (@endpoint_id, @stored, 0, @message_type_id, NEWID(), @now, @body);
+    SET @order = SCOPE_IDENTITY();
+    -- What decides where it is announced may be under change: who changes it puts the announcement right.
+    SELECT @priority = e.priority, @group = e.conversation_group_id, @queue_id = s.queue_id
+    FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NOT NULL EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @said OUTPUT;
+END
+GO
+
+-- Tells an endpoint of an error: an Error row before all others, and no more sending once it takes note. Broken already,
+-- or deaf: an Error that reaches an endpoint after its END is discarded. Needs no lock.
+IF OBJECT_ID(N'dialoq.tell_error') IS NOT NULL DROP PROCEDURE dialoq.tell_error
+GO
+CREATE PROCEDURE dialoq.tell_error
+    @endpoint_id bigint, @body varbinary(max), @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_system bit, @state nvarchar(2), @now datetime2(6) = dialoq.current_time_utc();
+    SELECT @is_system = e.is_system, @state = e.state
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.endpoint_id = @endpoint_id;
+    IF @state IS NULL
+        SELECT @is_system = e.is_system, @state = N'CO'
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    IF @state IS NULL OR @state NOT IN (N'SO', N'CO', N'DI') RETURN;
+    IF EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id AND m.stored = 1)
+        RETURN;
+    IF @is_system = 1
+    BEGIN
+        EXEC dialoq.tell_notification @endpoint_id, 1, @said OUTPUT;
+        RETURN;
+    END
+    EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @said OUTPUT;
+END
+GO
+
+-- Breaks a conversation's endpoint whose group is locked: the row that tells of it, and the state at once.
+IF OBJECT_ID(N'dialoq.break_conversation') IS NOT NULL DROP PROCEDURE dialoq.break_conversation
+GO
+CREATE PROCEDURE dialoq.break_conversation
+    @endpoint_id bigint, @code int, @description nvarchar(max), @now datetime2(6), @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @state nvarchar(2), @is_system bit, @body varbinary(max);
+    SELECT @state = e.state, @is_system = e.is_system
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @state IS NULL OR @state NOT IN (N'SO', N'CO', N'DI') RETURN;
+    IF @is_system = 1
+    BEGIN
+        EXEC dialoq.break_notification @endpoint_id, @said OUTPUT;
+        RETURN;
+    END
+    IF NOT EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id AND m.stored = 1)
+    BEGIN
+        SET @body = dialoq.error_body(@code, @description);
+        EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @said OUTPUT;
+    END
+    EXEC dialoq.put_state @endpoint_id, N'ER', @now;
+    EXEC dialoq.hold_outbox @endpoint_id,
+        N'9784: the conversation is in error; the message is held until END CONVERSATION';
+END
+GO
+
+-- Takes an endpoint away, and all that waits. Whoever tells it something without having seen this leaves a row that tick
+-- finds by what is noted here.
+IF OBJECT_ID(N'dialoq.erase') IS NOT NULL DROP PROCEDURE dialoq.erase
+GO
+CREATE PROCEDURE dialoq.erase
+    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @conversation_id uniqueidentifier, @is_initiator bit, @group uniqueidentifier, @state nvarchar(2);
+    DECLARE @send_sequence bigint, @removed int, @is_locked bit;
+    DECLARE @peer_id bigint, @peer_state nvarchar(2), @peer_group uniqueidentifier, @peer_service int, @peer_system bit;
+    SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator, @group = e.conversation_group_id,
+        @state = e.state, @send_sequence = e.send_sequence
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NULL RETURN;
+    DELETE FROM dialoq.conversation_endpoint WHERE endpoint_id = @endpoint_id;
+    DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
+    SET @removed = @@ROWCOUNT;
+    DELETE FROM dialoq.retained_message WHERE endpoint_id = @endpoint_id;
+    DELETE FROM dialoq.transmission WHERE endpoint_id = @endpoint_id;
+    IF @removed > 0 EXEC dialoq.put_right @group;
+    EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
+        @peer_service OUTPUT, @peer_system OUTPUT;
+    IF @peer_id IS NULL OR @peer_state IN (N'DO', N'CD') RETURN;
+    EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+    -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now, if that
+    -- does not mean waiting.
+    IF @state = N'DO' RETURN;
+    EXEC dialoq.lock_group @peer_group, 0, @is_locked OUTPUT;
+    IF @is_locked = 1
+        UPDATE dialoq.conversation_endpoint SET receive_sequence = @send_sequence
+        WHERE endpoint_id = @peer_id AND receive_sequence < @send_sequence;
+END
+GO
+
+-- This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while.
+IF OBJECT_ID(N'dialoq.finish') IS NOT NULL DROP PROCEDURE dialoq.finish
+GO
+CREATE PROCEDURE dialoq.finish
+    @endpoint_id bigint, @now datetime2(6), @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_initiator bit, @send_sequence bigint, @lifetime datetime2(6), @group uniqueidentifier;
+    DECLARE @closed bigint, @unconfirmed bigint, @security datetime2(6), @due datetime2(6);
+    SELECT @is_initiator = e.is_initiator, @send_sequence = e.send_sequence, @lifetime = e.lifetime,
+        @group = e.conversation_group_id
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @is_initiator = 1
+    BEGIN
+        EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+        RETURN;
+    END
+    SELECT @closed = b.closed_retention_s, @unconfirmed = b.unconfirmed_retention_s
+    FROM dialoq.broker AS b WHERE b.singleton = 1;
+    -- The initiator heard from the target if it got a message, or the target's own end while it was listening.
+    IF @send_sequence > 0
+        SET @security = DATEADD(second, CAST(@closed AS int), @now);
+    ELSE
+        SET @security = DATEADD(second, CAST(@unconfirmed AS int), @now);
+    SET @due = dialoq.next_due(N'CD', @lifetime, NULL, @security, @closed, @now);
+    UPDATE dialoq.conversation_endpoint
+    SET state = N'CD', dialog_timer = NULL, security_timestamp = @security, due_at = @due
+    WHERE endpoint_id = @endpoint_id;
+    DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
+    EXEC dialoq.put_right @group;
+    SET @said = CONCAT(@said, dialoq.due_word(@due));
+END
+GO
+
+-- Does what is due at an endpoint: its timer, else the end of its time.
+IF OBJECT_ID(N'dialoq.fall_due') IS NOT NULL DROP PROCEDURE dialoq.fall_due
+GO
+CREATE PROCEDURE dialoq.fall_due
+    @endpoint_id bigint, @now datetime2(6), @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @state nvarchar(2), @timer datetime2(6), @end_of_life datetime2(6), @closed bigint;
+    SELECT @closed = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
+    SELECT @state = e.state, @timer = e.dialog_timer,
+        @end_of_life = CASE e.state
+            WHEN N'CD' THEN COALESCE(e.security_timestamp, DATEADD(second, CAST(@closed AS int), e.lifetime))
+            ELSE e.lifetime END
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @timer <= @now
+    BEGIN
+        UPDATE dialoq.conversation_endpoint SET dialog_timer = NULL WHERE endpoint_id = @endpoint_id;
+        EXEC dialoq.add_system_message @endpoint_id, 2, 3, NULL, @now, @said OUTPUT;
+    END
+    IF @end_of_life <= @now
+    BEGIN
+        IF @state IN (N'SO', N'CO', N'DI')
+            EXEC dialoq.break_conversation
+                @endpoint_id, -8489, N'the conversation has reached its LIFETIME', @now, @said OUTPUT;
+        IF @state IN (N'DO', N'CD')
+        BEGIN
+            -- Nobody is told: this side has ended, and what it could not say any more is dropped.
+            EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+            RETURN;
+        END
+    END
+    EXEC dialoq.reschedule @endpoint_id, @now, @said OUTPUT;
+END
+GO
+
+-- Brings an endpoint up to date with what it was told and what is due.
+IF OBJECT_ID(N'dialoq.absorb') IS NOT NULL DROP PROCEDURE dialoq.absorb
+GO
+CREATE PROCEDURE dialoq.absorb
+    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @state nvarchar(2), @is_system bit, @due datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
+    DECLARE @is_peer_known bit, @now datetime2(6), @last_type int, @last_sequence bigint;
+    DECLARE @peer_id bigint, @peer_state nvarchar(2), @peer_group uniqueidentifier, @peer_service int, @peer_system bit;
+    SELECT @state = e.state, @is_system = e.is_system, @due = e.due_at, @conversation_id = e.conversation_id,
+        @is_initiator = e.is_initiator, @is_peer_known = e.is_peer_known
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @state IS NULL RETURN;
+    IF @is_system = 1
+    BEGIN
+        IF EXISTS (
+            SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = @endpoint_id)
+            EXEC dialoq.break_notification @endpoint_id, @said OUTPUT;
+        RETURN;
+    END
+    IF @state IN (N'SO', N'CO', N'DI') AND EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id AND m.stored = 1)
+    BEGIN
+        SET @state = N'ER';
+        SET @now = dialoq.current_time_utc();
+        EXEC dialoq.put_state @endpoint_id, N'ER', @now;
+        EXEC dialoq.hold_outbox @endpoint_id,
+            N'9784: the conversation is in error; the message is held until END CONVERSATION';
+    END
+    IF @state = N'CO'
+    BEGIN
+        SELECT TOP (1) @last_type = m.message_type_id, @last_sequence = m.sequence
+        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id AND m.stored = 0
+        ORDER BY m.queuing_order DESC;
+        IF @last_type = 2
+        BEGIN
+            SET @state = N'DI';
+            SET @now = dialoq.current_time_utc();
+            EXEC dialoq.put_state @endpoint_id, N'DI', @now;
+            UPDATE dialoq.conversation_endpoint SET receive_sequence = @last_sequence + 1
+            WHERE endpoint_id = @endpoint_id;
+            EXEC dialoq.hold_outbox @endpoint_id,
+                N'9779: the other side has ended the conversation; the message is held until END CONVERSATION';
+        END
+    END
+    IF @state = N'DO'
+    BEGIN
+        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
+            @peer_service OUTPUT, @peer_system OUTPUT;
+        -- Both have ended: what it still had to say is dropped, and it need not wait for an answer.
+        IF @peer_state IN (N'DO', N'CD') OR @peer_id IS NULL AND (@is_peer_known = 1 OR @is_initiator = 0)
+        BEGIN
+            DELETE FROM dialoq.transmission WHERE endpoint_id = @endpoint_id;
+            SET @now = dialoq.current_time_utc();
+            EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
+            RETURN;
+        END
+    END
+    IF @state IN (N'DO', N'CD')
+        DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
+    IF @due IS NULL RETURN;
+    SET @now = dialoq.current_time_utc();
+    IF @due <= @now EXEC dialoq.fall_due @endpoint_id, @now, @said OUTPUT;
+END
+GO

@@ -1,0 +1,177 @@
+-- Locks of conversation groups: sp_getapplock over 'dialoq:group:' and the id, held to the end of the transaction. While
+-- the session's context says 'dialoq.session_locks' = 1, because savepoints must keep them, they are the session's and
+-- unlock_session frees them. A lock that is taken is always tested before: not every server answers a try well.
+-- Takes: see each procedure
+-- Gives: see each procedure
+-- Errors: 51205: the wait was ended for a deadlock; roll back and run the transaction again
+-- Locks: the groups named
+
+-- Locks a group. is_locked says whether this transaction holds it now, is_new whether it did not before.
+IF OBJECT_ID(N'dialoq.lock_group') IS NOT NULL DROP PROCEDURE dialoq.lock_group
+GO
+CREATE PROCEDURE dialoq.lock_group
+    @group uniqueidentifier, @wait bit, @is_locked bit OUTPUT, @is_new bit = NULL OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:group:', @group);
+    DECLARE @got int, @count int, @key nvarchar(128), @text nvarchar(2048);
+    SET @is_new = 0;
+    SET @is_locked = 1;
+    IF APPLOCK_MODE(N'public', @resource, N'Transaction') = N'Exclusive'
+        OR APPLOCK_MODE(N'public', @resource, N'Session') = N'Exclusive'
+        RETURN;
+    SET @is_locked = 0;
+    DECLARE @is_session bit = CASE WHEN CAST(SESSION_CONTEXT(N'dialoq.session_locks') AS int) = 1 THEN 1 ELSE 0 END;
+    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 1
+        IF @is_session = 1
+            EXEC @got = sp_getapplock
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
+        ELSE
+            EXEC @got = sp_getapplock
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+    IF (@got IS NULL OR @got < 0) AND @wait = 1
+        IF @is_session = 1
+            EXEC @got = sp_getapplock
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = -1;
+        ELSE
+            EXEC @got = sp_getapplock
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = -1;
+    IF @got >= 0
+    BEGIN
+        SET @is_locked = 1;
+        SET @is_new = 1;
+        IF @is_session = 1
+        BEGIN
+            SET @count = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0) + 1;
+            SET @key = CONCAT(N'dialoq.lock.', @count);
+            EXEC sp_set_session_context @key, @resource;
+            EXEC sp_set_session_context N'dialoq.locks', @count;
+        END
+        RETURN;
+    END
+    IF @wait = 1
+    BEGIN
+        SET @text = CONCAT(N'the transaction was chosen as a deadlock victim and rolled back: it waited for conversation ',
+            N'group ', dialoq.id_text(@group), N', whose holder waits for one of this transaction''s; run the ',
+            N'transaction again');
+        THROW 51205, @text, 1;
+    END
+END
+GO
+
+-- Frees the locks that savepoints made the session's; call it after the end of the transaction.
+IF OBJECT_ID(N'dialoq.unlock_session') IS NOT NULL DROP PROCEDURE dialoq.unlock_session
+GO
+CREATE PROCEDURE dialoq.unlock_session
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @count int = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0);
+    DECLARE @key nvarchar(128), @resource nvarchar(255);
+    WHILE @count > 0
+    BEGIN
+        SET @key = CONCAT(N'dialoq.lock.', @count);
+        SET @resource = CAST(SESSION_CONTEXT(@key) AS nvarchar(255));
+        IF APPLOCK_MODE(N'public', @resource, N'Session') <> N'NoLock'
+            EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session';
+        SET @count = @count - 1;
+    END
+    EXEC sp_set_session_context N'dialoq.locks', 0;
+    EXEC sp_set_session_context N'dialoq.session_locks', 0;
+END
+GO
+
+-- Locks the group of an endpoint and takes note of what the endpoint was told. is_locked: 1 it is there and locked, 0 it
+-- is not there, NULL if `@wait` is 0 and another transaction holds it.
+IF OBJECT_ID(N'dialoq.lock_endpoint') IS NOT NULL DROP PROCEDURE dialoq.lock_endpoint
+GO
+CREATE PROCEDURE dialoq.lock_endpoint
+    @endpoint_id bigint, @wait bit, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @group uniqueidentifier, @after uniqueidentifier, @got bit;
+    SELECT @group = e.conversation_group_id
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.endpoint_id = @endpoint_id;
+    -- Who changes the row at this moment holds the group: wait for that, or only find out which group it is.
+    IF @group IS NULL AND @wait = 1
+        SELECT @group = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NULL AND @wait = 0
+        SELECT @group = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    WHILE 1 = 1
+    BEGIN
+        IF @group IS NULL
+        BEGIN
+            SET @is_locked = 0;
+            RETURN;
+        END
+        EXEC dialoq.lock_group @group, @wait, @got OUTPUT;
+        IF @got = 0
+        BEGIN
+            SET @is_locked = NULL;
+            RETURN;
+        END
+        -- It may have ended or moved before the lock was ours.
+        SET @after = NULL;
+        SELECT @after = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        IF @after = @group BREAK;
+        SET @group = @after;
+    END
+    SET @is_locked = 1;
+    EXEC dialoq.absorb @endpoint_id, @said OUTPUT;
+    IF NOT EXISTS (SELECT 1 FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id)
+        SET @is_locked = 0;
+END
+GO
+
+-- The endpoint of a handle that an application may name, its group locked; NULL if there is none, -1 if `@wait` is 0 and
+-- another transaction holds it.
+IF OBJECT_ID(N'dialoq.lock_handle') IS NOT NULL DROP PROCEDURE dialoq.lock_handle
+GO
+CREATE PROCEDURE dialoq.lock_handle
+    @conversation_handle uniqueidentifier, @wait bit, @endpoint_id bigint OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_locked bit;
+    SET @endpoint_id = NULL;
+    SELECT @endpoint_id = e.endpoint_id
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+    IF @endpoint_id IS NULL AND @wait = 1
+        SELECT @endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+    IF @endpoint_id IS NULL AND @wait = 0
+        SELECT @endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+    IF @endpoint_id IS NULL RETURN;
+    EXEC dialoq.lock_endpoint @endpoint_id, @wait, @is_locked OUTPUT, @said OUTPUT;
+    IF @is_locked IS NULL SET @endpoint_id = -1;
+    IF @is_locked = 0 SET @endpoint_id = NULL;
+END
+GO
+
+-- Likewise, waiting, and 8426 if there is none.
+IF OBJECT_ID(N'dialoq.lock_open') IS NOT NULL DROP PROCEDURE dialoq.lock_open
+GO
+CREATE PROCEDURE dialoq.lock_open
+    @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048);
+    EXEC dialoq.lock_handle @conversation_handle, 1, @endpoint_id OUTPUT, @said OUTPUT;
+    IF @endpoint_id IS NULL
+    BEGIN
+        SET @text = CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
+            N' was not found: it was never begun here, or it has ended');
+        THROW 58426, @text, 1;
+    END
+END
+GO

@@ -1,0 +1,171 @@
+-- SEND, but for what the verbs do with a refusal.
+-- Takes: see each procedure
+-- Gives: see each procedure
+-- Errors: see each procedure
+-- Locks: none
+
+-- The name of a contract, '' if there is none.
+IF OBJECT_ID(N'dialoq.contract_name') IS NOT NULL DROP FUNCTION dialoq.contract_name
+GO
+CREATE FUNCTION dialoq.contract_name(@service_contract_id int) RETURNS nvarchar(256) AS
+BEGIN
+    RETURN COALESCE((
+        SELECT c.name FROM dialoq.service_contract AS c WHERE c.service_contract_id = @service_contract_id), N'');
+END
+GO
+
+-- What is wrong with a body for its type, as far as the server can tell: '' or the code and the description.
+-- Errors: 60026 for a type that has a schema
+IF OBJECT_ID(N'dialoq.find_body_fault') IS NOT NULL DROP PROCEDURE dialoq.find_body_fault
+GO
+CREATE PROCEDURE dialoq.find_body_fault
+    @message_type_id int, @body varbinary(max), @fault nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @name nvarchar(256), @validation nvarchar(1), @text nvarchar(2048), @json nvarchar(max), @is_good bit = 1;
+    SET @fault = N'';
+    SELECT @name = t.name, @validation = t.validation
+    FROM dialoq.message_type AS t WHERE t.message_type_id = @message_type_id;
+    IF @validation = N'N' OR @body IS NULL OR DATALENGTH(@body) = 0 RETURN;
+    IF @validation = N'E'
+    BEGIN
+        SET @fault = CONCAT(N'-8430|the body of a message of type ''', @name, N''' must be empty: ', DATALENGTH(@body),
+            N' bytes were found; the type allows no body');
+        RETURN;
+    END
+    IF @validation IN (N'V', N'S')
+    BEGIN
+        SET @text = CONCAT(N'messages of type ''', @name,
+            N''' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq');
+        THROW 60026, @text, 1;
+    END
+    IF @validation = N'J'
+    BEGIN
+        SET @json = LTRIM(RTRIM(CAST(CAST(@body AS varchar(max)) AS nvarchar(max))));
+        -- ISJSON knows objects and arrays; any other JSON text is one element of an array.
+        IF LEFT(@json, 1) IN (N'{', N'[')
+            SET @is_good = ISJSON(@json);
+        ELSE IF ISJSON(CONCAT(N'[', @json, N']')) = 0 OR JSON_VALUE(CONCAT(N'[', @json, N',0,1]'), N'$[2]') IS NULL
+            OR JSON_VALUE(CONCAT(N'[', @json, N',0,1]'), N'$[2]') <> N'1'
+            SET @is_good = 0;
+        IF @is_good = 0
+            SET @fault = CONCAT(N'-8430|the body of a message of type ''', @name, N''' is not JSON: the server does not read it');
+        RETURN;
+    END
+    EXEC sp_executesql N'SET @is_good = CASE WHEN TRY_CAST(@body AS xml) IS NULL THEN 0 ELSE 1 END',
+        N'@body varbinary(max), @is_good bit OUTPUT', @body = @body, @is_good = @is_good OUTPUT;
+    IF @is_good = 0
+        SET @fault = CONCAT(N'-9615|the body of a message of type ''', @name,
+            N''' is not well-formed XML: the server does not read it');
+END
+GO
+
+-- Refuses a client whose definitions are old.
+-- Errors: 60033
+IF OBJECT_ID(N'dialoq.check_catalog_version') IS NOT NULL DROP PROCEDURE dialoq.check_catalog_version
+GO
+CREATE PROCEDURE dialoq.check_catalog_version
+    @catalog_version bigint
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @now bigint, @text nvarchar(2048);
+    IF @catalog_version IS NULL RETURN;
+    SELECT @now = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
+    IF @now = @catalog_version RETURN;
+    SET @text = CONCAT(N'the definitions are at version ', @now, N', the client''s at ', @catalog_version,
+        N'; read them again');
+    THROW 60033, @text, 1;
+END
+GO
+
+-- Says why an endpoint whose group is locked may not send that; NULL if it may.
+IF OBJECT_ID(N'dialoq.check_send') IS NOT NULL DROP PROCEDURE dialoq.check_send
+GO
+CREATE PROCEDURE dialoq.check_send
+    @endpoint_id bigint, @message_type nvarchar(256), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @handle uniqueidentifier, @state nvarchar(2), @is_initiator bit, @contract_id int, @queue nvarchar(256);
+    DECLARE @is_enqueue_enabled bit, @is_retention_enabled bit, @by_initiator bit, @by_target bit;
+    SET @error_number = NULL;
+    SET @error_message = NULL;
+    SELECT @handle = e.conversation_handle, @state = e.state, @is_initiator = e.is_initiator,
+        @contract_id = e.service_contract_id, @queue = q.name, @is_enqueue_enabled = q.is_enqueue_enabled,
+        @is_retention_enabled = q.is_retention_enabled, @by_initiator = u.is_sent_by_initiator,
+        @by_target = u.is_sent_by_target
+    FROM dialoq.conversation_endpoint AS e
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+    LEFT JOIN dialoq.service_contract_message_usage AS u
+        ON u.service_contract_id = e.service_contract_id AND u.message_type = @message_type
+    WHERE e.endpoint_id = @endpoint_id;
+    IF @state IS NULL OR @state NOT IN (N'SO', N'CO')
+    BEGIN
+        SET @error_number = 58429;
+        SET @error_message = CONCAT(N'conversation ', dialoq.id_text(@handle), N' is ', dialoq.state_words(@state),
+            N'; SEND needs STARTED_OUTBOUND or CONVERSING');
+    END
+    ELSE IF @by_initiator IS NULL
+    BEGIN
+        SET @error_number = 58431;
+        SET @error_message = CONCAT(N'message type ''', @message_type, N''' is not in contract ''',
+            dialoq.contract_name(@contract_id), N'''');
+    END
+    ELSE IF @is_initiator = 1 AND @by_initiator = 0
+    BEGIN
+        SET @error_number = 58432;
+        SET @error_message = CONCAT(N'contract ''', dialoq.contract_name(@contract_id),
+            N''' lets only the target send ''', @message_type, N'''; this side is the initiator');
+    END
+    ELSE IF @is_initiator = 0 AND @by_target = 0
+    BEGIN
+        SET @error_number = 58434;
+        SET @error_message = CONCAT(N'contract ''', dialoq.contract_name(@contract_id),
+            N''' lets only the initiator send ''', @message_type, N'''; this side is the target');
+    END
+    ELSE IF @is_enqueue_enabled = 0 AND @is_retention_enabled = 1
+    BEGIN
+        SET @error_number = 59618;
+        SET @error_message = CONCAT(N'queue ''', @queue, N''' of the sending service is disabled and retains messages, ',
+            N'so the copy cannot be kept; ALTER QUEUE [', @queue, N'] WITH STATUS = ON enables it');
+    END
+END
+GO
+
+-- Sends a message of an endpoint whose group is locked, after check_send.
+IF OBJECT_ID(N'dialoq.send_from') IS NOT NULL DROP PROCEDURE dialoq.send_from
+GO
+CREATE PROCEDURE dialoq.send_from
+    @endpoint_id bigint, @message_type_id int, @body varbinary(max), @trace nvarchar(max), @body_fault nvarchar(max),
+    @message_id uniqueidentifier, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @now datetime2(6) = dialoq.current_time_utc(), @sequence bigint, @retains bit, @kept bigint;
+    IF DATALENGTH(@body) = 0 SET @body = NULL;
+    SELECT @sequence = e.send_sequence, @retains = q.is_retention_enabled
+    FROM dialoq.conversation_endpoint AS e
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+    WHERE e.endpoint_id = @endpoint_id;
+    UPDATE dialoq.conversation_endpoint SET state = N'CO', send_sequence = @sequence + 1 WHERE endpoint_id = @endpoint_id;
+    IF @retains = 1
+    BEGIN
+        -- The copy has a place of its own in the order of its queue.
+        INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at)
+        VALUES (@endpoint_id, 3, @sequence, @message_type_id, @message_id, @now);
+        SET @kept = SCOPE_IDENTITY();
+        DELETE FROM dialoq.queue_message WHERE endpoint_id = @endpoint_id AND stored = 3 AND queuing_order = @kept;
+        INSERT INTO dialoq.retained_message (
+            endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+        ) VALUES (
+            @endpoint_id, @kept, 3, 0, @sequence, @message_type_id, @message_id, @now, @body, @trace
+        );
+    END
+    EXEC dialoq.dispatch @endpoint_id, @sequence, @message_type_id, @message_id, @body, @trace, 0, 0, @body_fault, @now,
+        @said OUTPUT;
+END
+GO

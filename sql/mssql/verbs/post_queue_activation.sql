@@ -1,0 +1,32 @@
+-- Tells the QUEUE_ACTIVATION notifications of a queue that there is work and nobody receives. For queue monitors.
+-- Takes: the queue
+-- Gives: said
+-- Errors: 60002
+-- Locks: the groups of the notifications' conversations, waiting
+IF OBJECT_ID(N'dialoq.post_queue_activation') IS NOT NULL DROP PROCEDURE dialoq.post_queue_activation
+GO
+CREATE PROCEDURE dialoq.post_queue_activation
+    @queue nvarchar(4000)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @text nvarchar(2048), @queue_id int;
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        SELECT @queue_id = q.queue_id FROM dialoq.service_queue AS q WHERE q.folded_name = LOWER(@queue);
+        IF @queue_id IS NULL
+        BEGIN
+            SET @text = CONCAT(N'queue ''', @queue, N''' was not found');
+            THROW 60002, @text, 1;
+        END
+        EXEC dialoq.post_event @queue_id, N'QUEUE_ACTIVATION', @said OUTPUT;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT dialoq.words(@said) AS said;
+END
+GO

@@ -1,0 +1,35 @@
+-- Writes a broker priority, new or not, or removes one. NULL is ANY.
+-- Takes: the columns of conversation_priority; or the priority_id
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+IF OBJECT_ID(N'dialoq.put_conversation_priority') IS NOT NULL DROP PROCEDURE dialoq.put_conversation_priority
+GO
+CREATE PROCEDURE dialoq.put_conversation_priority
+    @priority_id int, @name nvarchar(256), @service_contract_id int, @local_service_id int,
+    @remote_service_name nvarchar(512), @priority int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    UPDATE dialoq.conversation_priority SET
+        name = @name, service_contract_id = @service_contract_id, local_service_id = @local_service_id,
+        remote_service_name = @remote_service_name, priority = @priority
+    WHERE priority_id = @priority_id;
+    IF @@ROWCOUNT = 0
+        INSERT INTO dialoq.conversation_priority (
+            priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
+        ) VALUES (
+            @priority_id, @name, @service_contract_id, @local_service_id, @remote_service_name, @priority
+        );
+END
+GO
+IF OBJECT_ID(N'dialoq.delete_conversation_priority') IS NOT NULL DROP PROCEDURE dialoq.delete_conversation_priority
+GO
+CREATE PROCEDURE dialoq.delete_conversation_priority
+    @priority_id int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM dialoq.conversation_priority WHERE priority_id = @priority_id;
+END
+GO

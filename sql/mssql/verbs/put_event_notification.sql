@@ -1,0 +1,35 @@
+-- Writes an event notification, new or not, or removes one. Its conversation is begun and ended by follow_*.
+-- Takes: the columns of event_notification; or the event_notification_id
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+IF OBJECT_ID(N'dialoq.put_event_notification') IS NOT NULL DROP PROCEDURE dialoq.put_event_notification
+GO
+CREATE PROCEDURE dialoq.put_event_notification
+    @event_notification_id int, @name nvarchar(256), @queue_id int, @event nvarchar(64), @service nvarchar(512),
+    @conversation_handle uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    UPDATE dialoq.event_notification SET
+        name = @name, queue_id = @queue_id, event = @event, service = @service,
+        conversation_handle = @conversation_handle
+    WHERE event_notification_id = @event_notification_id;
+    IF @@ROWCOUNT = 0
+        INSERT INTO dialoq.event_notification (
+            event_notification_id, name, queue_id, event, service, conversation_handle
+        ) VALUES (
+            @event_notification_id, @name, @queue_id, @event, @service, @conversation_handle
+        );
+END
+GO
+IF OBJECT_ID(N'dialoq.delete_event_notification') IS NOT NULL DROP PROCEDURE dialoq.delete_event_notification
+GO
+CREATE PROCEDURE dialoq.delete_event_notification
+    @event_notification_id int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM dialoq.event_notification WHERE event_notification_id = @event_notification_id;
+END
+GO

@@ -1,0 +1,87 @@
+-- What a process tells of its readers: writes the row of a queue monitor or of a reader, or removes it; delete_process
+-- removes all of a process.
+-- Takes: the columns of queue_monitor but reported_at, of activated_task; or their keys
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+IF OBJECT_ID(N'dialoq.put_queue_monitor') IS NOT NULL DROP PROCEDURE dialoq.put_queue_monitor
+GO
+CREATE PROCEDURE dialoq.put_queue_monitor
+    @process uniqueidentifier, @monitor_id bigint, @queue_id int, @state nvarchar(64),
+    @last_empty_rowset_time datetime2(6), @last_activated_time datetime2(6), @tasks_waiting bigint,
+    @max_queue_readers int, @tasks_running bigint, @tasks_started_total bigint, @tasks_aborted_total bigint,
+    @task_limit_reached_total bigint, @activation_errors_total bigint, @host_name nvarchar(256), @process_id bigint
+AS
+BEGIN
+    SET NOCOUNT ON;
+    UPDATE dialoq.queue_monitor SET
+        queue_id = @queue_id, state = @state, last_empty_rowset_time = @last_empty_rowset_time,
+        last_activated_time = @last_activated_time, tasks_waiting = @tasks_waiting,
+        max_queue_readers = @max_queue_readers, tasks_running = @tasks_running,
+        tasks_started_total = @tasks_started_total, tasks_aborted_total = @tasks_aborted_total,
+        task_limit_reached_total = @task_limit_reached_total, activation_errors_total = @activation_errors_total,
+        host_name = @host_name, process_id = @process_id, reported_at = SYSUTCDATETIME()
+    WHERE process = @process AND monitor_id = @monitor_id;
+    IF @@ROWCOUNT = 0
+        INSERT INTO dialoq.queue_monitor (
+            process, monitor_id, queue_id, state, last_empty_rowset_time, last_activated_time, tasks_waiting,
+            max_queue_readers, tasks_running, tasks_started_total, tasks_aborted_total, task_limit_reached_total,
+            activation_errors_total, host_name, process_id, reported_at
+        ) VALUES (
+            @process, @monitor_id, @queue_id, @state, @last_empty_rowset_time, @last_activated_time, @tasks_waiting,
+            @max_queue_readers, @tasks_running, @tasks_started_total, @tasks_aborted_total,
+            @task_limit_reached_total, @activation_errors_total, @host_name, @process_id, SYSUTCDATETIME()
+        );
+END
+GO
+IF OBJECT_ID(N'dialoq.delete_queue_monitor') IS NOT NULL DROP PROCEDURE dialoq.delete_queue_monitor
+GO
+CREATE PROCEDURE dialoq.delete_queue_monitor
+    @process uniqueidentifier, @monitor_id bigint
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM dialoq.queue_monitor WHERE process = @process AND monitor_id = @monitor_id;
+END
+GO
+IF OBJECT_ID(N'dialoq.put_activated_task') IS NOT NULL DROP PROCEDURE dialoq.put_activated_task
+GO
+CREATE PROCEDURE dialoq.put_activated_task
+    @process uniqueidentifier, @task_id bigint, @monitor_id bigint, @queue_id int, @procedure_name nvarchar(1024),
+    @process_id bigint, @started_at datetime2(6)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    UPDATE dialoq.activated_task SET
+        monitor_id = @monitor_id, queue_id = @queue_id, procedure_name = @procedure_name, process_id = @process_id,
+        started_at = @started_at
+    WHERE process = @process AND task_id = @task_id;
+    IF @@ROWCOUNT = 0
+        INSERT INTO dialoq.activated_task (
+            process, task_id, monitor_id, queue_id, procedure_name, process_id, started_at
+        ) VALUES (
+            @process, @task_id, @monitor_id, @queue_id, @procedure_name, @process_id, @started_at
+        );
+END
+GO
+IF OBJECT_ID(N'dialoq.delete_activated_task') IS NOT NULL DROP PROCEDURE dialoq.delete_activated_task
+GO
+CREATE PROCEDURE dialoq.delete_activated_task
+    @process uniqueidentifier, @task_id bigint
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM dialoq.activated_task WHERE process = @process AND task_id = @task_id;
+END
+GO
+IF OBJECT_ID(N'dialoq.delete_process') IS NOT NULL DROP PROCEDURE dialoq.delete_process
+GO
+CREATE PROCEDURE dialoq.delete_process
+    @process uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM dialoq.activated_task WHERE process = @process;
+    DELETE FROM dialoq.queue_monitor WHERE process = @process;
+END
+GO

@@ -1,0 +1,45 @@
+-- Writes a queue, new or not, or removes one. Its count of rollbacks stays as it is.
+-- Takes: the columns of service_queue but rollbacks; or the queue_id
+-- Gives: nothing
+-- Errors: none of its own
+-- Locks: the row
+IF OBJECT_ID(N'dialoq.put_service_queue') IS NOT NULL DROP PROCEDURE dialoq.put_service_queue
+GO
+CREATE PROCEDURE dialoq.put_service_queue
+    @queue_id int, @name nvarchar(256), @folded_name nvarchar(512), @is_receive_enabled bit, @is_enqueue_enabled bit,
+    @is_retention_enabled bit, @is_poison_message_handling_enabled bit, @is_poison_quarantine_enabled bit,
+    @is_activation_enabled bit, @activation_procedure nvarchar(1024), @max_queue_readers int,
+    @execute_as nvarchar(256), @execute_as_user nvarchar(256)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    UPDATE dialoq.service_queue SET
+        name = @name, folded_name = @folded_name, is_receive_enabled = @is_receive_enabled,
+        is_enqueue_enabled = @is_enqueue_enabled, is_retention_enabled = @is_retention_enabled,
+        is_poison_message_handling_enabled = @is_poison_message_handling_enabled,
+        is_poison_quarantine_enabled = @is_poison_quarantine_enabled, is_activation_enabled = @is_activation_enabled,
+        activation_procedure = @activation_procedure, max_queue_readers = @max_queue_readers,
+        execute_as = @execute_as, execute_as_user = @execute_as_user
+    WHERE queue_id = @queue_id;
+    IF @@ROWCOUNT = 0
+        INSERT INTO dialoq.service_queue (
+            queue_id, name, folded_name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled,
+            is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled,
+            activation_procedure, max_queue_readers, execute_as, execute_as_user
+        ) VALUES (
+            @queue_id, @name, @folded_name, @is_receive_enabled, @is_enqueue_enabled, @is_retention_enabled,
+            @is_poison_message_handling_enabled, @is_poison_quarantine_enabled, @is_activation_enabled,
+            @activation_procedure, @max_queue_readers, @execute_as, @execute_as_user
+        );
+END
+GO
+IF OBJECT_ID(N'dialoq.delete_service_queue') IS NOT NULL DROP PROCEDURE dialoq.delete_service_queue
+GO
+CREATE PROCEDURE dialoq.delete_service_queue
+    @queue_id int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DELETE FROM dialoq.service_queue WHERE queue_id = @queue_id;
+END
+GO

@@ -1,0 +1,39 @@
+-- Puts a conversation group that poison handling set aside back into its queue. Ours.
+-- Takes: the group
+-- Gives: said
+-- Errors: 58436
+-- Locks: the group, waiting
+IF OBJECT_ID(N'dialoq.release_quarantine') IS NOT NULL DROP PROCEDURE dialoq.release_quarantine
+GO
+CREATE PROCEDURE dialoq.release_quarantine
+    @conversation_group_id uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
+        SELECT TOP (1) @queue_id = s.queue_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = @conversation_group_id;
+        IF @queue_id IS NULL
+        BEGIN
+            SET @text = CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
+                N' was not found: it has no conversations here');
+            THROW 58436, @text, 1;
+        END
+        UPDATE dialoq.conversation_endpoint SET is_quarantined = 0, rollbacks = 0
+        WHERE conversation_group_id = @conversation_group_id;
+        EXEC dialoq.put_right @conversation_group_id;
+        SET @said = CONCAT(N'q:', @queue_id);
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT dialoq.words(@said) AS said;
+END
+GO

@@ -1,0 +1,187 @@
+-- SENDs of different callers in one transaction. One that is refused leaves the others alone and writes nothing.
+-- Takes: send_batch_rows: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found
+--     wrong with the body and message id; the version of the definitions they looked with
+-- Gives: for each item, from 0: error_number (NULL: sent; -1: another transaction holds the group, do it alone),
+--     error_message; said in the first row
+-- Errors: 60033
+-- Locks: the groups of the conversations, without waiting
+IF OBJECT_ID(N'dialoq.send_batch') IS NOT NULL DROP PROCEDURE dialoq.send_batch
+GO
+CREATE PROCEDURE dialoq.send_batch
+    @sends dialoq.send_batch_rows READONLY, @catalog_version bigint = NULL
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @now datetime2(6), @is_enabled bit, @number int, @group uniqueidentifier, @is_locked bit;
+    DECLARE @item int, @next int, @handle uniqueidentifier, @type_name nvarchar(4000), @type_id int, @endpoint_id bigint;
+    DECLARE @body varbinary(max), @trace nvarchar(max), @fault nvarchar(max), @message_id uniqueidentifier;
+    DECLARE @error_number int, @error_message nvarchar(2048), @queue_id int, @priority int, @oldest bigint;
+    DECLARE @groups TABLE (
+        row_number int IDENTITY(1, 1) PRIMARY KEY, group_id uniqueidentifier NOT NULL, is_locked bit NOT NULL
+    );
+    DECLARE @plain TABLE (
+        item int NOT NULL PRIMARY KEY, endpoint_id bigint NOT NULL, send_sequence bigint NOT NULL, behind bigint NOT NULL,
+        peer_id bigint NOT NULL, peer_group uniqueidentifier NOT NULL, priority int NOT NULL, queue_id int NOT NULL,
+        message_type_id int NULL
+    );
+    DECLARE @sent TABLE (endpoint_id bigint NOT NULL, queuing_order bigint NOT NULL);
+    DECLARE @arrived TABLE (
+        row_number int IDENTITY(1, 1) PRIMARY KEY, peer_group uniqueidentifier NOT NULL, queue_id int NOT NULL,
+        priority int NOT NULL, oldest bigint NOT NULL
+    );
+    DECLARE @results TABLE (
+        item int NOT NULL PRIMARY KEY, is_done bit NOT NULL, error_number int NULL, error_message nvarchar(2048) NULL
+    );
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        EXEC dialoq.check_catalog_version @catalog_version;
+        SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @is_enabled = b.is_broker_enabled
+        FROM dialoq.broker AS b WHERE b.singleton = 1;
+        INSERT INTO @results (item, is_done) SELECT s.item, 0 FROM @sends AS s;
+        -- The groups that nobody else holds. What is read of them before the locks may be old.
+        INSERT INTO @groups (group_id, is_locked)
+        SELECT DISTINCT e.conversation_group_id, 0
+        FROM @sends AS s
+        JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+            ON e.conversation_handle = s.conversation_handle
+        WHERE e.is_system = 0;
+        SET @number = 0;
+        WHILE @is_enabled = 1
+        BEGIN
+            SET @group = NULL;
+            SELECT TOP (1) @number = g.row_number, @group = g.group_id
+            FROM @groups AS g WHERE g.row_number > @number ORDER BY g.row_number;
+            IF @group IS NULL BREAK;
+            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+            IF @is_locked = 1 UPDATE @groups SET is_locked = 1 WHERE row_number = @number;
+        END
+        -- The plain ones: a conversation that both sides speak on, with nothing before its messages and nothing wrong with
+        -- them. If one message of a conversation is not plain, none of it is.
+        INSERT INTO @plain (
+            item, endpoint_id, send_sequence, behind, peer_id, peer_group, priority, queue_id, message_type_id
+        )
+        SELECT s.item, e.endpoint_id, e.send_sequence,
+            ROW_NUMBER() OVER (PARTITION BY e.endpoint_id ORDER BY s.item) - 1, p.endpoint_id, p.conversation_group_id,
+            p.priority, q.queue_id, y.message_type_id
+        FROM @sends AS s
+        JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+            ON e.conversation_handle = s.conversation_handle
+        JOIN @groups AS g ON g.group_id = e.conversation_group_id AND g.is_locked = 1
+        JOIN dialoq.service AS os ON os.service_id = e.service_id
+        JOIN dialoq.service_queue AS oq ON oq.queue_id = os.queue_id AND oq.is_retention_enabled = 0
+        JOIN dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
+            ON p.conversation_id = e.conversation_id AND p.is_initiator = CASE e.is_initiator WHEN 1 THEN 0 ELSE 1 END
+        JOIN dialoq.service AS ps ON ps.service_id = p.service_id
+        JOIN dialoq.service_queue AS q ON q.queue_id = ps.queue_id AND q.is_enqueue_enabled = 1
+        LEFT JOIN dialoq.message_type AS t
+            ON t.name = COALESCE(s.message_type_name, N'DEFAULT') AND t.is_dropped = 0
+            AND (s.body_fault = N'' OR s.body_fault IS NULL AND t.validation = N'N')
+        LEFT JOIN dialoq.service_contract_message_usage AS u
+            ON u.service_contract_id = e.service_contract_id AND u.message_type = t.name
+        OUTER APPLY (
+            SELECT t.message_type_id
+            WHERE e.is_initiator = 1 AND u.is_sent_by_initiator = 1 OR e.is_initiator = 0 AND u.is_sent_by_target = 1
+        ) AS y
+        WHERE e.state = N'CO' AND p.state = N'CO' AND e.is_system = 0 AND p.is_system = 0
+            AND (e.due_at IS NULL OR e.due_at > @now)
+            AND NOT EXISTS (SELECT 1 FROM dialoq.transmission AS w WHERE w.endpoint_id = e.endpoint_id)
+            AND NOT EXISTS (
+                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+            AND NOT EXISTS (
+                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE m.endpoint_id = p.endpoint_id AND m.stored = 1)
+            AND COALESCE((
+                SELECT TOP (1) m.message_type_id FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC), 0) <> 2;
+        DELETE FROM @plain
+        WHERE endpoint_id IN (SELECT x.endpoint_id FROM @plain AS x WHERE x.message_type_id IS NULL);
+        INSERT INTO dialoq.queue_message (
+            endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+        )
+        OUTPUT inserted.endpoint_id, inserted.queuing_order INTO @sent (endpoint_id, queuing_order)
+        SELECT p.peer_id, 0, p.send_sequence + p.behind, p.message_type_id, COALESCE(s.message_id, NEWID()), @now,
+            CASE WHEN DATALENGTH(s.message_body) > 0 THEN s.message_body END, s.trace
+        FROM @plain AS p JOIN @sends AS s ON s.item = p.item
+        ORDER BY p.item;
+        UPDATE e
+        SET send_sequence = n.next_sequence
+        FROM dialoq.conversation_endpoint AS e
+        JOIN (
+            SELECT p.endpoint_id, MAX(p.send_sequence + p.behind) + 1 AS next_sequence FROM @plain AS p GROUP BY p.endpoint_id
+        ) AS n ON n.endpoint_id = e.endpoint_id;
+        UPDATE @results SET is_done = 1 WHERE item IN (SELECT p.item FROM @plain AS p);
+        INSERT INTO @arrived (peer_group, queue_id, priority, oldest)
+        SELECT p.peer_group, p.queue_id, p.priority, MIN(s.queuing_order)
+        FROM @sent AS s
+        JOIN (SELECT DISTINCT x.peer_id, x.peer_group, x.queue_id, x.priority FROM @plain AS x) AS p
+            ON p.peer_id = s.endpoint_id
+        GROUP BY p.peer_group, p.queue_id, p.priority;
+        SET @number = 0;
+        WHILE 1 = 1
+        BEGIN
+            SET @group = NULL;
+            SELECT TOP (1) @number = a.row_number, @group = a.peer_group, @queue_id = a.queue_id, @priority = a.priority,
+                @oldest = a.oldest
+            FROM @arrived AS a WHERE a.row_number > @number ORDER BY a.row_number;
+            IF @group IS NULL BREAK;
+            EXEC dialoq.add_ready @queue_id, @priority, @oldest, @group, @said OUTPUT;
+        END
+        SET @said = dialoq.words(@said);
+        -- The others, each by itself.
+        SET @item = -1;
+        WHILE 1 = 1
+        BEGIN
+            SET @next = NULL;
+            SELECT TOP (1) @next = r.item FROM @results AS r WHERE r.item > @item AND r.is_done = 0 ORDER BY r.item;
+            IF @next IS NULL BREAK;
+            SET @item = @next;
+            SELECT @handle = s.conversation_handle, @type_name = COALESCE(s.message_type_name, N'DEFAULT'),
+                @body = s.message_body, @trace = s.trace, @fault = s.body_fault,
+                @message_id = COALESCE(s.message_id, NEWID())
+            FROM @sends AS s WHERE s.item = @item;
+            SET @error_number = NULL;
+            SET @error_message = NULL;
+            SET @type_id = NULL;
+            SELECT @type_id = t.message_type_id
+            FROM dialoq.message_type AS t WHERE t.name = @type_name AND t.is_dropped = 0;
+            EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+            IF @endpoint_id IS NULL
+            BEGIN
+                SET @error_number = 8426;
+                SET @error_message = CONCAT(N'conversation handle ', dialoq.id_text(@handle),
+                    N' was not found: it was never begun here, or it has ended');
+            END
+            ELSE IF @type_id IS NULL
+            BEGIN
+                SET @error_number = 8428;
+                SET @error_message = CONCAT(N'message type ''', @type_name,
+                    N''' was not found; names are compared byte by byte');
+            END
+            ELSE IF @endpoint_id = -1
+                SET @error_number = -1;
+            ELSE
+            BEGIN
+                EXEC dialoq.check_send @endpoint_id, @type_name, @error_number OUTPUT, @error_message OUTPUT;
+                SET @error_number = @error_number - 50000;
+                IF @error_number IS NULL
+                BEGIN
+                    IF @fault IS NULL EXEC dialoq.find_body_fault @type_id, @body, @fault OUTPUT;
+                    EXEC dialoq.send_from @endpoint_id, @type_id, @body, @trace, @fault, @message_id, @said OUTPUT;
+                END
+            END
+            IF @error_number IS NOT NULL
+                UPDATE @results SET error_number = @error_number, error_message = @error_message WHERE item = @item;
+        END
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SET @said = dialoq.words(@said);
+    SELECT r.item, r.error_number, r.error_message, CASE r.item WHEN 0 THEN @said END AS said
+    FROM @results AS r ORDER BY r.item;
+END
+GO

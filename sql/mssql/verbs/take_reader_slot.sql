@@ -1,0 +1,42 @@
+-- MAX_QUEUE_READERS counts the readers of all processes: each reader holds one of so many slots. One session may hold
+-- several of them.
+-- Takes: queue_id, max_queue_readers; free_reader_slot: queue_id, slot
+-- Gives: slot from 0, NULL if all are taken; free_reader_slot: nothing
+-- Errors: none of its own
+-- Locks: the slot's lock, until it is freed or the session ends; never waits
+IF OBJECT_ID(N'dialoq.take_reader_slot') IS NOT NULL DROP PROCEDURE dialoq.take_reader_slot
+GO
+CREATE PROCEDURE dialoq.take_reader_slot
+    @queue_id int, @max_queue_readers int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @slot int = 0, @taken int, @got int, @resource nvarchar(255);
+    WHILE @taken IS NULL AND @slot < @max_queue_readers
+    BEGIN
+        SET @resource = CONCAT(N'dialoq:reader:', @queue_id, N':', @slot);
+        -- A session could take its own slot twice.
+        IF APPLOCK_MODE(N'public', @resource, N'Session') = N'NoLock'
+            AND APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Session') = 1
+        BEGIN
+            EXEC @got = sp_getapplock
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
+            IF @got >= 0 SET @taken = @slot;
+        END
+        SET @slot = @slot + 1;
+    END
+    SELECT @taken AS slot;
+END
+GO
+IF OBJECT_ID(N'dialoq.free_reader_slot') IS NOT NULL DROP PROCEDURE dialoq.free_reader_slot
+GO
+CREATE PROCEDURE dialoq.free_reader_slot
+    @queue_id int, @slot int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:reader:', @queue_id, N':', @slot);
+    IF APPLOCK_MODE(N'public', @resource, N'Session') <> N'NoLock'
+        EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session';
+END
+GO

@@ -1,0 +1,26 @@
+-- Whether a unit of that id has happened.
+-- Takes: the unit's id
+-- Gives: happened
+-- Errors: none
+-- Locks: none
+IF OBJECT_ID(N'dialoq.unit_happened') IS NOT NULL DROP PROCEDURE dialoq.unit_happened
+GO
+CREATE PROCEDURE dialoq.unit_happened
+    @unit_id uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @happened bit = 0;
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        IF EXISTS (SELECT 1 FROM dialoq.done_unit AS d WHERE d.unit_id = @unit_id) SET @happened = 1;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT @happened AS happened;
+END
+GO

@@ -1,0 +1,48 @@
+-- The endpoints and messages as they are after taking note of what arrived: only who holds a conversation group's lock
+-- writes its endpoints, so an end or an error that arrived may still be a row only. The other views read these.
+IF OBJECT_ID(N'dialoq.noted_endpoint') IS NOT NULL DROP VIEW dialoq.noted_endpoint
+GO
+CREATE VIEW dialoq.noted_endpoint AS
+SELECT
+    e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
+    e.service_contract_id, e.is_initiator, e.far_service, e.far_broker_instance,
+    CASE
+        WHEN e.state IN (N'SO', N'CO', N'DI')
+            AND EXISTS (SELECT 1 FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+            THEN N'ER'
+        -- An EndDialog is the last that a conversation receives.
+        WHEN e.state = N'CO' AND 2 = (
+            SELECT TOP (1) m.message_type_id FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC
+        ) THEN N'DI'
+        ELSE e.state
+    END AS state,
+    e.priority, e.lifetime, e.dialog_timer, e.security_timestamp, e.send_sequence, e.receive_sequence,
+    e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at
+FROM dialoq.conversation_endpoint AS e;
+GO
+-- What waits to be received; nobody can receive what is left of an endpoint that has ended.
+IF OBJECT_ID(N'dialoq.noted_message') IS NOT NULL DROP VIEW dialoq.noted_message
+GO
+CREATE VIEW dialoq.noted_message AS
+SELECT
+    m.queuing_order, m.endpoint_id, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
+FROM dialoq.queue_message AS m
+JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
+WHERE e.state NOT IN (N'DO', N'CD');
+GO
+-- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
+IF OBJECT_ID(N'dialoq.noted_transmission') IS NOT NULL DROP VIEW dialoq.noted_transmission
+GO
+CREATE VIEW dialoq.noted_transmission AS
+SELECT
+    t.transmission_id, t.endpoint_id, t.sequence, t.message_type_id, t.is_conversation_error, t.is_end_of_dialog,
+    t.message_id, t.enqueued_at, t.priority, t.body, t.trace,
+    CASE e.state
+        WHEN N'DI' THEN N'9779: the other side has ended the conversation; the message is held until END CONVERSATION'
+        WHEN N'ER' THEN N'9784: the conversation is in error; the message is held until END CONVERSATION'
+        ELSE t.status
+    END AS status
+FROM dialoq.transmission AS t
+JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id;
+GO

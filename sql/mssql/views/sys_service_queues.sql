@@ -1,0 +1,13 @@
+-- sys.service_queues; execute_as_principal_id is -2 for OWNER
+IF OBJECT_ID(N'dialoq.sys_service_queues') IS NOT NULL DROP VIEW dialoq.sys_service_queues
+GO
+CREATE VIEW dialoq.sys_service_queues AS
+SELECT
+    name, queue_id AS object_id, N'SQ' AS type, N'SERVICE_QUEUE' AS type_desc,
+    COALESCE(max_queue_readers, 0) AS max_readers, activation_procedure,
+    CASE execute_as WHEN N'OWNER' THEN -2 END AS execute_as_principal_id,
+    COALESCE(is_activation_enabled, CAST(0 AS bit)) AS is_activation_enabled,
+    is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_poison_message_handling_enabled,
+    is_poison_quarantine_enabled
+FROM dialoq.service_queue;
+GO
