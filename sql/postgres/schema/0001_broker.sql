@@ -58,10 +58,16 @@ CREATE TABLE dialoq.service_queue (
     activation_procedure text,
     max_queue_readers integer,
     execute_as text,
-    execute_as_user text,
-    -- Rollbacks in a row of transactions that received from here.
-    rollbacks integer NOT NULL DEFAULT 0
+    execute_as_user text
 );
+
+-- Rollbacks in a row of transactions that received from a queue: a row for each, so that nobody who counts waits for
+-- somebody who has received since and not committed.
+CREATE TABLE dialoq.queue_rollback (
+    queue_id integer NOT NULL,
+    counted_at timestamptz NOT NULL
+);
+CREATE INDEX queue_rollback_queue ON dialoq.queue_rollback (queue_id);
 
 CREATE TABLE dialoq.service (
     service_id integer PRIMARY KEY,

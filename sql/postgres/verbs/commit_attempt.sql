@@ -2,7 +2,7 @@
 -- Takes: the attempt id
 -- Gives: said
 -- Errors: none
--- Locks: the rows of the queues whose count of rollbacks is not 0
+-- Locks: none but what the transaction holds
 CREATE OR REPLACE FUNCTION dialoq.commit_attempt(p_attempt_id uuid)
 RETURNS TABLE (said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
@@ -17,7 +17,7 @@ BEGIN
         )
         SELECT g.queue_id, g.conversation_group_id FROM gone AS g ORDER BY g.queue_id, g.conversation_group_id
     LOOP
-        UPDATE dialoq.service_queue AS q SET rollbacks = 0 WHERE q.queue_id = v_row.queue_id AND q.rollbacks <> 0;
+        PERFORM dialoq.forget_rollbacks(v_row.queue_id);
         UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
         WHERE e.conversation_group_id = v_row.conversation_group_id AND e.rollbacks <> 0;
         -- What came while the group was locked can be received from now on.

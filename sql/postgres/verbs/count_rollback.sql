@@ -3,7 +3,7 @@
 -- Takes: the attempt id
 -- Gives: said
 -- Errors: none
--- Locks: the rows of its queues, waiting; with quarantine its groups, without waiting
+-- Locks: its groups if the queue has quarantine, without waiting; the queue if it is disabled by this
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid)
 RETURNS TABLE (said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$

@@ -136,7 +136,7 @@ CREATE FUNCTION dialoq.follow_queue_status_changed(p_queue_id integer, p_is_enab
 RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF p_is_enabled THEN
-        UPDATE dialoq.service_queue AS q SET rollbacks = 0 WHERE q.queue_id = p_queue_id AND q.rollbacks <> 0;
+        PERFORM dialoq.forget_rollbacks(p_queue_id);
     END IF;
     RETURN QUERY SELECT dialoq.say('q:' || p_queue_id);
 END

@@ -98,8 +98,19 @@ BEGIN
     RETURN v_said;
 END $$;
 
+-- Forgets the rollbacks of a queue, but those that another transaction is about to forget.
+CREATE OR REPLACE FUNCTION dialoq.forget_rollbacks(p_queue_id integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) THEN
+        DELETE FROM dialoq.queue_rollback AS r
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM dialoq.queue_rollback AS o WHERE o.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
+    END IF;
+END $$;
+
 -- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or set the
--- guilty group aside. Waits for who counts at the same time; groups that another transaction holds are passed over.
+-- guilty group aside. Groups that another transaction holds are passed over.
 CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -126,12 +137,14 @@ BEGIN
         END LOOP;
         RETURN v_said;
     END IF;
-    UPDATE dialoq.service_queue AS q SET rollbacks = q.rollbacks + 1
-    WHERE q.queue_id = p_queue_id
-    RETURNING q.rollbacks INTO v_rollbacks;
-    IF v_rollbacks >= 5 THEN
-        UPDATE dialoq.service_queue AS q SET rollbacks = 0, is_receive_enabled = false, is_enqueue_enabled = false
-        WHERE q.queue_id = p_queue_id;
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
+    IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= 5 THEN
+        PERFORM dialoq.forget_rollbacks(p_queue_id);
+        UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
+        WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
+        IF NOT FOUND THEN
+            RETURN v_said;
+        END IF;
         UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
         v_said := concat_ws(' ', v_said, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
     END IF;

@@ -88,6 +88,17 @@ BEGIN
     END IF;
 END $$;
 
+-- Refuses a transaction whose snapshot does not move: what others do under a lock it waits for would stay unseen.
+-- Errors: 60026
+CREATE OR REPLACE FUNCTION dialoq.check_isolation() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM dialoq.fail(60026, format('the transaction is %s; the broker needs READ COMMITTED',
+            upper(current_setting('transaction_isolation'))));
+    END IF;
+END $$;
+
 -- The endpoint of a handle that an application may name, its group locked; NULL if there is none, -1 if `p_wait` is
 -- false and another transaction holds it.
 CREATE OR REPLACE FUNCTION dialoq.lock_handle(p_handle uuid, p_wait boolean, OUT endpoint_id bigint, OUT said text)
@@ -95,6 +106,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_is_locked boolean;
 BEGIN
+    PERFORM dialoq.check_isolation();
     SELECT e.endpoint_id INTO lock_handle.endpoint_id
     FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = p_handle AND NOT e.is_system;
     IF lock_handle.endpoint_id IS NULL THEN

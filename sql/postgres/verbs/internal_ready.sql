@@ -36,9 +36,10 @@ BEGIN
     IF p_queue_id = 0 THEN
         RETURN NULL;
     END IF;
+    -- The sums keep the planner from the other index, which it may prefer while the table is small.
     PERFORM FROM dialoq.ready_group AS r
-    WHERE r.conversation_group_id = p_group AND r.queue_id = p_queue_id AND r.below_top = 10 - p_priority
-        AND r.oldest <= p_queuing_order
+    WHERE r.conversation_group_id = p_group AND r.queue_id + 0 = p_queue_id AND r.below_top + 0 = 10 - p_priority
+        AND r.oldest + 0 <= p_queuing_order
     LIMIT 1
     FOR KEY SHARE SKIP LOCKED;
     IF NOT FOUND THEN
@@ -66,8 +67,8 @@ BEGIN
         v_is_ready := true;
         SELECT r.ctid INTO v_row
         FROM dialoq.ready_group AS r
-        WHERE r.conversation_group_id = p_group AND r.queue_id = v_rank.queue_id AND r.below_top = v_rank.below_top
-            AND r.oldest = v_rank.oldest
+        WHERE r.conversation_group_id = p_group AND r.queue_id + 0 = v_rank.queue_id
+            AND r.below_top + 0 = v_rank.below_top AND r.oldest + 0 = v_rank.oldest
         ORDER BY r.ctid = ANY (v_held) DESC
         LIMIT 1;
         IF v_row IS NULL OR NOT v_row = ANY (v_held) THEN

@@ -3,12 +3,13 @@
 -- Gives: see each function
 
 -- The queue of that name, if it gives something out.
--- Errors: 9617, 60002
+-- Errors: 9617, 60002, 60026
 CREATE OR REPLACE FUNCTION dialoq.receivable(p_queue text) RETURNS integer
 LANGUAGE plpgsql AS $$
 DECLARE
     v_queue record;
 BEGIN
+    PERFORM dialoq.check_isolation();
     SELECT q.queue_id, q.name, q.is_receive_enabled INTO v_queue
     FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue);
     IF NOT FOUND THEN
@@ -219,7 +220,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_held tid[] := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group FOR UPDATE SKIP LOCKED);
-    v_left bigint := coalesce(p_limit, 1000000000000);
+    v_left bigint := least(p_limit, 1000000000000);
     v_retains boolean;
     v_row record;
     v_rows tid[];
@@ -229,7 +230,7 @@ BEGIN
     PERFORM dialoq.mark_group(p_group);
     SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
     FOR v_row IN
-        SELECT e.endpoint_id, dialoq.has_news(e) AS has_news
+        SELECT e.endpoint_id, e.rollbacks, dialoq.has_news(e) AS has_news
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND s.queue_id = p_queue_id
@@ -254,6 +255,10 @@ BEGIN
             v_rows := trim_array(v_rows, 1);
         END IF;
         v_left := v_left - cardinality(v_rows);
+        IF v_row.rollbacks <> 0 THEN
+            -- If this transaction rolls back, so does this, and it is counted again.
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_row.endpoint_id;
+        END IF;
         IF v_retains THEN
             INSERT INTO dialoq.retained_message (
                 endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
@@ -278,6 +283,7 @@ BEGIN
         WHERE e.state NOT IN ('DO', 'CD')
         ORDER BY g.stored DESC, g.queuing_order;
     END LOOP;
+    PERFORM dialoq.forget_rollbacks(p_queue_id);
     IF v_is_more THEN
         PERFORM dialoq.put_right(p_group);
     ELSE

@@ -36,7 +36,7 @@ BEGIN
     SELECT array_agg(t.place - 1 ORDER BY t.place), array_agg(t.top ORDER BY t.place) INTO v_items, v_tops
     FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
     SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id;
-    UPDATE dialoq.service_queue AS q SET rollbacks = 0 WHERE q.queue_id = v_queue_id AND q.rollbacks <> 0;
+    PERFORM dialoq.forget_rollbacks(v_queue_id);
     WHILE cardinality(v_items) > 0 LOOP
         v_top := (
             SELECT r.below_top FROM dialoq.ready_group AS r
@@ -79,7 +79,7 @@ BEGIN
             SELECT e.endpoint_id
             FROM dialoq.conversation_endpoint AS e
             WHERE e.conversation_group_id = ANY (v_groups)
-                AND (e.due_at <= clock_timestamp() OR e.due_at <= (SELECT b.manual_now FROM dialoq.broker AS b)
+                AND (e.rollbacks <> 0 OR e.due_at <= clock_timestamp() OR e.due_at <= (SELECT b.manual_now FROM dialoq.broker AS b)
                     OR e.state IN ('CO', 'DI', 'SO') AND (
                         EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
                         OR e.state = 'CO' AND (
@@ -87,11 +87,12 @@ BEGIN
                             WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0
                             ORDER BY m.queuing_order DESC LIMIT 1) = 2))
         LOOP
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_row.endpoint_id AND e.rollbacks <> 0;
             v_said := concat_ws(' ', v_said, dialoq.absorb(v_row.endpoint_id));
         END LOOP;
         WITH allotted AS MATERIALIZED (
             SELECT i.item, v_groups[(i.place - 1) % cardinality(v_groups) + 1] AS group_id,
-                sum(coalesce(i.top, 1000000000000)) OVER (
+                sum(least(i.top, 1000000000000)) OVER (
                     PARTITION BY (i.place - 1) % cardinality(v_groups) ORDER BY i.place)::bigint AS up_to
             FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
         ), quota AS MATERIALIZED (

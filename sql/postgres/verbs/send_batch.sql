@@ -129,8 +129,8 @@ BEGIN
             FROM arrived AS a
             CROSS JOIN LATERAL (
                 SELECT FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = a.group_id AND r.queue_id = a.queue_id AND r.below_top = a.below_top
-                    AND r.oldest <= a.oldest
+                WHERE r.conversation_group_id = a.group_id AND r.queue_id + 0 = a.queue_id
+                    AND r.below_top + 0 = a.below_top AND r.oldest + 0 <= a.oldest
                 LIMIT 1
                 FOR KEY SHARE SKIP LOCKED
             ) AS k
