@@ -1,7 +1,7 @@
 //! `dialoq install` and `dialoq uninstall`, and what the roles allow.
 
 use crate::servers::{Database, Store};
-use crate::shop::Shop;
+use crate::shop::{SEND_ORDER, SHOP, Shop};
 use serde_json::Value;
 
 /// A database without a broker; nothing if no server is here, which the tests of every store tell.
@@ -167,6 +167,27 @@ fn a_user_executes_verbs_and_reads_views_and_nothing_else() {
     }
     let unknown = database.try_sql_as(&user, "SELECT dialoq.get_conversation_group('nowhere')").unwrap_err();
     assert!(!unknown.contains("permission denied"), "the verb itself refuses: {unknown}");
+}
+
+#[test]
+fn a_user_sends_and_receives_but_does_not_define() {
+    let Some((shop, database)) = bare() else { return };
+    let (user, admin) = {
+        shop.ok(&["--db", database.url(), "install"]);
+        (database.login("dialoq_user"), database.login("dialoq_admin"))
+    };
+    let refused = shop.fails_with(1, &["--db", &user, "apply", "-"], SHOP.as_bytes());
+    assert!(refused.contains("60034"), "{refused}");
+    assert_eq!(database.sql("SELECT count(*) FROM dialoq.sys_service_queues"), "0", "nothing of it was made");
+    shop.ok_with(&["--db", &admin, "apply", "-"], SHOP.as_bytes());
+    shop.ok(&[&["--db", &user], SEND_ORDER, &["one", "two"]].concat());
+    let status = json(&shop, &user, &["status"]);
+    let orders = status["queues"].as_array().unwrap().iter().find(|queue| queue["name"] == "orders").unwrap();
+    assert_eq!(orders["levels"][0]["messages"], 2, "{status}");
+    assert_eq!(status["service_broker_guid"], database.sql("SELECT service_broker_guid FROM dialoq.broker"));
+    let received = shop.json(&["--db", &user, "--json", "receive", "orders"]);
+    assert_eq!(received[0]["body"], "one", "{received:?}");
+    assert!(shop.ok(&["--db", &user, "dump"]).contains("//shop/OrderService"));
 }
 
 /// A function that anybody may execute, that runs with its owner's rights, must not be led astray by the caller's path.
