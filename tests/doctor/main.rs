@@ -1,14 +1,68 @@
 //! What `Broker::doctor` finds, one fault at a time.
 
+#[path = "../servers/mod.rs"]
+mod servers;
+
 use dialoq::maintain::{Finding, FindingKind, PATIENCE};
-use dialoq::testing::TestBroker;
-use dialoq::{Act, ConversationHandle};
+use dialoq::testing::START;
+use dialoq::time::Clock;
+use dialoq::{Act, Broker, ConversationHandle, OpenOptions};
+use servers::{Database, OnStores, Store};
+use std::ops::Deref;
+use std::process::ExitCode;
 use std::time::Duration;
+
+macro_rules! tests {
+    ($($name:ident),+ $(,)?) => {
+        fn main() -> ExitCode {
+            servers::run(&[$(OnStores {
+                name: stringify!($name),
+                stores: &Store::ALL,
+                run: |store| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                    runtime.block_on($name(store));
+                },
+            }),+])
+        }
+    };
+}
+
+tests! {
+    a_healthy_broker_has_no_findings,
+    services_that_never_end_are_named,
+    waiting_messages_count_only_once_they_are_old,
+    disabled_queues_and_what_they_hold_up_are_named,
+    undelivered_messages_come_with_their_status,
+    quarantined_groups_are_named,
+    conversations_without_lifetime_are_named,
+}
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-async fn broker() -> TestBroker {
-    let broker = TestBroker::in_memory().await.unwrap();
+/// A broker on a clock that stands still until it is moved.
+struct Patient {
+    broker: Broker,
+    clock: Clock,
+    _database: Database,
+}
+
+impl Patient {
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+}
+
+impl Deref for Patient {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        &self.broker
+    }
+}
+
+async fn broker(store: Store) -> Patient {
+    let (database, clock) = (Database::fresh(store), Clock::manual(START));
+    let broker = Broker::open_with(database.url(), OpenOptions::new().clock(clock.clone())).await.unwrap();
     broker
         .execute(
             "CREATE QUEUE work; CREATE QUEUE home;
@@ -17,17 +71,17 @@ async fn broker() -> TestBroker {
         )
         .await
         .unwrap();
-    broker
+    Patient { broker, clock, _database: database }
 }
 
-async fn dialog(broker: &TestBroker) -> ConversationHandle {
+async fn dialog(broker: &Patient) -> ConversationHandle {
     let dialog = broker.begin_dialog("client", "worker").lifetime(100 * HOUR).await.unwrap();
     broker.send(dialog, "DEFAULT", "x").await.unwrap();
     dialog
 }
 
 /// The only finding, after enough time for it to count.
-async fn only(broker: &TestBroker, kind: FindingKind, subject: &str, amount: u64) -> Finding {
+async fn only(broker: &Patient, kind: FindingKind, subject: &str, amount: u64) -> Finding {
     let found = broker.doctor().await.unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     let finding = found.into_iter().next().unwrap();
@@ -36,9 +90,8 @@ async fn only(broker: &TestBroker, kind: FindingKind, subject: &str, amount: u64
     finding
 }
 
-#[tokio::test]
-async fn a_healthy_broker_has_no_findings() {
-    let broker = broker().await;
+async fn a_healthy_broker_has_no_findings(store: Store) {
+    let broker = broker(store).await;
     assert_eq!(broker.doctor().await.unwrap(), []);
     let dialog = dialog(&broker).await;
     let batch = broker.receive("work").await.unwrap().unwrap();
@@ -49,9 +102,8 @@ async fn a_healthy_broker_has_no_findings() {
     assert_eq!(broker.doctor().await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn services_that_never_end_are_named() {
-    let broker = broker().await;
+async fn services_that_never_end_are_named(store: Store) {
+    let broker = broker(store).await;
     for _ in 0..3 {
         let dialog = dialog(&broker).await;
         broker.end(dialog).await.unwrap();
@@ -61,12 +113,11 @@ async fn services_that_never_end_are_named() {
     while broker.receive("work").await.unwrap().is_some() {}
     let finding = only(&broker, FindingKind::NeverEnded, "worker", 3).await;
     assert!(finding.advice.contains("'work'"), "{finding}");
-    assert_eq!(finding.since, Some(dialoq::testing::START));
+    assert_eq!(finding.since, Some(START));
 }
 
-#[tokio::test]
-async fn waiting_messages_count_only_once_they_are_old() {
-    let broker = broker().await;
+async fn waiting_messages_count_only_once_they_are_old(store: Store) {
+    let broker = broker(store).await;
     dialog(&broker).await;
     broker.advance(PATIENCE);
     assert_eq!(broker.doctor().await.unwrap(), []);
@@ -75,9 +126,8 @@ async fn waiting_messages_count_only_once_they_are_old() {
     assert_eq!(broker.doctor_after(HOUR).await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn disabled_queues_and_what_they_hold_up_are_named() {
-    let broker = broker().await;
+async fn disabled_queues_and_what_they_hold_up_are_named(store: Store) {
+    let broker = broker(store).await;
     dialog(&broker).await;
     broker.execute("ALTER QUEUE work WITH STATUS = OFF").await.unwrap();
     only(&broker, FindingKind::DisabledQueue, "work", 1).await;
@@ -87,9 +137,8 @@ async fn disabled_queues_and_what_they_hold_up_are_named() {
     assert_eq!(broker.doctor().await.unwrap(), []);
 }
 
-#[tokio::test]
-async fn undelivered_messages_come_with_their_status() {
-    let broker = broker().await;
+async fn undelivered_messages_come_with_their_status(store: Store) {
+    let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "nowhere").lifetime(100 * HOUR).await.unwrap();
     broker.send(dialog, "DEFAULT", "x").await.unwrap();
     broker.advance(HOUR);
@@ -98,9 +147,8 @@ async fn undelivered_messages_come_with_their_status() {
     assert!(!status.is_empty() && finding.what.contains(&status), "{finding}");
 }
 
-#[tokio::test]
-async fn quarantined_groups_are_named() {
-    let broker = broker().await;
+async fn quarantined_groups_are_named(store: Store) {
+    let broker = broker(store).await;
     broker.execute("ALTER QUEUE work WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)").await.unwrap();
     dialog(&broker).await;
     for _ in 0..5 {
@@ -112,9 +160,8 @@ async fn quarantined_groups_are_named() {
     only(&broker, FindingKind::Quarantined, "work", 1).await;
 }
 
-#[tokio::test]
-async fn conversations_without_lifetime_are_named() {
-    let broker = broker().await;
+async fn conversations_without_lifetime_are_named(store: Store) {
+    let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "worker").await.unwrap();
     broker.send(dialog, "DEFAULT", "x").await.unwrap();
     assert!(broker.receive("work").await.unwrap().is_some());
