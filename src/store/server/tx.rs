@@ -406,6 +406,8 @@ impl Drop for ServerTx {
         rest.attempt = self.attempt.take();
         rest.holds_locks = self.holds_locks;
         rest.did = std::mem::take(&mut self.did);
+        // Whatever becomes of this, it is not tried again.
+        rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.
         self.server.runtime.spawn(async move { rest.end_quietly(true).await });
     }
