@@ -63,10 +63,18 @@ CREATE TABLE dialoq.service_queue (
     activation_procedure nvarchar(1024) NULL,
     max_queue_readers int NULL,
     execute_as nvarchar(256) NULL,
-    execute_as_user nvarchar(256) NULL,
-    -- Rollbacks in a row of transactions that received from here.
-    rollbacks int NOT NULL DEFAULT 0
+    execute_as_user nvarchar(256) NULL
 );
+GO
+
+-- Rollbacks in a row of transactions that received from a queue: a row for each, so that nobody who counts waits for
+-- somebody who has received since and not committed.
+CREATE TABLE dialoq.queue_rollback (
+    rollback_id bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY CLUSTERED,
+    queue_id int NOT NULL,
+    counted_at datetime2(6) NOT NULL
+);
+CREATE INDEX queue_rollback_queue ON dialoq.queue_rollback (queue_id);
 GO
 
 CREATE TABLE dialoq.service (

@@ -2,7 +2,7 @@
 -- Takes: the attempt id
 -- Gives: said
 -- Errors: none
--- Locks: the rows of the queues whose count of rollbacks is not 0
+-- Locks: none but what the transaction holds
 IF OBJECT_ID(N'dialoq.commit_attempt') IS NOT NULL DROP PROCEDURE dialoq.commit_attempt
 GO
 CREATE PROCEDURE dialoq.commit_attempt
@@ -24,7 +24,7 @@ BEGIN
             SELECT TOP (1) @number = g.row_number, @queue_id = g.queue_id, @group = g.group_id
             FROM @gone AS g WHERE g.row_number > @number ORDER BY g.row_number;
             IF @group IS NULL BREAK;
-            UPDATE dialoq.service_queue SET rollbacks = 0 WHERE queue_id = @queue_id AND rollbacks <> 0;
+            EXEC dialoq.forget_rollbacks @queue_id;
             UPDATE dialoq.conversation_endpoint SET rollbacks = 0 WHERE conversation_group_id = @group AND rollbacks <> 0;
             -- What came while the group was locked can be received from now on.
             IF EXISTS (

@@ -3,7 +3,7 @@
 -- Takes: the attempt id
 -- Gives: said
 -- Errors: none
--- Locks: the rows of its queues, waiting; with quarantine its groups, without waiting
+-- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this
 IF OBJECT_ID(N'dialoq.count_rollback') IS NOT NULL DROP PROCEDURE dialoq.count_rollback
 GO
 CREATE PROCEDURE dialoq.count_rollback

@@ -199,7 +199,7 @@ BEGIN
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         IF @is_enabled = 1
-            UPDATE dialoq.service_queue SET rollbacks = 0 WHERE queue_id = @queue_id AND rollbacks <> 0;
+            EXEC dialoq.forget_rollbacks @queue_id;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH

@@ -124,10 +124,29 @@ BEGIN
 END
 GO
 
+-- Forgets the rollbacks of a queue, but those that another transaction is about to forget; never waits.
+IF OBJECT_ID(N'dialoq.forget_rollbacks') IS NOT NULL DROP PROCEDURE dialoq.forget_rollbacks
+GO
+CREATE PROCEDURE dialoq.forget_rollbacks
+    @queue_id int
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:rollbacks:', @queue_id), @got int;
+    IF NOT EXISTS (
+        SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id)
+        RETURN;
+    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+    IF @got >= 0 DELETE FROM dialoq.queue_rollback WITH (ROWLOCK, READPAST) WHERE queue_id = @queue_id;
+END
+GO
+
 -- Counts the rollback of a transaction that received and is gone: one for each queue it received from, or with quarantine
 -- for each of its groups there. Five in a row disable the queue, or set the guilty group aside. Whoever counts it first
--- has it. Locks the rows of the queues, waiting; groups with quarantine, without: those that another transaction holds
--- are passed over.
+-- has it. Locks groups with quarantine, without waiting: those that another transaction holds are passed over; the
+-- definitions if it disables a queue, waiting.
 IF OBJECT_ID(N'dialoq.count_attempt') IS NOT NULL DROP PROCEDURE dialoq.count_attempt
 GO
 CREATE PROCEDURE dialoq.count_attempt
@@ -177,13 +196,16 @@ BEGIN
             END
         END
         IF @is_quarantine = 1 CONTINUE;
-        UPDATE dialoq.service_queue SET rollbacks = rollbacks + 1 WHERE queue_id = @queue_id;
-        SELECT @rollbacks = q.rollbacks FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
+        INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (@queue_id, SYSUTCDATETIME());
+        SELECT @rollbacks = COUNT(*)
+        FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
         IF @rollbacks >= 5
         BEGIN
             EXEC dialoq.lock_definitions;
-            UPDATE dialoq.service_queue SET rollbacks = 0, is_receive_enabled = 0, is_enqueue_enabled = 0
-            WHERE queue_id = @queue_id;
+            EXEC dialoq.forget_rollbacks @queue_id;
+            UPDATE dialoq.service_queue SET is_receive_enabled = 0, is_enqueue_enabled = 0
+            WHERE queue_id = @queue_id AND is_receive_enabled = 1;
+            IF @@ROWCOUNT = 0 CONTINUE;
             UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
             SET @said = CONCAT(@said, N' c');
             EXEC dialoq.post_event @queue_id, N'BROKER_QUEUE_DISABLED', @said OUTPUT;

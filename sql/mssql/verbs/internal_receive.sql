@@ -108,8 +108,10 @@ BEGIN
                 SELECT TOP (1) r.conversation_group_id, r.below_top, r.oldest
                 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
                 WHERE r.queue_id = @queue_id AND r.below_top = l.below_top AND r.oldest > @past
-                    AND APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Exclusive',
-                        N'Transaction') = 1
+                    AND (APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Exclusive',
+                            N'Transaction') = 1
+                        OR APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Session')
+                            = N'Exclusive')
                 ORDER BY r.oldest
             ) AS h
             CROSS APPLY dialoq.group_rank(h.conversation_group_id, @queue_id) AS k
@@ -122,8 +124,10 @@ BEGIN
                 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
                 WHERE r.queue_id = @queue_id AND r.below_top >= @past_top AND r.below_top <= @to_top
                     AND (r.below_top > @past_top OR r.oldest > @past)
-                    AND APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Exclusive',
-                        N'Transaction') = 1
+                    AND (APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Exclusive',
+                            N'Transaction') = 1
+                        OR APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Session')
+                            = N'Exclusive')
                 ORDER BY r.below_top, r.oldest
             ) AS h
             CROSS APPLY dialoq.group_rank(h.conversation_group_id, @queue_id) AS k;
@@ -284,6 +288,8 @@ BEGIN
             SET @took = @@ROWCOUNT;
             IF @took > 0
             BEGIN
+                UPDATE dialoq.conversation_endpoint SET rollbacks = 0
+                WHERE conversation_group_id = @chosen AND rollbacks <> 0;
                 IF @retains = 1
                     INSERT INTO dialoq.retained_message (
                         endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at,
@@ -319,14 +325,9 @@ BEGIN
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
             IF @took = 0 SET @item = @item - 1;
         END
-        IF @is_own = 1
-        BEGIN
-            UPDATE dialoq.service_queue SET rollbacks = 0
-            WHERE queue_id = @queue_id AND rollbacks <> 0 AND EXISTS (SELECT 1 FROM @taken);
-            UPDATE dialoq.conversation_endpoint SET rollbacks = 0
-            WHERE rollbacks <> 0 AND conversation_group_id IN (SELECT t.conversation_group_id FROM @taken AS t);
-            COMMIT TRANSACTION;
-        END
+        -- If this transaction rolls back, so does this, and it is counted again.
+        IF EXISTS (SELECT 1 FROM @taken) EXEC dialoq.forget_rollbacks @queue_id;
+        IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;

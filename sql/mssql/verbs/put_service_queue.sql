@@ -1,5 +1,5 @@
--- Writes a queue, new or not, or removes one. Its count of rollbacks stays as it is.
--- Takes: the columns of service_queue but rollbacks; or the queue_id
+-- Writes a queue, new or not, or removes one.
+-- Takes: the columns of service_queue; or the queue_id
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row

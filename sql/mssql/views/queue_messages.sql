@@ -1,11 +1,12 @@
--- Every queue as SELECT ... FROM queue shows it: status 1 is ready, 0 received and kept, 3 a kept copy of what was sent
+-- Every queue as SELECT ... FROM queue shows it: status 1 is ready, 0 received and kept, 3 a kept copy of what was sent.
+-- What noted_message leaves out is left out here too, in words that let a conversation be found by its handle.
 IF OBJECT_ID(N'dialoq.queue_messages') IS NOT NULL DROP VIEW dialoq.queue_messages
 GO
 CREATE VIEW dialoq.queue_messages AS
 WITH every AS (
     SELECT
         CAST(1 AS int) AS status, queuing_order, endpoint_id, sequence, message_type_id, message_id, enqueued_at, body, trace
-    FROM dialoq.noted_message
+    FROM dialoq.queue_message
     UNION ALL
     SELECT status, queuing_order, endpoint_id, sequence, message_type_id, message_id, enqueued_at, body, trace
     FROM dialoq.retained_message
@@ -21,5 +22,6 @@ LEFT JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
 LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
 LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
-LEFT JOIN dialoq.message_type AS t ON t.message_type_id = m.message_type_id;
+LEFT JOIN dialoq.message_type AS t ON t.message_type_id = m.message_type_id
+WHERE m.status <> 1 OR e.state NOT IN (N'DO', N'CD') AND e.is_system = 0;
 GO
