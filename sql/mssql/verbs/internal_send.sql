@@ -23,7 +23,7 @@ CREATE PROCEDURE dialoq.find_body_fault
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @name nvarchar(256), @validation nvarchar(1), @text nvarchar(2048), @json nvarchar(max), @is_good bit = 1;
+    DECLARE @name nvarchar(256), @validation nvarchar(1), @text nvarchar(2048), @content nvarchar(max), @is_good bit = 1;
     SET @fault = N'';
     SELECT @name = t.name, @validation = t.validation
     FROM dialoq.message_type AS t WHERE t.message_type_id = @message_type_id;
@@ -42,19 +42,27 @@ BEGIN
     END
     IF @validation = N'J'
     BEGIN
-        SET @json = LTRIM(RTRIM(CAST(CAST(@body AS varchar(max)) AS nvarchar(max))));
+        SET @content = LTRIM(RTRIM(CAST(CAST(@body AS varchar(max)) AS nvarchar(max))));
         -- ISJSON knows objects and arrays; any other JSON text is one element of an array.
-        IF LEFT(@json, 1) IN (N'{', N'[')
-            SET @is_good = ISJSON(@json);
-        ELSE IF ISJSON(CONCAT(N'[', @json, N']')) = 0 OR JSON_VALUE(CONCAT(N'[', @json, N',0,1]'), N'$[2]') IS NULL
-            OR JSON_VALUE(CONCAT(N'[', @json, N',0,1]'), N'$[2]') <> N'1'
+        IF LEFT(@content, 1) IN (N'{', N'[')
+            SET @is_good = ISJSON(@content);
+        ELSE IF ISJSON(CONCAT(N'[', @content, N']')) = 0 OR JSON_VALUE(CONCAT(N'[', @content, N',0,1]'), N'$[2]') IS NULL
+            OR JSON_VALUE(CONCAT(N'[', @content, N',0,1]'), N'$[2]') <> N'1'
             SET @is_good = 0;
         IF @is_good = 0
             SET @fault = CONCAT(N'-8430|the body of a message of type ''', @name, N''' is not JSON: the server does not read it');
         RETURN;
     END
-    EXEC sp_executesql N'SET @is_good = CASE WHEN TRY_CAST(@body AS xml) IS NULL THEN 0 ELSE 1 END',
-        N'@body varbinary(max), @is_good bit OUTPUT', @body = @body, @is_good = @is_good OUTPUT;
+    -- Dynamic, so that a server without the type xml only fails when it is asked.
+    IF DATALENGTH(CAST(N'a' AS varbinary(max))) = 2
+        EXEC sp_executesql N'SET @is_good = CASE WHEN TRY_CAST(@body AS xml) IS NULL THEN 0 ELSE 1 END',
+            N'@body varbinary(max), @is_good bit OUTPUT', @body = @body, @is_good = @is_good OUTPUT;
+    ELSE
+    BEGIN
+        SET @content = CAST(CAST(@body AS varchar(max)) AS nvarchar(max));
+        EXEC sp_executesql N'SET @is_good = CASE WHEN TRY_CAST(@body AS xml) IS NULL THEN 0 ELSE 1 END',
+            N'@body nvarchar(max), @is_good bit OUTPUT', @body = @content, @is_good = @is_good OUTPUT;
+    END
     IF @is_good = 0
         SET @fault = CONCAT(N'-9615|the body of a message of type ''', @name,
             N''' is not well-formed XML: the server does not read it');

@@ -1,8 +1,9 @@
--- Writes a message type, new or not. A dropped one stays, marked, for the rows that name it.
+-- Writes a message type, new or not. A dropped one stays, marked, for the rows that name it. What waits to be delivered
+-- is judged again, because bodies are judged when they arrive; but against a schema only clients of Dialoq can judge.
 -- Takes: the columns of message_type
 -- Gives: nothing
 -- Errors: none of its own
--- Locks: the row
+-- Locks: the row, and the messages of the type in the transmission queue
 IF OBJECT_ID(N'dialoq.put_message_type') IS NOT NULL DROP PROCEDURE dialoq.put_message_type
 GO
 CREATE PROCEDURE dialoq.put_message_type
@@ -11,6 +12,8 @@ CREATE PROCEDURE dialoq.put_message_type
 AS
 BEGIN
     SET NOCOUNT ON;
+    DECLARE @before nvarchar(1), @id bigint = -1, @next bigint, @body varbinary(max), @fault nvarchar(max);
+    SELECT @before = m.validation FROM dialoq.message_type AS m WHERE m.message_type_id = @message_type_id;
     UPDATE dialoq.message_type SET
         name = @name, owner = @owner, validation = @validation, xml_schema_collection = @xml_schema_collection,
         json_schema = @json_schema, is_dropped = @is_dropped
@@ -21,5 +24,16 @@ BEGIN
         ) VALUES (
             @message_type_id, @name, @owner, @validation, @xml_schema_collection, @json_schema, @is_dropped
         );
+    WHILE @before <> @validation AND @validation NOT IN (N'V', N'S')
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = t.transmission_id, @body = t.body
+        FROM dialoq.transmission AS t
+        WHERE t.message_type_id = @message_type_id AND t.transmission_id > @id ORDER BY t.transmission_id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.find_body_fault @message_type_id, @body, @fault OUTPUT;
+        UPDATE dialoq.transmission SET body_fault = @fault WHERE transmission_id = @id;
+    END
 END
 GO
