@@ -7,5 +7,9 @@ CREATE FUNCTION dialoq.define_begin(p_catalog_version bigint)
 RETURNS TABLE (is_current boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN QUERY SELECT b.catalog_version = p_catalog_version FROM dialoq.broker AS b FOR UPDATE;
+    -- A client lets go and tries again, so that other definitions need not wait for whoever holds a conversation.
+    IF current_setting('dialoq.client', true) = '1' THEN
+        PERFORM set_config('lock_timeout', '250ms', true);
+    END IF;
 END
 $$;

@@ -197,6 +197,16 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             ),
             Fate::TransactionUndone,
         ),
+        "55P03" if !asked.is_users() => (
+            Error::new(
+                Code::DEADLOCK,
+                ErrorKind::Conflict,
+                format!(
+                    "the transaction waited too long for a lock and was rolled back: {said} ({what}); run it again"
+                ),
+            ),
+            Fate::TransactionUndone,
+        ),
         "40001" => (
             Error::new(
                 Code::DEADLOCK,

@@ -3,7 +3,7 @@
 use super::Server;
 use super::catalog::Known;
 use super::follow::{folded_name, follow, row};
-use super::link::{Arg, Call, Link, Linked};
+use super::link::{Arg, Call, Fate, Link, Linked};
 use super::retry::{Tries, verdict};
 use super::rows::{only, said};
 use crate::catalog::apply::{self, Applied};
@@ -11,7 +11,11 @@ use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 use uuid::Uuid;
+
+/// Between two tries to lock what a definition changes.
+const LET_OTHERS_FINISH: Duration = Duration::from_millis(20);
 
 /// What came of writing.
 enum Written {
@@ -73,6 +77,11 @@ impl Server {
             };
             if failure.error.code() == Code::CATALOG_STALE {
                 self.reload().await?;
+                continue;
+            }
+            if failure.error.code() == Code::DEADLOCK && failure.fate != Fate::Unknown {
+                // Somebody holds a conversation that this would change. He is let finish, and other definitions meanwhile.
+                tokio::time::sleep(LET_OTHERS_FINISH).await;
                 continue;
             }
             let again = match unit_id {

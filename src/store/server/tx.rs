@@ -16,12 +16,14 @@ use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlRow, SqlStatement, StoreTx};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// The savepoint around every verb after the first: a refusal leaves what was done before.
 const BEFORE_THE_VERB: u32 = 0;
 
-pub(super) struct ServerTx {
+/// The transaction itself; dropping it rolls it back.
+struct Session {
     server: Arc<Server>,
     /// The link, once something was done.
     link: Option<Box<dyn Link>>,
@@ -84,8 +86,8 @@ impl Step<'_> {
     }
 }
 
-impl ServerTx {
-    pub(super) fn new(server: Arc<Server>) -> Self {
+impl Session {
+    fn new(server: Arc<Server>) -> Self {
         Self {
             server,
             link: None,
@@ -267,7 +269,7 @@ impl ServerTx {
         }
     }
 
-    async fn commit(mut self: Box<Self>) -> Result<()> {
+    async fn commit(mut self) -> Result<()> {
         self.check()?;
         let Some(mut link) = self.link.take() else {
             self.has_ended = true;
@@ -307,6 +309,20 @@ impl ServerTx {
                 Err(verdict(failure))
             }
         }
+    }
+
+    async fn sql(&mut self, sql: SqlStatement) -> Result<()> {
+        self.check()?;
+        self.steps_done += 1;
+        self.step(Step::Sql(&sql)).await.map(drop).map_err(verdict)
+    }
+
+    async fn claim(&mut self, unit_id: Uuid) -> Result<bool> {
+        self.check()?;
+        self.steps_done += 1;
+        let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
+        let rows = self.step(Step::Call(claim)).await.map_err(verdict)?;
+        only(&rows)?.flag("is_new")
     }
 
     async fn mark(&mut self, name: &str) -> Result<()> {
@@ -396,7 +412,7 @@ fn unlock_session() -> Call<'static> {
     Call { name: "unlock_session", args: Vec::new() }
 }
 
-impl Drop for ServerTx {
+impl Drop for Session {
     fn drop(&mut self) {
         if self.has_ended || (self.link.is_none() && self.attempt.is_none()) {
             return;
@@ -413,52 +429,101 @@ impl Drop for ServerTx {
     }
 }
 
+/// An open transaction of a server.
+///
+/// What is done in it runs in a task of its own, so that it goes on while nobody looks: the victim of a deadlock frees its
+/// locks at once, whatever its caller is doing.
+pub(super) struct ServerTx {
+    server: Arc<Server>,
+    /// `None` only while something runs, and after the end.
+    session: Option<Session>,
+}
+
+/// A task that is given up with whoever waits for it.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl ServerTx {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self { session: Some(Session::new(server.clone())), server }
+    }
+
+    /// Runs something on the session, which comes back with what it gave.
+    async fn run<T, F>(&mut self, work: impl FnOnce(Session) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = (Session, Result<T>)> + Send + 'static,
+    {
+        let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+        let mut running = Running(tokio::spawn(work(session)));
+        match (&mut running.0).await {
+            Ok((session, done)) => {
+                self.session = Some(session);
+                done
+            }
+            Err(failure) => Err(super::cut_short(failure)),
+        }
+    }
+}
+
 impl StoreTx for ServerTx {
     fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(self.run(verb))
+        Box::pin(self.run(|mut session| async move {
+            let outcome = session.run(verb).await;
+            (session, outcome)
+        }))
     }
 
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            self.check()?;
-            self.steps_done += 1;
-            self.step(Step::Sql(&sql)).await.map(drop).map_err(verdict)
-        })
+        Box::pin(self.run(|mut session| async move {
+            let done = session.sql(sql).await;
+            (session, done)
+        }))
     }
 
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.check()?;
-            self.steps_done += 1;
-            let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
-            let rows = self.step(Step::Call(claim)).await.map_err(verdict)?;
-            only(&rows)?.flag("is_new")
-        })
+        Box::pin(self.run(move |mut session| async move {
+            let is_new = session.claim(unit_id).await;
+            (session, is_new)
+        }))
     }
 
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.mark(name))
+        let name = name.to_owned();
+        Box::pin(self.run(|mut session| async move {
+            let done = session.mark(&name).await;
+            (session, done)
+        }))
     }
 
     fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.go_back(name))
+        let name = name.to_owned();
+        Box::pin(self.run(|mut session| async move {
+            let done = session.go_back(&name).await;
+            (session, done)
+        }))
     }
 
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        let server = self.server.clone();
-        Box::pin(async move { server.detached(|_| Self::commit(self)).await })
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+            self.server.detached(|_| session.commit()).await
+        })
     }
 
     fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        let server = self.server.clone();
         Box::pin(async move {
+            let Some(mut session) = self.session.take().filter(|session| !session.has_ended) else { return Ok(()) };
             let undo = async move {
-                if !self.has_ended {
-                    self.end_quietly(true).await;
-                }
+                session.end_quietly(true).await;
                 Ok(())
             };
-            server.detached(|_| undo).await
+            self.server.detached(|_| undo).await
         })
     }
 }
