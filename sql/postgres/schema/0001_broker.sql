@@ -170,7 +170,8 @@ CREATE INDEX ready_group_rank ON dialoq.ready_group (queue_id, below_top, oldest
 CREATE INDEX ready_group_group ON dialoq.ready_group (conversation_group_id);
 
 -- Endpoints to look at once more when every transaction that runs now is over, because one of them may have told an
--- endpoint something without seeing that it was gone, had ended, or had moved. tick does it.
+-- endpoint something without seeing that it was gone, had ended, or had moved. 0 is every endpoint that a change of
+-- definitions may concern. tick does it.
 CREATE TABLE dialoq.unsettled (
     unsettled_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     endpoint_id bigint NOT NULL,

@@ -46,6 +46,7 @@ BEGIN
     FOREACH v_id IN ARRAY v_affected LOOP
         v_words := dialoq.once(v_words, dialoq.raise_error(v_id, -8487, 'the contract of the conversation was dropped'));
     END LOOP;
+    PERFORM dialoq.unsettle(0);
     RETURN QUERY SELECT dialoq.say(v_words);
 END
 $$;
@@ -70,6 +71,7 @@ BEGIN
         v_words := dialoq.once(v_words,
             dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
     END LOOP;
+    PERFORM dialoq.unsettle(0);
     RETURN QUERY SELECT dialoq.say(v_words);
 END
 $$;
@@ -81,18 +83,13 @@ DECLARE
     v_affected bigint[] := ARRAY(
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_id = p_service_id
         ORDER BY e.endpoint_id);
-    v_group uuid;
     v_words text := dialoq.lock_affected(v_affected);
 BEGIN
-    FOR v_group IN
-        SELECT DISTINCT e.conversation_group_id FROM dialoq.conversation_endpoint AS e
-        WHERE e.endpoint_id = ANY (v_affected)
-        ORDER BY e.conversation_group_id
-    LOOP
-        PERFORM dialoq.put_right(v_group);
-    END LOOP;
-    -- A message that arrives at this moment may still go by the old queue: tick looks once more.
-    PERFORM dialoq.unsettle(a.endpoint_id) FROM unnest(v_affected) AS a (endpoint_id);
+    UPDATE dialoq.ready_group AS r SET queue_id = p_to_queue_id
+    WHERE r.queue_id = p_from_queue_id AND EXISTS (
+        SELECT FROM dialoq.conversation_endpoint AS e
+        WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
+    PERFORM dialoq.unsettle(0);
     RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id));
 END
 $$;
@@ -118,6 +115,7 @@ BEGIN
             WHERE p.conversation_id = v_row.conversation_id AND p.is_initiator = (NOT v_row.is_initiator)));
         PERFORM dialoq.erase(v_row.endpoint_id);
     END LOOP;
+    PERFORM dialoq.unsettle(0);
     RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_queue_id));
 END
 $$;
@@ -155,8 +153,7 @@ BEGIN
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (v_affected);
     DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
     WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (v_affected);
-    -- What arrives at one of them at this moment is removed by tick.
-    PERFORM dialoq.unsettle(a.endpoint_id) FROM unnest(v_affected) AS a (endpoint_id);
+    PERFORM dialoq.unsettle(0);
     DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (v_affected);
     FOR v_id IN SELECT n.event_notification_id FROM dialoq.event_notification AS n ORDER BY n.event_notification_id LOOP
         PERFORM dialoq.begin_notification(v_id);
@@ -208,5 +205,81 @@ BEGIN
         RETURN p_words;
     END IF;
     RETURN concat_ws(' ', p_words, p_more);
+END
+$$;
+
+-- The second look at a change of definitions, when every transaction is over that ran when it was committed: those may
+-- have gone by what was before, and made or told an endpoint what the change had no knowledge of. tick calls it, because
+-- follow_* noted endpoint 0 as unsettled. At most 500 endpoints at a time.
+-- Gives: whether nothing is left to do; words
+CREATE FUNCTION dialoq.settle_definitions(OUT is_settled boolean, OUT said text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET enable_hashjoin = on
+SET enable_mergejoin = on AS $$
+DECLARE
+    v_row record;
+    v_lock record;
+    v_count integer := 0;
+BEGIN
+    is_settled := true;
+    -- Places to look in a queue that the service has left.
+    FOR v_row IN
+        WITH wrong AS (
+            SELECT r.ctid AS place, s.queue_id
+            FROM dialoq.ready_group AS r
+            CROSS JOIN LATERAL (
+                SELECT e.service_id FROM dialoq.conversation_endpoint AS e
+                WHERE e.conversation_group_id = r.conversation_group_id LIMIT 1) AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE s.queue_id <> r.queue_id
+            FOR UPDATE OF r SKIP LOCKED
+        ), moved AS (
+            UPDATE dialoq.ready_group AS r SET queue_id = w.queue_id FROM wrong AS w WHERE r.ctid = w.place
+            RETURNING r.queue_id
+        )
+        SELECT DISTINCT m.queue_id FROM moved AS m
+    LOOP
+        said := dialoq.once(said, 'q:' || v_row.queue_id);
+    END LOOP;
+    -- Endpoints of a service that is gone, over a contract that is gone, at a target that lost it.
+    FOR v_row IN
+        SELECT e.endpoint_id, p.endpoint_id AS peer_id, s.service_id IS NULL AS is_homeless,
+            CASE WHEN s.service_id IS NULL THEN NULL WHEN c.is_dropped THEN -8487 ELSE -8468 END AS code
+        FROM dialoq.conversation_endpoint AS e
+        LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
+        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+        LEFT JOIN dialoq.service_contract_usage AS u
+            ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
+        LEFT JOIN dialoq.conversation_endpoint AS p
+            ON p.conversation_id = e.conversation_id AND p.is_initiator = (NOT e.is_initiator)
+        WHERE NOT e.is_system AND (s.service_id IS NULL OR e.state IN ('SO', 'CO', 'DI')
+            AND (c.is_dropped OR NOT e.is_initiator AND u.service_id IS NULL)
+            AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1))
+        ORDER BY e.endpoint_id
+        LIMIT 500
+    LOOP
+        v_count := v_count + 1;
+        IF v_row.is_homeless THEN
+            SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
+            is_settled := is_settled AND v_lock.is_locked IS NOT NULL;
+            CONTINUE WHEN v_lock.is_locked IS NOT TRUE;
+            said := dialoq.once(said, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
+            PERFORM dialoq.erase(v_row.endpoint_id);
+        ELSIF v_row.code = -8487 THEN
+            said := dialoq.once(said,
+                dialoq.raise_error(v_row.endpoint_id, -8487, 'the contract of the conversation was dropped'));
+        ELSE
+            said := dialoq.once(said,
+                dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
+            said := dialoq.once(said,
+                dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
+        END IF;
+    END LOOP;
+    DELETE FROM dialoq.queue_message AS m
+    WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id);
+    is_settled := is_settled AND v_count < 500 AND NOT EXISTS (
+        SELECT FROM dialoq.ready_group AS r
+        JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = r.conversation_group_id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE s.queue_id <> r.queue_id);
 END
 $$;

@@ -277,6 +277,10 @@ LANGUAGE plpgsql AS $$
 DECLARE
     e dialoq.conversation_endpoint;
 BEGIN
+    IF p_endpoint_id = 0 THEN
+        SELECT d.is_settled, d.said INTO is_settled, said FROM dialoq.settle_definitions() AS d;
+        RETURN;
+    END IF;
     SELECT l.is_locked, l.said INTO is_settled, said FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
     IF is_settled IS NULL THEN
         is_settled := false;

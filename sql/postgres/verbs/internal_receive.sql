@@ -283,6 +283,8 @@ BEGIN
         WHERE e.state NOT IN ('DO', 'CD')
         ORDER BY g.stored DESC, g.queuing_order;
     END LOOP;
+    -- If there was none, its service may have gone to another queue before the lock was ours.
+    v_is_more := v_is_more OR NOT FOUND;
     PERFORM dialoq.forget_rollbacks(p_queue_id);
     IF v_is_more THEN
         PERFORM dialoq.put_right(p_group);

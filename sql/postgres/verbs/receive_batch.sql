@@ -123,7 +123,12 @@ BEGIN
             SELECT t.* FROM taken AS t ORDER BY t.item, t.place
         )
         SELECT array_agg(t.endpoint_id), array_agg(t.stored), array_agg(t.queuing_order), array_agg(t.item),
-            (SELECT array_agg(DISTINCT s.group_id) FROM seen AS s WHERE NOT s.is_taken)
+            (SELECT array_agg(DISTINCT g.id) FROM unnest(v_groups) AS g (id)
+                WHERE EXISTS (SELECT FROM seen AS s WHERE s.group_id = g.id AND NOT s.is_taken)
+                    -- Its service may have gone to another queue before the lock was ours.
+                    OR NOT EXISTS (SELECT FROM seen AS s WHERE s.group_id = g.id) AND EXISTS (
+                        SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+                        WHERE e.conversation_group_id = g.id AND s.queue_id <> v_queue_id))
         INTO v_endpoints, v_stored, v_orders, v_takers, v_rest
         FROM ordered AS t;
         IF v_retains AND v_orders IS NOT NULL THEN

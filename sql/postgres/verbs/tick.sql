@@ -20,6 +20,7 @@ DECLARE
     v_said text;
     v_due timestamptz;
     v_is_blocked boolean := false;
+    v_are_definitions_settled boolean;
 BEGIN
     FOR v_row IN
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
@@ -54,7 +55,16 @@ BEGIN
         LIMIT greatest(p_top - v_did, 0)
         FOR UPDATE SKIP LOCKED
     LOOP
-        SELECT * INTO v_done FROM dialoq.settle(v_row.endpoint_id);
+        -- One look at all that changes of definitions concern serves all of them.
+        IF v_row.endpoint_id <> 0 OR v_are_definitions_settled IS NULL THEN
+            SELECT * INTO v_done FROM dialoq.settle(v_row.endpoint_id);
+        ELSE
+            v_done.is_settled := v_are_definitions_settled;
+            v_done.said := NULL;
+        END IF;
+        IF v_row.endpoint_id = 0 THEN
+            v_are_definitions_settled := v_done.is_settled;
+        END IF;
         IF v_done.is_settled THEN
             DELETE FROM dialoq.unsettled AS u WHERE u.unsettled_id = v_row.unsettled_id;
             v_said := dialoq.distinct_words(concat_ws(' ', v_said, v_done.said));
