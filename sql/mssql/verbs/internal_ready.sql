@@ -105,23 +105,17 @@ IF OBJECT_ID(N'dialoq.group_ranks') IS NOT NULL DROP FUNCTION dialoq.group_ranks
 GO
 CREATE FUNCTION dialoq.group_ranks(@group uniqueidentifier)
 RETURNS TABLE AS RETURN (
-    SELECT w.queue_id, w.below_top, MIN(MIN(w.oldest)) OVER () AS oldest
-    FROM (
-        SELECT s.queue_id, 10 - e.priority AS below_top, o.oldest
-        FROM dialoq.conversation_endpoint AS e
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS APPLY (
-            SELECT MIN(f.queuing_order) AS oldest
-            FROM (VALUES (0), (1), (2)) AS k (stored)
-            CROSS APPLY (
-                SELECT TOP (1) m.queuing_order
-                FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE m.endpoint_id = e.endpoint_id AND m.stored = k.stored ORDER BY m.queuing_order
-            ) AS f
-        ) AS o
-        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-            AND s.queue_id <> 0 AND o.oldest IS NOT NULL
-    ) AS w
-    GROUP BY w.queue_id, w.below_top
+    SELECT s.queue_id, 10 - e.priority AS below_top, MIN(MIN(f.queuing_order)) OVER () AS oldest
+    FROM dialoq.conversation_endpoint AS e
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
+    CROSS APPLY (
+        SELECT TOP (1) m.queuing_order
+        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = e.endpoint_id AND m.stored = k.stored ORDER BY m.queuing_order
+    ) AS f
+    WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+        AND s.queue_id <> 0
+    GROUP BY s.queue_id, e.priority
 )
 GO

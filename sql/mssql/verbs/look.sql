@@ -12,37 +12,37 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
-    DECLARE @ready TABLE (queue_id int NOT NULL, free_groups int NOT NULL, locked_groups int NOT NULL);
+    DECLARE @rows TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
+    DECLARE @groups TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, is_free int NOT NULL);
+    DECLARE @ready TABLE (queue_id int NOT NULL, free_groups int NOT NULL);
     SELECT @version = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
     SELECT @due = MIN(e.due_at)
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.due_at IS NOT NULL;
     IF EXISTS (SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST))
     BEGIN
-        INSERT INTO @ready (queue_id, free_groups, locked_groups)
-        SELECT t.queue_id, SUM(t.is_free), SUM(1 - t.is_free)
-        FROM (
-            SELECT g.queue_id, APPLOCK_TEST(
-                N'public', CONCAT(N'dialoq:group:', g.conversation_group_id), N'Exclusive', N'Session') AS is_free
-            FROM (
-                SELECT DISTINCT h.queue_id, h.conversation_group_id, h.all_rows
-                FROM (
-                    SELECT q.queue_id, f.conversation_group_id, COUNT(*) OVER (PARTITION BY q.queue_id) AS all_rows
-                    FROM dialoq.service_queue AS q
-                    CROSS APPLY (
-                        SELECT TOP (1000) r.conversation_group_id
-                        FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                        WHERE r.queue_id = q.queue_id ORDER BY r.below_top, r.oldest
-                    ) AS f
-                ) AS h
-            ) AS g
-            -- A row of the claim index promises nothing; where many are, some are true.
-            WHERE g.all_rows > 50
-                OR EXISTS (SELECT 1 FROM dialoq.group_rank(g.conversation_group_id, g.queue_id) AS k WHERE k.oldest IS NOT NULL)
-        ) AS t
-        GROUP BY t.queue_id;
+        INSERT INTO @rows (queue_id, group_id)
+        SELECT q.queue_id, f.conversation_group_id
+        FROM dialoq.service_queue AS q
+        CROSS APPLY (
+            SELECT TOP (1000) r.conversation_group_id
+            FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE r.queue_id = q.queue_id ORDER BY r.below_top, r.oldest
+        ) AS f;
+        INSERT INTO @groups (queue_id, group_id, is_free)
+        SELECT r.queue_id, r.group_id,
+            APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.group_id), N'Exclusive', N'Session')
+        FROM @rows AS r GROUP BY r.queue_id, r.group_id;
+        -- A row of the claim index promises nothing; where many are, some are true.
+        IF 50 >= (SELECT COUNT(*) FROM @groups)
+            DELETE FROM g
+            FROM @groups AS g
+            CROSS APPLY dialoq.group_rank(g.group_id, g.queue_id) AS k
+            WHERE k.oldest IS NULL;
+        INSERT INTO @ready (queue_id, free_groups)
+        SELECT g.queue_id, COUNT(*) FROM @groups AS g WHERE g.is_free = 1 GROUP BY g.queue_id;
         SELECT @queues = STRING_AGG(CAST(CONCAT(r.queue_id, N':', r.free_groups) AS nvarchar(max)), N' ')
-        FROM @ready AS r WHERE r.free_groups > 0;
-        IF EXISTS (SELECT 1 FROM @ready AS r WHERE r.locked_groups > 0) SET @has_locked = 1;
+        FROM @ready AS r;
+        IF EXISTS (SELECT 1 FROM @groups AS g WHERE g.is_free = 0) SET @has_locked = 1;
     END
     SELECT @version AS catalog_version, @due AS due_at, COALESCE(@queues, N'') AS ready_queues, @has_locked AS has_locked;
 END

@@ -21,8 +21,8 @@ BEGIN
         row_number int IDENTITY(1, 1) PRIMARY KEY, group_id uniqueidentifier NOT NULL, is_locked bit NOT NULL
     );
     DECLARE @plain TABLE (
-        item int NOT NULL PRIMARY KEY, endpoint_id bigint NOT NULL, send_sequence bigint NOT NULL, behind bigint NOT NULL,
-        peer_id bigint NOT NULL, peer_group uniqueidentifier NOT NULL, priority int NOT NULL, queue_id int NOT NULL,
+        item int NOT NULL PRIMARY KEY, endpoint_id bigint NOT NULL, is_initiator bit NOT NULL,
+        service_contract_id int NOT NULL, send_sequence bigint NOT NULL, behind bigint NOT NULL, peer_id bigint NOT NULL, peer_group uniqueidentifier NOT NULL, priority int NOT NULL, queue_id int NOT NULL,
         message_type_id int NULL
     );
     DECLARE @sent TABLE (endpoint_id bigint NOT NULL, queuing_order bigint NOT NULL);
@@ -59,42 +59,49 @@ BEGIN
         -- The plain ones: a conversation that both sides speak on, with nothing before its messages and nothing wrong with
         -- them. If one message of a conversation is not plain, none of it is.
         INSERT INTO @plain (
-            item, endpoint_id, send_sequence, behind, peer_id, peer_group, priority, queue_id, message_type_id
+            item, endpoint_id, is_initiator, service_contract_id, send_sequence, behind, peer_id, peer_group, priority,
+            queue_id
         )
-        SELECT s.item, e.endpoint_id, e.send_sequence,
+        SELECT s.item, e.endpoint_id, e.is_initiator, e.service_contract_id, e.send_sequence,
             ROW_NUMBER() OVER (PARTITION BY e.endpoint_id ORDER BY s.item) - 1, p.endpoint_id, p.conversation_group_id,
-            p.priority, q.queue_id, y.message_type_id
+            p.priority, q.queue_id
         FROM @sends AS s
         JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
             ON e.conversation_handle = s.conversation_handle
-        JOIN @groups AS g ON g.group_id = e.conversation_group_id AND g.is_locked = 1
+        JOIN @groups AS g ON g.group_id = e.conversation_group_id
         JOIN dialoq.service AS os ON os.service_id = e.service_id
-        JOIN dialoq.service_queue AS oq ON oq.queue_id = os.queue_id AND oq.is_retention_enabled = 0
+        JOIN dialoq.service_queue AS oq ON oq.queue_id = os.queue_id
         JOIN dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
             ON p.conversation_id = e.conversation_id AND p.is_initiator = CASE e.is_initiator WHEN 1 THEN 0 ELSE 1 END
         JOIN dialoq.service AS ps ON ps.service_id = p.service_id
-        JOIN dialoq.service_queue AS q ON q.queue_id = ps.queue_id AND q.is_enqueue_enabled = 1
-        LEFT JOIN dialoq.message_type AS t
-            ON t.name = COALESCE(s.message_type_name, N'DEFAULT') AND t.is_dropped = 0
-            AND (s.body_fault = N'' OR s.body_fault IS NULL AND t.validation = N'N')
-        LEFT JOIN dialoq.service_contract_message_usage AS u
-            ON u.service_contract_id = e.service_contract_id AND u.message_type = t.name
-        OUTER APPLY (
-            SELECT t.message_type_id
-            WHERE e.is_initiator = 1 AND u.is_sent_by_initiator = 1 OR e.is_initiator = 0 AND u.is_sent_by_target = 1
-        ) AS y
-        WHERE e.state = N'CO' AND p.state = N'CO' AND e.is_system = 0 AND p.is_system = 0
-            AND (e.due_at IS NULL OR e.due_at > @now)
-            AND NOT EXISTS (SELECT 1 FROM dialoq.transmission AS w WHERE w.endpoint_id = e.endpoint_id)
-            AND NOT EXISTS (
-                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
-            AND NOT EXISTS (
-                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE m.endpoint_id = p.endpoint_id AND m.stored = 1)
-            AND COALESCE((
-                SELECT TOP (1) m.message_type_id FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC), 0) <> 2;
+        JOIN dialoq.service_queue AS q ON q.queue_id = ps.queue_id
+        WHERE g.is_locked = 1 AND oq.is_retention_enabled = 0 AND q.is_enqueue_enabled = 1
+            AND e.state = N'CO' AND p.state = N'CO' AND e.is_system = 0 AND p.is_system = 0
+            AND COALESCE(e.due_at, '9999-12-31') > @now;
+        UPDATE p SET message_type_id = t.message_type_id
+        FROM @plain AS p
+        JOIN @sends AS s ON s.item = p.item
+        JOIN dialoq.message_type AS t ON t.name = COALESCE(s.message_type_name, N'DEFAULT')
+        JOIN dialoq.service_contract_message_usage AS u
+            ON u.service_contract_id = p.service_contract_id AND u.message_type = t.name
+        WHERE t.is_dropped = 0
+            AND CASE p.is_initiator WHEN 1 THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END = 1
+            AND CASE WHEN s.body_fault = N'' THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
+        -- What it was told and has not taken note of, what waits before it, what its peer was told.
+        UPDATE p SET message_type_id = NULL
+        FROM @plain AS p JOIN dialoq.transmission AS t ON t.endpoint_id = p.endpoint_id;
+        UPDATE p SET message_type_id = NULL
+        FROM @plain AS p
+        JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            ON m.stored = 1 AND m.endpoint_id IN (p.endpoint_id, p.peer_id);
+        UPDATE p SET message_type_id = NULL
+        FROM @plain AS p
+        CROSS APPLY (
+            SELECT TOP (1) m.message_type_id
+            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = p.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC
+        ) AS l
+        WHERE l.message_type_id = 2;
         DELETE FROM @plain
         WHERE endpoint_id IN (SELECT x.endpoint_id FROM @plain AS x WHERE x.message_type_id IS NULL);
         INSERT INTO dialoq.queue_message (
