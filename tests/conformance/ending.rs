@@ -296,6 +296,9 @@ case!(cleanup_of_an_end_that_arrives_meanwhile, [114, 116], async |t| {
     tx.send(own, "Text", "works").await?;
     tx.commit().await?;
     assert_eq!(t.state(other).await?, "SO", "the other conversation is not touched");
-    assert_eq!(t.receive_from("QT", pair.target).await?.types(), [system::END_DIALOG]);
+    // The embedded store cleans up when the transaction commits. On a server the end was gone as soon as that was called,
+    // and who turned the queue on passed over what the transaction held.
+    let arrived: &[&str] = if t.store().is_server() { &[] } else { &[system::END_DIALOG] };
+    assert_eq!(t.receive_from("QT", pair.target).await?.types(), arrived);
     assert_eq!(t.receive("QT").await?.texts(), ["works"]);
 });

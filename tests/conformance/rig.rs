@@ -13,7 +13,7 @@ use std::panic::Location;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// A case that runs.
@@ -68,6 +68,22 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// Waits for whichever is done first, takes it out, and gives its place and what it gave.
+pub(crate) async fn first_done<F: Future + Unpin>(works: &mut [Option<F>]) -> (usize, F::Output) {
+    poll_fn(|context| {
+        for (place, slot) in works.iter_mut().enumerate() {
+            if let Some(work) = slot
+                && let Poll::Ready(done) = Pin::new(work).poll(context)
+            {
+                *slot = None;
+                return Poll::Ready((place, done));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// The number of the error that was expected.
@@ -166,6 +182,19 @@ impl Rig {
     pub(crate) async fn advance_after_settling(&self, seconds: u64) -> Result<()> {
         self.settle().await;
         self.advance(seconds).await
+    }
+
+    /// Asks again and again until the answer is right: for what happens by itself some time after a transaction was dropped.
+    /// Gives the last answer after a time that nothing takes unless it never happens.
+    pub(crate) async fn soon<T>(&self, ask: impl AsyncFn() -> Result<T>, is_right: impl Fn(&T) -> bool) -> Result<T> {
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            let answer = ask().await?;
+            if is_right(&answer) || Instant::now() > until {
+                return Ok(answer);
+            }
+            self.settle().await;
+        }
     }
 
     /// Lets everything that was asked before be answered.

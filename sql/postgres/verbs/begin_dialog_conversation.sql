@@ -4,7 +4,7 @@
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
 -- Gives: conversation_handle, conversation_group_id, conversation_id, said
 -- Errors: 8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610
--- Locks: the group related to, waiting
+-- Locks: the group, waiting if it is one that there was
 CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_from_service text, p_to_service text, p_broker_instance text DEFAULT NULL, p_contract text DEFAULT NULL,
     p_related_conversation uuid DEFAULT NULL, p_related_group uuid DEFAULT NULL, p_lifetime_seconds bigint DEFAULT NULL,
@@ -79,8 +79,9 @@ BEGIN
         v_group := p_related_group;
         PERFORM dialoq.lock_group(v_group);
     ELSE
-        -- Nobody else knows it yet.
+        -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
         v_group := coalesce(p_conversation_group_id, gen_random_uuid());
+        PERFORM dialoq.lock_group(v_group);
     END IF;
     IF p_related_conversation IS NOT NULL OR p_related_group IS NOT NULL THEN
         SELECT e.service_id, s.name INTO v_other_id, v_other
