@@ -27,8 +27,8 @@ DECLARE
     v_related record;
     v_state text;
     v_due timestamptz;
-    v_handle uuid := coalesce(p_conversation_handle, gen_random_uuid());
-    v_conversation uuid := coalesce(p_conversation_id, gen_random_uuid());
+    v_handle uuid := coalesce(p_conversation_handle, dialoq.next_id());
+    v_conversation uuid := coalesce(p_conversation_id, dialoq.next_id());
     v_said text;
 BEGIN
     SELECT coalesce(b.manual_now, clock_timestamp()), b.service_broker_guid INTO v_now, v_guid FROM dialoq.broker AS b;
@@ -80,7 +80,7 @@ BEGIN
         PERFORM dialoq.lock_group(v_group);
     ELSE
         -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
-        v_group := coalesce(p_conversation_group_id, gen_random_uuid());
+        v_group := coalesce(p_conversation_group_id, dialoq.next_id());
         PERFORM dialoq.lock_group(v_group);
     END IF;
     IF p_related_conversation IS NOT NULL OR p_related_group IS NOT NULL THEN

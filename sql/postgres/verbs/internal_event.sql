@@ -12,7 +12,7 @@ BEGIN
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
         far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
         is_quarantined, begun_at)
-    SELECT n.conversation_handle, gen_random_uuid(), gen_random_uuid(), 1, 1, true,
+    SELECT n.conversation_handle, dialoq.next_id(), dialoq.next_id(), 1, 1, true,
         n.service, 'SO', 5, v_now + interval '2147483647 seconds', 0, 0, false, true, false, v_now
     FROM dialoq.event_notification AS n
     WHERE n.event_notification_id = p_event_notification_id

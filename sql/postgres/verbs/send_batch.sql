@@ -144,13 +144,20 @@ BEGIN
     END IF;
     FOR v_row IN
         SELECT i.place, i.handle, coalesce(i.type_name, 'DEFAULT') AS type_name, t.message_type_id,
-            CASE WHEN length(i.body) > 0 THEN i.body END AS body, i.trace, i.fault, coalesce(i.id, gen_random_uuid()) AS id
+            CASE WHEN length(i.body) > 0 THEN i.body END AS body, i.trace, i.fault, coalesce(i.id, gen_random_uuid()) AS id,
+            -- Not tried again: an earlier message of the conversation may have met the lock.
+            (SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
+                WHERE e.conversation_handle = i.handle AND NOT e.is_system) <> ALL (v_endpoints) AS is_held
         FROM unnest(p_conversation_handles, p_message_type_names, p_message_bodies, p_traces, p_body_faults, p_message_ids)
             WITH ORDINALITY AS i (handle, type_name, body, trace, fault, id, place)
         LEFT JOIN dialoq.message_type AS t ON t.name = coalesce(i.type_name, 'DEFAULT') AND NOT t.is_dropped
         WHERE v_plain IS NULL OR NOT i.place = ANY (v_plain)
         ORDER BY i.place
     LOOP
+        IF v_row.is_held AND v_row.message_type_id IS NOT NULL THEN
+            v_errors[v_row.place] := -1;
+            CONTINUE;
+        END IF;
         SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, false);
         v_said := concat_ws(' ', v_said, v_lock.said);
         IF v_lock.endpoint_id IS NULL THEN
