@@ -19,7 +19,7 @@ BEGIN
         SELECT DISTINCT ON (e.conversation_group_id) e.endpoint_id
         FROM dialoq.conversation_endpoint AS e
         WHERE e.endpoint_id = ANY (p_affected)
-            AND (cardinality(p_affected) <= 1000 OR dialoq.group_key(e.conversation_group_id) IN (
+            AND (cardinality(p_affected) <= 500 OR dialoq.group_key(e.conversation_group_id) IN (
                 SELECT (l.classid::bigint << 32) | l.objid::bigint
                 FROM pg_locks AS l
                 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
@@ -30,6 +30,19 @@ BEGIN
         v_said := concat_ws(' ', v_said, v_lock.said);
     END LOOP;
     RETURN v_said;
+END
+$$;
+
+-- Takes endpoints away, with all of their groups and all that waits, when they are too many to be locked one by one.
+CREATE FUNCTION dialoq.erase_all(p_affected bigint[])
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
+    WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (p_affected);
 END
 $$;
 
@@ -47,7 +60,7 @@ BEGIN
         v_words := dialoq.once(v_words, dialoq.raise_error(v_id, -8487, 'the contract of the conversation was dropped'));
     END LOOP;
     PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(v_words);
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, dialoq.due_word(dialoq.current_time_utc())));
 END
 $$;
 
@@ -72,7 +85,7 @@ BEGIN
             dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
     END LOOP;
     PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(v_words);
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, dialoq.due_word(dialoq.current_time_utc())));
 END
 $$;
 
@@ -90,7 +103,8 @@ BEGIN
         SELECT FROM dialoq.conversation_endpoint AS e
         WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
     PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id));
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id,
+        dialoq.due_word(dialoq.current_time_utc())));
 END
 $$;
 
@@ -113,10 +127,15 @@ BEGIN
             SELECT dialoq.raise_error(p.endpoint_id, -8470, 'the remote service was dropped')
             FROM dialoq.conversation_endpoint AS p
             WHERE p.conversation_id = v_row.conversation_id AND p.is_initiator = (NOT v_row.is_initiator)));
-        PERFORM dialoq.erase(v_row.endpoint_id);
+        IF cardinality(v_affected) <= 500 THEN
+            PERFORM dialoq.erase(v_row.endpoint_id);
+        END IF;
     END LOOP;
+    IF cardinality(v_affected) > 500 THEN
+        PERFORM dialoq.erase_all(v_affected);
+    END IF;
     PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_queue_id));
+    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_queue_id, dialoq.due_word(dialoq.current_time_utc())));
 END
 $$;
 
@@ -148,13 +167,8 @@ DECLARE
     v_id bigint;
     v_words text := dialoq.lock_affected(v_affected);
 BEGIN
-    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (v_affected);
-    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (v_affected);
-    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (v_affected);
-    DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
-    WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (v_affected);
+    PERFORM dialoq.erase_all(v_affected);
     PERFORM dialoq.unsettle(0);
-    DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (v_affected);
     FOR v_id IN SELECT n.event_notification_id FROM dialoq.event_notification AS n ORDER BY n.event_notification_id LOOP
         PERFORM dialoq.begin_notification(v_id);
     END LOOP;

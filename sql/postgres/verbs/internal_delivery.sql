@@ -266,7 +266,8 @@ BEGIN
 END $$;
 
 -- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
--- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick.
+-- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick, and so is what
+-- comes after the first 500: a transaction can hold only so many locks, and definitions should not hold up others.
 -- Locks: the groups of what can go or changes its reason, without waiting
 CREATE OR REPLACE FUNCTION dialoq.revisit_outboxes() RETURNS text
 LANGUAGE plpgsql AS $$
@@ -278,6 +279,7 @@ DECLARE
     v_done record;
     v_said text;
     v_held bigint[] := '{}';
+    v_locked integer := 0;
 BEGIN
     -- One look for each endpoint; what stays as it is needs no lock.
     FOR v_row IN
@@ -289,6 +291,11 @@ BEGIN
         SELECT * INTO v_route FROM dialoq.route(v_row.endpoint_id);
         IF v_route.way = 'delayed' THEN
             CONTINUE WHEN v_route.status = v_row.status;
+            v_locked := v_locked + 1;
+            IF v_locked > 500 THEN
+                PERFORM dialoq.unsettle(v_row.endpoint_id);
+                CONTINUE;
+            END IF;
             SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
             IF v_lock.is_locked THEN
                 PERFORM dialoq.hold_outbox(v_row.endpoint_id, v_route.status);
@@ -300,6 +307,17 @@ BEGIN
             v_held := v_held || v_row.endpoint_id;
         END IF;
     END LOOP;
+    v_held := ARRAY(
+        SELECT t.endpoint_id FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (v_held)
+        GROUP BY t.endpoint_id
+        ORDER BY min(CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END), min(t.transmission_id));
+    v_locked := greatest(500 - v_locked, 0);
+    IF cardinality(v_held) > v_locked THEN
+        PERFORM dialoq.unsettle(h.endpoint_id)
+        FROM unnest(v_held) WITH ORDINALITY AS h (endpoint_id, place) WHERE h.place > v_locked ORDER BY h.place;
+        v_said := concat_ws(' ', v_said, dialoq.due_word(dialoq.current_time_utc()));
+        v_held := v_held[:v_locked];
+    END IF;
     FOR v_row IN
         SELECT t.transmission_id, t.endpoint_id
         FROM dialoq.transmission AS t
