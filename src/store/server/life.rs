@@ -9,6 +9,8 @@ use tokio::sync::Notify;
 /// What may wait for a lock of a transaction that is never ended must not keep a broker from closing for ever.
 const LONGEST_CLOSE: Duration = Duration::from_secs(5);
 
+const LONGEST_ENDING: Duration = Duration::from_secs(1);
+
 /// Whether the store is open, and how much is under way.
 #[derive(Debug, Default)]
 pub(super) struct Life(Arc<State>);
@@ -29,6 +31,50 @@ impl Drop for Work {
         if self.0.under_way.fetch_sub(1, SeqCst) == 1 {
             self.0.done.notify_waiters();
         }
+    }
+}
+
+/// Transactions that were dropped and whose rollback is under way. What is asked after the drop comes after it.
+#[derive(Debug, Default)]
+pub(super) struct Endings {
+    under_way: AtomicUsize,
+    done: Notify,
+}
+
+/// The end of one dropped transaction.
+pub(super) struct Ending(Arc<super::Server>);
+
+impl Ending {
+    pub(super) fn begin(server: &Arc<super::Server>) -> Self {
+        server.endings.under_way.fetch_add(1, SeqCst);
+        Self(server.clone())
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if self.0.endings.under_way.fetch_sub(1, SeqCst) == 1 {
+            self.0.endings.done.notify_waiters();
+        }
+    }
+}
+
+impl Endings {
+    /// Waits until what was dropped before is rolled back, as long as a server can be expected to take.
+    pub(super) async fn settled(&self) {
+        if self.under_way.load(SeqCst) == 0 {
+            return;
+        }
+        let settled = async {
+            loop {
+                let done = self.done.notified();
+                if self.under_way.load(SeqCst) == 0 {
+                    return;
+                }
+                done.await;
+            }
+        };
+        let _ = tokio::time::timeout(LONGEST_ENDING, settled).await;
     }
 }
 

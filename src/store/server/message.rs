@@ -104,6 +104,7 @@ fn narrow<T: TryFrom<i64>>(number: i64) -> Result<T> {
 
 fn uuid(value: &SqlValue) -> Result<Uuid> {
     match value {
+        SqlValue::Uuid(id) => Ok(*id),
         SqlValue::Blob(bytes) => Uuid::from_slice(bytes).map_err(|_| unexpected(value)),
         other => Err(unexpected(other)),
     }

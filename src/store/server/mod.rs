@@ -28,6 +28,9 @@ mod upkeep;
 mod verbs;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 pub use refusal::refusal;
 
 use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
@@ -40,11 +43,15 @@ use crate::time::{Clock, Timestamp};
 use link::{Arg, Call, Driver, Fate};
 use retry::{Tries, verdict};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 /// Batches of SENDs under way at once.
 const MOST_SENDS_UNDER_WAY: usize = 2;
+
+/// A SEND alone may wait for a locked group as long as that takes; after this long others take its place.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A broker in a database server, shared with whoever else uses that database.
 pub struct ServerStore {
@@ -71,15 +78,24 @@ struct Server {
     presence: presence::Presence,
     /// Names this process to others.
     process: Uuid,
+    /// How long a lone SEND keeps others from being sent.
+    patience: Duration,
     /// What a clock that tests move has told the server.
     told_time: tokio::sync::Mutex<Option<Timestamp>>,
     life: life::Life,
+    endings: life::Endings,
     runtime: tokio::runtime::Handle,
 }
 
 impl Server {
     fn next_id(&self) -> Uuid {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id()
+    }
+
+    /// What comes before whatever is asked: transactions dropped earlier are rolled back, a clock that tests move is told.
+    async fn before_work(self: &Arc<Self>) -> Result<()> {
+        self.endings.settled().await;
+        self.tell_time().await
     }
 }
 
@@ -90,6 +106,10 @@ impl ServerStore {
     /// 60030 the server cannot be reached, 60034 it refuses the user, 60035 the database has no Dialoq schema, 60013 it
     /// has one of a newer Dialoq.
     pub async fn open(driver: Arc<dyn Driver>, options: OpenOptions) -> Result<Arc<Self>> {
+        Self::open_with(driver, options, PATIENCE).await
+    }
+
+    async fn open_with(driver: Arc<dyn Driver>, options: OpenOptions, patience: Duration) -> Result<Arc<Self>> {
         let process = Uuid::new_v4();
         let mut ids = options.ids;
         let mut link = driver.dedicated().await?;
@@ -116,8 +136,10 @@ impl ServerStore {
             upkeep_side: side::Side::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
             process,
+            patience,
             told_time: tokio::sync::Mutex::default(),
             life: life::Life::default(),
+            endings: life::Endings::default(),
             runtime: tokio::runtime::Handle::current(),
             clock: options.clock,
             driver,
@@ -225,7 +247,7 @@ impl Store for ServerStore {
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         Box::pin(async move {
             let _work = self.server.life.enter()?;
-            self.server.tell_time().await?;
+            self.server.before_work().await?;
             // The views show what this process says of its readers as it is now.
             self.server.publish().await?;
             let mut tries = Tries::default();
@@ -247,6 +269,7 @@ impl Store for ServerStore {
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
             let _work = self.server.life.enter()?;
+            self.server.before_work().await?;
             let mut tries = Tries::default();
             loop {
                 let failure = match self.server.take().await {

@@ -62,6 +62,7 @@ impl<'r> Row<'r> {
 
     pub(super) fn uuid(self, column: &str) -> Result<Uuid> {
         match self.value(column)? {
+            SqlValue::Uuid(id) => Ok(*id),
             SqlValue::Blob(bytes) => {
                 Uuid::from_slice(bytes).map_err(|_| damaged(format!("column '{column}' is no id")))
             }

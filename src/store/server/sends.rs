@@ -13,11 +13,7 @@ use crate::id::ConversationHandle;
 use crate::protocol::{Body, Outcome, Verb, system};
 use crate::store::SqlRow;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// A SEND alone may wait for a locked group as long as that takes; after this long others take its place.
-const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The number of an item whose group somebody has locked.
 const IS_LOCKED: i64 = -1;
@@ -71,14 +67,14 @@ impl Server {
 
     async fn run_sends(self: Arc<Self>, first: Sending) {
         let mut alone = tokio::spawn(self.clone().send_alone(first));
-        let _ = tokio::time::timeout(PATIENCE, &mut alone).await;
+        let _ = tokio::time::timeout(self.patience, &mut alone).await;
         loop {
             let mut batch = self.sends.next();
             match batch.len() {
                 0 => return,
                 1 => {
                     let mut alone = tokio::spawn(self.clone().send_alone(batch.swap_remove(0)));
-                    let _ = tokio::time::timeout(PATIENCE, &mut alone).await;
+                    let _ = tokio::time::timeout(self.patience, &mut alone).await;
                 }
                 _ => self.send_batch(batch).await,
             }

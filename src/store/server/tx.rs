@@ -6,6 +6,7 @@
 use super::Server;
 use super::body::settled;
 use super::define::add;
+use super::life::Ending;
 use super::link::{Arg, Call, Failure, Fate, Link, Linked};
 use super::retry::{Tries, verdict};
 use super::rows::{only, said};
@@ -204,7 +205,7 @@ impl Session {
         if matches!(verb, Verb::Define(_)) {
             return Err(Error::definition_in_transaction());
         }
-        self.server.tell_time().await?;
+        self.server.before_work().await?;
         let verb = settled(verb);
         let mut beside = self.server.beside(&verb)?;
         let mut tries = Tries::default();
@@ -275,7 +276,7 @@ impl Session {
             self.has_ended = true;
             return Ok(());
         };
-        self.server.tell_time().await?;
+        self.server.before_work().await?;
         self.has_ended = true;
         let did = std::mem::take(&mut self.did);
         match end(&mut *link, self.attempt).await {
@@ -425,7 +426,11 @@ impl Drop for Session {
         // Whatever becomes of this, it is not tried again.
         rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.
-        self.server.runtime.spawn(async move { rest.end_quietly(true).await });
+        let ending = Ending::begin(&self.server);
+        self.server.runtime.spawn(async move {
+            rest.end_quietly(true).await;
+            drop(ending);
+        });
     }
 }
 

@@ -33,7 +33,7 @@ impl Server {
 
     /// Does a unit, however it is done best.
     pub(super) async fn submit(self: Arc<Self>, unit: Unit, work: Work) -> Result<Vec<Outcome>> {
-        self.tell_time().await?;
+        self.before_work().await?;
         if unit.len() > 1 {
             return self.detached(|server| server.transact(unit, None, work)).await.map(Option::unwrap_or_default);
         }
@@ -66,7 +66,7 @@ impl Server {
         unit: Unit,
         work: Work,
     ) -> Result<Option<Vec<Outcome>>> {
-        self.tell_time().await?;
+        self.before_work().await?;
         if let [Verb::Define(definitions)] = &unit[..] {
             let definitions = definitions.clone();
             let defined = self.detached(|server| async move {

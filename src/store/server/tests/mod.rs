@@ -1,0 +1,341 @@
+//! What the server stores do with what a server answers, over one that is played.
+
+mod stage;
+
+use super::ServerStore;
+use super::link::{Arg, Fate};
+use crate::error::{Code, Result};
+use crate::id::ConversationHandle;
+use crate::protocol::{From, Outcome, Verb};
+use crate::store::{SqlStatement, SqlValue, Store, StoreTx};
+use stage::{QUEUE, Stage, failure, received, row};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+fn send(number: u128, message_type: &str, body: &[u8]) -> Verb {
+    Verb::Send {
+        handles: vec![ConversationHandle(Uuid::from_u128(number))],
+        message_type: Some(message_type.into()),
+        body: Some(Arc::new(body.to_vec())),
+        trace: None,
+    }
+}
+
+fn receive() -> Verb {
+    Verb::Receive { queue: "Q".into(), top: None, from: From::Any }
+}
+
+fn texts(outcome: &Outcome) -> Vec<String> {
+    let Outcome::Received(messages) = outcome else { panic!("{outcome:?} is not of a RECEIVE") };
+    messages.iter().map(|message| String::from_utf8(message.message_body.clone().unwrap()).unwrap()).collect()
+}
+
+type Sent = JoinHandle<Result<Vec<Outcome>>>;
+
+/// Ten who send, of whom eight have to wait until the first two are through.
+async fn ten_senders(stage: &Stage, store: &Arc<ServerStore>) -> Vec<Sent> {
+    stage.gate.forget_permits(usize::MAX);
+    let mut sent = Vec::new();
+    for number in 0..10 {
+        let store = store.clone();
+        sent.push(tokio::spawn(async move { store.submit(vec![send(number, "Text", b"x")]).await }));
+    }
+    stage.until_asked("send", 2).await;
+    for _ in 0..20 {
+        tokio::task::yield_now().await;
+    }
+    stage.gate.add_permits(1000);
+    sent
+}
+
+async fn codes(sent: Vec<Sent>) -> Vec<Option<Code>> {
+    let mut codes = Vec::new();
+    for sent in sent {
+        codes.push(sent.await.unwrap().err().map(|error| error.code()));
+    }
+    codes
+}
+
+#[tokio::test]
+async fn senders_that_come_together_go_together() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let sent = ten_senders(&stage, &store).await;
+    assert_eq!(codes(sent).await, [None; 10]);
+    assert_eq!(stage.asked(&["send"]), ["send", "send", "send_batch 8"]);
+    store.submit(vec![send(1, "Text", b"x")]).await.unwrap();
+    assert_eq!(stage.asked(&["send"]).last().unwrap(), "send", "who is alone goes alone");
+}
+
+#[tokio::test]
+async fn one_that_is_refused_leaves_the_others_alone_and_one_that_is_locked_out_waits_alone() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| {
+        let verdict = |item: i64, number: i64| {
+            row([("item", item.into()), ("error_number", number.into()), ("error_message", "no".into())])
+        };
+        (name == "send_batch").then(|| Ok(vec![verdict(0, 8429), verdict(3, -1)]))
+    });
+    let sent = ten_senders(&stage, &store).await;
+    let mut expected = [None; 10];
+    expected[2] = Some(Code::STATE_FORBIDS_SEND);
+    assert_eq!(codes(sent).await, expected);
+    assert_eq!(stage.asked(&["send"]), ["send", "send", "send_batch 8", "send"]);
+}
+
+#[tokio::test]
+async fn a_batch_whose_answer_never_came_is_not_sent_again() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "send_batch").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
+    let sent = ten_senders(&stage, &store).await;
+    let codes = codes(sent).await;
+    assert_eq!(codes[..2], [None; 2]);
+    assert_eq!(codes[2..], [Some(Code::COMMIT_UNKNOWN); 8]);
+    assert_eq!(stage.asked(&["send"]), ["send", "send", "send_batch 8"]);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_known_not_to_have_happened_is_sent_again() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut failures =
+        vec![failure(Code::SERVER_UNREACHABLE, Fate::Undone), failure(Code::DEADLOCK, Fate::TransactionUndone)];
+    stage.play(move |name, _| if name == "send_batch" { failures.pop().map(Err) } else { None });
+    let sent = ten_senders(&stage, &store).await;
+    assert_eq!(codes(sent).await, [None; 10]);
+    assert_eq!(stage.asked(&["send_batch"]).len(), 3);
+}
+
+#[tokio::test]
+async fn a_deadlock_that_never_passes_is_told_in_the_end() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "move_conversation").then(|| Err(failure(Code::DEADLOCK, Fate::TransactionUndone))));
+    let handle = ConversationHandle(Uuid::nil());
+    let moving = Verb::MoveConversation { handle, group: crate::id::GroupId(Uuid::nil()) };
+    assert_eq!(store.submit(vec![moving]).await.unwrap_err().code(), Code::DEADLOCK);
+    let tries = stage.asked(&["move_conversation"]).len();
+    assert!((3..10).contains(&tries), "{tries} tries");
+}
+
+#[tokio::test]
+async fn bodies_are_checked_against_the_definitions_that_are_true() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let faults = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (seen, told) = (faults.clone(), Arc::downgrade(&stage));
+    stage.play(move |name, args| {
+        if name != "send" {
+            return None;
+        }
+        let (Arg::Text(fault), Arg::BigInt(version)) = (&args[4], &args[5]) else { panic!("{args:?}") };
+        seen.lock().unwrap().push((fault.split('|').next().unwrap().to_owned(), *version));
+        let true_version = &*told.upgrade().unwrap();
+        let mut true_version = true_version.version.lock().unwrap();
+        if *version == 1 {
+            *true_version = 2;
+            return Some(Err(failure(Code::CATALOG_STALE, Fate::Undone)));
+        }
+        None
+    });
+    store.submit(vec![send(1, "Xml", b"<no xml")]).await.unwrap();
+    store.submit(vec![send(1, "Xml", b"<xml/>")]).await.unwrap();
+    let bad = |version| ("-9615".to_owned(), version);
+    assert_eq!(*faults.lock().unwrap(), [bad(1), bad(2), (String::new(), 2)]);
+}
+
+#[tokio::test]
+async fn what_was_received_for_somebody_who_is_gone_goes_to_the_next() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut rows = vec![vec![received(0, "a"), received(0, "b")]];
+    stage.play(move |name, _| if name == "receive" { rows.pop().map(Ok) } else { None });
+    stage.gate.forget_permits(usize::MAX);
+    {
+        let mut receiving = pin!(store.submit(vec![receive()]));
+        assert!(matches!(receiving.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Pending));
+        stage.until_asked("receive", 1).await;
+    }
+    stage.gate.add_permits(10);
+    let signal = store.activity().queue("Q").register(false);
+    signal.await;
+    let top = Verb::Receive { queue: "q".into(), top: Some(1), from: From::Any };
+    assert_eq!(texts(&store.submit(vec![top]).await.unwrap()[0]), ["a"], "TOP counts for what is handed over too");
+    assert_eq!(texts(&store.submit(vec![receive()]).await.unwrap()[0]), ["b"]);
+    assert_eq!(stage.asked(&["receive"]).len(), 1);
+    assert!(texts(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_in_a_transaction_leaves_what_was_done_before() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(1, "Text", b"x")).await.unwrap();
+    stage.play(|name, _| (name == "send").then(|| Err(failure(Code::STATE_FORBIDS_SEND, Fate::Undone))));
+    assert_eq!(tx.execute(send(2, "Text", b"x")).await.unwrap_err().code(), Code::STATE_FORBIDS_SEND);
+    tx.sql(SqlStatement { text: "mine".to_owned(), params: Vec::new(), expected_rows: Some(1) }).await.unwrap();
+    let refused = tx.sql(SqlStatement { text: "two".to_owned(), params: Vec::new(), expected_rows: Some(2) }).await;
+    assert_eq!(refused.unwrap_err().code(), Code::USER_SQL_FAILED);
+    tx.commit().await.unwrap();
+    let asked = stage.asked(&["begin", "commit", "send", "execute", "savepoint", "release", "rollback"]);
+    let guarded = ["savepoint 0", "send", "rollback_to 0", "release 0", "savepoint 0", "execute mine", "release 0"];
+    let counted = ["savepoint 0", "execute two", "rollback_to 0", "release 0", "commit"];
+    assert_eq!(asked, [&["begin", "send"][..], &guarded, &counted].concat());
+}
+
+#[tokio::test]
+async fn a_transaction_that_was_lost_has_ended() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(1, "Text", b"x")).await.unwrap();
+    stage.play(|name, _| (name == "send").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
+    let lost = tx.execute(send(1, "Text", b"x")).await.unwrap_err();
+    assert_eq!(lost.code(), Code::SERVER_UNREACHABLE, "without COMMIT nothing has happened: {lost}");
+    assert_eq!(tx.execute(send(1, "Text", b"x")).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+}
+
+/// A transaction that has received.
+async fn received_in_a_transaction(stage: &Stage, store: &Arc<ServerStore>) -> Box<dyn StoreTx> {
+    stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(texts(&tx.execute(receive()).await.unwrap()), ["a"]);
+    tx
+}
+
+#[tokio::test]
+async fn a_receive_is_noted_before_it_is_seen_and_counted_if_it_is_rolled_back() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let of = ["receive", "begin_attempt", "commit_attempt", "count_rollback", "commit", "rollback"];
+    received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
+    assert_eq!(stage.asked(&of), ["receive", "begin_attempt", "commit_attempt", "commit"]);
+    let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
+    received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
+    assert_eq!(stage.asked(&of)[4..], rolled_back);
+    drop(received_in_a_transaction(&stage, &store).await);
+    stage.until_asked("count_rollback", 2).await;
+    assert_eq!(stage.asked(&of)[8..], rolled_back);
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_never_came_is_neither_repeated_nor_counted() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let tx = received_in_a_transaction(&stage, &store).await;
+    stage.play(|name, _| (name == "commit").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::COMMIT_UNKNOWN);
+    assert_eq!(stage.asked(&["commit", "count"]), ["commit_attempt", "commit"]);
+    let tx = received_in_a_transaction(&stage, &store).await;
+    stage.play(|name, _| (name == "commit").then(|| Err(failure(Code::DEADLOCK, Fate::TransactionUndone))));
+    assert_eq!(tx.commit().await.unwrap_err().code(), Code::DEADLOCK);
+    assert_eq!(stage.asked(&["count"]), ["count_rollback"]);
+}
+
+#[tokio::test]
+async fn who_finds_nothing_holds_no_connection() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut tx = store.begin().await.unwrap();
+    assert!(texts(&tx.execute(receive()).await.unwrap()).is_empty());
+    assert_eq!(stage.asked(&["begin", "receive", "rollback"]), ["begin", "receive", "rollback"]);
+    tx.commit().await.unwrap();
+    assert!(stage.asked(&["commit"]).is_empty());
+}
+
+#[tokio::test]
+async fn savepoints_are_numbered_and_hold_locks_beyond_the_end() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.savepoint("a").await.unwrap();
+    tx.savepoint("b").await.unwrap();
+    tx.savepoint("a").await.unwrap();
+    tx.rollback_to("a").await.unwrap();
+    tx.rollback_to("b").await.unwrap();
+    tx.rollback_to("a").await.unwrap();
+    assert_eq!(tx.rollback_to("c").await.unwrap_err().code(), Code::SAVEPOINT_NOT_FOUND);
+    tx.commit().await.unwrap();
+    let asked = stage.asked(&["hold", "savepoint", "rollback_to", "commit", "unlock"]);
+    let marks = ["hold_locks", "savepoint 1", "savepoint 2", "savepoint 3"];
+    let undone = ["rollback_to 3", "rollback_to 2", "rollback_to 1", "commit", "unlock_session"];
+    assert_eq!(asked, [&marks[..], &undone].concat());
+}
+
+#[tokio::test]
+async fn an_id_lets_a_unit_be_tried_when_nobody_knows() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut commits = 0;
+    stage.play(move |name, _| {
+        commits += i32::from(name == "commit");
+        match name {
+            "commit" if commits == 1 => Some(Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))),
+            "claim_unit" => Some(Ok(vec![row([("is_new", (commits == 0).into())])])),
+            _ => None,
+        }
+    });
+    let outcomes = store.submit_once(Uuid::from_u128(5), vec![send(1, "Text", b"x")]).await.unwrap();
+    assert_eq!(outcomes, None, "the first try had happened after all");
+    assert_eq!(
+        stage.asked(&["claim", "send", "commit", "rollback"]),
+        ["claim_unit", "send", "commit", "claim_unit", "rollback"]
+    );
+}
+
+#[tokio::test]
+async fn words_of_others_wake_those_who_wait_and_bring_new_definitions() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    stage.say(&format!("p:somebody q:{QUEUE}"));
+    signal.await;
+    let mut redefined = Box::pin(store.activity().register_definitions());
+    redefined.as_mut().enable();
+    *stage.version.lock().unwrap() = 2;
+    stage.say("c");
+    redefined.await;
+    assert_eq!(store.server.definitions.known().version, 2);
+}
+
+#[tokio::test]
+async fn what_a_commit_brought_about_is_told_to_others_once() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = told.clone();
+    stage.play(move |name, args| match (name, args) {
+        ("send", _) => Some(Ok(vec![row([("said", SqlValue::from(format!("q:{QUEUE}")))])])),
+        ("tell", [Arg::Text(words)]) => {
+            heard.lock().unwrap().push((*words).to_owned());
+            None
+        }
+        _ => None,
+    });
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    store.submit(vec![send(1, "Text", b"x")]).await.unwrap();
+    signal.await;
+    stage.until_asked("tell", 1).await;
+    let own = store.server.process.simple();
+    assert_eq!(*told.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
+}
+
+#[tokio::test]
+async fn a_closed_broker_takes_nothing() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut tx = store.begin().await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(store.submit(vec![receive()]).await.unwrap_err().code(), Code::STORE_CLOSED);
+    assert_eq!(tx.execute(receive()).await.unwrap_err().code(), Code::STORE_CLOSED);
+    assert!(store.begin().await.is_err());
+}
