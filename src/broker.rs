@@ -9,7 +9,7 @@ use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
-use crate::store::url::{PostgresUrl, StoreUrl};
+use crate::store::url::{MssqlUrl, PostgresUrl, StoreUrl};
 use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::trace;
@@ -59,6 +59,10 @@ impl Broker {
                 let options = options.said_by(&url.server);
                 Ok(Self::over(Traced::over(open_postgres(&url, options).await?)))
             }
+            StoreUrl::Mssql(url) => {
+                let options = options.said_by(&url.server);
+                Ok(Self::over(Traced::over(open_mssql(&url, options).await?)))
+            }
         }
     }
 
@@ -78,6 +82,10 @@ impl Broker {
             StoreUrl::Postgres(url) => {
                 let options = OpenOptions::default().create(false).said_by(&url.server);
                 Ok(Self::over(open_postgres(&url, options).await?))
+            }
+            StoreUrl::Mssql(url) => {
+                let options = OpenOptions::default().create(false).said_by(&url.server);
+                Ok(Self::over(open_mssql(&url, options).await?))
             }
         }
     }
@@ -255,8 +263,19 @@ async fn open_postgres(_: &PostgresUrl, _: OpenOptions) -> Result<Arc<dyn Store>
     Err(without_driver("PostgreSQL", "postgres"))
 }
 
+#[cfg(feature = "mssql")]
+async fn open_mssql(url: &MssqlUrl, options: OpenOptions) -> Result<Arc<dyn Store>> {
+    let driver = Arc::new(crate::store::mssql::MssqlDriver::new(url, options.entra_token.clone())?);
+    Ok(crate::store::server::ServerStore::open(driver, options).await?)
+}
+
+#[cfg(not(feature = "mssql"))]
+async fn open_mssql(_: &MssqlUrl, _: OpenOptions) -> Result<Arc<dyn Store>> {
+    Err(without_driver("SQL Server", "mssql"))
+}
+
 /// 60026: a URL of a server that this build cannot speak to.
-#[cfg(not(feature = "postgres"))]
+#[cfg(not(all(feature = "postgres", feature = "mssql")))]
 fn without_driver(server: &str, feature: &str) -> Error {
     Error::new(
         Code::UNSUPPORTED,

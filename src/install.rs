@@ -6,6 +6,7 @@
 
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
+use crate::store::mssql::MssqlDriver;
 use crate::store::postgres::PostgresDriver;
 use crate::store::server::dialect::Script;
 use crate::store::server::install;
@@ -69,5 +70,6 @@ fn driver(url: &str) -> Result<Box<dyn Driver>> {
             "nothing is installed in an embedded database: it is made when it is opened, and gone when its file is removed",
         )),
         StoreUrl::Postgres(url) => Ok(Box::new(PostgresDriver::new(&url)?)),
+        StoreUrl::Mssql(url) => Ok(Box::new(MssqlDriver::new(&url, None)?)),
     }
 }

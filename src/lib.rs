@@ -137,7 +137,7 @@ pub use error::{Code, Error, ErrorKind, Result};
 pub use id::{ConversationHandle, ConversationId, GroupId, MessageId};
 pub use message::{Batch, BrokerError, MessageType};
 pub use protocol::Message;
-pub use store::{OpenOptions, SqlRow, SqlRows, SqlValue};
+pub use store::{AccessToken, OpenOptions, SqlRow, SqlRows, SqlValue};
 pub use tx::Tx;
 
 /// The Rust in README.md and in docs/priority.md runs with the tests.

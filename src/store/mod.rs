@@ -9,6 +9,8 @@ mod activity;
 pub(crate) mod fake;
 pub mod faulty;
 mod monitors;
+#[cfg(feature = "mssql")]
+pub mod mssql;
 mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
@@ -22,7 +24,7 @@ pub mod url;
 
 pub use activity::{ActivityBoard, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
-pub use options::OpenOptions;
+pub use options::{AccessToken, OpenOptions};
 pub use slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 pub(crate) use texts::store_texts;

@@ -1,8 +1,12 @@
 //! How a store is opened.
 
+use super::BoxFuture;
 use super::url::ServerUrl;
+use crate::error::Result;
 use crate::id::IdSource;
 use crate::time::Clock;
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How a broker's store is opened: what a URL cannot say, and what would rather be said in code. What a URL says counts
@@ -20,6 +24,34 @@ pub struct OpenOptions {
     pub closed_retention: Duration,
     /// Whether a database that does not exist is made. Default true.
     pub create: bool,
+    /// Where the access tokens come from that SQL Server is shown if its URL says `authentication=entra_token`. Default the
+    /// environment's `DIALOQ_ENTRA_TOKEN`.
+    pub entra_token: Option<AccessToken>,
+}
+
+/// Gives an access token whenever a connection is made, because tokens expire.
+#[derive(Clone)]
+pub struct AccessToken(Arc<dyn Fn() -> BoxFuture<'static, Result<String>> + Send + Sync>);
+
+impl AccessToken {
+    /// Tokens from this function.
+    pub fn from_fn<F>(give: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<String>> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(give())))
+    }
+
+    /// A token that is good now.
+    pub(crate) async fn give(&self) -> Result<String> {
+        (self.0)().await
+    }
+}
+
+impl fmt::Debug for AccessToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AccessToken").finish_non_exhaustive()
+    }
 }
 
 impl Default for OpenOptions {
@@ -30,6 +62,7 @@ impl Default for OpenOptions {
             max_body_bytes: 64 << 20,
             closed_retention: Duration::from_secs(30 * 60),
             create: true,
+            entra_token: None,
         }
     }
 }
@@ -75,6 +108,12 @@ impl OpenOptions {
     /// Sets whether a database that does not exist is made.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// Sets where access tokens of Microsoft Entra come from.
+    pub fn entra_token(mut self, token: AccessToken) -> Self {
+        self.entra_token = Some(token);
         self
     }
 }

@@ -1,9 +1,11 @@
 //! URLs: which store, where, and how.
 
+mod mssql;
 mod postgres;
 mod server;
 mod sqlite;
 
+pub use mssql::{Encryption, Login, MssqlUrl};
 pub use postgres::{PostgresUrl, TlsMode};
 pub use server::ServerUrl;
 pub use sqlite::{Location, SqliteUrl};
@@ -38,6 +40,8 @@ pub enum StoreUrl {
     Sqlite(SqliteUrl),
     /// `postgres:` or `postgresql:`, a PostgreSQL server.
     Postgres(PostgresUrl),
+    /// `mssql:`, SQL Server or Azure SQL Database.
+    Mssql(MssqlUrl),
 }
 
 /// The parameters that every store takes: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`.
@@ -63,10 +67,11 @@ impl StoreUrl {
         match url.split_once(':') {
             Some(("sqlite", rest)) => SqliteUrl::parse(url, rest).map(Self::Sqlite),
             Some(("postgres" | "postgresql", rest)) => PostgresUrl::parse(url, rest).map(Self::Postgres),
+            Some(("mssql", rest)) => MssqlUrl::parse(url, rest).map(Self::Mssql),
             _ => Err(bad(
                 url,
-                "it must begin with 'sqlite:', as in 'sqlite:shop.db' or 'sqlite::memory:', or with 'postgres:', as in \
-                 'postgres://shop@localhost/shop'",
+                "it must begin with 'sqlite:', as in 'sqlite:shop.db' or 'sqlite::memory:', with 'postgres:', as in \
+                 'postgres://shop@localhost/shop', or with 'mssql:', as in 'mssql://shop:secret@localhost/shop'",
             )),
         }
     }
@@ -118,7 +123,13 @@ fn bad(url: &str, why: impl fmt::Display) -> Error {
 /// The URL as it may be shown. Whatever stands between a user's name and the last `@` may be a password, and so may
 /// any parameter of such a name.
 fn without_password(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    let is_ado = url.starts_with("mssql:") && !url.starts_with("mssql://");
+    let Some((scheme, rest)) = url.split_once("://").filter(|_| !is_ado) else {
+        // An ADO string; its password may hold anything, so nothing after one is shown.
+        let lower = url.to_ascii_lowercase();
+        let secret = ["password", "pwd"].iter().filter_map(|name| lower.find(name)).min();
+        return secret.map_or_else(|| url.to_owned(), |place| format!("{}***", &url[..place]));
+    };
     let (before, query) = rest.split_once('?').map_or((rest, None), |(before, query)| (before, Some(query)));
     // A password that was not encoded may hold a question mark.
     let (authority, query) = match query {
@@ -182,6 +193,7 @@ mod tests {
             ("postgres://u@h/db?password=secret&a=b", "postgres://u@h/db?password=***&a=b"),
             ("postgres://u@h/db?sslpassword=secret", "postgres://u@h/db?sslpassword=***"),
             ("postgres://u@h/db", "postgres://u@h/db"),
+            ("mssql:Server=h;Password=a://b;c", "mssql:Server=h;***"),
         ] {
             assert_eq!(without_password(url), shown);
         }

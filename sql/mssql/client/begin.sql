@@ -1,0 +1,4 @@
+-- Opens a transaction.
+-- Takes: nothing.
+-- Gives: nothing.
+BEGIN TRANSACTION;

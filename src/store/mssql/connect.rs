@@ -1,0 +1,191 @@
+//! Making connections, and telling which of them are still good.
+
+use super::failure::{self, Text};
+use super::session::{Client, Session};
+use super::texts;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::store::AccessToken;
+use crate::store::url::{Encryption, Login, MssqlUrl};
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use socket2::{SockRef, TcpKeepalive};
+use std::fmt::Display;
+use std::net::Shutdown;
+use std::sync::Arc;
+use std::time::Duration;
+use tiberius::error::Error as DriverError;
+use tiberius::{AuthMethod, Config, EncryptionLevel, SqlBrowser};
+use tokio::net::TcpStream;
+use tokio_util::compat::TokioAsyncWriteCompatExt;
+
+/// The variable with the token, if nobody gives one in code.
+const TOKEN_VARIABLE: &str = "DIALOQ_ENTRA_TOKEN";
+
+/// A peer that is silent is asked for a sign of life after this long, so often, this many times.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(5), 4);
+
+/// Where SQL Server listens if nothing else is said.
+const DEFAULT_PORT: u16 = 1433;
+
+/// How often a gateway may send us on.
+const MAX_REDIRECTS: usize = 4;
+
+/// A connection, with what is known of it.
+pub(super) struct Connection {
+    pub(super) client: Client,
+    pub(super) session: Session,
+    /// The same socket, to look whether the server has closed it, and to close it at once.
+    socket: std::net::TcpStream,
+}
+
+impl Connection {
+    /// Closes the connection if a transaction is open in it or an answer is on its way: the server rolls back.
+    pub(super) fn close_unless_clean(&mut self) {
+        if self.session.is_broken || self.session.is_in_transaction {
+            self.session.is_broken = true;
+            // It may be closed already.
+            let _ = self.socket.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Whether the server is still there, as far as this machine knows.
+    fn is_alive(&self) -> bool {
+        match self.socket.peek(&mut [0]) {
+            Ok(read) => read > 0,
+            Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Makes connections for one URL.
+#[derive(Clone)]
+pub(super) struct Connector {
+    url: Arc<MssqlUrl>,
+    token: Option<AccessToken>,
+}
+
+impl Connector {
+    pub(super) fn new(url: MssqlUrl, token: Option<AccessToken>) -> Self {
+        Self { url: Arc::new(url), token }
+    }
+
+    /// A new connection, ready for our texts.
+    pub(super) async fn connect(&self) -> Result<Connection> {
+        let mut config = self.config().await?;
+        let mut place = (self.url.host.clone(), self.url.port);
+        let limit = self.url.connect_timeout;
+        let connecting = async {
+            for _ in 0..MAX_REDIRECTS {
+                let stream = self.reach(&config, &place).await?;
+                let socket = keep_alive(&stream).map_err(|error| self.unreachable(&error))?;
+                match Client::connect(config.clone(), stream.compat_write()).await {
+                    Ok(client) => return Ok(Connection { client, session: Session::default(), socket }),
+                    Err(DriverError::Routing { host, port }) => {
+                        config.host(&host);
+                        config.port(port);
+                        place = (host, Some(port));
+                    }
+                    Err(DriverError::Server(error)) => return Err(failure::refused(&error, Text::Ours)),
+                    Err(error) => return Err(self.unreachable(&error)),
+                }
+            }
+            Err(self.unreachable(&"it sends us on and on"))
+        };
+        let mut connection = match tokio::time::timeout(limit, connecting).await {
+            Ok(connected) => connected?,
+            Err(_) => return Err(self.unreachable(&format!("no answer within {} s", limit.as_secs()))),
+        };
+        let Connection { client, session, .. } = &mut connection;
+        session.script(client, &texts::SESSION).await.map_err(|failure| failure.error)?;
+        Ok(connection)
+    }
+
+    async fn config(&self) -> Result<Config> {
+        let url = &*self.url;
+        let mut config = Config::new();
+        config.host(&url.host);
+        if let Some(port) = url.port {
+            config.port(port);
+        }
+        if let Some(instance) = &url.instance {
+            config.instance_name(instance);
+        }
+        config.database(&url.database);
+        config.application_name(&url.application_name);
+        config.encryption(match url.encryption {
+            Encryption::Required => EncryptionLevel::Required,
+            Encryption::On => EncryptionLevel::On,
+            Encryption::Off => EncryptionLevel::NotSupported,
+            Encryption::Strict => EncryptionLevel::Strict,
+        });
+        if url.trust_server_certificate {
+            config.trust_cert();
+        }
+        if let Some(file) = &url.trust_server_certificate_ca {
+            config.trust_cert_ca(file.display());
+        }
+        if let Some(name) = &url.host_name_in_certificate {
+            config.hostname_in_certificate(name);
+        }
+        config.handshake_timeout(Some(url.connect_timeout));
+        // Waiting for a lock has no end of its own; a server that is gone is noticed by its silence.
+        config.command_timeout(None);
+        config.authentication(match &url.login {
+            Login::Sql { user, password } => AuthMethod::sql_server(user, password),
+            Login::EntraToken => AuthMethod::aad_token(self.token().await?),
+        });
+        Ok(config)
+    }
+
+    async fn token(&self) -> Result<String> {
+        match &self.token {
+            Some(token) => token.give().await,
+            None => std::env::var(TOKEN_VARIABLE).map_err(|_| {
+                Error::new(
+                    Code::ACCESS_DENIED,
+                    ErrorKind::Store,
+                    format!("the URL asks for a token of Entra, but {TOKEN_VARIABLE} is not set, nor OpenOptions::entra_token"),
+                )
+            }),
+        }
+    }
+
+    async fn reach(&self, config: &Config, place: &(String, Option<u16>)) -> Result<TcpStream> {
+        let (host, port) = place;
+        if port.is_none() && self.url.instance.is_some() {
+            return TcpStream::connect_named(config).await.map_err(|error| self.unreachable(&error));
+        }
+        let port = port.unwrap_or(DEFAULT_PORT);
+        TcpStream::connect((host.as_str(), port)).await.map_err(|error| self.unreachable(&error))
+    }
+
+    fn unreachable(&self, why: &dyn Display) -> Error {
+        let place = &self.url.server.shown;
+        let message = format!("the server of '{place}' cannot be reached: {why}");
+        Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, message)
+    }
+}
+
+/// Sets the socket up and gives a second handle of it.
+fn keep_alive(stream: &TcpStream) -> std::io::Result<std::net::TcpStream> {
+    let (time, interval, retries) = KEEPALIVE;
+    stream.set_nodelay(true)?;
+    let socket = SockRef::from(stream);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries))?;
+    Ok(socket.try_clone()?.into())
+}
+
+impl Manager for Connector {
+    type Type = Connection;
+    type Error = Error;
+
+    async fn create(&self) -> Result<Connection> {
+        self.connect().await
+    }
+
+    async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
+        if connection.session.is_broken || connection.session.is_in_transaction || !connection.is_alive() {
+            return Err(RecycleError::message("the connection is closed, or not clean"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,144 @@
+//! What the server's numbers mean.
+
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::server::refusal;
+use tiberius::error::TokenError;
+
+/// Whose text failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Text {
+    /// A text of ours.
+    Ours,
+    /// The user's.
+    Users,
+}
+
+/// The error behind an answer of the server.
+pub(super) fn refused(error: &TokenError, text: Text) -> Error {
+    let told = refused_number(error.code(), error.message(), text);
+    if told.code() != Code::STORE_IO || error.procedure().is_empty() {
+        return told;
+    }
+    let message = format!("{} (line {} of {})", told.message(), error.line(), error.procedure());
+    Error::new(told.code(), told.kind(), message)
+}
+
+fn refused_number(number: u32, message: &str, text: Text) -> Error {
+    if is_passing(number) {
+        let why = format!("the server asks to be tried again ({number}): {message}");
+        return Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Conflict, why);
+    }
+    match (number, text) {
+        (1205 | 51205, _) => Error::new(
+            Code::DEADLOCK,
+            ErrorKind::Conflict,
+            format!("the transaction was chosen as a deadlock victim and rolled back; run it again ({message})"),
+        ),
+        (1222, _) => {
+            Error::new(Code::STORE_IO, ErrorKind::Conflict, format!("a lock was not had in time (1222): {message}"))
+        }
+        (1105 | 1101 | 9002, _) => {
+            Error::new(Code::STORE_FULL, ErrorKind::Store, format!("the database is full ({number}): {message}"))
+        }
+        (3906 | 3908 | 976 | 978, _) => Error::new(
+            Code::STORE_READ_ONLY,
+            ErrorKind::Store,
+            format!("the database cannot be written ({number}): {message}"),
+        ),
+        (18_456 | 18_452 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 916 | 40_615 | 47_073, _) => {
+            Error::new(
+                Code::ACCESS_DENIED,
+                ErrorKind::Store,
+                format!("the server refuses the login ({number}): {message}"),
+            )
+        }
+        (_, Text::Users) => {
+            Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("the statement failed ({number}): {message}"))
+        }
+        (229 | 230 | 262 | 297 | 300 | 2760 | 15_151 | 15_247, _) => Error::new(
+            Code::ACCESS_DENIED,
+            ErrorKind::Store,
+            format!("this user may not do that ({number}): {message}; a member of dialoq_admin can grant it"),
+        ),
+        (208 | 2812, _) if message.contains("dialoq") => Error::new(
+            Code::SCHEMA_MISSING,
+            ErrorKind::Store,
+            format!("the database has no Dialoq schema, or only part of one ({number}): {message}"),
+        ),
+        (50_001..=59_999, _) => refusal(i64::from(number) - 50_000, message),
+        (60_001..=65_535, _) => refusal(i64::from(number), message),
+        _ => Error::new(Code::STORE_IO, ErrorKind::Store, format!("the server failed ({number}): {message}")),
+    }
+}
+
+/// Whether the server says that the same may work soon: failovers, throttling, a shutdown, a restart.
+fn is_passing(number: u32) -> bool {
+    matches!(
+        number,
+        40_613 | 40_197 | 40_501 | 40_540 | 40_143 | 10_928 | 10_929 | 10_936 | 49_918
+            ..=49_920 | 41_301 | 41_302 | 41_305 | 41_325 | 4221 | 615 | 3960 | 6005 | 17_142 | 983
+    )
+}
+
+/// The error when the connection is gone.
+pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
+    if is_unknown {
+        return Error::new(
+            Code::COMMIT_UNKNOWN,
+            ErrorKind::Store,
+            format!("the connection was lost before the server answered ({error}): it may have happened or not"),
+        );
+    }
+    Error::new(
+        Code::SERVER_UNREACHABLE,
+        ErrorKind::Conflict,
+        format!("the connection was lost before anything was committed ({error}); try it again"),
+    )
+}
+
+/// The error when the server closes the connection and says why.
+pub(super) fn closed(error: &TokenError) -> Error {
+    Error::new(
+        Code::SERVER_UNREACHABLE,
+        ErrorKind::Conflict,
+        format!("the server closed the connection and rolled back ({}): {}", error.code(), error.message()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn code(number: u32, text: Text) -> (u16, ErrorKind) {
+        let error = refused_number(number, "Could not find stored procedure 'dialoq.send'", text);
+        (error.code().0, error.kind())
+    }
+
+    #[test]
+    fn numbers_have_their_meaning() {
+        for (number, expected, kind) in [
+            (58_426, 8426, ErrorKind::NotFound),
+            (59_617, 9617, ErrorKind::State),
+            (60_033, 60_033, ErrorKind::Conflict),
+            (1205, 1205, ErrorKind::Conflict),
+            (51_205, 1205, ErrorKind::Conflict),
+            (40_613, 60_030, ErrorKind::Conflict),
+            (18_456, 60_034, ErrorKind::Store),
+            (229, 60_034, ErrorKind::Store),
+            (2812, 60_035, ErrorKind::Store),
+            (9002, 60_017, ErrorKind::Store),
+            (3906, 60_014, ErrorKind::Store),
+            (8134, 60_018, ErrorKind::Store),
+        ] {
+            assert_eq!(code(number, Text::Ours), (expected, kind), "{number}");
+        }
+    }
+
+    #[test]
+    fn the_users_own_sql_fails_as_such() {
+        assert_eq!(code(8134, Text::Users), (60_022, ErrorKind::User));
+        assert_eq!(code(229, Text::Users), (60_022, ErrorKind::User));
+        assert_eq!(code(58_426, Text::Users), (60_022, ErrorKind::User));
+        assert_eq!(code(1205, Text::Users).0, 1205);
+    }
+}

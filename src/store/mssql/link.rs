@@ -1,0 +1,147 @@
+//! A link over a connection of the pool, or over one of its own.
+
+use super::args::Request;
+use super::connect::{Connection, Connector};
+use super::session::{Client, Session, in_batch};
+use crate::store::server::link::{Call, Link, Linked};
+use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
+use deadpool::managed::Object;
+use std::ops::{Deref, DerefMut};
+
+/// Whose connection a link has.
+pub(super) enum Held {
+    /// The pool's.
+    Pooled(Object<Connector>),
+    /// Its own.
+    Own(Connection),
+}
+
+impl Deref for Held {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        match self {
+            Self::Pooled(connection) => connection,
+            Self::Own(connection) => connection,
+        }
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut Connection {
+        match self {
+            Self::Pooled(connection) => connection,
+            Self::Own(connection) => connection,
+        }
+    }
+}
+
+/// A link. Dropped, its connection goes back to the pool; the pool closes what is not clean.
+pub(super) struct MssqlLink {
+    held: Held,
+}
+
+impl MssqlLink {
+    pub(super) fn new(held: Held) -> Self {
+        Self { held }
+    }
+
+    fn parts(&mut self) -> (&mut Session, &mut Client) {
+        let connection = &mut *self.held;
+        (&mut connection.session, &mut connection.client)
+    }
+}
+
+impl Link for MssqlLink {
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            Ok(session.call(client, Request::of_call(&call)).await?.rows)
+        })
+    }
+
+    fn read<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            Ok(session.read(client, text).await?.rows)
+        })
+    }
+
+    fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.query(client, Request::of_statement(sql)).await
+        })
+    }
+
+    fn execute<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<u64>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.execute(client, Request::of_statement(sql)).await
+        })
+    }
+
+    fn script<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.script(client, text).await.map_err(|failure| in_batch(failure, text))
+        })
+    }
+
+    fn begin(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.begin(client).await
+        })
+    }
+
+    fn commit(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.commit(client).await
+        })
+    }
+
+    fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.rollback(client).await
+        })
+    }
+
+    fn savepoint(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.save(client, number).await
+        })
+    }
+
+    fn release(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            self.held.session.release(number);
+            Ok(())
+        })
+    }
+
+    fn rollback_to(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.rollback_to(client, number).await
+        })
+    }
+
+    fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
+        Box::pin(async move {
+            let (session, client) = self.parts();
+            session.hold_locks(client).await
+        })
+    }
+}
+
+impl Drop for MssqlLink {
+    fn drop(&mut self) {
+        // An open transaction keeps its locks until the connection is closed, and the pool would close it only when the
+        // next caller asks.
+        self.held.close_unless_clean();
+    }
+}

@@ -1,0 +1,107 @@
+//! The SQL Server store: how SQL Server and Azure SQL Database are reached. What a broker does there is in
+//! [`server`](crate::store::server) and in `sql/mssql`.
+
+mod args;
+mod connect;
+mod failure;
+mod link;
+mod session;
+pub mod sql;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod values;
+
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::store::server::dialect::Dialect;
+use crate::store::server::link::{Driver, Link, Listener};
+use crate::store::url::MssqlUrl;
+use crate::store::{AccessToken, BoxFuture};
+use connect::Connector;
+use deadpool::managed::{Pool, PoolError, QueueMode, TimeoutType, Timeouts};
+use link::{Held, MssqlLink};
+use std::fmt;
+use std::sync::Arc;
+
+/// Connections to one database of SQL Server.
+pub struct MssqlDriver {
+    connector: Arc<Connector>,
+    pool: Pool<Connector>,
+    pool_size: usize,
+    pool_wait_s: u64,
+}
+
+impl fmt::Debug for MssqlDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MssqlDriver").field("pool_size", &self.pool_size).finish_non_exhaustive()
+    }
+}
+
+impl MssqlDriver {
+    /// Makes a pool, which connects when a link is asked for. `entra_token` is asked at each connection of a URL that says
+    /// `authentication=entra_token`.
+    ///
+    /// # Errors
+    /// 60019 if the pool cannot be made of what the URL says.
+    pub fn new(url: &MssqlUrl, entra_token: Option<AccessToken>) -> Result<Self> {
+        let (pool_size, pool_wait) = (url.server.pool_size, url.server.pool_wait);
+        let connector = Connector::new(url.clone(), entra_token);
+        let pool = Pool::builder(connector.clone())
+            .max_size(pool_size)
+            // What was used last is least likely to have been closed by a gateway in between.
+            .queue_mode(QueueMode::Lifo)
+            .timeouts(Timeouts { wait: Some(pool_wait), create: None, recycle: None })
+            .runtime(deadpool::Runtime::Tokio1)
+            .build()
+            .map_err(|error| Error::new(Code::BAD_URL, ErrorKind::Input, "the pool cannot be made").caused_by(error))?;
+        Ok(Self { connector: Arc::new(connector), pool, pool_size, pool_wait_s: pool_wait.as_secs() })
+    }
+
+    fn exhausted(&self) -> Error {
+        let (size, seconds) = (self.pool_size, self.pool_wait_s);
+        Error::new(
+            Code::POOL_EXHAUSTED,
+            ErrorKind::Store,
+            format!(
+                "no connection became free within {seconds} s: all {size} are in use; end transactions sooner, or raise \
+                 pool_size in the URL"
+            ),
+        )
+    }
+}
+
+impl Driver for MssqlDriver {
+    fn dialect(&self) -> &'static Dialect {
+        &sql::DIALECT
+    }
+
+    fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        Box::pin(async {
+            match self.pool.get().await {
+                Ok(connection) => Ok(Box::new(MssqlLink::new(Held::Pooled(connection))) as Box<dyn Link>),
+                Err(PoolError::Backend(error)) => Err(error),
+                Err(PoolError::Timeout(TimeoutType::Wait)) => Err(self.exhausted()),
+                Err(PoolError::Closed) => Err(Error::closed()),
+                Err(error) => {
+                    let why = format!("no connection could be had: {error}");
+                    Err(Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, why))
+                }
+            }
+        })
+    }
+
+    fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
+        Box::pin(async {
+            let connection = self.connector.connect().await?;
+            Ok(Box::new(MssqlLink::new(Held::Own(connection))) as Box<dyn Link>)
+        })
+    }
+
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async { self.pool.close() })
+    }
+}

@@ -1,0 +1,245 @@
+//! One connection's state, and what is asked of it; the same for connections of ours and of the user's.
+
+use super::args::Request;
+use super::failure::{self, Text};
+use super::texts;
+use super::values::{self, Form};
+use crate::store::SqlRows;
+use crate::store::server::link::{Failure, Fate, Linked};
+use std::fmt::Write;
+use tiberius::error::Error;
+use tiberius::{Column, Row};
+use tokio::net::TcpStream;
+use tokio_stream::StreamExt;
+use tokio_util::compat::Compat;
+
+/// A connection as the driver has it.
+pub(super) type Client = tiberius::Client<Compat<TcpStream>>;
+
+/// What is known of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Session {
+    /// An answer was not read to its end, or the connection is lost: nothing more can be asked.
+    pub(super) is_broken: bool,
+    /// A transaction of ours is open.
+    pub(super) is_in_transaction: bool,
+    /// The mark around a verb, which goes along with what is asked next.
+    is_mark_due: bool,
+}
+
+/// What a lost answer may have been that of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Something that changes nothing by itself.
+    Read,
+    /// Something that is committed by itself outside a transaction.
+    Write,
+    /// COMMIT.
+    Commit,
+}
+
+/// Errors of this class and above end the connection.
+const FATAL_CLASS: u8 = 20;
+
+impl Session {
+    /// Asks for the rows of one of our procedures.
+    pub(super) async fn call(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
+        self.add_mark(&mut request.text);
+        let rows = self.rows(client, &request, Form::Raw).await;
+        self.settle(client, rows, Asked::Write, Text::Ours).await
+    }
+
+    /// Asks for the rows of a text of ours.
+    pub(super) async fn read(&mut self, client: &mut Client, text: &str) -> Linked<SqlRows> {
+        let rows = self.batch(client, text).await.map(|mut results| {
+            let rows = if results.is_empty() { Vec::new() } else { results.swap_remove(0) };
+            let columns: Vec<Column> = rows.first().map_or_else(Vec::new, |row| row.columns().to_vec());
+            values::rows(&columns, rows, Form::Raw)
+        });
+        self.settle(client, rows, Asked::Read, Text::Ours).await
+    }
+
+    /// Asks for the rows of the user's query.
+    pub(super) async fn query(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
+        self.add_mark(&mut request.text);
+        let rows = self.rows(client, &request, Form::Text).await;
+        self.settle(client, rows, Asked::Write, Text::Users).await
+    }
+
+    /// Runs the user's statement; gives the rows changed by the last statement in it, for triggers are counted before.
+    pub(super) async fn execute(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<u64> {
+        self.add_mark(&mut request.text);
+        self.is_broken = true;
+        let answer = async { request.command().exec(client).await?.into_command_result().await };
+        let answer = answer.await.map(|result| result.rows_affected().last().copied().unwrap_or(0));
+        self.settle(client, answer, Asked::Write, Text::Users).await
+    }
+
+    /// Runs a batch of ours that gives nothing.
+    pub(super) async fn script(&mut self, client: &mut Client, text: &str) -> Linked<()> {
+        let answer = self.batch(client, text).await.map(drop);
+        self.settle(client, answer, Asked::Write, Text::Ours).await
+    }
+
+    /// Opens a transaction.
+    pub(super) async fn begin(&mut self, client: &mut Client) -> Linked<()> {
+        let answer = self.batch(client, &texts::BEGIN).await.map(drop);
+        self.settle(client, answer, Asked::Read, Text::Ours).await?;
+        self.is_in_transaction = true;
+        self.is_mark_due = false;
+        Ok(())
+    }
+
+    /// Commits it.
+    pub(super) async fn commit(&mut self, client: &mut Client) -> Linked<()> {
+        let answer = self.batch(client, &texts::COMMIT).await.map(drop);
+        self.settle(client, answer, Asked::Commit, Text::Ours).await?;
+        self.is_in_transaction = false;
+        Ok(())
+    }
+
+    /// Rolls it back, if it is still there.
+    pub(super) async fn rollback(&mut self, client: &mut Client) -> Linked<()> {
+        let answer = self.batch(client, &texts::ROLLBACK).await.map(drop);
+        self.settle(client, answer, Asked::Read, Text::Ours).await?;
+        self.is_in_transaction = false;
+        self.is_mark_due = false;
+        Ok(())
+    }
+
+    /// Marks a place. Mark 0, which is set around every verb, waits for what is asked next.
+    pub(super) async fn save(&mut self, client: &mut Client, number: u32) -> Linked<()> {
+        if number == 0 {
+            self.is_mark_due = true;
+            return Ok(());
+        }
+        self.script(client, &texts::save(number)).await
+    }
+
+    /// Forgets a mark: the server lets the latest of a name count, so nothing is to do.
+    pub(super) fn release(&mut self, number: u32) {
+        if number == 0 {
+            self.is_mark_due = false;
+        }
+    }
+
+    /// Goes back to a mark.
+    pub(super) async fn rollback_to(&mut self, client: &mut Client, number: u32) -> Linked<()> {
+        // Nothing was asked since.
+        if number == 0 && self.is_mark_due {
+            return Ok(());
+        }
+        self.script(client, &texts::rollback_to(number)).await
+    }
+
+    /// From now on locks of groups are the session's.
+    pub(super) async fn hold_locks(&mut self, client: &mut Client) -> Linked<()> {
+        self.script(client, &texts::HOLD_LOCKS).await
+    }
+
+    fn add_mark(&mut self, text: &mut String) {
+        if std::mem::take(&mut self.is_mark_due) && self.is_in_transaction {
+            // On one line, so that the server's line numbers stay the text's.
+            let marked = texts::save(0);
+            text.insert_str(0, &(marked + " "));
+        }
+    }
+
+    /// Asks, and reads the answer to its end; whoever is dropped before that leaves a connection that is broken.
+    async fn rows(&mut self, client: &mut Client, request: &Request<'_>, form: Form) -> Result<SqlRows, Error> {
+        self.is_broken = true;
+        let mut stream = request.command().exec(client).await?;
+        let (mut columns, mut rows): (Vec<Column>, Vec<Row>) = (Vec::new(), Vec::new());
+        let mut results = 0;
+        while let Some(item) = stream.try_next().await? {
+            if let Some(metadata) = item.as_metadata() {
+                results += 1;
+                if results == 1 {
+                    columns = metadata.columns().to_vec();
+                }
+            } else if results == 1
+                && let Some(row) = item.into_row()
+            {
+                rows.push(row);
+            }
+        }
+        Ok(values::rows(&columns, rows, form))
+    }
+
+    async fn batch(&mut self, client: &mut Client, text: &str) -> Result<Vec<Vec<Row>>, Error> {
+        self.is_broken = true;
+        client.simple_query(text).await?.into_results().await
+    }
+
+    /// Learns from an answer what has become of the connection and the transaction.
+    async fn settle<T>(
+        &mut self,
+        client: &mut Client,
+        answer: Result<T, Error>,
+        asked: Asked,
+        text: Text,
+    ) -> Linked<T> {
+        let error = match answer {
+            Ok(answer) => {
+                self.is_broken = false;
+                return Ok(answer);
+            }
+            Err(Error::Server(error)) if error.class() < FATAL_CLASS => error,
+            Err(error) => return Err(self.lost(&error, asked)),
+        };
+        self.is_broken = false;
+        let told = failure::refused(&error, text);
+        let fate = self.fate(client, asked).await;
+        Err(Failure { error: told, fate, is_link_usable: !self.is_broken })
+    }
+
+    /// After an error of the server: whether the transaction can go on; if not, it is ended.
+    async fn fate(&mut self, client: &mut Client, asked: Asked) -> Fate {
+        let was_in_transaction = self.is_in_transaction;
+        if was_in_transaction && asked != Asked::Commit {
+            let state = self.batch(client, &texts::TRANSACTION_STATE).await;
+            let state = state.map(|results| results.first().and_then(|rows| rows.first()?.get::<i32, _>(0)));
+            if let Ok(Some(1)) = state {
+                self.is_broken = false;
+                return Fate::Undone;
+            }
+        }
+        // A procedure that failed outside a transaction of ours may have left its own open.
+        self.is_broken = self.batch(client, &texts::ROLLBACK).await.is_err();
+        self.is_in_transaction = false;
+        self.is_mark_due = false;
+        if was_in_transaction { Fate::TransactionUndone } else { Fate::Undone }
+    }
+
+    fn lost(&mut self, error: &Error, asked: Asked) -> Failure {
+        self.is_broken = true;
+        let fate = match asked {
+            Asked::Commit => Fate::Unknown,
+            _ if self.is_in_transaction => Fate::TransactionUndone,
+            Asked::Write => Fate::Unknown,
+            Asked::Read => Fate::Undone,
+        };
+        // A server that says why it closes the connection has rolled back, but for a COMMIT.
+        let (fate, error) = match error {
+            Error::Server(said) if asked != Asked::Commit => {
+                let fate = if fate == Fate::Unknown { Fate::Undone } else { fate };
+                (fate, failure::closed(said))
+            }
+            error => (fate, failure::lost(error, fate == Fate::Unknown)),
+        };
+        self.is_in_transaction = false;
+        Failure { error, fate, is_link_usable: false }
+    }
+}
+
+/// Adds what a batch of an installation begins with to its error, for a script has many.
+pub(super) fn in_batch(mut failure: Failure, text: &str) -> Failure {
+    let mut begins = String::new();
+    for line in text.lines().filter(|line| !line.trim_start().starts_with("--") && !line.trim().is_empty()).take(2) {
+        let _ = write!(begins, " {}", line.trim());
+    }
+    let error = &failure.error;
+    let message = format!("{} (in the batch that begins with:{begins})", error.message());
+    failure.error = crate::error::Error::new(error.code(), error.kind(), message);
+    failure
+}

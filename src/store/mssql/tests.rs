@@ -1,0 +1,320 @@
+//! The driver against a server, which is that of `DIALOQ_TEST_MSSQL`; without it they tell so and pass.
+
+use super::MssqlDriver;
+use crate::error::{Code, ErrorKind};
+use crate::store::server::link::{Arg, Call, Column, Driver, Fate, Link};
+use crate::store::url::StoreUrl;
+use crate::store::{SqlRow, SqlStatement, SqlValue};
+use crate::time::Timestamp;
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const SCRIPT: [&str; 6] = [
+    "CREATE SCHEMA dialoq;",
+    "CREATE TABLE dialoq.t (a int NOT NULL PRIMARY KEY, b varbinary(max) NULL, u uniqueidentifier NULL, d datetime2 NULL);",
+    "CREATE TYPE dialoq.pair_rows AS TABLE (item int NOT NULL, i int NULL, l bigint NULL, t nvarchar(max) NULL, b varbinary(max) NULL, u uniqueidentifier NULL);",
+    "CREATE PROCEDURE dialoq.echo @f bit, @i int, @l bigint, @t nvarchar(max), @b varbinary(max), @u uniqueidentifier, @d datetime2(6) AS BEGIN \
+     SET NOCOUNT ON; SELECT @f AS F, @i AS i, @l AS l, @t AS t, @b AS b, @u AS u, @d AS d; END;",
+    "CREATE PROCEDURE dialoq.pairs @r dialoq.pair_rows READONLY, @x int AS BEGIN SET NOCOUNT ON; SELECT item, i, l, t, b, u, @x AS x FROM @r ORDER BY item; END;",
+    "CREATE PROCEDURE dialoq.add_and_fail @a int, @number int AS BEGIN SET NOCOUNT ON; INSERT dialoq.t (a) VALUES (@a); THROW @number, N'as asked', 1; END;",
+];
+
+/// A database of the test's own.
+struct Database {
+    master: String,
+    name: String,
+    url: String,
+    driver: MssqlDriver,
+}
+
+fn driver(url: &str) -> MssqlDriver {
+    match StoreUrl::parse(url).unwrap() {
+        StoreUrl::Mssql(url) => MssqlDriver::new(&url, None).unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The URL with another database.
+fn with_database(url: &str, name: &str) -> String {
+    let (place, query) = url.split_once('?').unwrap_or((url, ""));
+    let (server, _) = place.rsplit_once('/').unwrap();
+    format!("{server}/{name}?{query}")
+}
+
+impl Database {
+    async fn new(parameters: &str) -> Option<Self> {
+        let Ok(master) = std::env::var("DIALOQ_TEST_MSSQL") else {
+            eprintln!("skipped: DIALOQ_TEST_MSSQL is not set");
+            return None;
+        };
+        let name = format!("dialoq_{}", Uuid::new_v4().simple());
+        run(&master, &format!("CREATE DATABASE {name};")).await;
+        let url = with_database(&master, &name);
+        let driver = driver(&format!("{url}&{parameters}"));
+        let database = Self { master, name, url, driver };
+        let mut link = database.driver.dedicated().await.unwrap();
+        for batch in SCRIPT {
+            link.script(batch).await.unwrap();
+        }
+        Some(database)
+    }
+
+    async fn end(self) {
+        self.driver.close().await;
+        run(&self.master, &format!("DROP DATABASE {};", self.name)).await;
+    }
+}
+
+async fn run(url: &str, text: &str) {
+    driver(url).dedicated().await.unwrap().script(text).await.unwrap();
+}
+
+fn sql(text: &str, params: Vec<SqlValue>) -> SqlStatement {
+    SqlStatement { text: text.to_owned(), params, expected_rows: None }
+}
+
+async fn count(link: &mut dyn Link) -> i64 {
+    let rows = link.read("SELECT count(*) AS n FROM dialoq.t").await.unwrap();
+    rows[0].get("n").unwrap()
+}
+
+fn value(row: &SqlRow, column: &str) -> SqlValue {
+    row.values[row.columns.iter().position(|name| name == column).unwrap()].clone()
+}
+
+fn fail(a: i32, number: i32) -> Call<'static> {
+    Call { name: "add_and_fail", args: vec![Arg::Int(a), Arg::Int(number)] }
+}
+
+#[tokio::test]
+async fn values_go_there_and_come_back() {
+    let Some(database) = Database::new("").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    let id = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
+    for (text, body) in [("", vec![]), ("h\u{e9} \u{1f642}", vec![0, 255]), (&"x".repeat(9_000), vec![7; 20_000])] {
+        let args = vec![
+            Arg::Bool(true),
+            Arg::Int(-1),
+            Arg::BigInt(1 << 40),
+            Arg::Text(text),
+            Arg::Bytes(Arc::new(body.clone())),
+            Arg::Uuid(id),
+            Arg::Time(Timestamp(1_700_000_000_123_456)),
+        ];
+        let rows = link.call(Call { name: "echo", args }).await.unwrap();
+        assert_eq!(value(&rows[0], "f"), SqlValue::Integer(1));
+        assert_eq!(value(&rows[0], "i"), SqlValue::Integer(-1));
+        assert_eq!(value(&rows[0], "l"), SqlValue::Integer(1 << 40));
+        assert_eq!(value(&rows[0], "t"), SqlValue::Text(text.to_owned()));
+        assert_eq!(value(&rows[0], "b"), SqlValue::Blob(body));
+        assert_eq!(value(&rows[0], "u"), SqlValue::Blob(id.as_bytes().to_vec()));
+        assert_eq!(value(&rows[0], "d"), SqlValue::Integer(1_700_000_000_123_456));
+    }
+    let rows = link.call(Call { name: "echo", args: vec![Arg::Null; 7] }).await.unwrap();
+    assert!(rows[0].values().iter().all(|value| *value == SqlValue::Null), "{rows:?}");
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn rows_go_together() {
+    let Some(database) = Database::new("").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    let id = Uuid::from_u128(7);
+    let body = Arc::new(vec![1, 2, 3]);
+    for count in [0, 1, 3, 500] {
+        let columns = vec![
+            Column::Int((0..count).map(|n| (n % 2 == 0).then_some(n)).collect()),
+            Column::BigInt((0..count).map(|n| Some(i64::from(n))).collect()),
+            Column::Text((0..count).map(|n| (n % 3 != 0).then_some("\u{e9}")).collect()),
+            Column::Bytes((0..count).map(|n| (n % 2 == 0).then(|| body.clone())).collect()),
+            Column::Uuid((0..count).map(|n| (n != 1).then_some(id)).collect()),
+        ];
+        let args = vec![Arg::Rows { type_name: "pair_rows", columns }, Arg::Int(5)];
+        let rows = link.call(Call { name: "pairs", args }).await.unwrap();
+        assert_eq!(rows.len(), count as usize);
+        for (place, row) in (0_i64..).zip(&rows) {
+            assert_eq!(value(row, "item"), SqlValue::Integer(place));
+            let even = place % 2 == 0;
+            assert_eq!(value(row, "i"), if even { SqlValue::Integer(place) } else { SqlValue::Null });
+            assert_eq!(value(row, "b"), if even { SqlValue::Blob(body.to_vec()) } else { SqlValue::Null });
+            assert_eq!(value(row, "t") == SqlValue::Null, place % 3 == 0);
+            assert_eq!(value(row, "u") == SqlValue::Null, place == 1);
+            assert_eq!(value(row, "x"), SqlValue::Integer(5));
+        }
+    }
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn a_refusal_leaves_the_transaction_and_a_mark_undoes_it() {
+    let Some(database) = Database::new("").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    link.begin().await.unwrap();
+    link.execute(&sql("INSERT dialoq.t (a) VALUES (@P1)", vec![SqlValue::Integer(1)])).await.unwrap();
+    link.savepoint(0).await.unwrap();
+    let failure = link.call(fail(2, 58_426)).await.unwrap_err();
+    assert_eq!(failure.error.code(), Code::CONVERSATION_NOT_FOUND);
+    assert_eq!(failure.error.message(), "as asked");
+    assert_eq!((failure.fate, failure.is_link_usable), (Fate::Undone, true));
+    link.rollback_to(0).await.unwrap();
+    link.savepoint(1).await.unwrap();
+    link.execute(&sql("INSERT dialoq.t (a) VALUES (3)", vec![])).await.unwrap();
+    link.rollback_to(1).await.unwrap();
+    link.execute(&sql("INSERT dialoq.t (a) VALUES (4)", vec![])).await.unwrap();
+    link.commit().await.unwrap();
+    let rows = link.read("SELECT a FROM dialoq.t ORDER BY a").await.unwrap();
+    assert_eq!(rows.iter().map(|row| row.get::<i64>("a").unwrap()).collect::<Vec<_>>(), [1, 4]);
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn a_refusal_outside_a_transaction_leaves_nothing_open() {
+    let Some(database) = Database::new("pool_size=1").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    let failure = link.call(fail(1, 60_033)).await.unwrap_err();
+    assert_eq!((failure.error.code(), failure.fate), (Code::CATALOG_STALE, Fate::Undone));
+    let open = link.read("SELECT @@TRANCOUNT AS n").await.unwrap();
+    assert_eq!(open[0].get::<i64>("n").unwrap(), 0);
+    let failure = link.call(Call { name: "no_such", args: vec![] }).await.unwrap_err();
+    assert_eq!(failure.error.code(), Code::SCHEMA_MISSING);
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn a_transaction_dropped_is_rolled_back_at_once() {
+    let Some(database) = Database::new("pool_size=1&pool_wait_s=1").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    link.begin().await.unwrap();
+    link.execute(&sql("INSERT dialoq.t (a) VALUES (1)", vec![])).await.unwrap();
+    let error = database.driver.take().await.err().unwrap();
+    assert_eq!((error.code(), error.kind()), (Code::POOL_EXHAUSTED, ErrorKind::Store));
+    drop(link);
+    let mut link = database.driver.take().await.unwrap();
+    assert_eq!(count(&mut *link).await, 0);
+    // An answer that nobody read to its end.
+    let slow = sql("SELECT a.a FROM dialoq.t a", vec![]);
+    let mut cut = Box::pin(link.query(&slow));
+    assert!(futures_poll_once(&mut cut).await.is_none(), "it answered before it was asked");
+    drop(cut);
+    drop(link);
+    let mut link = database.driver.take().await.unwrap();
+    assert_eq!(count(&mut *link).await, 0);
+    drop(link);
+    database.end().await;
+}
+
+async fn futures_poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+    std::future::poll_fn(|context| match std::pin::Pin::new(&mut *future).poll(context) {
+        std::task::Poll::Ready(value) => std::task::Poll::Ready(Some(value)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn the_users_sql_has_values_of_every_type() {
+    let Some(database) = Database::new("").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    let id = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
+    let insert = "INSERT dialoq.t (a, b, u, d) VALUES (@P1, @P2, @P3, @P4)";
+    let params = vec![SqlValue::Integer(1), SqlValue::Null, id.into(), SqlValue::Text("2024-02-03 04:05:06.7".into())];
+    assert_eq!(link.execute(&sql(insert, params)).await.unwrap(), 1);
+    let params = vec![SqlValue::Integer(2), SqlValue::Blob(vec![9; 16]), SqlValue::Null, SqlValue::Null];
+    assert_eq!(link.execute(&sql(insert, params)).await.unwrap(), 1);
+    assert_eq!(link.execute(&sql("UPDATE dialoq.t SET a = a + 10", vec![])).await.unwrap(), 2);
+    let query = sql(
+        "SELECT a AS A, b, u, d, CAST(1.50 AS decimal(9,2)) AS n FROM dialoq.t WHERE u = @P1 OR a = @P2 ORDER BY a",
+        vec![id.into(), SqlValue::Integer(12)],
+    );
+    let rows = link.query(&query).await.unwrap();
+    assert_eq!(
+        rows.columns.iter().map(|name| name.to_ascii_lowercase()).collect::<Vec<_>>(),
+        ["a", "b", "u", "d", "n"]
+    );
+    assert_eq!(
+        rows.rows[0].values(),
+        [
+            SqlValue::Integer(11),
+            SqlValue::Null,
+            SqlValue::Text("00112233-4455-6677-8899-aabbccddeeff".into()),
+            SqlValue::Text("2024-02-03 04:05:06.700000".into()),
+            SqlValue::Text("1.50".into()),
+        ]
+    );
+    assert_eq!(rows.rows[1].values()[1..3], [SqlValue::Blob(vec![9; 16]), SqlValue::Null]);
+    let none = link.query(&sql("SELECT a, b FROM dialoq.t WHERE a < 0", vec![])).await.unwrap();
+    assert_eq!((none.columns.len(), none.rows.len()), (2, 0));
+    let failure = link.query(&sql("SELECT nothing FROM dialoq.t", vec![])).await.unwrap_err();
+    assert_eq!((failure.error.code(), failure.error.kind()), (Code::USER_SQL_FAILED, ErrorKind::User));
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn of_two_that_wait_for_each_other_one_is_told_1205() {
+    let Some(database) = Database::new("").await else { return };
+    let mut first = database.driver.take().await.unwrap();
+    for a in [1, 2] {
+        first.execute(&sql("INSERT dialoq.t (a) VALUES (@P1)", vec![SqlValue::Integer(a)])).await.unwrap();
+    }
+    let mut second = database.driver.take().await.unwrap();
+    let write = |a| sql("UPDATE dialoq.t SET b = 0x01 WHERE a = @P1", vec![SqlValue::Integer(a)]);
+    first.begin().await.unwrap();
+    second.begin().await.unwrap();
+    first.execute(&write(1)).await.unwrap();
+    second.execute(&write(2)).await.unwrap();
+    let (to_two, to_one) = (write(2), write(1));
+    let ends = |link: Box<dyn Link>, statement: SqlStatement| async move {
+        let mut link = link;
+        let answer = link.execute(&statement).await.map_err(|failure| (failure.error.code(), failure.fate));
+        link.rollback().await.unwrap();
+        answer
+    };
+    let answers = tokio::join!(ends(first, to_two), ends(second, to_one));
+    let victims: Vec<_> = [answers.0, answers.1].into_iter().filter_map(Result::err).collect();
+    assert_eq!(victims, [(Code::DEADLOCK, Fate::TransactionUndone)]);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_closed_is_not_given_out() {
+    let Some(database) = Database::new("pool_size=1").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    let row = link.read("SELECT CAST(@@SPID AS int) AS n").await.unwrap();
+    let session: i64 = row[0].get("n").unwrap();
+    drop(link);
+    run(&database.url, &format!("KILL {session};")).await;
+    tokio::time::timeout(Duration::from_secs(10), async {
+        // The server closes it when it comes to it; until then it is in order.
+        loop {
+            let mut link = database.driver.take().await.unwrap();
+            match link.read("SELECT CAST(@@SPID AS int) AS n").await {
+                Ok(row) if row[0].get::<i64>("n").unwrap() != session => break,
+                Ok(_) => {}
+                Err(failure) => assert_eq!((failure.fate, failure.is_link_usable), (Fate::Undone, false)),
+            }
+        }
+    })
+    .await
+    .unwrap();
+    database.end().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_or_refuses_is_named() {
+    let error = driver("mssql://sa:secret@127.0.0.1:9/d?connect_timeout_s=5").take().await.err().unwrap();
+    assert_eq!(error.code(), Code::SERVER_UNREACHABLE);
+    assert!(error.message().contains("127.0.0.1:9") && !error.message().contains("secret"), "{error}");
+    let Ok(master) = std::env::var("DIALOQ_TEST_MSSQL") else { return };
+    let error = driver(&with_database(&master, "dialoq_no_such")).take().await.err().unwrap();
+    assert_eq!(error.code(), Code::ACCESS_DENIED, "{error}");
+    let (scheme, rest) = master.split_once("://").unwrap();
+    let (_, place) = rest.rsplit_once('@').unwrap();
+    let error = driver(&format!("{scheme}://sa:wrong-one@{place}")).take().await.err().unwrap();
+    assert_eq!(error.code(), Code::ACCESS_DENIED, "{error}");
+}
