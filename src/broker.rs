@@ -260,7 +260,7 @@ async fn open_postgres(url: &PostgresUrl, options: OpenOptions) -> Result<Arc<dy
 
 #[cfg(not(feature = "postgres"))]
 async fn open_postgres(_: &PostgresUrl, _: OpenOptions) -> Result<Arc<dyn Store>> {
-    Err(without_driver("PostgreSQL", "postgres"))
+    Err(Error::without_driver("PostgreSQL", "postgres"))
 }
 
 #[cfg(feature = "mssql")]
@@ -271,17 +271,7 @@ async fn open_mssql(url: &MssqlUrl, options: OpenOptions) -> Result<Arc<dyn Stor
 
 #[cfg(not(feature = "mssql"))]
 async fn open_mssql(_: &MssqlUrl, _: OpenOptions) -> Result<Arc<dyn Store>> {
-    Err(without_driver("SQL Server", "mssql"))
-}
-
-/// 60026: a URL of a server that this build cannot speak to.
-#[cfg(not(all(feature = "postgres", feature = "mssql")))]
-fn without_driver(server: &str, feature: &str) -> Error {
-    Error::new(
-        Code::UNSUPPORTED,
-        ErrorKind::Unsupported,
-        format!("this build has no driver for {server}; build Dialoq with feature '{feature}'"),
-    )
+    Err(Error::without_driver("SQL Server", "mssql"))
 }
 
 /// Recovery reads the disk for as long as it takes, which must not hold up other tasks.

@@ -6,8 +6,6 @@
 
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
-use crate::store::mssql::MssqlDriver;
-use crate::store::postgres::PostgresDriver;
 use crate::store::server::dialect::Script;
 use crate::store::server::install;
 use crate::store::server::link::Driver;
@@ -69,7 +67,13 @@ fn driver(url: &str) -> Result<Box<dyn Driver>> {
             ErrorKind::Unsupported,
             "nothing is installed in an embedded database: it is made when it is opened, and gone when its file is removed",
         )),
-        StoreUrl::Postgres(url) => Ok(Box::new(PostgresDriver::new(&url)?)),
-        StoreUrl::Mssql(url) => Ok(Box::new(MssqlDriver::new(&url, None)?)),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => Ok(Box::new(crate::store::postgres::PostgresDriver::new(&url)?)),
+        #[cfg(not(feature = "postgres"))]
+        StoreUrl::Postgres(_) => Err(Error::without_driver("PostgreSQL", "postgres")),
+        #[cfg(feature = "mssql")]
+        StoreUrl::Mssql(url) => Ok(Box::new(crate::store::mssql::MssqlDriver::new(&url, None)?)),
+        #[cfg(not(feature = "mssql"))]
+        StoreUrl::Mssql(_) => Err(Error::without_driver("SQL Server", "mssql")),
     }
 }

@@ -46,4 +46,14 @@ impl Error {
     pub(crate) fn closed() -> Self {
         Self::new(Code::STORE_CLOSED, ErrorKind::Store, "the broker is closed; open it again")
     }
+
+    /// 60026: a URL of a server that this build cannot speak to.
+    #[cfg(not(all(feature = "postgres", feature = "mssql")))]
+    pub(crate) fn without_driver(server: &str, feature: &str) -> Self {
+        Self::new(
+            Code::UNSUPPORTED,
+            ErrorKind::Unsupported,
+            format!("this build has no driver for {server}; build Dialoq with feature '{feature}'"),
+        )
+    }
 }

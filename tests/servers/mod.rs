@@ -8,6 +8,7 @@
 // Each test target uses its own part of this.
 #![allow(dead_code)]
 
+mod mssql;
 mod postgres;
 
 use dialoq::act::Act;
@@ -41,7 +42,7 @@ impl Store {
 
     /// Whether Dialoq has it; only such stores have a column in the table of conformance.
     pub(crate) fn is_built(self) -> bool {
-        self != Self::Mssql
+        true
     }
 
     /// Whether it is a server, which many processes may use at once.
@@ -62,7 +63,7 @@ impl Store {
         match self {
             Self::Sqlite => None,
             Self::Postgres => postgres::why_skipped(),
-            Self::Mssql => Some("DIALOQ_TEST_MSSQL names no server".to_owned()),
+            Self::Mssql => mssql::why_skipped(),
         }
     }
 
@@ -147,6 +148,7 @@ pub(crate) struct Database {
 enum Place {
     Folder(TempDir),
     Postgres(&'static postgres::Server, String),
+    Mssql(String),
 }
 
 impl Database {
@@ -162,17 +164,27 @@ impl Database {
                 let server = postgres::server();
                 (server.create(&name), Place::Postgres(server, name))
             }
-            Store::Mssql => fail("SQL Server", "this version of Dialoq does not have it"),
+            Store::Mssql => {
+                let url = mssql::create(&name);
+                install(&url);
+                (url, Place::Mssql(name))
+            }
         };
         Self { store, url, place: Arc::new(place) }
     }
 
     /// A database of a server without a broker; not for the embedded store.
     pub(crate) fn bare(store: Store) -> Self {
-        assert_eq!(store, Store::Postgres, "only PostgreSQL has databases without a broker here");
         let name = unique();
-        let server = postgres::server();
-        Self { store, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
+        let (url, place) = match store {
+            Store::Sqlite => fail("bare", "an embedded database is made with its broker"),
+            Store::Postgres => {
+                let server = postgres::server();
+                (server.create_bare(&name), Place::Postgres(server, name))
+            }
+            Store::Mssql => (mssql::create(&name), Place::Mssql(name)),
+        };
+        Self { store, url, place: Arc::new(place) }
     }
 
     /// Runs SQL as the owner of a server's database, past the broker; gives what it prints. Panics if it fails.
@@ -184,6 +196,7 @@ impl Database {
     pub(crate) fn try_sql_as(&self, url: &str, text: &str) -> Result<String, String> {
         match &*self.place {
             Place::Postgres(server, _) => server.try_sql(url, text),
+            Place::Mssql(_) => mssql::try_sql(url, text),
             Place::Folder(_) => fail(text, "the embedded store has no users"),
         }
     }
@@ -192,6 +205,7 @@ impl Database {
     pub(crate) fn login(&self, role: &str) -> String {
         match &*self.place {
             Place::Postgres(server, _) => server.login(&unique(), role, &self.url),
+            Place::Mssql(_) => mssql::login(&unique(), role, &self.url),
             Place::Folder(_) => fail(role, "the embedded store has no users"),
         }
     }
@@ -216,6 +230,7 @@ impl Drop for Place {
         match self {
             Self::Folder(_) => {}
             Self::Postgres(server, name) => server.remove(name),
+            Self::Mssql(name) => mssql::remove(name),
         }
     }
 }

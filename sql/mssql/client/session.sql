@@ -1,7 +1,7 @@
 -- Makes a new connection what every text of ours expects: an error of one statement leaves its transaction open, locks
 -- are waited for, and texts and bodies come whole.
 -- Takes: nothing.
--- Gives: nothing.
+-- Gives: is_babelfish, 1 if the server is not SQL Server itself but Babelfish.
 SET XACT_ABORT OFF;
 SET IMPLICIT_TRANSACTIONS OFF;
 SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -13,3 +13,4 @@ SET ANSI_WARNINGS ON;
 SET ARITHABORT ON;
 SET CONCAT_NULL_YIELDS_NULL ON;
 SET QUOTED_IDENTIFIER ON;
+SELECT COALESCE(CAST(SERVERPROPERTY('Babelfish') AS int), 0) AS is_babelfish;

@@ -19,6 +19,17 @@ pub(super) struct Request<'a> {
     values: Vec<Value<'a>>,
 }
 
+/// How rows are handed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum RowsForm {
+    /// As a table-valued parameter.
+    #[default]
+    Table,
+    /// As JSON, from which the batch fills a variable of the table type: Babelfish gives the rows of the first
+    /// table-valued parameter of a session for every later one.
+    Json,
+}
+
 #[derive(Debug)]
 enum Value<'a> {
     One(ColumnData<'a>),
@@ -31,19 +42,28 @@ const DAY_US: i64 = 86_400_000_000;
 
 impl<'a> Request<'a> {
     /// A call of one of our procedures.
-    pub(super) fn of_call(call: &'a Call<'a>) -> Self {
+    pub(super) fn of_call(call: &'a Call<'a>, form: RowsForm) -> Self {
         let mut request = Self::default();
-        let mut arguments = String::new();
+        let (mut arguments, mut filling) = (String::new(), String::new());
         for arg in &call.args {
             if !arguments.is_empty() {
                 arguments.push_str(", ");
             }
             match arg {
                 Arg::Null => arguments.push_str("NULL"),
+                Arg::Rows { type_name, columns } if form == RowsForm::Json => {
+                    let json = format!("@P{}", request.names.len() + 1);
+                    let rows = format!("@R{}", request.names.len() + 1);
+                    let value = ColumnData::String(Some(json_rows(columns).into()));
+                    filling.push_str(&texts::fill_rows(&rows, type_name, &json, columns));
+                    filling.push(' ');
+                    request.add(json, "nvarchar(max)", Value::One(value));
+                    arguments.push_str(&rows);
+                }
                 arg => arguments.push_str(&request.add_arg(arg)),
             }
         }
-        request.text = texts::call(call.name, &arguments);
+        request.text = filling + &texts::call(call.name, &arguments);
         request
     }
 
@@ -74,10 +94,9 @@ impl<'a> Request<'a> {
     /// The request that the server is sent.
     pub(super) fn command(&self) -> Command<'_> {
         let mut command = Command::new("sp_executesql");
-        // The first two have no names, so that the order tells them, as other drivers do.
-        command.bind_param("", Bound(ColumnData::String(Some(self.text.as_str().into()))));
+        command.bind_param("@stmt", Bound(ColumnData::String(Some(self.text.as_str().into()))));
         if !self.names.is_empty() {
-            command.bind_param("", Bound(ColumnData::String(Some(self.types.as_str().into()))));
+            command.bind_param("@params", Bound(ColumnData::String(Some(self.types.as_str().into()))));
         }
         for (name, value) in self.names.iter().zip(&self.values) {
             match value {
@@ -145,6 +164,31 @@ impl<'a> TableValueRow<'a> for TableRow<'a> {
         // Every use names its own type.
         "dialoq.rows"
     }
+}
+
+/// The same rows as a JSON array of objects, bytes in hexadecimal.
+fn json_rows(columns: &[Column<'_>]) -> String {
+    let made = rows(columns).into_iter().map(|row| {
+        let cells = row.0.into_iter().enumerate().map(|(place, cell)| {
+            let cell = match cell {
+                ColumnData::I32(Some(number)) => number.into(),
+                ColumnData::I64(Some(number)) => number.into(),
+                ColumnData::String(Some(text)) => text.into(),
+                ColumnData::Guid(Some(id)) => id.to_string().into(),
+                ColumnData::Binary(Some(bytes)) => {
+                    let hex = bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
+                        let _ = write!(hex, "{byte:02x}");
+                        hex
+                    });
+                    hex.into()
+                }
+                _ => serde_json::Value::Null,
+            };
+            (format!("c{place}"), cell)
+        });
+        serde_json::Value::Object(cells.collect())
+    });
+    serde_json::Value::Array(made.collect()).to_string()
 }
 
 /// The rows that columns make, each with its place before it.
@@ -218,9 +262,27 @@ mod tests {
             Arg::Text("x"),
         ];
         let call = Call { name: "put_x", args };
-        let request = Request::of_call(&call);
+        let request = Request::of_call(&call, RowsForm::Table);
         assert_eq!(request.text, "EXEC dialoq.put_x @P1, NULL, @P2, @P3;");
         assert_eq!(request.types, "@P1 uniqueidentifier, @P2 dialoq.usage_rows READONLY, @P3 nvarchar(max)");
+    }
+
+    #[test]
+    fn rows_can_go_as_json() {
+        let columns = vec![
+            Column::Bytes(vec![Some(std::sync::Arc::new(vec![1, 255])), None]),
+            Column::Text(vec![Some("a\"b"), None]),
+        ];
+        let args = vec![Arg::Text("q"), Arg::Rows { type_name: "x_rows", columns }];
+        let call = Call { name: "put_x", args };
+        let request = Request::of_call(&call, RowsForm::Json);
+        assert_eq!(
+            request.text,
+            "DECLARE @R2 dialoq.x_rows; INSERT @R2 SELECT c0, CONVERT(varbinary(max), c1, 2), c2 FROM OPENJSON(@P2) \
+             WITH (c0 int, c1 varchar(max), c2 nvarchar(max)); EXEC dialoq.put_x @P1, @R2;"
+        );
+        let Value::One(ColumnData::String(Some(json))) = &request.values[1] else { panic!("{request:?}") };
+        assert_eq!(json, r#"[{"c0":0,"c1":"01ff","c2":"a\"b"},{"c0":1,"c1":null,"c2":null}]"#);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Making connections, and telling which of them are still good.
 
+use super::args::RowsForm;
 use super::failure::{self, Text};
 use super::session::{Client, Session};
 use super::texts;
 use crate::error::{Code, Error, ErrorKind, Result};
-use crate::store::AccessToken;
 use crate::store::url::{Encryption, Login, MssqlUrl};
+use crate::store::{AccessToken, SqlValue};
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use socket2::{SockRef, TcpKeepalive};
 use std::fmt::Display;
@@ -95,7 +96,9 @@ impl Connector {
             Err(_) => return Err(self.unreachable(&format!("no answer within {} s", limit.as_secs()))),
         };
         let Connection { client, session, .. } = &mut connection;
-        session.script(client, &texts::SESSION).await.map_err(|failure| failure.error)?;
+        let rows = session.read(client, &texts::SESSION).await.map_err(|failure| failure.error)?;
+        let is_babelfish = rows.rows.first().is_some_and(|row| row.values() == [SqlValue::Integer(1)]);
+        session.rows_form = if is_babelfish { RowsForm::Json } else { RowsForm::Table };
         Ok(connection)
     }
 

@@ -56,7 +56,7 @@ impl Link for MssqlLink {
     fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
         Box::pin(async move {
             let (session, client) = self.parts();
-            Ok(session.call(client, Request::of_call(&call)).await?.rows)
+            Ok(session.call(client, Request::of_call(&call, session.rows_form)).await?.rows)
         })
     }
 

@@ -1,6 +1,6 @@
 //! One connection's state, and what is asked of it; the same for connections of ours and of the user's.
 
-use super::args::Request;
+use super::args::{Request, RowsForm};
 use super::failure::{self, Text};
 use super::texts;
 use super::values::{self, Form};
@@ -23,6 +23,8 @@ pub(super) struct Session {
     pub(super) is_broken: bool,
     /// A transaction of ours is open.
     pub(super) is_in_transaction: bool,
+    /// How rows are handed over.
+    pub(super) rows_form: RowsForm,
     /// The mark around a verb, which goes along with what is asked next.
     is_mark_due: bool,
 }
@@ -52,7 +54,7 @@ impl Session {
     /// Asks for the rows of a text of ours.
     pub(super) async fn read(&mut self, client: &mut Client, text: &str) -> Linked<SqlRows> {
         let rows = self.batch(client, text).await.map(|mut results| {
-            let rows = if results.is_empty() { Vec::new() } else { results.swap_remove(0) };
+            let rows = results.pop().unwrap_or_default();
             let columns: Vec<Column> = rows.first().map_or_else(Vec::new, |row| row.columns().to_vec());
             values::rows(&columns, rows, Form::Raw)
         });

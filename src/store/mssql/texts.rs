@@ -1,5 +1,7 @@
 //! What the driver itself says to the server.
 
+use crate::store::server::link::Column;
+use std::fmt::Write;
 use std::sync::LazyLock;
 
 macro_rules! texts {
@@ -19,12 +21,13 @@ texts! {
     TRANSACTION_STATE = "transaction_state";
     HOLD_LOCKS = "hold_locks";
     CALL = "call";
+    FILL_ROWS = "fill_rows";
 }
 
 /// Headers are for readers; the server need not be sent them each time.
 fn without_header(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-    lines.join("\n").trim().to_owned()
+    lines.join(" ").trim().to_owned()
 }
 
 /// The text that marks a place.
@@ -40,4 +43,25 @@ pub(super) fn rollback_to(number: u32) -> String {
 /// The text that calls a procedure.
 pub(super) fn call(name: &str, arguments: &str) -> String {
     CALL.replace("<name>", name).replace("<arguments>", arguments)
+}
+
+/// The text that fills a variable with rows of JSON.
+pub(super) fn fill_rows(rows: &str, type_name: &str, json: &str, columns: &[Column<'_>]) -> String {
+    let (mut values, mut declarations) = ("c0".to_owned(), "c0 int".to_owned());
+    for (place, column) in (1..).zip(columns) {
+        let sql_type = match column {
+            Column::Int(_) => "int",
+            Column::BigInt(_) => "bigint",
+            Column::Text(_) => "nvarchar(max)",
+            Column::Bytes(_) => "varchar(max)",
+            Column::Uuid(_) => "uniqueidentifier",
+        };
+        let _ = write!(declarations, ", c{place} {sql_type}");
+        let _ = match column {
+            Column::Bytes(_) => write!(values, ", CONVERT(varbinary(max), c{place}, 2)"),
+            _ => write!(values, ", c{place}"),
+        };
+    }
+    let text = FILL_ROWS.replace("<rows>", rows).replace("<type>", type_name).replace("<json>", json);
+    text.replace("<values>", &values).replace("<declarations>", &declarations)
 }

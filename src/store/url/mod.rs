@@ -71,7 +71,7 @@ impl StoreUrl {
             _ => Err(bad(
                 url,
                 "it must begin with 'sqlite:', as in 'sqlite:shop.db' or 'sqlite::memory:', with 'postgres:', as in \
-                 'postgres://shop@localhost/shop', or with 'mssql:', as in 'mssql://shop:secret@localhost/shop'",
+                 'postgres://shop@localhost/shop', or with 'mssql:', as in 'mssql://shop:password@localhost/shop'",
             )),
         }
     }

@@ -197,10 +197,10 @@ impl MssqlUrl {
 
     fn finish(mut self, url: &str, user: Option<(String, String)>, is_token: bool) -> Result<Self> {
         if self.host.is_empty() {
-            return Err(bad(url, "it names no host; write 'mssql://shop:secret@db.example:1433/shop'"));
+            return Err(bad(url, "it names no host; write 'mssql://shop:password@db.example:1433/shop'"));
         }
         if self.database.is_empty() {
-            return Err(bad(url, "it names no database; write 'mssql://shop:secret@db.example:1433/shop'"));
+            return Err(bad(url, "it names no database; write 'mssql://shop:password@db.example:1433/shop'"));
         }
         self.login = match (user, is_token) {
             (None, true) => Login::EntraToken,
@@ -211,7 +211,7 @@ impl MssqlUrl {
             _ => {
                 return Err(bad(
                     url,
-                    "it names no user; write 'mssql://shop:secret@...', or authentication=entra_token",
+                    "it names no user; write 'mssql://shop:password@...', or authentication=entra_token",
                 ));
             }
         };
