@@ -80,7 +80,7 @@ pub(super) fn try_sql(url: &str, text: &str) -> Result<String, String> {
         })
     });
     match asking.join() {
-        Ok(answer) => answer.map_err(|error| error.to_string()),
+        Ok(answer) => answer.map_err(|error: dialoq::Error| error.to_string()),
         Err(_) => Err("it panicked".to_owned()),
     }
 }
