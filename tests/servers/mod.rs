@@ -148,7 +148,7 @@ pub(crate) struct Database {
 enum Place {
     Folder(TempDir),
     Postgres(&'static postgres::Server, String),
-    Mssql(String),
+    Mssql { name: String, is_bare: bool },
 }
 
 impl Database {
@@ -165,9 +165,8 @@ impl Database {
                 (server.create(&name), Place::Postgres(server, name))
             }
             Store::Mssql => {
-                let url = mssql::create(&name);
-                install(&url);
-                (url, Place::Mssql(name))
+                let (url, name) = mssql::create_installed(&name);
+                (url, Place::Mssql { name, is_bare: false })
             }
         };
         Self { store, url, place: Arc::new(place) }
@@ -182,7 +181,7 @@ impl Database {
                 let server = postgres::server();
                 (server.create_bare(&name), Place::Postgres(server, name))
             }
-            Store::Mssql => (mssql::create(&name), Place::Mssql(name)),
+            Store::Mssql => (mssql::create(&name), Place::Mssql { name, is_bare: true }),
         };
         Self { store, url, place: Arc::new(place) }
     }
@@ -196,7 +195,7 @@ impl Database {
     pub(crate) fn try_sql_as(&self, url: &str, text: &str) -> Result<String, String> {
         match &*self.place {
             Place::Postgres(server, _) => server.try_sql(url, text),
-            Place::Mssql(_) => mssql::try_sql(url, text),
+            Place::Mssql { .. } => mssql::try_sql(url, text),
             Place::Folder(_) => fail(text, "the embedded store has no users"),
         }
     }
@@ -205,7 +204,7 @@ impl Database {
     pub(crate) fn login(&self, role: &str) -> String {
         match &*self.place {
             Place::Postgres(server, _) => server.login(&unique(), role, &self.url),
-            Place::Mssql(_) => mssql::login(&unique(), role, &self.url),
+            Place::Mssql { .. } => mssql::login(&unique(), role, &self.url),
             Place::Folder(_) => fail(role, "the embedded store has no users"),
         }
     }
@@ -230,7 +229,8 @@ impl Drop for Place {
         match self {
             Self::Folder(_) => {}
             Self::Postgres(server, name) => server.remove(name),
-            Self::Mssql(name) => mssql::remove(name),
+            Self::Mssql { name, is_bare: true } => mssql::remove(name),
+            Self::Mssql { name, is_bare: false } => mssql::reuse(name),
         }
     }
 }
@@ -238,6 +238,7 @@ impl Drop for Place {
 /// Runs the trials, then names the stores that were skipped; an error if one of them was required.
 pub(crate) fn conclude(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
     let conclusion: Conclusion = libtest_mimic::run(arguments, trials);
+    mssql::sweep();
     if arguments.list {
         return conclusion.exit_code();
     }

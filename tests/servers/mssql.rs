@@ -6,6 +6,7 @@ use dialoq::store::server::link::Driver;
 use dialoq::store::url::StoreUrl;
 use dialoq::store::{SqlStatement, SqlValue};
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
 
 const VARIABLE: &str = "DIALOQ_TEST_MSSQL";
 
@@ -29,13 +30,78 @@ fn with_database(url: &str, database: &str) -> String {
 
 /// A new database; gives its URL.
 pub(super) fn create(name: &str) -> String {
+    static ONE_BY_ONE: Mutex<()> = Mutex::new(());
+    // A relative of SQL Server cannot make two at once.
+    let _alone = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
     run(&of("master"), &format!("CREATE DATABASE {name};"));
     of(name)
 }
 
+/// Databases that have been used and made as new: to install a broker takes as long as many tests.
+static USED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A database with a broker in which nothing was made: its name and its URL.
+pub(super) fn create_installed(name: &str) -> (String, String) {
+    if let Some(name) = USED.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        return (of(&name), name);
+    }
+    let url = create(name);
+    super::install(&url);
+    run(&url, "CREATE SCHEMA kept;");
+    run(&url, &DEFINITIONS.map(|table| format!("SELECT * INTO kept.{table} FROM dialoq.{table};")).concat());
+    (url, name.to_owned())
+}
+
+/// Tables of definitions, which an installation fills.
+const DEFINITIONS: [&str; 10] = [
+    "broker",
+    "message_type",
+    "service_contract",
+    "service_contract_message_usage",
+    "service_queue",
+    "service",
+    "service_contract_usage",
+    "conversation_priority",
+    "xml_schema_collection",
+    "event_notification",
+];
+
+/// Empties a database of `create_installed` for the next test, unless somebody still holds locks in it.
+pub(super) fn reuse(name: &str) {
+    let url = of(name);
+    let emptied =
+        try_sql(&url, "SELECT t.name, s.name AS s FROM sys.tables t JOIN sys.schemas s ON s.schema_id = t.schema_id");
+    let Ok(tables) = emptied else { return };
+    let mut text = "SET LOCK_TIMEOUT 5000; BEGIN TRANSACTION;".to_owned();
+    for line in tables.lines() {
+        let (table, schema) = line.split_once('|').unwrap_or((line, ""));
+        let _ = match schema {
+            "kept" => Ok(()),
+            "dialoq" if table == "installed" => Ok(()),
+            "dialoq" if DEFINITIONS.contains(&table) => {
+                write!(text, "DELETE dialoq.{table}; INSERT dialoq.{table} SELECT * FROM kept.{table};")
+            }
+            "dialoq" => write!(text, "DELETE dialoq.{table};"),
+            schema => write!(text, "DROP TABLE [{schema}].[{table}];"),
+        };
+    }
+    text.push_str("UPDATE dialoq.broker SET service_broker_guid = NEWID(); COMMIT;");
+    match try_sql(&url, &text) {
+        Ok(_) => USED.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned()),
+        Err(why) => eprintln!("database {name} is not used again: {why}"),
+    }
+}
+
+/// Removes the databases that can be, at the end of the tests.
+pub(super) fn sweep() {
+    for name in USED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        remove(&name);
+    }
+}
+
 pub(super) fn remove(name: &str) {
     // Connections of brokers that were dropped may still be on their way out.
-    for _ in 0..100 {
+    for _ in 0..20 {
         match try_sql(&of("master"), &format!("DROP DATABASE {name};")) {
             Ok(_) => return,
             Err(_) => std::thread::sleep(std::time::Duration::from_millis(50)),
