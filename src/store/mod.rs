@@ -34,6 +34,7 @@ use crate::catalog::Catalog;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
+use server::link::Guest;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -67,6 +68,19 @@ pub trait Store: Send + Sync + 'static {
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
         let _ = (queue_id, max_queue_readers);
         Box::pin(async { Ok(Some(ReaderSlot::granted())) })
+    }
+
+    /// Does a verb on a connection of the user's own, in whatever transaction that is. Stores that are not servers refuse
+    /// with 60026.
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        let _ = (guest, verb);
+        Box::pin(async {
+            Err(Error::new(
+                Code::UNSUPPORTED,
+                ErrorKind::Unsupported,
+                "this store takes no verbs on connections of others; use Broker::begin, whose Tx takes SQL of your own",
+            ))
+        })
     }
 
     /// Opens a transaction; dropping it rolls it back.

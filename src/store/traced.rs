@@ -5,6 +5,7 @@
 //! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`; the embedded store adds
 //! `dialoq_commit_seconds`.
 
+use super::server::link::Guest;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::Result;
@@ -67,6 +68,11 @@ impl Store for Traced {
 
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
         self.0.reader_slot(queue_id, max_queue_readers)
+    }
+
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        let span = debug_span!("perform_on", verb = verb_name(&verb));
+        Box::pin(self.0.perform_on(guest, verb).instrument(span))
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

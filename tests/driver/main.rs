@@ -1,6 +1,7 @@
 //! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
 //! goes away.
 
+mod enlisting;
 mod errors;
 mod leaving;
 mod stage;
@@ -34,5 +35,8 @@ fn main() -> ExitCode {
             locks_of_the_session_do_not_go_back_to_the_pool a_lost_connection_says_what_became_of_the_work
             a_connection_lost_while_idle_is_replaced what_is_told_is_heard a_lost_listener_says_so
             durability_and_the_search_path_are_set;
+        enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
+            without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
+            messages_are_back_after_a_rollback new_definitions_are_noticed;
     })
 }

@@ -30,6 +30,31 @@ pub(super) fn arguments<'a>(args: &'a [Arg<'a>]) -> Vec<Argument<'a>> {
     flat
 }
 
+impl Argument<'_> {
+    /// The type to declare where the server is not asked for it.
+    pub(super) fn declared(&self) -> Type {
+        match self {
+            Self::One(arg) => match arg {
+                Arg::Null | Arg::Rows { .. } => Type::UNKNOWN,
+                Arg::Bool(_) => Type::BOOL,
+                Arg::Int(_) => Type::INT4,
+                Arg::BigInt(_) => Type::INT8,
+                Arg::Text(_) => Type::TEXT,
+                Arg::Bytes(_) => Type::BYTEA,
+                Arg::Uuid(_) => Type::UUID,
+                Arg::Time(_) => Type::TIMESTAMPTZ,
+            },
+            Self::Column(column) => match column {
+                Column::Int(_) => Type::INT4_ARRAY,
+                Column::BigInt(_) => Type::INT8_ARRAY,
+                Column::Text(_) => Type::TEXT_ARRAY,
+                Column::Bytes(_) => Type::BYTEA_ARRAY,
+                Column::Uuid(_) => Type::UUID_ARRAY,
+            },
+        }
+    }
+}
+
 impl ToSql for Argument<'_> {
     fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Written {
         match self {

@@ -27,6 +27,13 @@ impl fmt::Display for Place {
     }
 }
 
+impl Place {
+    /// Where a connection of the user's own leads, which only the user knows.
+    pub(super) fn guest() -> Self {
+        Self("the database of the enlisted connection".to_owned())
+    }
+}
+
 /// Makes connections to one database as one user.
 pub(super) struct Connector {
     config: Config,

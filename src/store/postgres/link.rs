@@ -487,7 +487,7 @@ fn refuse(asked: Asked<'_>, why: &str) -> Failure {
 }
 
 /// A function of ours answered what is not understood.
-fn unread(asked: Asked<'_>, why: &str) -> Failure {
+pub(super) fn unread(asked: Asked<'_>, why: &str) -> Failure {
     let error = Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("{asked} gave an answer whose {why}"));
     Failure { error, fate: Fate::Unknown, is_link_usable: false }
 }

@@ -3,6 +3,7 @@
 mod args;
 mod connect;
 mod failure;
+mod guest;
 mod link;
 mod listen;
 pub mod sql;
@@ -23,6 +24,8 @@ use listen::PgListener;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use guest::PgGuest;
 
 type Pool = deadpool::managed::Pool<Pooling>;
 

@@ -12,6 +12,12 @@ use tokio_postgres::{Column, Row, Statement};
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) statement: Statement,
+    shape: Shape,
+}
+
+/// How rows are read.
+#[derive(Debug)]
+pub(super) struct Shape {
     columns: Arc<[String]>,
     readers: Vec<Reader>,
 }
@@ -48,16 +54,26 @@ enum Reader {
 
 impl Prepared {
     pub(super) fn new(statement: Statement) -> Self {
-        let columns = statement.columns().iter().map(|column| column.name().to_owned()).collect();
-        let readers = statement.columns().iter().map(Column::type_).map(Reader::of).collect();
-        Self { statement, columns, readers }
+        let shape = Shape::of(statement.columns());
+        Self { statement, shape }
     }
 
     pub(super) fn columns(&self) -> &Arc<[String]> {
-        &self.columns
+        &self.shape.columns
     }
 
     /// The rows for those eyes; an error in words that name the column.
+    pub(super) fn rows(&self, rows: &[Row], eyes: Eyes) -> Result<Vec<SqlRow>, String> {
+        self.shape.rows(rows, eyes)
+    }
+}
+
+impl Shape {
+    pub(super) fn of(columns: &[Column]) -> Self {
+        let readers = columns.iter().map(Column::type_).map(Reader::of).collect();
+        Self { columns: columns.iter().map(|column| column.name().to_owned()).collect(), readers }
+    }
+
     pub(super) fn rows(&self, rows: &[Row], eyes: Eyes) -> Result<Vec<SqlRow>, String> {
         rows.iter().map(|row| self.row(row, eyes)).collect()
     }

@@ -132,6 +132,16 @@ pub trait Link: Send {
     fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>>;
 }
 
+/// A connection of the user's own, in a transaction of the user's own or in none. What is said there the server tells by
+/// itself, after the commit.
+pub trait Guest: Send {
+    /// The name of its server's dialect.
+    fn dialect(&self) -> &'static str;
+
+    /// Calls one of our functions; a refusal leaves the user's transaction as it was before, unless the server has ended it.
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
+}
+
 /// How a server is reached.
 pub trait Driver: Send + Sync + 'static {
     /// What differs in SQL.

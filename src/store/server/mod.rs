@@ -9,6 +9,7 @@ mod define;
 pub mod dialect;
 mod fold;
 mod follow;
+mod guest;
 mod hear;
 pub mod install;
 mod life;
@@ -38,9 +39,9 @@ use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
-use crate::protocol::{Outcome, Unit};
+use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
-use link::{Arg, Call, Driver, Fate};
+use link::{Arg, Call, Driver, Fate, Guest};
 use retry::{Tries, verdict};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -234,6 +235,13 @@ impl Store for ServerStore {
         Box::pin(async move {
             self.server.life.check()?;
             self.server.take_slot(queue_id, max_queue_readers).await
+        })
+    }
+
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let _work = self.server.life.enter()?;
+            self.server.perform_on(guest, verb).await
         })
     }
 

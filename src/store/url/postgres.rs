@@ -82,7 +82,15 @@ impl PostgresUrl {
         if query.is_some_and(|query| query.contains('@')) && !place.contains('@') {
             return Err(bad(url, "a '?' in a password is written '%3F'"));
         }
-        let mut connection = format!("postgresql://{place}");
+        let (mut connection, mut separator) = (format!("postgresql://{place}"), '?');
+        if parameters(query).any(|(name, _)| name == "host") {
+            let (without, port) = without_host(place);
+            connection = format!("postgresql://{without}");
+            if let Some(port) = port.filter(|_| !parameters(query).any(|(name, _)| name == "port")) {
+                connection.extend(["?port=", port]);
+                separator = '&';
+            }
+        }
         let mut parsed = Self {
             connection: String::new(),
             tls: TlsMode::Prefer,
@@ -90,7 +98,7 @@ impl PostgresUrl {
             client_certificate: None,
             server: ServerUrl::new(url),
         };
-        let (mut certificate, mut key, mut separator) = (None, None, '?');
+        let (mut certificate, mut key) = (None, None);
         let mut is_verified_at_least = false;
         for (name, value) in parameters(query) {
             let file = || {
@@ -155,6 +163,16 @@ impl PostgresUrl {
     }
 }
 
+/// What stands before the question mark without its host, which a parameter of that name replaces as in libpq; and the
+/// port that was given with it.
+fn without_host(place: &str) -> (String, Option<&str>) {
+    let (authority, path) = place.find('/').map_or((place, ""), |end| place.split_at(end));
+    let (user, host) = authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
+    let port = host.rsplit_once(':').map(|(_, port)| port).filter(|port| port.bytes().all(|c| c.is_ascii_digit()));
+    let user = user.map(|user| format!("{user}@")).unwrap_or_default();
+    (format!("{user}{path}"), port.filter(|port| !port.is_empty()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +210,18 @@ mod tests {
         let url = parsed("postgresql:///shop?host=/run/postgresql");
         assert_eq!(url.connection, "postgresql:///shop?host=/run/postgresql");
         assert_eq!((url.tls, url.server.pool_size, url.server.install), (TlsMode::Prefer, 32, None));
+    }
+
+    #[test]
+    fn a_host_among_the_parameters_replaces_the_other() {
+        for (url, connection) in [
+            ("postgres://u:p@h:5433/d?host=/run", "postgresql://u:p@/d?port=5433&host=/run"),
+            ("postgres://h/d?host=/run", "postgresql:///d?host=/run"),
+            ("postgres://u@h:1/d?port=2&host=i", "postgresql://u@/d?port=2&host=i"),
+            ("postgres://u@h:1/d?port=2", "postgresql://u@h:1/d?port=2"),
+        ] {
+            assert_eq!(parsed(url).connection, connection);
+        }
     }
 
     #[test]

@@ -1,0 +1,79 @@
+//! Verbs in a PostgreSQL transaction of your own.
+//!
+//! An application that already speaks to its database through `tokio-postgres`, or a pool over it, enlists its own
+//! transaction: what it sends and receives commits with what it writes, and nothing is sent if it rolls back.
+//!
+//! ```no_run
+//! use dialoq::postgres::{Enlisted, tokio_postgres};
+//! use dialoq::{Act, Broker};
+//!
+//! # async fn example(broker: Broker, mut client: tokio_postgres::Client) -> Result<(), Box<dyn std::error::Error>> {
+//! let transaction = client.transaction().await?;
+//! transaction.execute("UPDATE stock SET count = count - 1 WHERE sku = $1", &[&"A-1"]).await?;
+//! let enlisted = Enlisted::new(&broker, &transaction);
+//! let handle = enlisted.begin_dialog("//shop/Stock", "//shop/Orders").contract("//shop/Restock").await?;
+//! enlisted.send(handle, "//shop/Low", "A-1").await?;
+//! transaction.commit().await?;
+//! # Ok(()) }
+//! ```
+
+use crate::act::Perform;
+use crate::broker::Broker;
+use crate::error::Result;
+use crate::protocol::{Outcome, Verb};
+use crate::store::postgres::PgGuest;
+use crate::store::{BoxFuture, Store};
+use crate::trace;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+use tokio_postgres::GenericClient;
+use tracing::Instrument;
+
+pub use tokio_postgres;
+
+/// A transaction of your own in the broker's database, on which [`Act`](crate::Act) does every verb. Given a connection
+/// without a transaction, each verb commits by itself.
+///
+/// - The connection must lead to the broker's own database, as a member of `dialoq_user`; the transaction should be READ
+///   COMMITTED, which is PostgreSQL's default: at stricter levels, a RECEIVE sees only what had been committed before.
+/// - A refusal leaves the transaction as it was before the verb; 1205 ends it.
+/// - While a verb is under way, send nothing else over the connection.
+/// - Locks of conversation groups last as long as your transaction. If it rolls back after a RECEIVE, the messages are back
+///   in their queue at once; such a rollback is not counted against the queue as one of a [`Tx`](crate::Tx) is, so that a
+///   message that always fails does not disable it.
+/// - Definitions are refused with 60008: make them with the broker.
+pub struct Enlisted<'c, C> {
+    store: Arc<dyn Store>,
+    client: &'c C,
+    one_at_a_time: Mutex<()>,
+}
+
+impl<C> fmt::Debug for Enlisted<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Enlisted").finish_non_exhaustive()
+    }
+}
+
+impl<'c, C: GenericClient> Enlisted<'c, C> {
+    /// Enlists a transaction, or a connection, of `tokio-postgres` or of a pool over it.
+    pub fn new(broker: &Broker, client: &'c C) -> Self {
+        Self { store: broker.shared_store().clone(), client, one_at_a_time: Mutex::new(()) }
+    }
+}
+
+impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
+    fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        let span = trace::span(&verb);
+        let answer = async move {
+            let _alone = self.one_at_a_time.lock().await;
+            let mut guest = PgGuest::new(self.client.client());
+            self.store.perform_on(&mut guest, verb).await
+        };
+        Box::pin(answer.instrument(span))
+    }
+
+    fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+}

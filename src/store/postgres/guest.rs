@@ -1,0 +1,100 @@
+//! A connection of the user's own.
+
+use super::args::arguments;
+use super::connect::Place;
+use super::failure::{Asked, Loss, Stake, failure};
+use super::link::unread;
+use super::sql::DIALECT;
+use super::texts::TEXTS;
+use super::values::{Eyes, Shape};
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
+use crate::store::{BoxFuture, SqlRow};
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+
+/// The savepoint around a verb.
+const BEFORE_THE_VERB: u32 = 0;
+
+/// A connection that somebody else opened, and whose transaction somebody else ends.
+pub(crate) struct PgGuest<'c> {
+    client: &'c Client,
+    place: Place,
+}
+
+impl<'c> PgGuest<'c> {
+    pub(crate) fn new(client: &'c Client) -> Self {
+        Self { client, place: Place::guest() }
+    }
+
+    fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, stake: Stake) -> Failure {
+        let loss = Loss { is_closed: self.client.is_closed(), why: None };
+        failure(error, asked, stake, loss, &self.place)
+    }
+
+    async fn call_now(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        let asked = Asked::Call(call.name);
+        let flat = arguments(&call.args);
+        let text = TEXTS.call(call.name, flat.len());
+        let params: Vec<(&(dyn ToSql + Sync), Type)> =
+            flat.iter().map(|argument| (argument as &(dyn ToSql + Sync), argument.declared())).collect();
+        let (mark, release) = (TEXTS.savepoint(BEFORE_THE_VERB), TEXTS.release(BEFORE_THE_VERB));
+        // All in one flight: outside of a transaction the marks are refused and the call stands by itself, and after a
+        // refusal the release is refused as well.
+        let (marked, rows, released) = tokio::join!(
+            biased;
+            self.client.batch_execute(&mark),
+            self.client.query_typed(&text, &params),
+            self.client.batch_execute(&release),
+        );
+        let is_in_transaction = match marked {
+            Ok(()) => true,
+            Err(error) => match error.code() {
+                Some(code) if *code == SqlState::NO_ACTIVE_SQL_TRANSACTION => false,
+                Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => return Err(has_failed(call.name)),
+                _ => return Err(self.failed(error, asked, Stake::Transaction)),
+            },
+        };
+        let stake = if is_in_transaction { Stake::Transaction } else { Stake::Commit };
+        match rows {
+            Ok(rows) => {
+                if is_in_transaction && let Err(error) = released {
+                    return Err(self.failed(error, asked, stake));
+                }
+                let Some(first) = rows.first() else { return Ok(Vec::new()) };
+                Shape::of(first.columns()).rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
+            }
+            Err(error) => {
+                let failure = self.failed(error, asked, stake);
+                if is_in_transaction && failure.fate == Fate::Undone {
+                    let back = format!("{};{release}", TEXTS.rollback_to(BEFORE_THE_VERB));
+                    if let Err(error) = self.client.batch_execute(&back).await {
+                        return Err(self.failed(error, asked, stake));
+                    }
+                }
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// 60020: the user's transaction takes nothing any more.
+fn has_failed(verb: &str) -> Failure {
+    let error = Error::new(
+        Code::TRANSACTION_ENDED,
+        ErrorKind::State,
+        format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back"),
+    );
+    Failure { error, fate: Fate::TransactionUndone, is_link_usable: true }
+}
+
+impl Guest for PgGuest<'_> {
+    fn dialect(&self) -> &'static str {
+        DIALECT.name
+    }
+
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        Box::pin(self.call_now(call))
+    }
+}

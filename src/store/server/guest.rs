@@ -1,0 +1,41 @@
+//! Verbs on connections of the user's own.
+
+use super::Server;
+use super::body::settled;
+use super::link::Guest;
+use super::retry::{Tries, verdict};
+use super::verbs;
+use crate::error::{Code, Error, ErrorKind, Result};
+use crate::protocol::{Outcome, Verb};
+use std::sync::Arc;
+
+impl Server {
+    /// Does a verb there. Nothing is known of the commit: the server tells others by itself, and this process hears it from
+    /// there.
+    pub(super) async fn perform_on(self: &Arc<Self>, guest: &mut dyn Guest, verb: Verb) -> Result<Outcome> {
+        let (theirs, ours) = (guest.dialect(), self.driver.dialect().name);
+        if theirs != ours {
+            let message =
+                format!("the connection speaks {theirs}, the broker is in {ours}; enlist one to its database");
+            return Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, message));
+        }
+        if matches!(verb, Verb::Define(_)) {
+            return Err(Error::definition_in_transaction());
+        }
+        self.tell_time().await?;
+        let verb = settled(verb);
+        let mut beside = self.beside(&verb)?;
+        let mut tries = Tries::default();
+        loop {
+            let failure = match guest.call(verbs::call(&verb, &beside)?).await {
+                Ok(rows) => return verbs::outcome(&verb, rows),
+                Err(failure) => failure,
+            };
+            if !tries.again_with_new_definitions(&failure.error) {
+                return Err(verdict(failure));
+            }
+            self.reload().await?;
+            self.recheck(&verb, &mut beside);
+        }
+    }
+}

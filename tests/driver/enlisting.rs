@@ -1,0 +1,166 @@
+//! Verbs in a transaction of the user's own.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::error::Code;
+use dialoq::postgres::Enlisted;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::{Act, Broker, ConversationHandle};
+use std::future::Future;
+
+const SCRIPT: &str =
+    "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE MESSAGE TYPE [//t/Json] VALIDATION = NONE;
+    CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY, [//t/Json] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);";
+
+/// A broker, and a connection that is not its own.
+fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client, Database) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        // It goes when this does, after the test.
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        broker.sql("CREATE TABLE thing (id int PRIMARY KEY)", ()).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("SET search_path = public").await.unwrap();
+        tokio::time::timeout(3 * SOON, test(broker, client, database.clone())).await.expect("the test hangs");
+    });
+}
+
+async fn dialog(act: &impl Act) -> ConversationHandle {
+    act.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap()
+}
+
+async fn things(broker: &Broker) -> i64 {
+    broker.query("SELECT count(*) AS n FROM thing", ()).await.unwrap().rows[0].get("n").unwrap()
+}
+
+async fn received(act: &impl Act) -> Vec<String> {
+    let batch = act.receive("server").await.unwrap();
+    batch.map_or_else(Vec::new, |batch| batch.iter().map(|message| message.text().unwrap().into_owned()).collect())
+}
+
+pub(crate) fn verbs_commit_with_what_the_user_writes(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        for is_committed in [false, true] {
+            let transaction = client.transaction().await.unwrap();
+            transaction.execute("INSERT INTO thing VALUES (1)", &[]).await.unwrap();
+            let enlisted = Enlisted::new(&broker, &transaction);
+            let handle = dialog(&enlisted).await;
+            enlisted.send(handle, "//t/Word", "a").await.unwrap();
+            enlisted.send_many(&[handle], "//t/Word", "b").await.unwrap();
+            assert!(received(&broker).await.is_empty(), "nothing is there before the commit");
+            if is_committed {
+                transaction.commit().await.unwrap();
+            } else {
+                transaction.rollback().await.unwrap();
+            }
+            assert_eq!(things(&broker).await, i64::from(is_committed));
+        }
+        let transaction = client.transaction().await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        let batch = enlisted.receive("server").await.unwrap().expect("what was committed");
+        assert_eq!(batch.iter().map(|message| message.text().unwrap()).collect::<Vec<_>>(), ["a", "b"]);
+        enlisted.end(batch.first().handle()).await.unwrap();
+        transaction.commit().await.unwrap();
+        let ended = broker.receive("asker").await.unwrap().expect("the end is told");
+        assert_eq!(&*ended.first().message_type_name, "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog");
+    });
+}
+
+pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("INSERT INTO thing VALUES (1)", &[]).await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        let handle = dialog(&enlisted).await;
+        let nobody = ConversationHandle(uuid::Uuid::nil());
+        let refused = enlisted.send(nobody, "//t/Word", "a").await.unwrap_err();
+        assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
+        assert_eq!(enlisted.send(handle, "//t/None", "a").await.unwrap_err().code(), Code::MESSAGE_TYPE_NOT_FOUND);
+        enlisted.send(handle, "//t/Word", "b").await.unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!((things(&broker).await, received(&broker).await), (1, vec!["b".to_owned()]));
+    });
+}
+
+pub(crate) fn without_a_transaction_each_verb_commits(store: Store) {
+    on(store, |broker, client, _| async move {
+        let enlisted = Enlisted::new(&broker, &client);
+        let handle = dialog(&enlisted).await;
+        enlisted.send(handle, "//t/Word", "a").await.unwrap();
+        let refused = enlisted.send(ConversationHandle(uuid::Uuid::nil()), "//t/Word", "a").await.unwrap_err();
+        assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
+        assert_eq!(received(&broker).await, ["a"]);
+        assert_eq!(enlisted.transmission_status(handle).await.unwrap(), "");
+    });
+}
+
+pub(crate) fn a_failed_transaction_takes_no_verbs(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("INSERT INTO nothing VALUES (1)", &[]).await.unwrap_err();
+        let refused = Enlisted::new(&broker, &transaction).receive("server").await.unwrap_err();
+        assert_eq!(refused.code(), Code::TRANSACTION_ENDED);
+        transaction.rollback().await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        assert!(Enlisted::new(&broker, &transaction).receive("server").await.unwrap().is_none());
+        let defining = Enlisted::new(&broker, &transaction);
+        let define = dialoq::act::Perform::perform(&defining, dialoq::protocol::Verb::Define(Vec::new())).await;
+        assert_eq!(define.unwrap_err().code(), Code::DEFINITION_IN_TRANSACTION);
+    });
+}
+
+pub(crate) fn other_processes_hear_of_it(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let other = Broker::open(database.url()).await.unwrap();
+        let sleeper = other.clone();
+        let hearing = tokio::spawn(async move {
+            let batch = sleeper.receive("server").wait(2 * SOON).await.unwrap();
+            batch.expect("it is woken").first().text().unwrap().into_owned()
+        });
+        let waiting = async {
+            while other.activity().queue("server").facts().waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, waiting).await.expect("it never waits");
+        let transaction = client.transaction().await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        let handle = dialog(&enlisted).await;
+        enlisted.send(handle, "//t/Word", "woken").await.unwrap();
+        transaction.commit().await.unwrap();
+        let heard = tokio::time::timeout(SOON, hearing).await.expect("nobody was woken").unwrap();
+        assert_eq!(heard, "woken");
+    });
+}
+
+pub(crate) fn messages_are_back_after_a_rollback(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        for _ in 0..6 {
+            let transaction = client.transaction().await.unwrap();
+            assert_eq!(received(&Enlisted::new(&broker, &transaction)).await, ["a"]);
+            assert!(received(&broker).await.is_empty(), "its group is locked");
+            transaction.rollback().await.unwrap();
+        }
+        assert_eq!(received(&broker).await, ["a"]);
+    });
+}
+
+pub(crate) fn new_definitions_are_noticed(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let other = Broker::open(database.url()).await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        let handle = dialog(&enlisted).await;
+        other.execute("CREATE QUEUE another").await.unwrap();
+        enlisted.send(handle, "//t/Word", "a").await.unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!(received(&broker).await, ["a"]);
+    });
+}
