@@ -221,8 +221,6 @@ CREATE UNLOGGED TABLE dialoq.receive_attempt (
     conversation_group_id uuid NOT NULL,
     queue_id integer NOT NULL,
     began_at timestamptz NOT NULL,
-    -- Whoever locked its group after it found that its transaction is gone.
-    is_over boolean NOT NULL DEFAULT false,
     PRIMARY KEY (attempt_id, conversation_group_id)
 );
 CREATE INDEX receive_attempt_group ON dialoq.receive_attempt (conversation_group_id);

@@ -18,8 +18,5 @@ BEGIN
         EXIT WHEN v_group IS NULL OR EXISTS (SELECT FROM dialoq.group_rank(v_group, v_queue_id));
         v_passed := v_passed || v_group;
     END LOOP;
-    RETURN QUERY
-    SELECT v_group, dialoq.say(CASE WHEN EXISTS (
-            SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = v_group AND a.is_over)
-        THEN dialoq.count_gone_attempts(v_group) END);
+    RETURN QUERY SELECT v_group, NULL::text;
 END $$;

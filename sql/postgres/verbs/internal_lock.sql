@@ -31,28 +31,6 @@ BEGIN
     END IF;
 END $$;
 
--- Marks a group that this transaction holds as one it has received from: the same lock once more, shared.
-CREATE OR REPLACE FUNCTION dialoq.mark_group(p_group uuid) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('dialoq.session_locks', true) = '1' THEN
-        PERFORM pg_advisory_lock_shared(dialoq.group_key(p_group));
-    ELSE
-        PERFORM pg_advisory_xact_lock_shared(dialoq.group_key(p_group));
-    END IF;
-END $$;
-
--- Whether this transaction has received from a group before. Not cheap.
-CREATE OR REPLACE FUNCTION dialoq.is_marked_group(p_group uuid) RETURNS boolean
-LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN EXISTS (
-        SELECT FROM pg_locks AS l
-        WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.mode = 'ShareLock' AND l.objsubid = 1
-            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-            AND (l.classid::bigint << 32 | l.objid::bigint) = dialoq.group_key(p_group));
-END $$;
-
 -- Locks the group of an endpoint and takes note of what the endpoint was told. Says whether it is there and locked;
 -- NULL if `p_wait` is false and another transaction holds it.
 CREATE OR REPLACE FUNCTION dialoq.lock_endpoint(p_endpoint_id bigint, p_wait boolean, OUT is_locked boolean, OUT said text)
@@ -127,12 +105,11 @@ CREATE OR REPLACE FUNCTION dialoq.unlock_session() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET client_min_messages = error AS $$
 DECLARE
     v_key bigint;
-    v_is_shared boolean;
 BEGIN
     PERFORM set_config('dialoq.session_locks', '', false);
     LOOP
         v_key := NULL;
-        SELECT l.classid::bigint << 32 | l.objid::bigint, l.mode = 'ShareLock' INTO v_key, v_is_shared
+        SELECT l.classid::bigint << 32 | l.objid::bigint INTO v_key
         FROM pg_locks AS l
         WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted AND l.objsubid = 1
             AND l.classid::bigint >> 16 = 17513
@@ -140,7 +117,7 @@ BEGIN
         LIMIT 1;
         EXIT WHEN v_key IS NULL;
         -- One lock may have been taken many times over.
-        WHILE CASE WHEN v_is_shared THEN pg_advisory_unlock_shared(v_key) ELSE pg_advisory_unlock(v_key) END LOOP
+        WHILE pg_advisory_unlock(v_key) LOOP
         END LOOP;
     END LOOP;
 END $$;

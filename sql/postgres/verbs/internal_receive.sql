@@ -57,7 +57,7 @@ BEGIN
                 -- It has nothing, or waits for its turn: see below.
                 WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.below_top, c.oldest) THEN true
                 WHEN c.true_top NOT BETWEEN p_from_top AND p_to_top THEN false
-                ELSE dialoq.claim_group(c.group_id)
+                ELSE dialoq.try_lock_group(c.group_id)
             END
             LIMIT 1;
         END IF;
@@ -70,7 +70,7 @@ BEGIN
         ORDER BY CASE WHEN p_oldest THEN 0 ELSE l.top END, l.oldest
         LIMIT 1;
         IF v_late IS NOT NULL THEN
-            IF dialoq.claim_group(v_late_groups[v_late]) THEN
+            IF dialoq.try_lock_group(v_late_groups[v_late]) THEN
                 RETURN v_late_groups[v_late];
             END IF;
             v_late_groups := v_late_groups[:v_late - 1] || v_late_groups[v_late + 1:];
@@ -97,26 +97,6 @@ BEGIN
         v_past_top := v_row.below_top;
         v_past := v_row.oldest;
     END LOOP;
-END $$;
-
--- Locks a group to receive from it, if nobody else holds it. A transaction that received from it and did not say what
--- became of that is gone, because its lock is; unless it is this one.
-CREATE OR REPLACE FUNCTION dialoq.claim_group(p_group uuid) RETURNS boolean
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF NOT dialoq.try_lock_group(p_group) THEN
-        RETURN false;
-    END IF;
-    IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = p_group)
-        AND NOT dialoq.is_marked_group(p_group)
-    THEN
-        UPDATE dialoq.receive_attempt AS a SET is_over = true
-        WHERE (a.attempt_id, a.conversation_group_id) IN (
-            SELECT o.attempt_id, o.conversation_group_id
-            FROM dialoq.receive_attempt AS o WHERE o.conversation_group_id = p_group
-            FOR UPDATE SKIP LOCKED);
-    END IF;
-    RETURN true;
 END $$;
 
 -- The rank of a group in a queue: no row if nothing can be received.
@@ -183,7 +163,7 @@ BEGIN
         WHERE CASE
             WHEN c.group_id = ANY (p_passed) THEN false
             WHEN c.true_top IS NULL OR c.true_oldest > c.oldest THEN true
-            ELSE dialoq.claim_group(c.group_id)
+            ELSE dialoq.try_lock_group(c.group_id)
         END
         LIMIT 1;
         EXIT WHEN oldest_claim.oldest IS NOT NULL;
@@ -227,7 +207,6 @@ DECLARE
     v_said text;
     v_is_more boolean := p_only IS NOT NULL;
 BEGIN
-    PERFORM dialoq.mark_group(p_group);
     SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
     FOR v_row IN
         SELECT e.endpoint_id, e.rollbacks, dialoq.has_news(e) AS has_news
@@ -292,19 +271,4 @@ BEGIN
         -- Everything that could be seen after the rows were locked was taken.
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
     END IF;
-END $$;
-
--- Counts the rollbacks of transactions that claim_group found to be over.
-CREATE OR REPLACE FUNCTION dialoq.count_gone_attempts(p_group uuid) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_attempt uuid;
-    v_said text;
-BEGIN
-    FOR v_attempt IN
-        SELECT DISTINCT a.attempt_id FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = p_group AND a.is_over
-    LOOP
-        v_said := concat_ws(' ', v_said, dialoq.count_attempt(v_attempt));
-    END LOOP;
-    RETURN v_said;
 END $$;

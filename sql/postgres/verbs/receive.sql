@@ -22,7 +22,6 @@ DECLARE
     v_only bigint;
     v_endpoint record;
     v_passed uuid[] := '{}';
-    v_said text;
     v_is_any boolean := p_conversation_handle IS NULL AND p_conversation_group_id IS NULL;
 BEGIN
     IF coalesce(p_lowest, 1) < 1 OR coalesce(p_highest, 10) NOT BETWEEN coalesce(p_lowest, 1) AND 10 THEN
@@ -67,22 +66,15 @@ BEGIN
                 SELECT FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
                 WHERE e.conversation_group_id = v_group AND (v_only IS NULL OR e.endpoint_id = v_only)
                     AND NOT e.is_quarantined)
-            OR NOT dialoq.claim_group(v_group)
+            OR NOT dialoq.try_lock_group(v_group)
         THEN
             RETURN;
-        END IF;
-        IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = v_group AND a.is_over) THEN
-            v_said := concat_ws(' ', v_said, dialoq.count_gone_attempts(v_group));
-            IF NOT (SELECT q.is_receive_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id) THEN
-                -- It was one rollback too many. The queue gives nothing out any more.
-                RETURN;
-            END IF;
         END IF;
         RETURN QUERY
         SELECT t.status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.message_sequence_number, t.service_name, t.service_id, t.service_contract_name, t.service_contract_id,
             t.message_type_name, t.message_type_id, t.validation, t.message_body, t.message_id, t.message_enqueue_time,
-            t.trace, CASE WHEN row_number() OVER () = 1 THEN dialoq.say(concat_ws(' ', v_said, t.said)) END
+            t.trace, CASE WHEN row_number() OVER () = 1 THEN dialoq.say(t.said) END
         FROM dialoq.take(v_group, v_queue_id, p_top, v_only) AS t;
         -- Another may have emptied it before the lock was ours.
         EXIT WHEN FOUND OR NOT v_is_any;

@@ -65,13 +65,6 @@ BEGIN
         END IF;
         v_groups := ARRAY(
             SELECT g.id FROM unnest(v_groups) WITH ORDINALITY AS g (id, place) GROUP BY g.id ORDER BY min(g.place));
-        IF EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.conversation_group_id = ANY (v_groups)) THEN
-            FOR v_row IN SELECT g.id FROM unnest(v_groups) AS g (id) LOOP
-                PERFORM dialoq.claim_group(v_row.id);
-                v_said := concat_ws(' ', v_said, dialoq.count_gone_attempts(v_row.id));
-            END LOOP;
-            EXIT WHEN NOT (SELECT q.is_receive_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id);
-        END IF;
         v_held := ARRAY(
             SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = ANY (v_groups) FOR UPDATE SKIP LOCKED);
         -- Those that were told something take note of it first.

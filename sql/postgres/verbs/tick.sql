@@ -42,7 +42,7 @@ BEGIN
         ORDER BY a.attempt_id, a.conversation_group_id
     LOOP
         EXIT WHEN v_did >= p_top;
-        IF dialoq.try_lock_group(v_row.conversation_group_id) AND NOT dialoq.is_marked_group(v_row.conversation_group_id) THEN
+        IF dialoq.try_lock_group(v_row.conversation_group_id) THEN
             v_said := dialoq.distinct_words(concat_ws(' ', v_said, dialoq.count_attempt(v_row.attempt_id)));
             v_did := v_did + 1;
         END IF;

@@ -188,7 +188,7 @@ impl Session {
             match self.server.side.call(counted).await {
                 Ok(rows) => add(&mut words, &said(&rows)),
                 Err(failure) => {
-                    tracing::warn!(error = %failure.error, "a rollback could not be counted; it is when its group is next received from");
+                    tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
                 }
             }
         }
