@@ -188,7 +188,8 @@ CREATE INDEX ready_group_group ON dialoq.ready_group (conversation_group_id) WIT
 GO
 
 -- Endpoints to look at once more when whoever works on the peer at this moment is done, because that transaction may have
--- told an endpoint something without seeing that it was gone, had ended, or had moved. tick does it.
+-- told an endpoint something without seeing that it was gone, had ended, or had moved. 0 is every endpoint that a change
+-- of definitions may concern. tick does it.
 CREATE TABLE dialoq.unsettled (
     unsettled_id bigint IDENTITY(1, 1) NOT NULL PRIMARY KEY CLUSTERED,
     endpoint_id bigint NOT NULL,

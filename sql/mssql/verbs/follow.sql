@@ -32,6 +32,7 @@ BEGIN
             EXEC dialoq.tell_error @id, @body, @said OUTPUT;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
+        EXEC dialoq.unsettle_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
@@ -74,6 +75,7 @@ BEGIN
             IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @far_body, @said OUTPUT;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
+        EXEC dialoq.unsettle_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
@@ -153,6 +155,7 @@ BEGIN
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
         SET @said = CONCAT(@said, N' q:', @queue_id);
+        EXEC dialoq.unsettle_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
@@ -241,6 +244,7 @@ BEGIN
         END
         SELECT @said = CONCAT(@said, N' ', STRING_AGG(CAST(CONCAT(N'q:', q.queue_id) AS nvarchar(max)), N' '))
         FROM dialoq.service_queue AS q;
+        EXEC dialoq.unsettle_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH

@@ -132,7 +132,7 @@ CREATE PROCEDURE dialoq.forget_rollbacks
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:rollbacks:', @queue_id), @got int;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':rollbacks:', @queue_id), @got int;
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id)
         RETURN;

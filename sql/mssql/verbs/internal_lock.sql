@@ -1,6 +1,7 @@
 -- Locks of conversation groups: sp_getapplock over 'dialoq:group:' and the id, held to the end of the transaction. While
 -- the session's context says 'dialoq.session_locks' = 1, because savepoints must keep them, they are the session's and
--- unlock_session frees them. A lock that is taken is always tested before: not every server answers a try well.
+-- unlock_session frees them. A lock that is taken is always tested before: not every server answers a try well; and locks
+-- that are not over an id of one thing in the world name the database, because not every server keeps those apart.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: 51205: the wait was ended for a deadlock; roll back and run the transaction again

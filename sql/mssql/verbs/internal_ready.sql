@@ -1,5 +1,5 @@
 -- The claim index: which groups have something to receive. A row that a sender relies on is kept by a shared lock over
--- 'dialoq:ready:' and its order; who would remove it must get that lock alone.
+-- 'dialoq:', the database, ':ready:' and its order; who would remove it must get that lock alone.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: none of its own
@@ -23,7 +23,7 @@ BEGIN
     ORDER BY r.oldest;
     IF @oldest IS NOT NULL
     BEGIN
-        SET @resource = CONCAT(N'dialoq:ready:', @oldest);
+        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
         IF APPLOCK_TEST(N'public', @resource, N'Shared', N'Transaction') = 1
         BEGIN
             EXEC @got = sp_getapplock
@@ -71,7 +71,7 @@ BEGIN
         SELECT TOP (1) @number = r.row_number, @oldest = r.oldest
         FROM @rows AS r WHERE r.row_number > @number ORDER BY r.row_number;
         IF @oldest IS NULL BREAK;
-        SET @resource = CONCAT(N'dialoq:ready:', @oldest);
+        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
         IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 1
         BEGIN
             EXEC @got = sp_getapplock

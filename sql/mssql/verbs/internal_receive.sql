@@ -180,11 +180,11 @@ CREATE PROCEDURE dialoq.remove_ghost
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:ready:', @oldest), @got int;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest), @got int;
     IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     EXEC @got = sp_getapplock
         @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
-    IF @got < 0 OR EXISTS (SELECT 1 FROM dialoq.group_ranks(@group)) RETURN;
+    IF @got < 0 OR EXISTS (SELECT 1 FROM dialoq.group_ranks(@group) AS k WHERE k.queue_id = @queue_id) RETURN;
     DELETE FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
     WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
 END

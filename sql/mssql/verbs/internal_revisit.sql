@@ -12,10 +12,10 @@ CREATE PROCEDURE dialoq.lock_definitions
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @got int;
-    IF APPLOCK_MODE(N'public', N'dialoq:define', N'Transaction') = N'Exclusive' RETURN;
+    DECLARE @got int, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':define');
+    IF APPLOCK_MODE(N'public', @resource, N'Transaction') = N'Exclusive' RETURN;
     EXEC @got = sp_getapplock
-        @Resource = N'dialoq:define', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = -1;
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = -1;
     IF @got < 0
         THROW 51205, N'the transaction was chosen as a deadlock victim: it waited for a change of definitions; run it again', 1;
 END
@@ -102,7 +102,12 @@ BEGIN
     DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit;
     DECLARE @is_locked bit, @is_ready bit, @queue_id int;
     SET @is_settled = 0;
-    IF APPLOCK_TEST(N'public', N'dialoq:define', N'Shared', N'Transaction') = 0 RETURN;
+    IF APPLOCK_TEST(N'public', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
+    IF @endpoint_id = 0
+    BEGIN
+        EXEC dialoq.settle_definitions @is_settled OUTPUT, @said OUTPUT;
+        RETURN;
+    END
     SELECT @peer_id = p.endpoint_id, @group = p.conversation_group_id
     FROM dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
     WHERE p.conversation_id = @conversation_id AND p.is_initiator = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
@@ -129,6 +134,93 @@ BEGIN
     IF @group IS NULL RETURN;
     EXEC dialoq.put_right @group, @is_ready OUTPUT;
     IF @is_ready = 1 SET @said = CONCAT(@said, N' q:', @queue_id);
+END
+GO
+
+-- Has tick look again at all that a change of definitions concerns: at once, in five seconds and in a minute, because
+-- transactions that ran when it was committed may have gone by what was before. No right of a user's tells when the last
+-- of them is over.
+IF OBJECT_ID(N'dialoq.unsettle_definitions') IS NOT NULL DROP PROCEDURE dialoq.unsettle_definitions
+GO
+CREATE PROCEDURE dialoq.unsettle_definitions
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @clock datetime2(6) = SYSUTCDATETIME();
+    DECLARE @nobody uniqueidentifier = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier);
+    INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+    SELECT 0, @nobody, 0, DATEADD(second, l.wait_s, @clock) FROM (VALUES (0), (5), (60)) AS l (wait_s);
+END
+GO
+
+-- The second look at a change of definitions: endpoints of a service that is gone, over a contract that is gone, at a
+-- target that lost it, and messages of endpoints that are gone. At most 500 endpoints at a time.
+IF OBJECT_ID(N'dialoq.settle_definitions') IS NOT NULL DROP PROCEDURE dialoq.settle_definitions
+GO
+CREATE PROCEDURE dialoq.settle_definitions
+    @is_settled bit OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @wrong TABLE (
+        row_number int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL, conversation_id uniqueidentifier NOT NULL,
+        is_initiator bit NOT NULL, code int NOT NULL
+    );
+    DECLARE @gone TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
+    DECLARE @number int = 0, @id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int, @is_locked bit;
+    DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit, @far_code int;
+    DECLARE @body varbinary(max), @far_body varbinary(max);
+    SET @is_settled = 1;
+    INSERT INTO @wrong (endpoint_id, conversation_id, is_initiator, code)
+    SELECT TOP (500) e.endpoint_id, e.conversation_id, e.is_initiator,
+        CASE WHEN s.service_id IS NULL THEN -8470 WHEN c.is_dropped = 1 THEN -8487 ELSE -8468 END
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+    LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
+    LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+    LEFT JOIN dialoq.service_contract_usage AS u
+        ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
+    WHERE e.is_system = 0 AND e.state IN (N'SO', N'CO', N'DI')
+        AND (s.service_id IS NULL OR c.is_dropped = 1 OR e.is_initiator = 0 AND u.service_id IS NULL)
+    ORDER BY e.endpoint_id;
+    WHILE 1 = 1
+    BEGIN
+        SET @id = NULL;
+        SELECT TOP (1) @number = w.row_number, @id = w.endpoint_id, @conversation_id = w.conversation_id,
+            @is_initiator = w.is_initiator, @code = w.code
+        FROM @wrong AS w WHERE w.row_number > @number ORDER BY w.row_number;
+        IF @id IS NULL BREAK;
+        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
+            @service_id OUTPUT, @is_system OUTPUT;
+        IF @code = -8470
+        BEGIN
+            EXEC dialoq.lock_endpoint @id, 0, @is_locked OUTPUT, @said OUTPUT;
+            IF @is_locked IS NULL SET @is_settled = 0;
+            IF @is_locked IS NULL OR @is_locked = 0 CONTINUE;
+            SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
+            IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @body, @said OUTPUT;
+            EXEC dialoq.erase @id, @said OUTPUT;
+            CONTINUE;
+        END
+        -- One that was told already is not told again.
+        SET @body = dialoq.error_body(@code, CASE @code
+            WHEN -8487 THEN N'the contract of the conversation was dropped'
+            ELSE N'the service was altered: it lost the contract' END);
+        EXEC dialoq.tell_error @id, @body, @said OUTPUT;
+        IF @code = -8487 OR @peer_id IS NULL CONTINUE;
+        SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
+        EXEC dialoq.tell_error @peer_id, @far_body, @said OUTPUT;
+    END
+    IF @number >= 500 SET @is_settled = 0;
+    INSERT INTO @gone (endpoint_id)
+    SELECT DISTINCT m.endpoint_id
+    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = m.endpoint_id);
+    -- One that is just being removed may come back.
+    DELETE FROM g
+    FROM @gone AS g JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id;
+    DELETE FROM m
+    FROM dialoq.queue_message AS m WITH (ROWLOCK, READPAST) JOIN @gone AS g ON g.endpoint_id = m.endpoint_id;
 END
 GO
 

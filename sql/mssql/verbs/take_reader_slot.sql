@@ -14,7 +14,7 @@ BEGIN
     DECLARE @slot int = 0, @taken int, @got int, @resource nvarchar(255);
     WHILE @taken IS NULL AND @slot < @max_queue_readers
     BEGIN
-        SET @resource = CONCAT(N'dialoq:reader:', @queue_id, N':', @slot);
+        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':reader:', @queue_id, N':', @slot);
         -- A session could take its own slot twice.
         IF APPLOCK_MODE(N'public', @resource, N'Session') = N'NoLock'
             AND APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Session') = 1
@@ -35,7 +35,7 @@ CREATE PROCEDURE dialoq.free_reader_slot
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:reader:', @queue_id, N':', @slot);
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':reader:', @queue_id, N':', @slot);
     IF APPLOCK_MODE(N'public', @resource, N'Session') <> N'NoLock'
         EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session';
 END

@@ -25,9 +25,10 @@ BEGIN
         FROM dialoq.broker AS b WHERE b.singleton = 1;
         SET @clock = SYSUTCDATETIME();
         SET @got = -1;
-        IF APPLOCK_TEST(N'public', N'dialoq:tick', N'Exclusive', N'Transaction') = 1
+        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':tick');
+        IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 1
             EXEC @got = sp_getapplock
-                @Resource = N'dialoq:tick', @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
         IF @got < 0 SET @is_blocked = 1;
         WHILE @got >= 0 AND @did < @top
         BEGIN
