@@ -111,7 +111,7 @@ BEGIN
             SET @id = @next;
             EXEC dialoq.put_right @group;
             -- A message that arrives at this moment may still go by the old queue: tick looks once more.
-            EXEC dialoq.unsettle @id, @conversation_id, @is_initiator, @said OUTPUT;
+            EXEC dialoq.unsettle @id, @conversation_id, @is_initiator;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
         SET @said = CONCAT(@said, N' q:', @from_queue_id, N' q:', @to_queue_id);

@@ -12,17 +12,17 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @queue_id int, @group uniqueidentifier, @said nvarchar(max);
+    DECLARE @queue_id int, @group uniqueidentifier;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.choose @queue_id, 0, 9, 0, @group OUTPUT, @said OUTPUT;
+        EXEC dialoq.choose @queue_id, 0, 9, 0, @group OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT @group AS conversation_group_id, dialoq.words(@said) AS said;
+    SELECT @group AS conversation_group_id, CAST(NULL AS nvarchar(max)) AS said;
 END
 GO

@@ -297,7 +297,7 @@ BEGIN
             -- What it waits for may be happening unseen at this moment.
             SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
             FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
-            EXEC dialoq.unsettle @from, @conversation_id, @is_initiator, @said OUTPUT;
+            EXEC dialoq.unsettle @from, @conversation_id, @is_initiator;
             RETURN;
         END
         SET @text = dialoq.refusal(@from, @code);

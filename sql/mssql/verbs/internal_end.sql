@@ -36,7 +36,7 @@ BEGIN
             WHERE t.endpoint_id = @endpoint_id AND (t.is_end_of_dialog = 1 OR t.is_conversation_error = 1))
     BEGIN
         -- Whoever sends to this side without seeing its end leaves something behind.
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
         EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
     END
 END
@@ -108,7 +108,7 @@ BEGIN
         IF @is_locked IS NULL
         BEGIN
             SET @peer_side = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
-            EXEC dialoq.unsettle @peer_id, @conversation_id, @peer_side, @said OUTPUT;
+            EXEC dialoq.unsettle @peer_id, @conversation_id, @peer_side;
         END
     END
 END

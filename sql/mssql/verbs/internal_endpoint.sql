@@ -40,13 +40,12 @@ GO
 IF OBJECT_ID(N'dialoq.unsettle') IS NOT NULL DROP PROCEDURE dialoq.unsettle
 GO
 CREATE PROCEDURE dialoq.unsettle
-    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit
 AS
 BEGIN
     SET NOCOUNT ON;
     INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
-    VALUES (@endpoint_id, @conversation_id, @is_initiator, SYSUTCDATETIME());
-    SET @said = CONCAT(@said, dialoq.due_word(dialoq.current_time_utc()));
+    VALUES (@endpoint_id, @conversation_id, @is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME()));
 END
 GO
 
@@ -202,7 +201,7 @@ BEGIN
     EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
         @peer_service OUTPUT, @peer_system OUTPUT;
     IF @peer_id IS NULL OR @peer_state IN (N'DO', N'CD') RETURN;
-    EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+    EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
     -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now, if that
     -- does not mean waiting.
     IF @state = N'DO' RETURN;

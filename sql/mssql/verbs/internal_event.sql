@@ -69,7 +69,7 @@ BEGIN
     SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
     IF @conversation_id IS NOT NULL
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
 END
 GO
 

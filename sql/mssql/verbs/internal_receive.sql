@@ -49,44 +49,13 @@ RETURNS TABLE AS RETURN (
 )
 GO
 
--- Locks a group to receive from it, if nobody else holds it. A transaction that received from it and did not say what
--- became of that is gone, because its lock is; unless it is this one, which held the lock before. Its rollback is counted.
-IF OBJECT_ID(N'dialoq.claim_group') IS NOT NULL DROP PROCEDURE dialoq.claim_group
-GO
-CREATE PROCEDURE dialoq.claim_group
-    @group uniqueidentifier, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @is_new bit, @attempt uniqueidentifier;
-    DECLARE @attempts TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, attempt_id uniqueidentifier NOT NULL);
-    DECLARE @number int = 0;
-    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT, @is_new OUTPUT;
-    IF @is_locked = 0 OR @is_new = 0 RETURN;
-    IF NOT EXISTS (
-        SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST) WHERE a.conversation_group_id = @group)
-        RETURN;
-    INSERT INTO @attempts (attempt_id)
-    SELECT DISTINCT a.attempt_id
-    FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST) WHERE a.conversation_group_id = @group;
-    WHILE 1 = 1
-    BEGIN
-        SET @attempt = NULL;
-        SELECT TOP (1) @number = a.row_number, @attempt = a.attempt_id
-        FROM @attempts AS a WHERE a.row_number > @number ORDER BY a.row_number;
-        IF @attempt IS NULL BREAK;
-        EXEC dialoq.count_attempt @attempt, @said OUTPUT;
-    END
-END
-GO
-
 -- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
 -- claim index that says better than is true waits for its turn; one of a group that has nothing is removed if nobody
 -- keeps it. Bounds are the lowest and the highest below_top; by_age: age alone counts.
 IF OBJECT_ID(N'dialoq.choose') IS NOT NULL DROP PROCEDURE dialoq.choose
 GO
 CREATE PROCEDURE dialoq.choose
-    @queue_id int, @from_top int, @to_top int, @by_age bit, @group uniqueidentifier OUTPUT, @said nvarchar(max) OUTPUT
+    @queue_id int, @from_top int, @to_top int, @by_age bit, @group uniqueidentifier OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -95,7 +64,7 @@ BEGIN
         oldest bigint NOT NULL
     );
     DECLARE @past_top int = @from_top, @past bigint = -1, @top int, @oldest bigint, @true_top int, @true_oldest bigint;
-    DECLARE @number int, @is_locked bit, @candidate uniqueidentifier, @steps int = 0;
+    DECLARE @number int, @is_locked bit, @candidate uniqueidentifier;
     SET @group = NULL;
     WHILE 1 = 1
     BEGIN
@@ -141,7 +110,7 @@ BEGIN
         ORDER BY CASE @by_age WHEN 1 THEN 0 ELSE l.below_top END, l.oldest;
         IF @number IS NOT NULL
         BEGIN
-            EXEC dialoq.claim_group @group, @is_locked OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
             IF @is_locked = 1 RETURN;
             DELETE FROM @late WHERE row_number = @number;
             SET @group = NULL;
@@ -164,7 +133,7 @@ BEGIN
             CONTINUE;
         END
         IF @by_age = 0 AND @true_top NOT BETWEEN @from_top AND @to_top CONTINUE;
-        EXEC dialoq.claim_group @candidate, @is_locked OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_group @candidate, 0, @is_locked OUTPUT;
         IF @is_locked = 0 CONTINUE;
         SET @group = @candidate;
         RETURN;
@@ -204,7 +173,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @is_locked bit;
-    DECLARE @retains bit, @is_receive_enabled bit, @id bigint, @now datetime2(6), @took int, @is_ready bit;
+    DECLARE @retains bit, @id bigint, @now datetime2(6), @took int, @is_ready bit;
     DECLARE @news TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
     DECLARE @keys TABLE (
         place int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL, stored smallint NOT NULL,
@@ -230,7 +199,7 @@ BEGIN
             SET @item = @next;
             IF @top <= 0 CONTINUE;
             IF @group IS NULL
-                EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @chosen OUTPUT, @said OUTPUT;
+                EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @chosen OUTPUT;
             ELSE
             BEGIN
                 -- A group with nothing to give is not locked.
@@ -243,14 +212,11 @@ BEGIN
                     WHERE e.conversation_group_id = @group AND (@only IS NULL OR e.endpoint_id = @only)
                         AND e.is_quarantined = 0)
                 BEGIN
-                    EXEC dialoq.claim_group @group, @is_locked OUTPUT, @said OUTPUT;
+                    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
                     IF @is_locked = 1 SET @chosen = @group;
                 END
             END
             IF @chosen IS NULL BREAK;
-            -- To claim it may have meant to count one rollback too many: then the queue gives nothing out any more.
-            SELECT @is_receive_enabled = q.is_receive_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
-            IF @is_receive_enabled = 0 BREAK;
             SET @now = dialoq.current_time_utc();
             DELETE FROM @news;
             INSERT INTO @news (endpoint_id)

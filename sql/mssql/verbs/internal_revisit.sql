@@ -61,7 +61,7 @@ BEGIN
         BEGIN
             SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
             FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
-            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
         END
     END
     INSERT INTO @order (transmission_id, endpoint_id)
@@ -81,7 +81,7 @@ BEGIN
         BEGIN
             SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
             FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
-            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
         END
         IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
     END

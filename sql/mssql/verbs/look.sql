@@ -12,10 +12,12 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
+    DECLARE @look_at datetime2(6), @is_manual bit = 0;
     DECLARE @rows TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     DECLARE @groups TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, is_free int NOT NULL);
     DECLARE @ready TABLE (queue_id int NOT NULL, free_groups int NOT NULL);
-    SELECT @version = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
+    SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END
+    FROM dialoq.broker AS b WHERE b.singleton = 1;
     SELECT @due = MIN(e.due_at)
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.due_at IS NOT NULL;
     IF EXISTS (SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST))
@@ -44,6 +46,9 @@ BEGIN
         FROM @ready AS r;
         IF EXISTS (SELECT 1 FROM @groups AS g WHERE g.is_free = 0) SET @has_locked = 1;
     END
+    IF @is_manual = 0
+        SELECT @look_at = MIN(u.look_at) FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST);
+    IF @look_at < @due OR @due IS NULL SET @due = @look_at;
     SELECT @version AS catalog_version, @due AS due_at, COALESCE(@queues, N'') AS ready_queues, @has_locked AS has_locked;
 END
 GO

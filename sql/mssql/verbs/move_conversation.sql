@@ -51,7 +51,7 @@ BEGIN
             IF @is_ready = 1
                 SET @said = CONCAT(@said, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
             -- Whoever sends at this moment still announces it to the old group.
-            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
         END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY

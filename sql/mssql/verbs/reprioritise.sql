@@ -36,7 +36,7 @@ BEGIN
         IF @is_ready = 1
             SET @said = CONCAT(@said, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
         -- Whoever sends at this moment still announces it at the old level.
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator, @said OUTPUT;
+        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
