@@ -43,6 +43,11 @@ impl fmt::Debug for Timestamp {
     }
 }
 
+fn system_now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+}
+
 /// The one clock of a broker: the system's in production, the test's in tests.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
@@ -51,6 +56,8 @@ pub struct Clock(Source);
 enum Source {
     #[default]
     System,
+    /// The system's, and so many microseconds: the clock of a host that is wrong.
+    Wrong(i64),
     Manual(Arc<Manual>),
 }
 
@@ -66,6 +73,12 @@ impl Clock {
         Self(Source::System)
     }
 
+    /// The system's clock of a host on which it is wrong by so many seconds, ahead if above zero: for tests of what that
+    /// may do.
+    pub fn wrong_by(seconds: i64) -> Self {
+        Self(Source::Wrong(seconds.saturating_mul(1_000_000)))
+    }
+
     /// A clock that stands still until [`Clock::advance`] moves it.
     pub fn manual(start: Timestamp) -> Self {
         let (moved, _) = tokio::sync::watch::channel(start.0);
@@ -75,10 +88,8 @@ impl Clock {
     /// What time it is.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Source::System => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
-            }
+            Source::System => system_now(),
+            Source::Wrong(by) => Timestamp(system_now().0.saturating_add(*by)),
             Source::Manual(manual) => Timestamp(manual.now_us.load(Ordering::SeqCst)),
         }
     }
@@ -95,7 +106,7 @@ impl Clock {
     /// Hears every move of a manual clock; `None` for a system clock, which moves by itself.
     pub fn moves(&self) -> Option<tokio::sync::watch::Receiver<i64>> {
         match &self.0 {
-            Source::System => None,
+            Source::System | Source::Wrong(_) => None,
             Source::Manual(manual) => Some(manual.moved.subscribe()),
         }
     }
@@ -103,7 +114,7 @@ impl Clock {
     /// Sleeps until the clock shows `due`.
     pub async fn sleep_until(&self, due: Timestamp) {
         match &self.0 {
-            Source::System => {
+            Source::System | Source::Wrong(_) => {
                 let left = due.since(self.now());
                 if !left.is_zero() {
                     tokio::time::sleep(left).await;

@@ -172,6 +172,13 @@ impl Database {
         Self { store, url, place: Arc::new(place) }
     }
 
+    /// A database without a broker on a PostgreSQL that no other test uses. Not a copy of another: PostgreSQL 15 may lose
+    /// the indexes of unlogged tables when a server falls that has such a copy.
+    pub(crate) fn on_a_server_of_its_own() -> Self {
+        let (server, name) = (postgres::alone(), unique());
+        Self { store: Store::Postgres, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
+    }
+
     /// A database of a server without a broker; not for the embedded store.
     pub(crate) fn bare(store: Store) -> Self {
         let name = unique();

@@ -92,6 +92,12 @@ pub(super) fn server() -> &'static Server {
     })
 }
 
+/// A server of a test's own, for tests that do it harm.
+pub(super) fn alone() -> &'static Server {
+    // It lives as long as the process, like the shared one.
+    Box::leak(Box::new(start().unwrap_or_else(|why| fail("PostgreSQL does not start", why))))
+}
+
 fn start() -> Result<Server, String> {
     let (bin, psql) = programs().ok_or("its programs are gone")?;
     let mut command = Command::new("sh");

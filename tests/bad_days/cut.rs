@@ -1,0 +1,129 @@
+//! The network is cut between a request and its answer.
+
+use crate::proxy::Network;
+use crate::servers::Store;
+use crate::{Database, TEXT, broker, dialog, drain, on, things};
+use dialoq::error::Code;
+use dialoq::protocol::Verb;
+use dialoq::{Act, Broker, Result};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A broker over a network, and one beside it over none.
+async fn stage(database: &Database) -> Result<(Network, Broker, Broker)> {
+    let beside = broker(database.url()).await?;
+    let network = Network::before(database.url());
+    let broker = Broker::open(network.url()).await?;
+    Ok((network, broker, beside))
+}
+
+/// Sends and writes a row in one transaction under an id, and cuts its COMMIT.
+async fn cut_commit(is_heard: bool) -> Result<()> {
+    let database = Database::fresh(Store::Postgres);
+    let (network, broker, beside) = stage(&database).await?;
+    let unit = Uuid::new_v4();
+    let tx = broker.begin().await?;
+    assert!(tx.claim(unit).await?);
+    let handle = dialog(&tx).await?;
+    tx.send(handle, TEXT, "once").await?;
+    tx.sql("insert into thing values (1)", ()).await?;
+    network.cut_at("COMMIT", is_heard);
+    let error = tx.commit().await.unwrap_err();
+    assert!(network.was_cut());
+    assert_eq!(error.code(), Code::COMMIT_UNKNOWN, "{error:?}");
+    assert!(!error.is_retryable(), "who repeats it blindly may do it twice");
+    // The id tells; a transaction that is not there any more is over before it does.
+    assert_eq!(broker.unit_happened(unit).await?, is_heard);
+    let again = broker.begin().await?;
+    if again.claim(unit).await? {
+        let handle = dialog(&again).await?;
+        again.send(handle, TEXT, "once").await?;
+        again.sql("insert into thing values (1)", ()).await?;
+    }
+    again.commit().await?;
+    assert_eq!(drain(&beside).await?, ["once"]);
+    assert_eq!(things(&beside).await?, 1);
+    Ok(())
+}
+
+pub(crate) fn a_commit_whose_answer_is_lost_is_unknown() {
+    on(cut_commit(true));
+}
+
+pub(crate) fn a_commit_that_never_arrived_is_unknown_too() {
+    on(cut_commit(false));
+}
+
+pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        let (network, broker, beside) = stage(&database).await?;
+        let handle = dialog(&broker).await?;
+        for (number, (word, is_heard)) in
+            [("COMMIT", true), ("COMMIT", false), ("word-2", true), ("word-3", false)].into_iter().enumerate()
+        {
+            let text = format!("word-{number}");
+            let verb = Verb::Send {
+                handles: vec![handle],
+                message_type: Some("Text".into()),
+                body: Some(Arc::new(text.clone().into_bytes())),
+                trace: None,
+            };
+            network.cut_at(word, is_heard);
+            broker.submit_once(Uuid::new_v4(), vec![verb]).await?;
+            assert!(network.was_cut(), "{text}");
+            assert_eq!(drain(&beside).await?, [text]);
+        }
+        Ok(())
+    });
+}
+
+pub(crate) fn a_send_whose_answer_is_lost_is_unknown() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        let (network, broker, beside) = stage(&database).await?;
+        let handle = dialog(&broker).await?;
+        network.cut_at("the word", true);
+        let error = broker.send(handle, TEXT, "the word").await.unwrap_err();
+        assert_eq!(error.code(), Code::COMMIT_UNKNOWN, "{error:?}");
+        // The next finds another connection.
+        broker.send(handle, TEXT, "the next").await?;
+        assert_eq!(drain(&beside).await?, ["the next", "the word"]);
+        Ok(())
+    });
+}
+
+pub(crate) fn a_request_that_never_left_a_transaction_undoes_it() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        let (network, broker, beside) = stage(&database).await?;
+        let tx = broker.begin().await?;
+        tx.sql("insert into thing values (1)", ()).await?;
+        network.cut_at("thing values (2)", true);
+        let error = tx.sql("insert into thing values (2)", ()).await.unwrap_err();
+        assert_eq!(error.code(), Code::SERVER_UNREACHABLE, "{error:?}");
+        assert_eq!(tx.sql("insert into thing values (3)", ()).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+        assert_eq!(things(&beside).await?, 0);
+        assert_eq!(things(&broker).await?, 0);
+        Ok(())
+    });
+}
+
+pub(crate) fn a_receive_cut_off_in_a_transaction_gives_its_messages_back() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        let (network, broker, beside) = stage(&database).await?;
+        let handle = dialog(&broker).await?;
+        broker.send(handle, TEXT, "kept").await?;
+        let tx = broker.begin().await?;
+        assert_eq!(tx.receive("server").await?.expect("it is there").len(), 1);
+        network.cut_at("thing values (1)", true);
+        tx.sql("insert into thing values (1)", ()).await.unwrap_err();
+        drop(tx);
+        // Whoever waits is told as soon as the server has noticed.
+        let batch = beside.receive("server").wait(crate::SOON).await?.expect("it came back");
+        assert_eq!(batch.first().decode(TEXT)?, "kept");
+        assert_eq!(drain(&beside).await?, [""; 0]);
+        Ok(())
+    });
+}

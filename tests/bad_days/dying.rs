@@ -1,0 +1,216 @@
+//! Connections, servers and hosts that die.
+
+use crate::servers::Store;
+use crate::{Database, SOON, TEXT, broker, dialog, drain, on, things};
+use dialoq::error::Code;
+use dialoq::{Act, Broker, Result};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+
+const END_ALL: &str = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid()";
+
+/// Sends of one task that were answered, and those of which nobody knows.
+#[derive(Debug, Default)]
+struct Sent {
+    known: BTreeSet<String>,
+    unknown: BTreeSet<String>,
+}
+
+async fn send_until(broker: Broker, task: usize, stop: Arc<AtomicBool>, done: Arc<AtomicUsize>) -> Result<Sent> {
+    let mut sent = Sent::default();
+    let mut handle = None;
+    for number in 0.. {
+        if stop.load(SeqCst) {
+            break;
+        }
+        let text = format!("{task}-{number}");
+        let result = async {
+            let handle = match handle {
+                Some(handle) => handle,
+                None => *handle.insert(dialog(&broker).await?),
+            };
+            broker.send(handle, TEXT, &text).await
+        };
+        match result.await {
+            Ok(()) => {
+                sent.known.insert(text);
+                done.fetch_add(1, SeqCst);
+            }
+            Err(error) if matches!(error.code(), Code::COMMIT_UNKNOWN) => {
+                sent.unknown.insert(text);
+            }
+            Err(error) => assert!(
+                error.is_retryable() || error.code() == Code::SERVER_UNREACHABLE,
+                "not what a lost connection is called: {error:?}"
+            ),
+        }
+    }
+    Ok(sent)
+}
+
+/// Receives in transactions that write what they took into a table, until nothing has come for a while after `stop`.
+async fn receive_until(broker: Broker, stop: Arc<AtomicBool>) -> Result<()> {
+    loop {
+        let is_last = stop.load(SeqCst);
+        let round = async {
+            let tx = broker.begin().await?;
+            let Some(batch) = tx.receive("server").await? else { return Ok::<_, dialoq::Error>(false) };
+            for message in &batch {
+                tx.sql("insert into receipt values ($1)", (message.decode(TEXT)?,)).await?;
+            }
+            tx.commit().await?;
+            Ok(true)
+        };
+        match round.await {
+            Ok(true) => {}
+            Ok(false) if is_last => return Ok(()),
+            Ok(false) => tokio::task::yield_now().await,
+            Err(error) => assert!(
+                error.is_retryable()
+                    || [Code::COMMIT_UNKNOWN, Code::SERVER_UNREACHABLE, Code::TRANSACTION_ENDED]
+                        .contains(&error.code()),
+                "not what a lost connection is called: {error:?}"
+            ),
+        }
+    }
+}
+
+pub(crate) fn every_connection_ended_under_load_loses_and_doubles_nothing() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        let broker = broker(database.url()).await?;
+        // Rollbacks are many today, and none of a message's doing.
+        broker.execute("ALTER QUEUE [server] WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await?;
+        broker.sql("create table receipt (text text not null)", ()).await?;
+        let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let senders: Vec<_> =
+            (0..6).map(|task| tokio::spawn(send_until(broker.clone(), task, stop.clone(), done.clone()))).collect();
+        let receivers: Vec<_> = (0..3).map(|_| tokio::spawn(receive_until(broker.clone(), stop.clone()))).collect();
+        for round in 1..=6 {
+            // Work must go on between one blow and the next.
+            while done.load(SeqCst) < round * 60 {
+                tokio::task::yield_now().await;
+            }
+            tokio::task::block_in_place(|| database.sql(END_ALL));
+        }
+        stop.store(true, SeqCst);
+        let mut sent = Sent::default();
+        for sender in senders {
+            let Sent { known, unknown } = sender.await.expect("no panic")?;
+            sent.known.extend(known);
+            sent.unknown.extend(unknown);
+        }
+        for receiver in receivers {
+            receiver.await.expect("no panic")?;
+        }
+        let receipts = broker.query("select text from receipt order by text", ()).await?.rows;
+        let receipts: Vec<String> = receipts.iter().map(|row| row.get("text")).collect::<Result<_>>()?;
+        let once: BTreeSet<String> = receipts.iter().cloned().collect();
+        assert_eq!(once.len(), receipts.len(), "received twice");
+        let lost: Vec<_> = sent.known.difference(&once).collect();
+        assert!(lost.is_empty(), "acknowledged and lost: {lost:?}");
+        let invented: Vec<_> =
+            once.iter().filter(|text| !sent.known.contains(*text) && !sent.unknown.contains(*text)).collect();
+        assert!(invented.is_empty(), "received and never sent: {invented:?}");
+        Ok(())
+    });
+}
+
+/// Kills one of the server's processes, upon which all of it falls and recovers.
+fn fell(database: &Database) {
+    let pid = database
+        .sql("SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() LIMIT 1");
+    let status = std::process::Command::new("kill").args(["-9", pid.trim()]).status().expect("kill");
+    assert!(status.success());
+}
+
+pub(crate) fn a_server_that_falls_comes_back_with_everything() {
+    on(async {
+        let database = Database::on_a_server_of_its_own();
+        let broker = broker(database.url()).await?;
+        let handle = dialog(&broker).await?;
+        broker.send(handle, TEXT, "before").await?;
+        let tx = broker.begin().await?;
+        assert!(tx.receive("server").await?.is_some());
+        tx.sql("insert into thing values (1)", ()).await?;
+        tokio::task::block_in_place(|| fell(&database));
+        let error = tx.commit().await.unwrap_err();
+        assert!([Code::SERVER_UNREACHABLE, Code::COMMIT_UNKNOWN].contains(&error.code()), "{error:?}");
+        // The broker finds its server again by itself.
+        let handle = until_answered(|| dialog(&broker)).await;
+        until_answered(|| broker.send(handle, TEXT, "after")).await;
+        assert_eq!(things(&broker).await?, 0);
+        assert_eq!(drain(&broker).await?, ["after", "before"]);
+        Ok(())
+    });
+}
+
+/// Does it until the server is back. What is asked here may be asked twice.
+async fn until_answered<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
+    let asking = async {
+        loop {
+            match ask().await {
+                Ok(answer) => return answer,
+                Err(error) => assert!(
+                    error.is_retryable() || error.code() == Code::SERVER_UNREACHABLE,
+                    "not what an absent server is called: {error:?}"
+                ),
+            }
+        }
+    };
+    tokio::time::timeout(SOON, asking).await.expect("the server never came back")
+}
+
+pub(crate) fn a_waiting_receiver_outlives_the_server() {
+    on(async {
+        let database = Database::on_a_server_of_its_own();
+        let broker = broker(database.url()).await?;
+        let waiting = {
+            let broker = broker.clone();
+            tokio::spawn(async move { broker.receive("server").wait(SOON).await })
+        };
+        while broker.activity().queue("server").facts().waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+        tokio::task::block_in_place(|| fell(&database));
+        // Another process sends, so only the server can tell this one.
+        let other = until_answered(|| Broker::open(database.url())).await;
+        let handle = until_answered(|| dialog(&other)).await;
+        until_answered(|| other.send(handle, TEXT, "awake")).await;
+        let batch = waiting.await.expect("no panic")?.expect("it was told");
+        assert_eq!(batch.first().decode(TEXT)?, "awake");
+        Ok(())
+    });
+}
+
+pub(crate) fn a_host_that_dies_in_a_receive_counts_once() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        let alive = broker(database.url()).await?;
+        let handle = dialog(&alive).await?;
+        alive.send(handle, TEXT, "poison").await?;
+        for death in 1..=5 {
+            // A host that dies says nothing more: its broker is not told, its server's session just ends.
+            let host = Broker::open(database.url()).await?;
+            let tx = host.begin().await?;
+            let pid: i64 = tx.query("select pg_backend_pid() as pid", ()).await?.rows[0].get("pid")?;
+            let batch = tx.receive("server").wait(SOON).await?.expect("it is back");
+            assert_eq!(batch.first().decode(TEXT)?, "poison", "death {death}");
+            std::mem::forget(tx);
+            std::mem::forget(host);
+            tokio::task::block_in_place(|| database.sql(&format!("SELECT pg_terminate_backend({pid}, 20000)")));
+        }
+        // Four deaths left the queue on, or the fifth host would have got nothing; the fifth is one too many.
+        let refused = loop {
+            match alive.receive("server").wait(SOON).await {
+                Ok(None) => {}
+                Ok(Some(_)) => panic!("the fifth rollback in a row was not counted"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.code(), Code::QUEUE_DISABLED, "{refused:?}");
+        Ok(())
+    });
+}

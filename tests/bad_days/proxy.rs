@@ -1,0 +1,98 @@
+//! A network between a client and a server, which can be cut at a word.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+/// Where the network is cut next.
+#[derive(Debug, Clone)]
+struct Cut {
+    /// When a client says this.
+    at: Vec<u8>,
+    /// Whether the server still hears it.
+    is_heard: bool,
+}
+
+/// Passes everything on until it is told to cut. Each cut happens once and ends the connection that said the word.
+pub(crate) struct Network {
+    url: String,
+    cut: Arc<Mutex<Option<Cut>>>,
+    _folder: TempDir,
+}
+
+impl Network {
+    /// In front of the server whose socket folder that URL names.
+    pub(crate) fn before(url: &str) -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let (start, server) = url.split_once("host=").expect("the tests' server is reached by a socket");
+        let server = Path::new(server.split('&').next().unwrap_or(server)).join(".s.PGSQL.5432");
+        let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
+        let cut: Arc<Mutex<Option<Cut>>> = Arc::default();
+        let cuts = cut.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (server, cuts) = (server.clone(), cuts.clone());
+                tokio::spawn(async move {
+                    if let Ok(server) = UnixStream::connect(server).await {
+                        pass(client, server, cuts).await;
+                    }
+                });
+            }
+        });
+        Self { url: format!("{start}host={}&sslmode=disable", folder.path().display()), cut, _folder: folder }
+    }
+
+    /// The URL of the database over this network.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Cuts when a client says that, before or after the server has heard it; no answer comes back.
+    pub(crate) fn cut_at(&self, word: &str, is_heard: bool) {
+        *self.cut.lock().unwrap() = Some(Cut { at: word.as_bytes().to_vec(), is_heard });
+    }
+
+    /// Whether the cut that was asked for has happened.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.cut.lock().unwrap().is_none()
+    }
+}
+
+async fn pass(mut client: UnixStream, mut server: UnixStream, cuts: Arc<Mutex<Option<Cut>>>) {
+    let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
+    loop {
+        tokio::select! {
+            read = client.read(&mut asked) => {
+                let Ok(length @ 1..) = read else { return };
+                let said = &asked[..length];
+                let here = {
+                    let mut cut = cuts.lock().unwrap();
+                    let is_here = cut.as_ref().is_some_and(|cut| said.windows(cut.at.len()).any(|part| part == cut.at));
+                    if is_here { cut.take() } else { None }
+                };
+                match here {
+                    Some(Cut { is_heard: false, .. }) => return,
+                    Some(Cut { is_heard: true, .. }) => {
+                        let _ = server.write_all(said).await;
+                        // It has done what it was asked when it answers; the answer is lost.
+                        let _ = server.read(&mut answered).await;
+                        return;
+                    }
+                    None => {
+                        if server.write_all(said).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            }
+            read = server.read(&mut answered) => {
+                let Ok(length @ 1..) = read else { return };
+                if client.write_all(&answered[..length]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
