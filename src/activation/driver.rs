@@ -82,7 +82,13 @@ struct Reader {
     task_id: u64,
     traces: Arc<Traces>,
     /// Freed after the reader has gone and its transactions with it.
-    _slot: ReaderSlot,
+    place: Place,
+}
+
+/// A place among the readers of the queue of that id.
+struct Place {
+    queue_id: i32,
+    slot: ReaderSlot,
 }
 
 /// Why fewer readers were launched than were due.
@@ -114,6 +120,8 @@ pub(super) struct Driver {
     catalog_limit: Option<u16>,
     readers: JoinSet<ReaderOutcome>,
     running: HashMap<Id, Reader>,
+    /// Those of readers that have just gone: for others launched now, else freed.
+    spare: Vec<Place>,
     commands: mpsc::UnboundedReceiver<Command>,
     stopping: watch::Sender<bool>,
     failures: (mpsc::UnboundedSender<Failure>, mpsc::UnboundedReceiver<Failure>),
@@ -157,6 +165,7 @@ impl Driver {
             catalog_limit,
             readers: JoinSet::new(),
             running: HashMap::new(),
+            spare: Vec::new(),
             commands,
             stopping: watch::Sender::new(false),
             failures: mpsc::unbounded_channel(),
@@ -172,6 +181,8 @@ impl Driver {
             // Registered before the look, so that nothing that happens after it is missed.
             let signal = self.activity.register_monitor();
             let decision = if stopping { Decision::default() } else { self.look().await };
+            // What the look did not use is free for other processes.
+            self.spare.clear();
             if stopping && self.readers.is_empty() {
                 return;
             }
@@ -352,10 +363,16 @@ impl Driver {
         }
         let (procedure, procedure_name) = self.procedure(queue).map_err(Shortfall::Failed)?;
         for _ in 0..readers {
-            let slot = match self.store.reader_slot(queue.id, self.limit).await {
-                Ok(Some(slot)) => slot,
-                Ok(None) => return Err(Shortfall::PlacesTaken),
-                Err(error) => return Err(Shortfall::Failed(format!("no place for a reader could be had: {error}"))),
+            let spare = self.spare.iter().position(|place| place.queue_id == queue.id);
+            let slot = match spare.map(|spare| self.spare.swap_remove(spare).slot) {
+                Some(slot) => slot,
+                None => match self.store.reader_slot(queue.id, self.limit).await {
+                    Ok(Some(slot)) => slot,
+                    Ok(None) => return Err(Shortfall::PlacesTaken),
+                    Err(error) => {
+                        return Err(Shortfall::Failed(format!("no place for a reader could be had: {error}")));
+                    }
+                },
             };
             let task_id = self.store.activity().monitors().next_id();
             let (session, traces) = Session::new(
@@ -372,7 +389,7 @@ impl Driver {
                 (outcome, left_open)
             });
             gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).increment(1.0);
-            self.running.insert(handle.id(), Reader { task_id, traces, _slot: slot });
+            self.running.insert(handle.id(), Reader { task_id, traces, place: Place { queue_id: queue.id, slot } });
             self.store.activity().monitors().put_task(ActivatedTaskRow {
                 task_id,
                 monitor_id: self.monitor_id,
@@ -411,6 +428,7 @@ impl Driver {
             Err(error) => (Err(Error::new(Code::HANDLER_FAILED, ErrorKind::User, error.to_string())), false),
         };
         let own = outcome.as_ref().err().map(Error::code);
+        self.spare.push(reader.place);
         let (end, code, why) = self.judge(outcome, left_open, received);
         self.monitor.reader_ended(end, self.store.clock().now());
         match code {

@@ -135,6 +135,8 @@ pub struct Monitor {
     hold_until: Option<Timestamp>,
     /// Readers of other processes fill the queue: no launch before this, unless a place becomes free here.
     full_until: Option<Timestamp>,
+    /// `places_freed` of the last look.
+    places_freed: u64,
     last_activated: Option<Timestamp>,
     /// `last_activated` before the last look.
     activated_before: Option<Timestamp>,
@@ -180,6 +182,10 @@ impl Monitor {
             self.seen = (facts.receives, facts.waits);
         }
         self.activated_before = self.last_activated;
+        if facts.places_freed != self.places_freed {
+            self.places_freed = facts.places_freed;
+            self.full_until = None;
+        }
         self.settings_changed(settings, now);
         self.hear(facts, now);
         if self.state == MonitorState::ReceivesOccurring && facts.unread == 0 {
@@ -234,7 +240,7 @@ impl Monitor {
     }
 
     /// Readers of other processes hold the places that so many of the launches just decided needed. They are tried again
-    /// when a reader of this process leaves or the limit is raised, and in 5 s.
+    /// when one becomes free or the limit is raised, and in 5 s.
     pub fn places_taken(&mut self, launches: usize, running: Running, now: Timestamp) {
         self.counters.tasks_started -= launches as u64;
         self.counters.task_limit_reached += 1;

@@ -97,6 +97,7 @@ pub struct QueueActivity {
     waiting: AtomicUsize,
     waits: AtomicU64,
     last_empty_us: AtomicI64,
+    places_freed: AtomicU64,
 }
 
 /// One look at a queue's activity, for a queue monitor.
@@ -114,6 +115,8 @@ pub struct QueueFacts {
     pub waits: u64,
     /// When one of those last came back empty.
     pub last_empty: Option<Timestamp>,
+    /// How many places of readers other processes have said to be free again.
+    pub places_freed: u64,
 }
 
 impl QueueActivity {
@@ -181,6 +184,12 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
+    /// The store: a process has freed the place of a reader, which a queue monitor may want.
+    pub fn place_freed(&self) {
+        self.places_freed.fetch_add(1, SeqCst);
+        self.monitors.notify_waiters();
+    }
+
     /// A session begins to wait without WHERE; the guard ends it.
     pub fn wait(self: &Arc<Self>) -> WaitGuard {
         self.waiting.fetch_add(1, SeqCst);
@@ -198,6 +207,7 @@ impl QueueActivity {
             waiting: self.waiting.load(SeqCst),
             waits: self.waits.load(SeqCst),
             last_empty: (last_empty_us != 0).then_some(Timestamp(last_empty_us)),
+            places_freed: self.places_freed.load(SeqCst),
         }
     }
 }

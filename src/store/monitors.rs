@@ -66,6 +66,7 @@ pub struct MonitorBoard {
     version: AtomicU64,
     next_id: AtomicU64,
     moved: Notify,
+    began: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -90,11 +91,18 @@ impl MonitorBoard {
         self.moved.notified().await;
     }
 
+    /// The store: waits until a monitor begins to watch its queue, which may hold something already.
+    pub async fn began(&self) {
+        self.began.notified().await;
+    }
+
     /// Writes a monitor's row, new or not.
     pub fn put_monitor(&self, row: MonitorRow) {
         let mut rows = self.rows();
         if rows.monitors.get(&row.monitor_id) != Some(&row) {
-            rows.monitors.insert(row.monitor_id, row);
+            if rows.monitors.insert(row.monitor_id, row).is_none() {
+                self.began.notify_one();
+            }
             self.moves();
         }
     }

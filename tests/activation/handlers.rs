@@ -317,6 +317,7 @@ staged!(stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish, async |stor
     assert!(answer(&stage).await.is_end_dialog());
     let stopping = tokio::spawn(readers.stop());
     until("the monitor gone", || stage.queue_monitors().is_empty()).await;
+    until("the waiting reader gone", || stage.activated_tasks().len() == 1).await;
     order(&stage, 3).await;
     go_on.notify_one();
     soon("the stop", stopping).await.unwrap();

@@ -38,6 +38,7 @@ macro_rules! staged {
 mod events;
 mod external;
 mod handlers;
+mod hosts;
 mod launching;
 mod limits;
 mod procedures;

@@ -70,6 +70,12 @@ impl Stage {
         self.broker = Broker::open_with(&self.url, options).await.unwrap();
     }
 
+    /// Another broker on the same database, with the same clock: another process, to a server.
+    pub(crate) async fn another(&self) -> Broker {
+        let options = OpenOptions::new().clock(self.clock.clone());
+        Broker::open_with(&self.url, options).await.unwrap()
+    }
+
     /// Moves the clock.
     pub(crate) fn advance(&self, by: Duration) {
         self.clock.advance(by);

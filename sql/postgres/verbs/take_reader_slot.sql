@@ -23,6 +23,12 @@ DECLARE
                 BETWEEN dialoq.reader_slot_lock(p_queue_id, 0) AND dialoq.reader_slot_lock(p_queue_id, 65535)
     );
 BEGIN
+    -- Those above a limit that was lowered count too.
+    IF cardinality(v_held) >= p_max_queue_readers THEN
+        slot := NULL;
+        RETURN NEXT;
+        RETURN;
+    END IF;
     FOR v_slot IN 0 .. least(p_max_queue_readers, 65536) - 1 LOOP
         IF dialoq.reader_slot_lock(p_queue_id, v_slot) <> ALL (v_held)
             AND pg_try_advisory_lock(dialoq.reader_slot_lock(p_queue_id, v_slot))

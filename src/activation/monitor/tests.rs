@@ -487,3 +487,13 @@ fn the_fast_ramp_takes_the_places_there_are() {
     scene.after(5);
     assert_eq!(look_with_places(&mut scene, 8), 5);
 }
+
+#[test]
+fn a_place_that_another_process_frees_is_tried_at_once() {
+    let mut scene = Scene::new(1, Ramp::ServiceBroker);
+    scene.rows(3);
+    assert_eq!(look_with_places(&mut scene, 0), 0);
+    assert_eq!(look_with_places(&mut scene, 1), 0);
+    scene.facts.places_freed += 1;
+    assert_eq!(look_with_places(&mut scene, 1), 1);
+}

@@ -104,6 +104,7 @@ impl Server {
                 if is_polling { (SHORTEST_POLL, LONGEST_POLL) } else { (SHORTEST_LOOK, LONGEST_LOOK) };
             tokio::select! {
                 () = self.board.somebody_sleeps() => {}
+                () = self.board.monitors().began() => {}
                 () = self.watch.told.notified() => {
                     let wants_look = self.watch.wants_look.swap(false, SeqCst);
                     let has_heard = self.watch.has_heard.swap(false, SeqCst);

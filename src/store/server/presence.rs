@@ -205,6 +205,6 @@ impl Server {
         }
         drop(state);
         // Whoever was refused a place tries again when he hears of it.
-        self.heard(&format!("q:{queue_id}"), 0).await;
+        self.heard(&format!("s:{queue_id}"), 0).await;
     }
 }

@@ -1,7 +1,7 @@
 //! Words: what processes tell each other after a commit.
 //!
 //! `q:<queue_id>` something became ready in the queue, or it changed; `c` definitions changed; `d:<microseconds>` something
-//! falls due then; `p:<process>` who says it, so that nobody listens to himself. Words that are not known are passed over.
+//! falls due then; `s:<queue_id>` the place of a reader is free again; `p:<process>` who says it, so that nobody listens to himself. Words that are not known are passed over.
 
 use super::Server;
 use super::link::{Arg, Call};
@@ -23,6 +23,8 @@ pub(super) struct Words {
     pub(super) queues: BTreeSet<i32>,
     pub(super) definitions: bool,
     pub(super) due: Option<Timestamp>,
+    /// Queues of which a reader's place is free again.
+    pub(super) places: BTreeSet<i32>,
     /// Who says it.
     pub(super) process: Option<String>,
 }
@@ -34,6 +36,7 @@ impl Words {
             match word.split_once(':') {
                 None if word == "c" => words.definitions = true,
                 Some(("q", queue)) => words.queues.extend(queue.parse::<i32>().ok()),
+                Some(("s", queue)) => words.places.extend(queue.parse::<i32>().ok()),
                 Some(("d", due)) => {
                     let due = due.parse().ok().map(Timestamp);
                     words.due = words.due.into_iter().chain(due).min();
@@ -110,6 +113,9 @@ impl Server {
             let facts = activity.facts();
             activity.arrived(ready, facts.ready_groups + ready, facts.unread + ready as u64);
         }
+        for queue in words.places.iter().filter_map(|id| catalog.queues.get(id)) {
+            self.board.queue(&queue.name).place_freed();
+        }
         if !words.queues.is_empty() {
             self.watch.heard();
         }
@@ -144,9 +150,10 @@ mod tests {
 
     #[test]
     fn words_are_taken_apart_and_unknown_ones_passed_over() {
-        let words = Words::parse("p:ab q:70000 c d:9 q:70001 d:5 z:1 q:x nonsense");
+        let words = Words::parse("p:ab q:70000 c d:9 q:70001 d:5 s:70002 z:1 q:x nonsense");
         assert_eq!(words.queues, BTreeSet::from([70000, 70001]));
         assert!(words.definitions);
+        assert_eq!(words.places, BTreeSet::from([70002]));
         assert_eq!(words.due, Some(Timestamp(5)));
         assert_eq!(words.process.as_deref(), Some("ab"));
         assert_eq!(Words::parse(""), Words::default());

@@ -1,0 +1,236 @@
+//! MAX_QUEUE_READERS across processes. Two brokers on one database are two processes to the server; one test has a real one,
+//! which is killed.
+
+use crate::servers::Database;
+use crate::stage::{FIVE_SECONDS, Puppet, Stage, Theatre, row, soon};
+use dialoq::activation::{Procedure, Ramp, Readers};
+use dialoq::{Act, Broker};
+use std::process::{Child, Command, Stdio};
+
+/// Readers on another host.
+fn activate(host: &Broker, procedure: &Procedure, limit: u16) -> Readers {
+    host.activate("work", procedure.clone()).max_queue_readers(limit).ramp(Ramp::Fast).start()
+}
+
+async fn count(broker: &Stage, view: &str) -> i64 {
+    let text = format!("select count(*) as n from {}", broker.view(view));
+    broker.query(text, ()).await.unwrap().rows[0].get("n").unwrap()
+}
+
+/// Waits until a reader of this queue was refused because others hold the places.
+async fn is_refused(readers: &Readers) -> u64 {
+    loop {
+        let row = row(readers).await;
+        if row.task_limit_reached_total > 0 {
+            return row.tasks_running;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+staged!(threads, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |store| {
+    if !store.is_server() {
+        return;
+    }
+    // DIFFERENCE(monitors-by-process)
+    let stage = Stage::new(store).await;
+    let (mut theatre, procedure) = Theatre::new();
+    let mut hosts = Vec::new();
+    for _ in 0..10 {
+        let host = stage.another().await;
+        let readers = activate(&host, &procedure, 4);
+        hosts.push((host, readers));
+    }
+    stage.arrive(20).await;
+    let mut at_work: Vec<Puppet> = Vec::new();
+    for _ in 0..4 {
+        at_work.push(theatre.next().await);
+    }
+    for reader in &at_work {
+        assert_eq!(reader.receives().await, 1);
+    }
+    let mut refused = 0;
+    for (_, readers) in &hosts {
+        refused += u64::from(row(readers).await.task_limit_reached_total > 0);
+    }
+    assert!(refused >= 6, "only four hosts can have a reader; {refused} were refused");
+    stage.advance(FIVE_SECONDS);
+    let mut running = 0;
+    for (_, readers) in &hosts {
+        running += row(readers).await.tasks_running;
+    }
+    assert_eq!(running, 4);
+    assert!(theatre.is_empty());
+    let published = async { while count(&stage, "dm_broker_activated_tasks").await != 4 {} };
+    soon("the readers of all hosts in the view", published).await;
+    assert_eq!(count(&stage, "dm_broker_queue_monitors").await, 10);
+
+    // A place that becomes free is taken again, by whichever host.
+    let leaves = at_work.pop().unwrap();
+    leaves.commits().await;
+    leaves.leaves().await;
+    stage.advance(FIVE_SECONDS);
+    let next = theatre.next().await;
+    assert_eq!(next.receives().await, 1);
+    for (host, readers) in hosts {
+        readers.abort().await;
+        host.close().await.unwrap();
+    }
+});
+
+staged!(threads, the_places_of_a_host_that_stops_go_to_others, async |store| {
+    if !store.is_server() {
+        return;
+    }
+    let stage = Stage::new(store).await;
+    let other = stage.another().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let (mut others, other_procedure) = Theatre::new();
+    let readers = activate(&stage, &procedure, 1);
+    stage.arrive(3).await;
+    let first = theatre.next().await;
+    assert_eq!(first.receives().await, 1);
+    let there = activate(&other, &other_procedure, 1);
+    assert_eq!(soon("a refusal", is_refused(&there)).await, 0);
+    assert!(others.is_empty());
+    soon("the end of the first host's readers", readers.abort()).await;
+    stage.advance(FIVE_SECONDS);
+    let second = others.next().await;
+    assert_eq!(second.receives().await, 1);
+    soon("the end of the second host's readers", there.abort()).await;
+    other.close().await.unwrap();
+});
+
+staged!(threads, altering_the_limit_counts_on_every_host, async |store| {
+    if !store.is_server() {
+        return;
+    }
+    let stage = Stage::new(store).await;
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
+    let other = stage.another().await;
+    let (mut theatre, procedure) = Theatre::new();
+    // This one waits five seconds before it takes another place, and the clock stands still.
+    let readers = stage.activate("work", procedure).start();
+    stage.arrive(5).await;
+    let first = theatre.next().await;
+    assert_eq!(first.receives().await, 1);
+    let (mut others, other_procedure) = Theatre::new();
+    let there = other.activate("work", other_procedure).ramp(Ramp::Fast).start();
+    assert_eq!(soon("a refusal", is_refused(&there)).await, 0);
+    // The definition is changed here and heard of there.
+    stage.ddl("ALTER QUEUE work WITH ACTIVATION (MAX_QUEUE_READERS = 5)").await;
+    let there_too = others.next().await;
+    assert_eq!(there_too.receives().await, 1);
+    assert_eq!(row(&there).await.max_queue_readers, 5);
+    for readers in [readers, there] {
+        readers.abort().await;
+    }
+    other.close().await.unwrap();
+});
+
+staged!(threads, a_queue_activates_when_another_process_sends, async |store| {
+    if !store.is_server() {
+        return;
+    }
+    let stage = Stage::new(store).await;
+    let other = stage.another().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = activate(&other, &procedure, 1);
+    assert_eq!(row(&readers).await.tasks_running, 0);
+    stage.arrive(1).await;
+    let reader = theatre.next().await;
+    assert_eq!(reader.receives().await, 1);
+    assert_eq!(reader.receives().await, 0, "and leaves when nothing comes, as readers do");
+    reader.commits().await;
+    reader.leaves().await;
+    stage.arrive(1).await;
+    // What was seen of the queue may be a moment old, and then a reader comes for nothing.
+    loop {
+        let again = theatre.next().await;
+        if again.receives().await == 1 {
+            break;
+        }
+        again.commits().await;
+        again.leaves().await;
+    }
+    readers.abort().await;
+    other.close().await.unwrap();
+});
+
+/// `dialoq activate` with a program that never ends, and with everything it starts in a group of its own.
+#[cfg(unix)]
+struct Host(Child);
+
+#[cfg(unix)]
+impl Host {
+    fn start(url: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dialoq"));
+        command.args(["--db", url, "activate", "work", "--max-queue-readers", "1", "--exec", "sleep", "--", "600"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        Self(command.spawn().unwrap())
+    }
+
+    fn kill(&mut self) {
+        let group = format!("-{}", self.0.id());
+        let done = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
+        assert!(done.is_ok(), "{done:?}");
+        self.0.wait().unwrap();
+    }
+}
+
+#[cfg(unix)]
+impl Drop for Host {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            self.kill();
+        }
+    }
+}
+
+#[cfg(unix)]
+staged!(threads, the_place_and_the_message_of_a_killed_process_go_to_another, async |store| {
+    if !store.is_server() {
+        return;
+    }
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    broker
+        .define(|d| {
+            d.queue("work");
+            d.queue("home");
+            d.service("worker", "work", ["DEFAULT"]);
+            d.service("client", "home", []);
+        })
+        .await
+        .unwrap();
+    let mut host = Host::start(database.url());
+    let dialog = broker.begin_dialog("client", "worker").await.unwrap();
+    broker.send(dialog, "DEFAULT", "work").await.unwrap();
+    let text = format!("select count(*) as n from {}", store.view("dm_broker_activated_tasks"));
+    let there = async {
+        while broker.query(&*text, ()).await.unwrap().rows[0].get::<i64>("n").unwrap() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+    };
+    soon("the reader of the other process in the view", there).await;
+    // Another conversation's message, so that there is work here too.
+    let more = broker.begin_dialog("client", "worker").await.unwrap();
+    broker.send(more, "DEFAULT", "work").await.unwrap();
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = activate(&broker, &procedure, 1);
+    assert_eq!(soon("a refusal", is_refused(&readers)).await, 0, "the other process has the only place");
+    host.kill();
+    let reader = theatre.next().await;
+    let both = async {
+        let mut received = 0;
+        while received < 2 {
+            received += reader.receives().await;
+            reader.commits().await;
+        }
+        received
+    };
+    assert_eq!(soon("both messages", both).await, 2, "that which the killed process had is back");
+    readers.abort().await;
+    broker.close().await.unwrap();
+});
