@@ -150,6 +150,10 @@ BEGIN
     SELECT c.priority, c.conversation_group_id, s.queue_id INTO e
     FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
     WHERE c.endpoint_id = p_endpoint_id;
+    IF NOT FOUND THEN
+        -- Its service is being dropped too, and takes it along.
+        RETURN NULL;
+    END IF;
     INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body)
     VALUES (p_endpoint_id, p_stored, 0, p_message_type_id, gen_random_uuid(), p_now, p_body)
     RETURNING queuing_order INTO v_order;

@@ -89,9 +89,11 @@ BEGIN
                     PARTITION BY (i.place - 1) % cardinality(v_groups) ORDER BY i.place)::bigint AS up_to
             FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
         ), quota AS MATERIALIZED (
-            SELECT a.group_id, max(a.up_to) AS most FROM allotted AS a GROUP BY a.group_id
+            SELECT a.group_id, max(a.up_to) AS most, array_agg(a.item ORDER BY a.up_to) AS items,
+                array_agg(a.up_to ORDER BY a.up_to) AS limits
+            FROM allotted AS a GROUP BY a.group_id
         ), seen AS MATERIALIZED (
-            SELECT q.group_id, e.endpoint_id, m.stored, m.queuing_order, row_number() OVER w AS place,
+            SELECT q.group_id, q.items, q.limits, e.endpoint_id, m.stored, m.queuing_order, row_number() OVER w AS place,
                 -- A group whose row said better than is true waits for its level.
                 row_number() OVER w <= q.most AND 10 - first_value(e.priority) OVER w <= v_top AS is_taken
             FROM quota AS q
@@ -108,20 +110,24 @@ BEGIN
                 PARTITION BY q.group_id ORDER BY e.priority DESC, e.conversation_handle, m.stored DESC, m.queuing_order)
         ), taken AS MATERIALIZED (
             SELECT s.endpoint_id, s.stored, s.queuing_order, s.place,
-                (SELECT a.item FROM allotted AS a
-                    WHERE a.group_id = s.group_id AND a.up_to >= s.place ORDER BY a.up_to LIMIT 1) AS item
+                CASE WHEN cardinality(s.items) = 1 THEN s.items[1] ELSE (
+                    SELECT i.item FROM unnest(s.items, s.limits) AS i (item, up_to) WHERE i.up_to >= s.place LIMIT 1) END AS item
             FROM seen AS s
             WHERE s.is_taken
         ), ordered AS MATERIALIZED (
             SELECT t.* FROM taken AS t ORDER BY t.item, t.place
         )
         SELECT array_agg(t.endpoint_id), array_agg(t.stored), array_agg(t.queuing_order), array_agg(t.item),
-            (SELECT array_agg(DISTINCT g.id) FROM unnest(v_groups) AS g (id)
-                WHERE EXISTS (SELECT FROM seen AS s WHERE s.group_id = g.id AND NOT s.is_taken)
-                    -- Its service may have gone to another queue before the lock was ours.
-                    OR NOT EXISTS (SELECT FROM seen AS s WHERE s.group_id = g.id) AND EXISTS (
-                        SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
-                        WHERE e.conversation_group_id = g.id AND s.queue_id <> v_queue_id))
+            (SELECT array_agg(r.group_id) FROM (
+                SELECT s.group_id FROM seen AS s WHERE NOT s.is_taken
+                UNION
+                -- Its service may have gone to another queue before the lock was ours.
+                SELECT u.group_id
+                FROM (SELECT g.id AS group_id FROM unnest(v_groups) AS g (id) EXCEPT SELECT s.group_id FROM seen AS s) AS u
+                WHERE EXISTS (
+                    SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+                    WHERE e.conversation_group_id = u.group_id AND s.queue_id <> v_queue_id)
+            ) AS r)
         INTO v_endpoints, v_stored, v_orders, v_takers, v_rest
         FROM ordered AS t;
         IF v_retains AND v_orders IS NOT NULL THEN
