@@ -13,12 +13,15 @@ mod log;
 mod machine;
 mod report;
 mod rival;
+mod server;
 mod sizes;
 mod step;
 mod subject;
 
 pub use machine::Machine;
 pub use report::{Figure, Measured, Report, Settings, Target};
+pub(crate) use server::check_unused;
+pub use server::{Beside, ServerOptions, ServerReport, ServerSettings, Slice, run_on_server};
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -91,7 +94,13 @@ impl Options {
         if self.body_bytes < 8 {
             return Err(Error::out_of_range("the size of a body in bytes", self.body_bytes, "at least 8"));
         }
-        Ok(())
+        match self.workloads.iter().find(|workload| !Workload::ALL.contains(workload)) {
+            Some(other) => {
+                let right = "one that an embedded store has; this one is for servers, named by --db";
+                Err(Error::out_of_range("the workload", format!("{other:?}"), right))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -117,10 +126,16 @@ pub enum Workload {
     Depth,
     /// The waiting time of a high class while a low class floods the queue.
     Flood,
+    /// On a server: from a SEND to the RECEIVE that waited for it, on an idle system.
+    WakeUp,
+    /// On a server: what a hundred waiting receivers cost it.
+    Idle,
+    /// On a server: constant load, for a third of the time with a reader that holds an old snapshot.
+    Load,
 }
 
 impl Workload {
-    /// All of them, in the order they run: memory first, while the process holds nothing else.
+    /// All on the embedded store, in the order they run: memory first, while the process holds nothing else.
     pub const ALL: [Self; 9] = [
         Self::Backlog,
         Self::Conversations,
@@ -132,6 +147,10 @@ impl Workload {
         Self::Depth,
         Self::Flood,
     ];
+
+    /// All on a server, in the order they run: the deep queue last, which leaves most behind.
+    pub const ON_SERVERS: [Self; 7] =
+        [Self::Send, Self::Receive, Self::Both, Self::WakeUp, Self::Idle, Self::Load, Self::Depth];
 }
 
 /// How far a run is.

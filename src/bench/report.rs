@@ -287,12 +287,12 @@ impl fmt::Display for Report {
 }
 
 /// A table whose columns from `first_number` on are numbers, but for its last text columns.
-fn aligned(header: &[&str], first_number: usize) -> Table {
+pub(super) fn aligned(header: &[&str], first_number: usize) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header.iter().copied());
     for (place, name) in header.iter().enumerate() {
         if place >= first_number
-            && !matches!(*name, "unit" | "reached")
+            && !matches!(*name, "unit" | "reached" | "rival")
             && let Some(column) = table.column_mut(place)
         {
             column.set_cell_alignment(CellAlignment::Right);
@@ -302,11 +302,11 @@ fn aligned(header: &[&str], first_number: usize) -> Table {
 }
 
 /// Three digits that mean something.
-fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     if value >= 100.0 { thousands(value) } else { format!("{value:.2}") }
 }
 
-fn thousands(value: f64) -> String {
+pub(super) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {

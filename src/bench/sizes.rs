@@ -100,7 +100,7 @@ pub(super) async fn depth(at: &Place<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// Receives exactly so many messages.
-async fn some(lane: &Arc<Lane>, count: u64) -> Result<Round> {
+pub(super) async fn some(lane: &Arc<Lane>, count: u64) -> Result<Round> {
     let left = Arc::new(AtomicU64::new(count));
     let callers = (0..CALLERS).map(|_| Rationed { lane: lane.clone(), left: left.clone() });
     run(callers, Duration::from_secs(3600)).await

@@ -77,6 +77,8 @@ pub(super) fn plan(options: &Options) -> Vec<Step> {
             }
             Workload::Depth => plan.push(Step::Depth),
             Workload::Flood => plan.push(Step::Flood),
+            // Not on an embedded store.
+            Workload::WakeUp | Workload::Idle | Workload::Load => {}
         }
     }
     plan

@@ -73,6 +73,7 @@ impl Class {
 /// A broker in a file of its own.
 pub(super) struct Subject {
     pub(super) broker: Broker,
+    /// Empty if the broker is not in a file of its own.
     path: PathBuf,
     synced: bool,
 }
@@ -82,6 +83,11 @@ impl Subject {
     pub(super) async fn open(folder: &Path, synced: bool) -> Result<Self> {
         let path = folder.join("bench.db");
         let broker = Self::connect(&path, synced).await?;
+        Ok(Self { path, synced, ..Self::over(broker).await? })
+    }
+
+    /// The same on a broker that is open already.
+    pub(super) async fn over(broker: Broker) -> Result<Self> {
         broker
             .ensure(|define| {
                 define.message_type(REQUEST).message_type(REPLY);
@@ -97,7 +103,7 @@ impl Subject {
                 }
             })
             .await?;
-        Ok(Self { broker, path, synced })
+        Ok(Self { broker, path: PathBuf::new(), synced: true })
     }
 
     async fn connect(path: &Path, synced: bool) -> Result<Broker> {
@@ -187,6 +193,45 @@ impl Lane {
     pub(super) fn in_runs(mut self, run: usize) -> Self {
         self.run = run;
         self
+    }
+
+    /// Sends this many messages from so many callers at once; nobody measures it.
+    pub(super) async fn fill_by_callers(self: &Arc<Self>, callers: usize, bodies: Bodies, count: usize) -> Result<()> {
+        let left = Arc::new(AtomicUsize::new(count));
+        self.by_callers(callers, move |lane| {
+            let left = left.clone();
+            async move {
+                while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
+                    lane.send(vec![bodies.next()]).await?;
+                }
+                Ok(())
+            }
+        })
+        .await
+    }
+
+    /// Receives whatever waits, by so many callers at once.
+    pub(super) async fn drain_by_callers(self: &Arc<Self>, callers: usize) -> Result<()> {
+        self.by_callers(callers, |lane| async move {
+            while lane.broker.receive(REQUESTS).wait(PATIENCE).await?.is_some() {}
+            Ok(())
+        })
+        .await
+    }
+
+    async fn by_callers<F, Running>(self: &Arc<Self>, callers: usize, call: F) -> Result<()>
+    where
+        F: Fn(Arc<Self>) -> Running,
+        Running: Future<Output = Result<()>> + Send + 'static,
+    {
+        let mut tasks = tokio::task::JoinSet::new();
+        for _ in 0..callers {
+            tasks.spawn(call(self.clone()));
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.map_err(|_| Error::closed())??;
+        }
+        Ok(())
     }
 
     fn next_handle(&self) -> ConversationHandle {

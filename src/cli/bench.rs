@@ -1,8 +1,10 @@
 //! `dialoq bench`
 
 use super::failure::Failure;
+use super::globals::Globals;
 use super::output::Output;
-use crate::bench::{self, Options, Workload};
+use crate::bench::{self, Options, ServerOptions, Workload};
+use crate::store::url::StoreUrl;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,12 +13,16 @@ use std::time::Duration;
 ///
 /// Each workload runs in turn with its limit, a bare log that appends the same bodies and syncs with the same group
 /// commit, so that rates mean something on any machine. Everything happens in a scratch folder that is removed again.
+///
+/// With --db and the URL of a server that server is measured instead, against a table queue written by hand on it. The
+/// database must be one that nobody uses; what the bench makes there it removes.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq bench --quick                                everything, roughly, in under a minute
   dialoq bench --workload send --callers 64,256       one workload at full length
-  dialoq bench --json > bench.json")]
+  dialoq bench --json > bench.json
+  dialoq bench --db postgres://me@host/empty --minutes 30   a server, with half an hour of constant load")]
 pub(super) struct Bench {
     /// Short rounds and small backlogs.
     #[arg(long)]
@@ -42,10 +48,20 @@ pub(super) struct Bench {
     /// The folder whose disk is measured [default: the working directory].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// On a server: how long the constant load lasts [default: 1].
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u16).range(1..=1440))]
+    minutes: Option<u16>,
+    /// Messages in the deepest backlog [default: 1000000].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1000..=100_000_000))]
+    backlog: Option<u32>,
+    /// On a server: also if the database holds conversations.
+    #[arg(long)]
+    in_use: bool,
 }
 
 impl Bench {
-    pub(super) async fn run(&self, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let is_server = !matches!(StoreUrl::parse(&globals.db)?, StoreUrl::Sqlite(_));
         let bar = output.progress(1, "{bar:30} {pos}/{len} {wide_msg} {elapsed}");
         let progress = {
             let bar = bar.clone();
@@ -55,6 +71,12 @@ impl Bench {
                 bar.set_message(progress.next);
             }
         };
+        if is_server {
+            let measured = bench::run_on_server(self.server_options(&globals.db), progress).await;
+            bar.finish_and_clear();
+            let report = measured?;
+            return if output.json { output.json(&report) } else { output.text(&report.to_string()) };
+        }
         let measured = bench::run(self.options(), progress).await;
         bar.finish_and_clear();
         let report = measured?;
@@ -62,6 +84,33 @@ impl Bench {
             true => output.json(&report),
             false => output.text(&report.to_string()),
         }
+    }
+
+    fn server_options(&self, url: &str) -> ServerOptions {
+        let mut options = if self.quick { ServerOptions::quick(url) } else { ServerOptions::full(url) };
+        options.is_in_use = self.in_use;
+        if !self.workloads.is_empty() {
+            options.workloads.clone_from(&self.workloads);
+        }
+        if let Some(&callers) = self.callers.first() {
+            options.callers = callers.into();
+        }
+        if let Some(bytes) = self.body_bytes {
+            options.body_bytes = bytes as usize;
+        }
+        if let Some(rounds) = self.rounds {
+            options.rounds = rounds.into();
+        }
+        if let Some(length) = self.round_length {
+            options.round_length = length;
+        }
+        if let Some(minutes) = self.minutes {
+            options.load_length = Duration::from_secs(u64::from(minutes) * 60);
+        }
+        if let Some(backlog) = self.backlog {
+            options.largest = backlog as usize;
+        }
+        options
     }
 
     fn options(&self) -> Options {
@@ -82,6 +131,9 @@ impl Bench {
         }
         if let Some(length) = self.round_length {
             options.round_length = length;
+        }
+        if let Some(backlog) = self.backlog {
+            options.largest = backlog as usize;
         }
         options
     }

@@ -1,9 +1,10 @@
 //! `dialoq lab`
 
 use super::failure::Failure;
-use super::globals::parse_span;
+use super::globals::{Globals, parse_span};
 use super::output::{Output, table, wrapped};
-use crate::lab::{self, Options, Report, Source};
+use crate::lab::{self, Options, Report, Server, Source};
+use crate::store::url::StoreUrl;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use std::path::PathBuf;
@@ -15,12 +16,16 @@ use std::time::Duration;
 /// Messages of a high and of a low class arrive in calm, bursts and a flood, and each strategy, in its classic and its
 /// improved form, serves them from a database of its own. Shown are waiting times, order violations, the longest
 /// starvation of each class and the throughput, the stated bound beside what was observed. Takes under a minute.
+///
+/// With --db and the URL of a server it plays there, one strategy after the other. The database must be one that nobody
+/// uses; what the lab makes there it removes.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq lab                                 all strategies; the report with its charts goes to lab.html
   dialoq lab --strategy dual_queue_loop      one strategy, both forms
   dialoq lab --recorded arrivals.jsonl       arrivals as they were recorded
+  dialoq lab --db postgres://me@host/empty   on a server
 
 A line of a recording:
   {\"at_ms\": 12.5, \"class\": \"high\", \"body\": {\"sku\": \"A-1\"}}")]
@@ -50,10 +55,13 @@ pub(super) struct Lab {
     /// The folder in which databases are made and removed again [default: the folder for temporary files].
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
+    /// On a server: also if the database holds conversations.
+    #[arg(long)]
+    in_use: bool,
 }
 
 impl Lab {
-    pub(super) async fn run(&self, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let bar = output.progress(1, "{bar:30} {percent:>3}% {wide_msg} {elapsed}");
         let served: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
         let progress = |progress: lab::Progress| {
@@ -64,7 +72,7 @@ impl Lab {
             bar.set_position(served.iter().map(|served| served.load(Relaxed)).sum());
             bar.set_message(format!("{} {}", progress.strategy, progress.form));
         };
-        let played = lab::run(self.options(), progress).await;
+        let played = lab::run(self.options(&globals.db)?, progress).await;
         bar.finish_and_clear();
         let report = played?;
         if !self.no_html {
@@ -81,14 +89,16 @@ impl Lab {
         }
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, url: &str) -> Result<Options, Failure> {
+        let is_server = !matches!(StoreUrl::parse(url)?, StoreUrl::Sqlite(_));
         let synthetic = Source::Synthetic { seed: self.seed, length: self.length };
-        Options {
+        Ok(Options {
             source: self.recorded.clone().map_or(synthetic, Source::Recorded),
             service: self.service,
             strategies: self.strategies.clone(),
             folder: self.folder.clone().unwrap_or_else(std::env::temp_dir),
-        }
+            server: is_server.then(|| Server { url: url.to_owned(), is_in_use: self.in_use }),
+        })
     }
 }
 

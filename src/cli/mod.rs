@@ -120,8 +120,8 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Lab(command) => interrupt.stops(command.run(output)).await,
-        Command::Bench(command) => interrupt.stops(command.run(output)).await,
+        Command::Lab(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Bench(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Completions(Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "dialoq", &mut script);

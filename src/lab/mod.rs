@@ -1,6 +1,6 @@
-//! The lab: the same load through every strategy, classic and improved, on a real embedded store.
+//! The lab: the same load through every strategy, classic and improved, on a real store.
 //!
-//! Each run has a database of its own, a sender that plays the load in its own time, and readers that work on each
+//! Each run has a database of its own, or on a server definitions of its own; a sender that plays the load in its own time, and readers that work on each
 //! message for a set time. Nothing is simulated but that work.
 
 mod contestant;
@@ -19,10 +19,12 @@ pub use load::{Class, Source};
 pub use measure::ClassResult;
 pub use report::{Report, StrategyResult};
 
+use crate::broker::Broker;
 use crate::error::{Error, Result};
 use crate::receive::strategy::Form;
 use contestant::Contestant;
 use load::Load;
+use scene::Site;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -38,6 +40,17 @@ pub struct Options {
     pub strategies: Vec<String>,
     /// Where the databases are made, and removed again. Default the system's folder for temporary files.
     pub folder: PathBuf,
+    /// A server to play on instead. Default none.
+    pub server: Option<Server>,
+}
+
+/// A database on a server, which is left as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Server {
+    /// The database.
+    pub url: String,
+    /// Whether a database that holds conversations is taken too.
+    pub is_in_use: bool,
 }
 
 impl Default for Options {
@@ -47,6 +60,7 @@ impl Default for Options {
             service: Duration::from_millis(3),
             strategies: Vec::new(),
             folder: std::env::temp_dir(),
+            server: None,
         }
     }
 }
@@ -79,7 +93,8 @@ pub fn strategy_names() -> Vec<&'static str> {
 /// a second.
 ///
 /// # Errors
-/// 60028 the recording is not usable; 60005 a setting is out of range; those of the store.
+/// 60028 the recording is not usable; 60005 a setting is out of range; 60026 the server's database is in use; those of the
+/// store.
 pub async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result<Report> {
     check(&options)?;
     let load = Load::of(&options.source, options.service)?;
@@ -88,6 +103,17 @@ pub async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result
     };
     let contestants: Vec<Contestant> = Contestant::ALL.into_iter().filter(wanted).collect();
     let runs = contestants.len();
+    let site = match &options.server {
+        Some(server) => {
+            // Whatever is missing is made before anybody counts.
+            Broker::open(&server.url).await?.close().await?;
+            if !server.is_in_use {
+                crate::bench::check_unused(&server.url, "the lab").await?;
+            }
+            Site::Server(&server.url)
+        }
+        None => Site::Below(&options.folder),
+    };
     let waiting = Mutex::new(contestants.into_iter().enumerate());
     let lane = async || {
         let mut results = Vec::new();
@@ -100,12 +126,14 @@ pub async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result
                 progress(Progress { strategy, form, run, runs, served, messages });
             };
             tell(0);
-            let trace = play::play(contestant, &load, options.service, &options.folder, tell).await?;
+            let trace = play::play(contestant, &load, options.service, site, tell).await?;
             results.push((run, StrategyResult::of(contestant, trace)));
         }
     };
-    // Readers sleep most of the time, so two runs side by side do not disturb each other and take half as long.
-    let (mut results, others) = tokio::try_join!(lane(), lane())?;
+    // Readers sleep most of the time, so two runs side by side do not disturb each other and take half as long. On one
+    // server their names would clash.
+    let second = async || if options.server.is_none() { lane().await } else { Ok(Vec::new()) };
+    let (mut results, others) = tokio::try_join!(lane(), second())?;
     results.extend(others);
     results.sort_by_key(|(run, _)| *run);
     let strategies = results.into_iter().map(|(_, result)| result).collect();

@@ -2,7 +2,7 @@
 
 use super::contestant::{Contestant, Reading};
 use super::load::{Arrival, Class, Load};
-use super::scene::{ADD_ITEM, Line, Scene};
+use super::scene::{ADD_ITEM, Line, Scene, Site};
 use crate::activation::{Context, HandlerError, Handlers, Ramp};
 use crate::broker::Broker;
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -12,7 +12,6 @@ use crate::protocol::{Message, Verb};
 use crate::receive::strategy::{Bound, Form, Strategy};
 use crate::time::{Clock, Timestamp};
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -102,11 +101,25 @@ pub(super) async fn play(
     contestant: Contestant,
     load: &Load,
     service: Duration,
-    folder: &Path,
+    site: Site<'_>,
     mut progress: impl FnMut(usize),
 ) -> Result<Trace> {
-    let scene = Scene::set(contestant.layout(), folder).await?;
-    let reading = contestant.reading(&scene)?;
+    let scene = Scene::set(contestant.layout(), site).await?;
+    let played = play_in(&scene, contestant, load, service, &mut progress).await;
+    // What was made goes also after a failure, which is what the caller wants to hear of.
+    let struck = scene.strike().await;
+    let trace = played?;
+    struck.map(|()| trace)
+}
+
+async fn play_in(
+    scene: &Scene,
+    contestant: Contestant,
+    load: &Load,
+    service: Duration,
+    progress: &mut impl FnMut(usize),
+) -> Result<Trace> {
+    let reading = contestant.reading(scene)?;
     let bound = reading.bound();
     let is_single_reader = matches!(reading, Reading::ByStrategy(_));
     let (done, mut heard) = watch::channel(0);
@@ -132,7 +145,6 @@ pub(super) async fn play(
             Ok(()) = heard.changed() => progress(*heard.borrow_and_update()),
         }
     }
-    scene.broker.close().await?;
     let takes = std::mem::take(&mut *recorder.takes.lock().unwrap_or_else(PoisonError::into_inner));
     check_complete(&takes, total)?;
     Ok(Trace { takes, bound, is_single_reader })

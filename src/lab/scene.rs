@@ -67,6 +67,23 @@ impl Layout {
             definitions.broker_priority("routine").contract(CONTRACT_LOW).level(Level::new(LOW_LEVEL));
         }
     }
+
+    /// Takes away what `define` made; conversations go with their services.
+    fn undefine(self, definitions: &mut Definitions) {
+        definitions
+            .drop_service(service_of(Class::High))
+            .drop_service(service_of(Class::Low))
+            .drop_service("//shop/Front");
+        if self == Self::OneQueueWithLevels {
+            definitions.drop_broker_priority("urgent").drop_broker_priority("routine");
+        }
+        match self {
+            Self::OneQueue | Self::OneQueueWithLevels => definitions.drop_queue(QUEUE),
+            Self::TwoQueues => definitions.drop_queue(HIGH_QUEUE).drop_queue(LOW_QUEUE),
+        };
+        definitions.drop_queue("shop").drop_contract(CONTRACT_HIGH).drop_contract(CONTRACT_LOW);
+        definitions.drop_message_type(ADD_ITEM);
+    }
 }
 
 fn service_of(class: Class) -> &'static str {
@@ -86,14 +103,28 @@ fn contract_of(class: Class) -> &'static str {
 /// A conversation of the load: its class and its place in it.
 pub(super) type Line = (Class, usize);
 
-/// A broker in a folder of its own, which is removed with it.
+/// The conversations by the sender's side and by the receiver's.
+type Lines = (HashMap<Line, ConversationHandle>, HashMap<ConversationHandle, Line>);
+
+/// Where a scene is set.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Site<'a> {
+    /// In a folder of its own below this one, which is removed with it.
+    Below(&'a Path),
+    /// On the server of that URL, from which it is removed again.
+    Server(&'a str),
+}
+
+/// A broker with everything a contestant needs.
 pub(super) struct Scene {
     pub(super) broker: Broker,
+    layout: Layout,
     /// The sender's side of each conversation.
     pub(super) senders: HashMap<Line, ConversationHandle>,
     /// The receiver's side.
     pub(super) receivers: HashMap<ConversationHandle, Line>,
-    _folder: Folder,
+    /// `None` on a server.
+    folder: Option<Folder>,
 }
 
 struct Folder(PathBuf);
@@ -121,10 +152,33 @@ impl Folder {
 impl Scene {
     /// Opens the database, defines everything, and has one message through each conversation, so that both sides of it
     /// are there and their handles known.
-    pub(super) async fn set(layout: Layout, parent: &Path) -> Result<Self> {
-        let folder = Folder::new(parent)?;
-        let broker = Broker::open(&format!("sqlite:{}", folder.0.join("lab.db").display())).await?;
+    pub(super) async fn set(layout: Layout, site: Site<'_>) -> Result<Self> {
+        let (broker, folder) = match site {
+            Site::Below(parent) => {
+                let folder = Folder::new(parent)?;
+                (Broker::open(&format!("sqlite:{}", folder.0.join("lab.db").display())).await?, Some(folder))
+            }
+            Site::Server(url) => (Broker::open(url).await?, None),
+        };
         broker.define(|definitions| layout.define(definitions)).await?;
+        let furnished = Self::furnish(&broker, layout).await;
+        if furnished.is_err() && folder.is_none() {
+            // The failure is what the caller wants to hear of.
+            let _ = broker.define(|definitions| layout.undefine(definitions)).await;
+        }
+        let (senders, receivers) = furnished?;
+        Ok(Self { broker, layout, senders, receivers, folder })
+    }
+
+    /// Takes everything away again, from a server also what was defined there.
+    pub(super) async fn strike(self) -> Result<()> {
+        if self.folder.is_none() {
+            self.broker.define(|definitions| self.layout.undefine(definitions)).await?;
+        }
+        self.broker.close().await
+    }
+
+    async fn furnish(broker: &Broker, layout: Layout) -> Result<Lines> {
         let mut senders = HashMap::new();
         for (class, count) in [(Class::High, HIGH_CONVERSATIONS), (Class::Low, LOW_CONVERSATIONS)] {
             for place in 0..count {
@@ -147,7 +201,7 @@ impl Scene {
                 }
             }
         }
-        Ok(Self { broker, senders, receivers, _folder: folder })
+        Ok((senders, receivers))
     }
 
     /// The receiver's handle of that conversation.

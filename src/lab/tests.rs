@@ -90,6 +90,7 @@ async fn a_recording_is_played_to_the_strategies_named() {
         service: Duration::ZERO,
         strategies: vec!["aging".to_owned()],
         folder: folder.path().to_owned(),
+        server: None,
     };
     let report = run(options, |_| ()).await.unwrap();
     assert_eq!(report.strategies.len(), 1);

@@ -1,0 +1,5 @@
+-- A reader that keeps a transaction open after a look at the database.
+-- Takes: nothing
+-- Gives: nothing
+BEGIN TRANSACTION;
+SELECT COUNT(*) FROM dialoq.service_queue;

@@ -1,0 +1,4 @@
+-- Ends the reader.
+-- Takes: nothing
+-- Gives: nothing
+ROLLBACK TRANSACTION;

@@ -1,0 +1,6 @@
+-- The rival of RECEIVE: the oldest row that nobody else has locked.
+-- Takes: nothing
+-- Gives: body
+DELETE FROM dialoq_bench_message
+WHERE id = (SELECT id FROM dialoq_bench_message ORDER BY id FOR UPDATE SKIP LOCKED LIMIT 1)
+RETURNING body;

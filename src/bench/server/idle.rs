@@ -1,0 +1,85 @@
+//! What a system costs on which nothing happens, and how fast it wakes up.
+
+use super::ServerOptions;
+use super::ground::Ground;
+use super::report::{IDLE, IDLE_EMPTY, ServerReport, WAKE_UP_OTHER, WAKE_UP_OTHER_P99, WAKE_UP_SAME, WAKE_UP_SAME_P99};
+use super::texts::Server;
+use crate::bench::flow::Side;
+use crate::bench::load::new_histogram;
+use crate::bench::report::Figure;
+use crate::bench::subject::{REQUESTS, stalled};
+use crate::error::Result;
+use crate::{Act, Broker};
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+
+const WAKE_UPS: usize = 300;
+/// Long enough for a receiver to be asleep, and for whoever gathers words to have told them.
+const SETTLING: Duration = Duration::from_millis(20);
+const RECEIVERS: usize = 100;
+const LONG: Duration = Duration::from_secs(3600);
+
+/// From before a SEND to after the RECEIVE that waited for it, on an idle system: the receiver in the sender's process,
+/// and in another. Another broker on the same URL is another process to the server.
+pub(super) async fn wake_up(options: &ServerOptions, ground: &Ground, report: &mut ServerReport) -> Result<()> {
+    let other = Broker::open(&options.url).await?;
+    for (receiving, p50, p99) in
+        [(&ground.subject.broker, WAKE_UP_SAME, WAKE_UP_SAME_P99), (&other, WAKE_UP_OTHER, WAKE_UP_OTHER_P99)]
+    {
+        let mut latency = new_histogram();
+        for _ in 0..WAKE_UPS {
+            let receiver = receiving.clone();
+            let waiting = tokio::spawn(async move {
+                let batch = receiver.receive(REQUESTS).top(1).wait(Duration::from_secs(10)).await?;
+                batch.map(|_| Instant::now()).ok_or_else(|| stalled("a message"))
+            });
+            tokio::time::sleep(SETTLING).await;
+            let before = Instant::now();
+            ground.lane.send(vec![vec![b'x'; options.body_bytes]]).await?;
+            let received = waiting.await.map_err(|_| crate::Error::closed())??;
+            latency.saturating_record(received.duration_since(before).as_nanos() as u64);
+        }
+        for (name, share) in [(p50, 0.5), (p99, 0.99)] {
+            let value = latency.value_at_quantile(share) as f64 / 1e6;
+            report.figures.push(Figure { name: name.to_owned(), value, unit: "ms" });
+        }
+    }
+    other.close().await
+}
+
+/// What the server counts while nothing happens: without and with a hundred receivers that wait. Its own upkeep counts too.
+pub(super) async fn idle(
+    options: &ServerOptions,
+    server: &Server,
+    ground: &Ground,
+    report: &mut ServerReport,
+) -> Result<()> {
+    let Some(empty) = per_minute(server, options.idle_length).await else { return Ok(()) };
+    let mut waiting = JoinSet::new();
+    for _ in 0..RECEIVERS {
+        let broker = ground.subject.broker.clone();
+        waiting.spawn(async move { broker.receive(REQUESTS).wait(LONG).await.map(drop) });
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let full = per_minute(server, options.idle_length).await;
+    waiting.shutdown().await;
+    report.figures.push(Figure { name: IDLE_EMPTY.to_owned(), value: empty, unit: "a minute" });
+    if let Some(full) = full {
+        report.figures.push(Figure { name: IDLE.to_owned(), value: full, unit: "a minute" });
+    }
+    Ok(())
+}
+
+/// `None` if the server does not count.
+async fn per_minute(server: &Server, length: Duration) -> Option<f64> {
+    // The link is the same for both looks, so that nothing but the looks is added; what it does is reported late, and that
+    // of the first look is waited for.
+    let mut link = server.driver.dedicated().await.ok()?;
+    link.read(server.texts.transactions).await.ok()?;
+    tokio::time::sleep(Duration::from_millis(1500)).await;
+    let start = Instant::now();
+    let before: i64 = link.read(server.texts.transactions).await.ok()?.first()?.get("transactions").ok()?;
+    tokio::time::sleep(length).await;
+    let after: i64 = link.read(server.texts.transactions).await.ok()?.first()?.get("transactions").ok()?;
+    Some((after - before) as f64 / start.elapsed().as_secs_f64() * 60.0)
+}

@@ -1,0 +1,322 @@
+//! The load benchmark on a database server, against a table queue written by hand on the same server.
+//!
+//! Broker and rival run in turn (A B A B), in one process, over the same driver with the same durability; the median round
+//! counts. The broker has one connection pool for all callers, the rival a connection for each.
+
+mod ground;
+mod idle;
+mod report;
+mod rival;
+mod texts;
+
+pub(crate) use ground::check_unused;
+pub use report::{Beside, ServerReport, ServerSettings, Slice};
+
+use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
+use super::load::{Round, median};
+use super::machine::Machine;
+use super::step::MANY;
+use super::{MILLION, Progress, Workload};
+use crate::Broker;
+use crate::error::{Error, Result};
+use crate::store::OpenOptions;
+use ground::{Ground, OldReader};
+use rival::TableQueue;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use texts::Server;
+
+const INSERT: &str = "a plain INSERT per transaction, a connection per caller";
+const DELETE: &str = "DELETE of the first unlocked row per transaction, a connection per caller";
+const TABLE_QUEUE: &str = "both of them at once";
+
+/// What to measure on a server, and how long.
+#[derive(Debug, Clone)]
+pub struct ServerOptions {
+    /// The database; it is left as it was.
+    pub url: String,
+    /// Whether a database that holds conversations is taken too.
+    pub is_in_use: bool,
+    /// Bytes per body; at least 8, which hold the time of sending.
+    pub body_bytes: usize,
+    /// How many callers at a time.
+    pub callers: usize,
+    /// Which workloads to run: send, receive, both, depth, wake-up, idle and load.
+    pub workloads: Vec<Workload>,
+    /// Rounds per workload.
+    pub rounds: usize,
+    /// How long a round takes.
+    pub round_length: Duration,
+    /// Messages in the deep backlog; the shallow one has a hundredth.
+    pub largest: usize,
+    /// How long the constant load lasts; a third of it with a reader that holds an old snapshot.
+    pub load_length: Duration,
+    /// How long the idle system is watched.
+    pub idle_length: Duration,
+}
+
+impl ServerOptions {
+    /// Every workload at full length, but one minute of constant load.
+    pub fn full(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            is_in_use: false,
+            body_bytes: 256,
+            callers: 64,
+            workloads: Workload::ON_SERVERS.to_vec(),
+            rounds: 5,
+            round_length: Duration::from_secs(3),
+            largest: MILLION,
+            load_length: Duration::from_secs(60),
+            idle_length: Duration::from_secs(60),
+        }
+    }
+
+    /// Every workload, roughly.
+    pub fn quick(url: &str) -> Self {
+        Self {
+            rounds: 3,
+            round_length: Duration::from_millis(500),
+            largest: MILLION / 50,
+            load_length: Duration::from_secs(6),
+            idle_length: Duration::from_secs(3),
+            ..Self::full(url)
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let positive = "at least 1";
+        if self.callers == 0 {
+            return Err(Error::out_of_range("the number of callers", 0, positive));
+        }
+        if self.rounds == 0 {
+            return Err(Error::out_of_range("the number of rounds", 0, positive));
+        }
+        if self.round_length.is_zero() {
+            return Err(Error::out_of_range("the length of a round", "zero", "above zero"));
+        }
+        if self.largest < 1000 {
+            return Err(Error::out_of_range("the largest backlog", self.largest, "at least 1000"));
+        }
+        if self.body_bytes < 8 {
+            return Err(Error::out_of_range("the size of a body in bytes", self.body_bytes, "at least 8"));
+        }
+        match self.workloads.iter().find(|workload| !Workload::ON_SERVERS.contains(workload)) {
+            Some(other) => {
+                let right = "one of send, receive, both, depth, wake-up, idle, load";
+                Err(Error::out_of_range("the workload on a server", format!("{other:?}"), right))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Measures on a server. Run it in a multi-thread runtime: the callers are its tasks.
+///
+/// # Errors
+/// 60005 for options that measure nothing; 60026 the database is in use; whatever a store raises.
+pub async fn run_on_server(options: ServerOptions, progress: impl Fn(Progress) + Send + Sync) -> Result<ServerReport> {
+    options.check()?;
+    let server = Server::new(&options.url)?;
+    let broker = Broker::open_with(&options.url, OpenOptions::default()).await?;
+    if !options.is_in_use {
+        check_unused(&options.url, "the bench").await?;
+    }
+    let facts = server.read(server.texts.settings).await?;
+    let mut report = ServerReport {
+        settings: ServerSettings {
+            server: facts.get("version")?,
+            server_settings: facts.get("settings")?,
+            durability: if options.url.contains("durability=normal") { "normal" } else { "full" }.to_owned(),
+            rounds: options.rounds,
+            round_seconds: options.round_length.as_secs_f64(),
+            body_bytes: options.body_bytes,
+            callers: options.callers,
+            worker_threads: tokio::runtime::Handle::current().metrics().num_workers(),
+            largest: options.largest,
+            load_seconds: options.load_length.as_secs_f64(),
+        },
+        machine: Machine::look(Path::new(".")),
+        results: Vec::new(),
+        figures: Vec::new(),
+        curve: Vec::new(),
+        targets: Vec::new(),
+    };
+    let ground = Ground::set(broker.clone(), MANY).await?;
+    let measured = measure(&options, &server, &ground, &mut report, progress).await;
+    // What was made goes also after a failure, which is what the caller wants to hear of.
+    let (left, dropped) = (ground.leave().await, server.script(server.texts.drop_message).await);
+    broker.close().await?;
+    measured.and(left).and(dropped)?;
+    report.judge(server.is_postgres());
+    Ok(report)
+}
+
+async fn measure(
+    options: &ServerOptions,
+    server: &Server,
+    ground: &Ground,
+    report: &mut ServerReport,
+    progress: impl Fn(Progress) + Send + Sync,
+) -> Result<()> {
+    let rival = Arc::new(TableQueue::create(server, 2 * options.callers).await?);
+    let course = Course { options, server, ground, rival };
+    let total = options.workloads.len();
+    for (done, workload) in options.workloads.iter().enumerate() {
+        progress(Progress { done, total, next: format!("{workload:?}").to_lowercase() });
+        match workload {
+            Workload::Send => course.send(report).await?,
+            Workload::Receive => course.receive(report).await?,
+            Workload::Both => course.both(report).await?,
+            Workload::WakeUp => idle::wake_up(options, ground, report).await?,
+            Workload::Idle => idle::idle(options, server, ground, report).await?,
+            Workload::Load => course.load(report).await?,
+            Workload::Depth => course.depth(report).await?,
+            _ => {}
+        }
+    }
+    progress(Progress { done: total, total, next: String::new() });
+    Ok(())
+}
+
+/// Where the workloads run.
+struct Course<'a> {
+    options: &'a ServerOptions,
+    server: &'a Server,
+    ground: &'a Ground,
+    rival: Arc<TableQueue>,
+}
+
+impl Course<'_> {
+    fn bodies(&self) -> Bodies {
+        Bodies::new(self.options.body_bytes)
+    }
+
+    /// More than a round can take.
+    fn enough(&self) -> usize {
+        (self.options.round_length.as_secs_f64() * 60_000.0) as usize
+    }
+
+    async fn send(&self, report: &mut ServerReport) -> Result<()> {
+        let (callers, length) = (self.options.callers, self.options.round_length);
+        let (mut ours, mut rivals) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            ours.push(flow::send(&self.ground.lane, self.bodies(), callers, 1, length).await?);
+            rivals.push(flow::send(&self.rival, self.bodies(), callers, 1, length).await?);
+        }
+        conclude(report, "send", ours, INSERT, rivals);
+        self.clear().await
+    }
+
+    async fn receive(&self, report: &mut ServerReport) -> Result<()> {
+        let (callers, length) = (self.options.callers, self.options.round_length);
+        let (mut ours, mut rivals) = (Vec::new(), Vec::new());
+        let (mut in_ours, mut in_rival) = (0, 0);
+        let enough = self.enough();
+        for _ in 0..self.options.rounds {
+            self.ground.fill(self.bodies(), enough - in_ours).await?;
+            let round = flow::receive(&self.ground.lane, callers, 1, length).await?;
+            in_ours = enough.saturating_sub(round.messages as usize);
+            ours.push(round);
+            self.rival.fill(self.bodies(), enough - in_rival).await?;
+            let round = flow::receive(&self.rival, callers, 1, length).await?;
+            in_rival = enough.saturating_sub(round.messages as usize);
+            rivals.push(round);
+        }
+        conclude(report, "receive", ours, DELETE, rivals);
+        self.clear().await
+    }
+
+    async fn both(&self, report: &mut ServerReport) -> Result<()> {
+        let (mut ours, mut rivals) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            ours.push(self.through(&self.ground.lane, Pace::Closed, self.options.round_length).await?);
+            self.ground.drain().await?;
+            rivals.push(self.through(&self.rival, Pace::Closed, self.options.round_length).await?);
+            self.rival.empty().await?;
+        }
+        conclude(report, "both", ours, TABLE_QUEUE, rivals);
+        Ok(())
+    }
+
+    async fn through<S: Side>(&self, side: &Arc<S>, pace: Pace, length: Duration) -> Result<Round> {
+        let callers = self.options.callers;
+        let senders = vec![Senders { side: side.clone(), callers, pace, bodies: self.bodies() }];
+        flow::through(senders, side.clone(), callers, length, Watch::All).await
+    }
+
+    /// A constant load at half of what goes through at most, in slices: a third of them before, with and after a reader
+    /// that holds an old snapshot.
+    async fn load(&self, report: &mut ServerReport) -> Result<()> {
+        let most = match report.results.iter().find(|row| row.workload == "both") {
+            Some(both) => both.per_s,
+            None => {
+                let round = self.through(&self.ground.lane, Pace::Closed, self.options.round_length).await?;
+                self.ground.drain().await?;
+                round.rate()
+            }
+        };
+        let slices = ((self.options.load_length.as_secs() / 10).clamp(1, 60) as usize * 3).max(3);
+        let length = self.options.load_length / slices as u32;
+        let start = Instant::now();
+        let mut reader = None;
+        for slice in 0..slices {
+            let holds = slice >= slices / 3 && slice < slices / 3 * 2;
+            if holds && reader.is_none() {
+                reader = Some(OldReader::begin(self.server).await?);
+            } else if !holds && let Some(reader) = reader.take() {
+                reader.end().await?;
+            }
+            let round = self.through(&self.ground.lane, Pace::PerSecond(most / 2.0), length).await?;
+            // Not every server tells.
+            let sizes = self.server.read(self.server.texts.sizes).await.ok();
+            report.curve.push(Slice {
+                at_seconds: start.elapsed().as_secs_f64(),
+                reader_holds_snapshot: holds,
+                per_s: round.rate(),
+                p50_us: round.quantile_us(0.5),
+                p99_us: round.quantile_us(0.99),
+                mib: sizes.as_ref().and_then(|row| row.get::<i64>("bytes").ok()).map(|b| b as f64 / (1 << 20) as f64),
+                dead_rows: sizes.as_ref().and_then(|row| row.get("dead_rows").ok()),
+            });
+        }
+        if let Some(reader) = reader {
+            reader.end().await?;
+        }
+        self.ground.drain().await
+    }
+
+    /// Receiving a few messages at a time at a hundredth of the depth, then at all of it.
+    async fn depth(&self, report: &mut ServerReport) -> Result<()> {
+        let deepest = self.options.largest;
+        let per_round = 5000.min(deepest as u64 / 200).max(1);
+        let mut filled = 0;
+        for depth in [deepest / 100, deepest] {
+            self.ground.fill(self.bodies(), depth - filled).await?;
+            filled = depth;
+            let mut rounds = Vec::new();
+            // Short rounds, so more of them.
+            for _ in 0..self.options.rounds * 3 {
+                rounds.push(super::sizes::some(&self.ground.lane, per_round).await?);
+                self.ground.fill(self.bodies(), per_round as usize).await?;
+            }
+            if let Some(round) = median(rounds) {
+                report.results.push(Beside::new(&format!("receive_at_{depth}"), &round, None));
+            }
+        }
+        Ok(())
+    }
+
+    async fn clear(&self) -> Result<()> {
+        self.ground.drain().await?;
+        self.rival.empty().await
+    }
+}
+
+fn conclude(report: &mut ServerReport, workload: &str, ours: Vec<Round>, rival: &str, rivals: Vec<Round>) {
+    if let Some(round) = median(ours) {
+        let rivals = median(rivals);
+        report.results.push(Beside::new(workload, &round, rivals.as_ref().map(|round| (rival, round))));
+    }
+}
