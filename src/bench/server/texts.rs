@@ -58,6 +58,8 @@ impl Server {
         let driver: Arc<dyn Driver> = match StoreUrl::parse(url)? {
             #[cfg(feature = "postgres")]
             StoreUrl::Postgres(url) => Arc::new(crate::store::postgres::PostgresDriver::new(&url)?),
+            #[cfg(feature = "mssql")]
+            StoreUrl::Mssql(url) => Arc::new(crate::store::mssql::MssqlDriver::new(&url, None)?),
             _ => {
                 let why = "this bench is for servers; an embedded database is measured without a URL";
                 return Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why));
