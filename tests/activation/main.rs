@@ -10,25 +10,31 @@ struct Staged {
     module: &'static str,
     name: &'static str,
     threads: usize,
+    on_servers: bool,
     run: fn(Store) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 inventory::collect!(Staged);
 
-/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several.
+/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `embedded, ` on the
+/// embedded store only.
 macro_rules! staged {
     (threads, $name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 4, $name, $store, $body);
+        staged!(@ 4, true, $name, $store, $body);
+    };
+    (embedded, $name:ident, async |$store:ident| $body:block) => {
+        staged!(@ 1, false, $name, $store, $body);
     };
     ($name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 1, $name, $store, $body);
+        staged!(@ 1, true, $name, $store, $body);
     };
-    (@ $threads:literal, $name:ident, $store:ident, $body:block) => {
+    (@ $threads:literal, $on_servers:literal, $name:ident, $store:ident, $body:block) => {
         inventory::submit! {
             $crate::Staged {
                 module: module_path!(),
                 name: stringify!($name),
                 threads: $threads,
+                on_servers: $on_servers,
                 run: |$store: $crate::servers::Store| Box::pin(async move $body),
             }
         }
@@ -50,7 +56,7 @@ mod stage;
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for store in Store::here() {
-        for test in inventory::iter::<Staged> {
+        for test in inventory::iter::<Staged>.into_iter().filter(|test| test.on_servers || !store.is_server()) {
             let section = test.module.rsplit("::").next().unwrap_or_default();
             trials.push(Trial::test(format!("{}::{section}::{}", store.name(), test.name), move || {
                 let runtime = match test.threads {

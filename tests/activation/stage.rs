@@ -76,6 +76,13 @@ impl Stage {
         Broker::open_with(&self.url, options).await.unwrap()
     }
 
+    /// Waits until it is seen that so much is left in queue `work`: a server's queues are looked at now and then, and the
+    /// groups counted, so this is for groups of one message each.
+    pub(crate) async fn left(&self, messages: u64) {
+        let activity = self.activity().queue("work");
+        until("a look at the queue", || activity.facts().unread == messages).await;
+    }
+
     /// Moves the clock.
     pub(crate) fn advance(&self, by: Duration) {
         self.clock.advance(by);
@@ -135,6 +142,16 @@ pub(crate) async fn row(readers: &Readers) -> MonitorRow {
 pub(crate) async fn state(readers: &Readers) -> (&'static str, u64) {
     let row = row(readers).await;
     (row.state, row.tasks_started_total)
+}
+
+/// Waits until its state, and how many readers it has started, are these: a server's queues are looked at now and then.
+pub(crate) async fn comes_to(readers: &Readers, state: (&'static str, u64)) {
+    let looking = async {
+        while self::state(readers).await != state {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(&format!("{state:?}"), looking).await;
 }
 
 /// Waits for the next reader that goes, and gives the code it went with; 0 if it just left.

@@ -293,8 +293,10 @@ async fn verb(
         Do::Reply(name, text) => tx.send(pairs[&name][1], "Text", text).await.map(nothing),
         Do::Receive | Do::ReceiveReplies => {
             let queue = if matches!(step, Do::Receive) { "QT" } else { "QI" };
-            let batch = tx.receive(queue).await?;
-            let texts: Vec<String> = batch.iter().flatten().map(shown).collect();
+            let mut messages = tx.receive(queue).await?.map(dialoq::Batch::into_messages).unwrap_or_default();
+            // Conversations of one group come in the order of their handles, which is chance.
+            messages.sort_by_key(|message| pairs.values().position(|pair| pair.contains(&message.handle())));
+            let texts: Vec<String> = messages.iter().map(shown).collect();
             Ok(format!("[{}]", texts.join(" ")))
         }
         Do::GetGroup => {
