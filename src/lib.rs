@@ -122,6 +122,8 @@ pub mod jsonl;
 pub mod lab;
 pub mod maintain;
 pub mod message;
+#[cfg(feature = "mssql")]
+pub mod mssql;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod protocol;

@@ -1,7 +1,8 @@
 //! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
-//! goes away.
+//! goes away. Verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
 mod enlisting;
+mod enlisting_mssql;
 mod errors;
 mod leaving;
 mod stage;
@@ -14,10 +15,10 @@ use servers::{OnStores, Store};
 use std::process::ExitCode;
 
 macro_rules! tests {
-    ($($module:ident: $($name:ident)*;)*) => {
+    ($($store:ident $module:ident: $($name:ident)*;)*) => {
         &[$($(OnStores {
             name: concat!(stringify!($module), "::", stringify!($name)),
-            stores: &[Store::Postgres],
+            stores: &[Store::$store],
             run: $module::$name,
         }),*),*]
     };
@@ -25,18 +26,19 @@ macro_rules! tests {
 
 fn main() -> ExitCode {
     servers::run(tests! {
-        values: arguments_arrive_in_the_declared_types rows_are_a_column_of_each users_values_fit_every_type
+        Postgres values: arguments_arrive_in_the_declared_types rows_are_a_column_of_each users_values_fit_every_type
             users_see_ids_and_times_as_text a_changed_table_is_read_anew transactions_are_not_the_users
             a_query_changes_nothing;
-        errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
+        Postgres errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
             marks_keep_what_was_before a_missing_schema_is_60035 logins_are_60034 a_server_that_is_not_there_is_60030
             a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032;
-        leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
+        Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
             locks_of_the_session_do_not_go_back_to_the_pool a_lost_connection_says_what_became_of_the_work
             a_connection_lost_while_idle_is_replaced what_is_told_is_heard a_lost_listener_says_so
             durability_and_the_search_path_are_set;
-        enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
+        Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
             messages_are_back_after_a_rollback new_definitions_are_noticed;
+        Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was;
     })
 }

@@ -278,7 +278,7 @@ mod tests {
         let request = Request::of_call(&call, RowsForm::Json);
         assert_eq!(
             request.text,
-            "DECLARE @R2 dialoq.x_rows; INSERT @R2 SELECT c0, CONVERT(varbinary(max), c1, 2), c2 FROM OPENJSON(@P2) \
+            "DECLARE @R2 dialoq.x_rows;\nINSERT @R2 SELECT c0, CONVERT(varbinary(max), c1, 2), c2 FROM OPENJSON(@P2) \
              WITH (c0 int, c1 varchar(max), c2 nvarchar(max)); EXEC dialoq.put_x @P1, @R2;"
         );
         let Value::One(ColumnData::String(Some(json))) = &request.values[1] else { panic!("{request:?}") };

@@ -4,6 +4,7 @@
 mod args;
 mod connect;
 mod failure;
+mod guest;
 mod link;
 mod session;
 pub mod sql;
@@ -19,6 +20,7 @@ use crate::store::url::MssqlUrl;
 use crate::store::{AccessToken, BoxFuture};
 use connect::Connector;
 use deadpool::managed::{Pool, PoolError, QueueMode, TimeoutType, Timeouts};
+pub(crate) use guest::MssqlGuest;
 use link::{Held, MssqlLink};
 use std::fmt;
 use std::sync::Arc;

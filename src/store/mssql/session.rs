@@ -61,11 +61,15 @@ impl Session {
         self.settle(client, rows, Asked::Read, Text::Ours).await
     }
 
-    /// Asks for the rows of the user's query.
+    /// Asks for the rows of the user's query; outside a transaction it changes nothing.
     pub(super) async fn query(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
-        self.add_mark(&mut request.text);
+        if self.is_in_transaction {
+            self.add_mark(&mut request.text);
+        } else {
+            request.text = texts::query(&request.text);
+        }
         let rows = self.rows(client, &request, Form::Text).await;
-        self.settle(client, rows, Asked::Write, Text::Users).await
+        self.settle(client, rows, Asked::Read, Text::Users).await
     }
 
     /// Runs the user's statement; gives the rows changed by the last statement in it, for triggers are counted before.

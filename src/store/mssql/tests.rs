@@ -148,6 +148,34 @@ async fn rows_go_together() {
     database.end().await;
 }
 
+/// Babelfish is not asked for rows like that twice in a session.
+#[tokio::test]
+async fn rows_go_as_a_table() {
+    let Some(database) = Database::new("").await else { return };
+    let StoreUrl::Mssql(url) = StoreUrl::parse(&database.url).unwrap() else { panic!("{}", database.url) };
+    let mut connection = super::connect::Connector::new(url, None).connect().await.unwrap();
+    let columns = vec![
+        Column::Int(vec![Some(1), None]),
+        Column::BigInt(vec![None, Some(2)]),
+        Column::Text(vec![Some("\u{1f642}"), None]),
+        Column::Bytes(vec![None, Some(Arc::new(vec![7; 9_000]))]),
+        Column::Uuid(vec![Some(Uuid::from_u128(1)), None]),
+    ];
+    let call = Call { name: "pairs", args: vec![Arg::Rows { type_name: "pair_rows", columns }, Arg::Null] };
+    let request = super::args::Request::of_call(&call, super::args::RowsForm::Table);
+    let rows = connection.session.call(&mut connection.client, request).await.unwrap().rows;
+    assert_eq!(rows.len(), 2);
+    assert_eq!(value(&rows[0], "i"), SqlValue::Integer(1));
+    assert_eq!(value(&rows[0], "t"), SqlValue::Text("\u{1f642}".to_owned()));
+    assert_eq!(value(&rows[0], "u"), SqlValue::Blob(Uuid::from_u128(1).as_bytes().to_vec()));
+    assert_eq!(value(&rows[0], "b"), SqlValue::Null);
+    assert_eq!(value(&rows[1], "l"), SqlValue::Integer(2));
+    assert_eq!(value(&rows[1], "b"), SqlValue::Blob(vec![7; 9_000]));
+    assert_eq!(value(&rows[1], "u"), SqlValue::Null);
+    drop(connection);
+    database.end().await;
+}
+
 #[tokio::test]
 async fn a_refusal_leaves_the_transaction_and_a_mark_undoes_it() {
     let Some(database) = Database::new("").await else { return };
@@ -247,6 +275,9 @@ async fn the_users_sql_has_values_of_every_type() {
         ]
     );
     assert_eq!(rows.rows[1].values()[1..3], [SqlValue::Blob(vec![9; 16]), SqlValue::Null]);
+    // A query that writes has no effect.
+    link.query(&sql("DELETE dialoq.t OUTPUT deleted.a", vec![])).await.unwrap();
+    assert_eq!(count(&mut *link).await, 2);
     let none = link.query(&sql("SELECT a, b FROM dialoq.t WHERE a < 0", vec![])).await.unwrap();
     assert_eq!((none.columns.len(), none.rows.len()), (2, 0));
     let failure = link.query(&sql("SELECT nothing FROM dialoq.t", vec![])).await.unwrap_err();

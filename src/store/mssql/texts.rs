@@ -22,12 +22,14 @@ texts! {
     HOLD_LOCKS = "hold_locks";
     CALL = "call";
     FILL_ROWS = "fill_rows";
+    GUEST = "guest";
+    QUERY = "query";
 }
 
 /// Headers are for readers; the server need not be sent them each time.
 fn without_header(text: &str) -> String {
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-    lines.join(" ").trim().to_owned()
+    lines.join("\n").trim().to_owned()
 }
 
 /// The text that marks a place.
@@ -38,6 +40,11 @@ pub(super) fn save(number: u32) -> String {
 /// The text that goes back to it.
 pub(super) fn rollback_to(number: u32) -> String {
     ROLLBACK_TO.replace("<number>", &number.to_string())
+}
+
+/// The text that runs the user's query.
+pub(super) fn query(text: &str) -> String {
+    QUERY.replace("<query>", text)
 }
 
 /// The text that calls a procedure.

@@ -1,0 +1,70 @@
+//! A connection of the user's own.
+
+use super::args::{Request, RowsForm};
+use super::session::{Client, Session};
+use super::{sql, texts};
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
+use crate::store::{BoxFuture, SqlRow};
+
+/// The mark around a verb.
+const BEFORE_THE_VERB: u32 = 0;
+
+/// A connection that somebody else opened, and whose transaction somebody else ends.
+pub(crate) struct MssqlGuest<'c> {
+    client: &'c mut Client,
+    session: Session,
+}
+
+impl<'c> MssqlGuest<'c> {
+    pub(crate) fn new(client: &'c mut Client) -> Self {
+        Self { client, session: Session::default() }
+    }
+
+    async fn call_now(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        let Self { client, session } = self;
+        let found = session.read(client, &texts::GUEST).await?;
+        let number = |column| found.rows.first().map_or(Ok(0), |row| row.get::<i64>(column)).map_err(unread);
+        let (transactions, state, is_babelfish) = (number("transactions")?, number("state")?, number("is_babelfish")?);
+        if transactions > 0 && state != 1 {
+            return Err(has_failed(call.name));
+        }
+        session.is_in_transaction = transactions > 0;
+        session.rows_form = if is_babelfish == 1 { RowsForm::Json } else { RowsForm::Table };
+        if session.is_in_transaction {
+            session.save(client, BEFORE_THE_VERB).await?;
+        }
+        let failure = match session.call(client, Request::of_call(&call, session.rows_form)).await {
+            Ok(rows) => return Ok(rows.rows),
+            Err(failure) => failure,
+        };
+        if session.is_in_transaction && failure.fate == Fate::Undone {
+            session.rollback_to(client, BEFORE_THE_VERB).await?;
+        }
+        Err(failure)
+    }
+}
+
+/// 60020: the user's transaction takes nothing any more.
+fn has_failed(verb: &str) -> Failure {
+    let error = Error::new(
+        Code::TRANSACTION_ENDED,
+        ErrorKind::State,
+        format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back"),
+    );
+    Failure { error, fate: Fate::TransactionUndone, is_link_usable: true }
+}
+
+fn unread(error: Error) -> Failure {
+    Failure { error, fate: Fate::Undone, is_link_usable: true }
+}
+
+impl Guest for MssqlGuest<'_> {
+    fn dialect(&self) -> &'static str {
+        sql::DIALECT.name
+    }
+
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        Box::pin(self.call_now(call))
+    }
+}

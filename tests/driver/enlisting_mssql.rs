@@ -1,0 +1,109 @@
+//! Verbs in a SQL Server transaction of the user's own.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::error::Code;
+use dialoq::mssql::tiberius::{AuthMethod, Config, EncryptionLevel};
+use dialoq::mssql::{Client, Enlisted};
+use dialoq::store::url::{Encryption, Login, StoreUrl};
+use dialoq::{Act, Broker, ConversationHandle};
+use std::future::Future;
+use tokio::net::TcpStream;
+use tokio_util::compat::TokioAsyncWriteCompatExt;
+
+const SCRIPT: &str = "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE;
+    CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);";
+
+/// A connection as an application makes it.
+async fn connect(url: &str) -> Client {
+    let StoreUrl::Mssql(url) = StoreUrl::parse(url).unwrap() else { panic!("{url}") };
+    let Login::Sql { user, password } = &url.login else { panic!("{url:?}") };
+    let mut config = Config::new();
+    config.host(&url.host);
+    config.port(url.port.unwrap_or(1433));
+    config.database(&url.database);
+    config.authentication(AuthMethod::sql_server(user, password));
+    if url.encryption == Encryption::Off {
+        config.encryption(EncryptionLevel::NotSupported);
+    }
+    if url.trust_server_certificate {
+        config.trust_cert();
+    }
+    let stream = TcpStream::connect(config.get_addr()).await.unwrap();
+    Client::connect(config, stream.compat_write()).await.unwrap()
+}
+
+async fn run(client: &mut Client, text: &str) {
+    client.simple_query(text).await.unwrap().into_results().await.unwrap();
+}
+
+/// A broker, and a connection that is not its own.
+fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        // It goes when this does, after the test.
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        broker.sql("CREATE TABLE thing (id int NOT NULL)", ()).await.unwrap();
+        let client = connect(database.url()).await;
+        tokio::time::timeout(6 * SOON, test(broker.clone(), client)).await.expect("the test hangs");
+        broker.close().await.unwrap();
+    });
+}
+
+async fn dialog(act: &impl Act) -> ConversationHandle {
+    act.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap()
+}
+
+async fn received(act: &impl Act) -> Vec<String> {
+    let batch = act.receive("server").await.unwrap();
+    batch.map_or_else(Vec::new, |batch| batch.iter().map(|message| message.text().unwrap().into_owned()).collect())
+}
+
+pub(crate) fn verbs_commit_with_what_the_user_writes(store: Store) {
+    on(store, |broker, mut client| async move {
+        for is_committed in [false, true] {
+            run(&mut client, "BEGIN TRANSACTION; INSERT thing VALUES (1)").await;
+            {
+                let enlisted = Enlisted::new(&broker, &mut client);
+                let handle = dialog(&enlisted).await;
+                enlisted.send(handle, "//t/Word", "a").await.unwrap();
+                enlisted.send_many(&[handle], "//t/Word", "b").await.unwrap();
+            }
+            assert!(received(&broker).await.is_empty(), "nothing is there before the commit");
+            run(&mut client, if is_committed { "COMMIT" } else { "ROLLBACK" }).await;
+            let things = broker.query("SELECT count(*) AS n FROM thing", ()).await.unwrap();
+            assert_eq!(things.rows[0].get::<i64>("n").unwrap(), i64::from(is_committed));
+        }
+        run(&mut client, "BEGIN TRANSACTION").await;
+        assert_eq!(received(&Enlisted::new(&broker, &mut client)).await, ["a", "b"]);
+        run(&mut client, "ROLLBACK").await;
+        assert_eq!(received(&broker).await, ["a", "b"]);
+    });
+}
+
+pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
+    on(store, |broker, mut client| async move {
+        run(&mut client, "BEGIN TRANSACTION").await;
+        {
+            let enlisted = Enlisted::new(&broker, &mut client);
+            let handle = dialog(&enlisted).await;
+            let nobody = ConversationHandle(uuid::Uuid::nil());
+            let refused = enlisted.send(nobody, "//t/Word", "a").await.unwrap_err();
+            assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
+            enlisted.send(handle, "//t/Word", "b").await.unwrap();
+        }
+        run(&mut client, "COMMIT").await;
+        assert_eq!(received(&broker).await, ["b"]);
+        // Without a transaction each verb commits by itself.
+        let enlisted = Enlisted::new(&broker, &mut client);
+        let handle = dialog(&enlisted).await;
+        enlisted.send(handle, "//t/Word", "c").await.unwrap();
+        assert_eq!(received(&broker).await, ["c"]);
+        let define = dialoq::act::Perform::perform(&enlisted, dialoq::protocol::Verb::Define(Vec::new())).await;
+        assert_eq!(define.unwrap_err().code(), Code::DEFINITION_IN_TRANSACTION);
+    });
+}
