@@ -48,7 +48,8 @@ pub(super) fn create_installed(name: &str) -> (String, String) {
     let url = create(name);
     super::install(&url);
     run(&url, "CREATE SCHEMA kept;");
-    run(&url, &DEFINITIONS.map(|table| format!("SELECT * INTO kept.{table} FROM dialoq.{table};")).concat());
+    let copies = DEFINITIONS.map(|table| format!(" SELECT * INTO kept.{table} FROM dialoq.{table};"));
+    run(&url, &format!("SET NOCOUNT ON;{}", copies.concat()));
     (url, name.to_owned())
 }
 

@@ -49,7 +49,11 @@ impl Database {
             return None;
         };
         let name = format!("dialoq_{}", Uuid::new_v4().simple());
+        // A relative of SQL Server cannot make two at once.
+        static ONE_BY_ONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+        let alone = ONE_BY_ONE.lock().await;
         run(&master, &format!("CREATE DATABASE {name};")).await;
+        drop(alone);
         let url = with_database(&master, &name);
         let driver = driver(&format!("{url}&{parameters}"));
         let database = Self { master, name, url, driver };
