@@ -115,7 +115,7 @@ impl Error {
 
     /// Whether the same call, made again from the start of its transaction, may succeed.
     pub fn is_retryable(&self) -> bool {
-        self.0.kind == ErrorKind::Conflict
+        self.0.kind == ErrorKind::Conflict || [Code::SERVER_UNREACHABLE, Code::POOL_EXHAUSTED].contains(&self.0.code)
     }
 
     /// A second copy for another caller of the same failed batch; the cause is kept as text only.

@@ -182,6 +182,7 @@ pub(crate) fn an_exhausted_pool_is_60032(store: Store) {
         let held = (stage.link().await, stage.link().await);
         let told = error(stage.driver.take().await);
         assert_eq!(told.code(), Code::POOL_EXHAUSTED);
+        assert!(told.is_retryable());
         assert!(told.message().contains("2 connections") && told.message().contains("pool_size"), "{told}");
         drop(held);
         drop(stage.link().await);
