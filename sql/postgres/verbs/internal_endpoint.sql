@@ -255,8 +255,11 @@ BEGIN
     SELECT p.endpoint_id, p.conversation_group_id, p.state INTO v_peer
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
-    IF v_peer.state NOT IN ('DO', 'CD') THEN
+    -- One that has ended may still have something in the transmission queue, which leaves at this moment.
+    IF v_peer.state <> 'CD' THEN
         PERFORM dialoq.unsettle(p_endpoint_id);
+    END IF;
+    IF v_peer.state NOT IN ('DO', 'CD') THEN
         -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now,
         -- if that does not mean waiting.
         IF e.state <> 'DO' AND dialoq.try_lock_group(v_peer.conversation_group_id) THEN
