@@ -16,6 +16,8 @@ use tokio::task::JoinSet;
 const WAKE_UPS: usize = 300;
 /// Long enough for a receiver to be asleep, and for whoever gathers words to have told them.
 const SETTLING: Duration = Duration::from_millis(20);
+/// PostgreSQL's sessions report what they did up to ten seconds later.
+const REPORTING: Duration = Duration::from_secs(11);
 const RECEIVERS: usize = 100;
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -60,7 +62,6 @@ pub(super) async fn idle(
         let broker = ground.subject.broker.clone();
         waiting.spawn(async move { broker.receive(REQUESTS).wait(LONG).await.map(drop) });
     }
-    tokio::time::sleep(Duration::from_secs(2)).await;
     let full = per_minute(server, options.idle_length).await;
     waiting.shutdown().await;
     report.figures.push(Figure { name: IDLE_EMPTY.to_owned(), value: empty, unit: "a minute" });
@@ -72,11 +73,9 @@ pub(super) async fn idle(
 
 /// `None` if the server does not count.
 async fn per_minute(server: &Server, length: Duration) -> Option<f64> {
-    // The link is the same for both looks, so that nothing but the looks is added; what it does is reported late, and that
-    // of the first look is waited for.
+    // The link is the same for both looks, so that nothing but the looks is added.
     let mut link = server.driver.dedicated().await.ok()?;
-    link.read(server.texts.transactions).await.ok()?;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    tokio::time::sleep(REPORTING).await;
     let start = Instant::now();
     let before: i64 = link.read(server.texts.transactions).await.ok()?.first()?.get("transactions").ok()?;
     tokio::time::sleep(length).await;
