@@ -82,8 +82,8 @@ staged!(embedded, an_empty_result_restarts_the_five_seconds, async |store| {
     let _second = theatre.next().await;
 });
 
-// assertions: 191
-staged!(whoever_waits_keeps_readers_from_starting, async |store| {
+// assertions: 191 on sqlite
+staged!(embedded, whoever_waits_keeps_readers_from_starting, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
