@@ -68,7 +68,8 @@ case!(definitions_wait_for_who_holds_what_they_change, [14, 27], async |t| {
         // that until it gives way for a moment.
         tx.commit().await?;
         let (dropped, created) = tokio::join!(dropping, unrelated);
-        (dropped?, created?);
+        dropped?;
+        created?;
     } else {
         unrelated.await?;
         tx.commit().await?;

@@ -36,7 +36,7 @@ pub(super) struct PgLink {
 }
 
 enum Held {
-    Pooled(Object<Pooling>),
+    Pooled(Box<Object<Pooling>>),
     Own(Box<Session>),
 }
 
@@ -86,7 +86,7 @@ impl DerefMut for Held {
 
 impl PgLink {
     pub(super) fn pooled(connector: Arc<Connector>, session: Object<Pooling>) -> Self {
-        Self::new(connector, Held::Pooled(session))
+        Self::new(connector, Held::Pooled(Box::new(session)))
     }
 
     pub(super) fn own(connector: Arc<Connector>, session: Session) -> Self {
@@ -643,7 +643,7 @@ impl Drop for PgLink {
         if self.is_busy || self.is_lost || held.client.is_closed() {
             let session = match held {
                 // The pool opens another in its place.
-                Held::Pooled(session) => Object::take(session),
+                Held::Pooled(session) => Object::take(*session),
                 Held::Own(session) => *session,
             };
             if self.is_busy && !session.client.is_closed() {
