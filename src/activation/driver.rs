@@ -248,6 +248,7 @@ impl Driver {
 
     /// Shows the monitor the facts and does what it decides.
     async fn look(&mut self) -> Decision {
+        self.store.refresh_facts().await;
         let now = self.store.clock().now();
         let catalog = self.store.catalog();
         let queue = catalog.queue(&self.queue).cloned();

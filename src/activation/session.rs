@@ -192,6 +192,10 @@ impl Store for WatchedStore {
         self.inner.activity()
     }
 
+    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
+        self.inner.refresh_facts()
+    }
+
     fn clock(&self) -> &Clock {
         self.inner.clock()
     }

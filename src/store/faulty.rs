@@ -96,6 +96,10 @@ impl Store for Faulty {
         self.inner.activity()
     }
 
+    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
+        self.inner.refresh_facts()
+    }
+
     fn clock(&self) -> &Clock {
         self.inner.clock()
     }

@@ -101,6 +101,11 @@ pub trait Store: Send + Sync + 'static {
     /// What happens in the queues.
     fn activity(&self) -> &ActivityBoard;
 
+    /// Brings the facts of the queues up to date, for queue monitors. A store that one process owns always has them so.
+    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
     /// The clock that rules timers, lifetimes and waits.
     fn clock(&self) -> &Clock;
 

@@ -105,6 +105,10 @@ impl Store for Traced {
         self.0.activity()
     }
 
+    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
+        self.0.refresh_facts()
+    }
+
     fn clock(&self) -> &Clock {
         self.0.clock()
     }

@@ -3,8 +3,9 @@
 //! Nobody waits for a timer. Whoever comes when few are under way goes at once, alone; the others gather, and leave
 //! together as soon as something under way has come back. So batches are as large as the load is high.
 
-use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
 
 /// The most items of a batch, and the bytes of bodies after which no more are added to it.
 const MOST_ITEMS: usize = 256;
@@ -17,6 +18,9 @@ pub(super) trait Item {
 
     /// The bytes of its body.
     fn bytes(&self) -> usize;
+
+    /// What it must keep its order with: while something of the same key is out, it waits.
+    fn key(&self) -> Option<Uuid>;
 }
 
 /// What gathers.
@@ -30,20 +34,56 @@ pub(super) struct Fold<I> {
 struct Gathered<I> {
     items: VecDeque<I>,
     under_way: usize,
+    /// The keys of what is out.
+    out: HashSet<Uuid>,
+}
+
+impl<I: Item> Gathered<I> {
+    fn is_out(&self, item: &I) -> bool {
+        item.key().is_some_and(|key| self.out.contains(&key))
+    }
+
+    /// What can go together now.
+    fn batch(&mut self) -> Vec<I> {
+        let mut batch: Vec<I> = Vec::new();
+        let (mut bytes, mut is_full) = (0, false);
+        let mut left = VecDeque::new();
+        for item in std::mem::take(&mut self.items) {
+            is_full |= batch.len() >= MOST_ITEMS;
+            if is_full || self.is_out(&item) {
+                left.push_back(item);
+            } else if !item.is_abandoned() {
+                is_full = !batch.is_empty() && bytes + item.bytes() > MOST_BYTES;
+                if is_full {
+                    left.push_back(item);
+                } else {
+                    bytes += item.bytes();
+                    batch.push(item);
+                }
+            }
+        }
+        self.items = left;
+        self.out.extend(batch.iter().filter_map(Item::key));
+        batch
+    }
 }
 
 impl<I: Item> Fold<I> {
     /// At most so many batches at once.
     pub(super) fn new(most_under_way: usize) -> Self {
-        Self { gathered: Mutex::new(Gathered { items: VecDeque::new(), under_way: 0 }), most_under_way }
+        Self {
+            gathered: Mutex::new(Gathered { items: VecDeque::new(), under_way: 0, out: HashSet::new() }),
+            most_under_way,
+        }
     }
 
     /// Gives the item back if it may go at once: then [`Fold::next`] must be called when it is done. Else it is kept until
     /// somebody's `next`.
     pub(super) fn enter(&self, item: I) -> Option<I> {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        if gathered.under_way < self.most_under_way {
+        let mut gathered = self.gathered();
+        if gathered.under_way < self.most_under_way && !gathered.is_out(&item) {
             gathered.under_way += 1;
+            gathered.out.extend(item.key());
             return Some(item);
         }
         gathered.items.push_back(item);
@@ -52,26 +92,30 @@ impl<I: Item> Fold<I> {
 
     /// What goes next, in the place of what has just come back. Nothing if nothing waits; the place is free then.
     pub(super) fn next(&self) -> Vec<I> {
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        while batch.len() < MOST_ITEMS
-            && let Some(next) = gathered.items.front()
-        {
-            let size = next.bytes();
-            if !batch.is_empty() && bytes + size > MOST_BYTES {
-                break;
-            }
-            let item = gathered.items.pop_front().expect("the front was just seen");
-            if !item.is_abandoned() {
-                bytes += size;
-                batch.push(item);
-            }
-        }
+        let mut gathered = self.gathered();
+        let batch = gathered.batch();
         if batch.is_empty() {
             gathered.under_way -= 1;
         }
         batch
+    }
+
+    /// What had these keys is back. Gives what waited for them if a place is free, which it then has.
+    pub(super) fn release(&self, keys: impl IntoIterator<Item = Uuid>) -> Vec<I> {
+        let mut gathered = self.gathered();
+        for key in keys {
+            gathered.out.remove(&key);
+        }
+        if gathered.items.is_empty() || gathered.under_way >= self.most_under_way {
+            return Vec::new();
+        }
+        let batch = gathered.batch();
+        gathered.under_way += usize::from(!batch.is_empty());
+        batch
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered<I>> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -84,6 +128,7 @@ mod tests {
         name: u32,
         bytes: usize,
         is_abandoned: bool,
+        key: Option<Uuid>,
     }
 
     impl Item for Thing {
@@ -94,10 +139,14 @@ mod tests {
         fn bytes(&self) -> usize {
             self.bytes
         }
+
+        fn key(&self) -> Option<Uuid> {
+            self.key
+        }
     }
 
     fn thing(name: u32) -> Thing {
-        Thing { name, bytes: 1, is_abandoned: false }
+        Thing { name, bytes: 1, is_abandoned: false, key: None }
     }
 
     fn names(batch: &[Thing]) -> Vec<u32> {
@@ -147,5 +196,23 @@ mod tests {
         fold.enter(Thing { is_abandoned: true, ..thing(3) });
         assert!(fold.next().is_empty());
         assert!(fold.enter(thing(4)).is_some());
+    }
+
+    #[test]
+    fn what_must_keep_its_order_waits_for_what_is_out() {
+        let fold = Fold::new(2);
+        let key = |key: u128| Some(Uuid::from_u128(key));
+        let of = |name, number| Thing { key: key(number), ..thing(name) };
+        assert!(fold.enter(of(1, 7)).is_some());
+        assert!(fold.enter(of(2, 7)).is_none(), "a place is free, but the first is out");
+        assert!(fold.enter(of(3, 8)).is_some());
+        fold.enter(of(4, 9));
+        assert_eq!(names(&fold.next()), [4]);
+        assert!(fold.next().is_empty());
+        assert_eq!(names(&fold.release(key(7))), [2], "it takes the free place");
+        assert!(fold.release(key(8)).is_empty());
+        fold.enter(of(5, 7));
+        assert!(fold.release(key(7)).is_empty(), "no place is free");
+        assert_eq!(names(&fold.next()), [5]);
     }
 }

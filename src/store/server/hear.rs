@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// The steps between looks: from the first to the last, growing while nothing changes.
@@ -25,6 +25,8 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(4);
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 /// How often queue monitors are shown new facts while much happens.
 const MONITOR_LOOK: Duration = Duration::from_millis(50);
+/// The facts of queue monitors are refreshed this often at most.
+const REFRESH: Duration = Duration::from_millis(20);
 /// A look for words that were lost with whoever should have said them.
 const SAFETY_LOOK: Duration = Duration::from_secs(60);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(5);
@@ -37,11 +39,15 @@ pub(super) struct Watch {
     has_heard: AtomicBool,
     wants_look: AtomicBool,
     told: Notify,
+    /// Nothing has happened since the last look.
+    is_fresh: AtomicBool,
+    refreshing: Mutex<Option<Instant>>,
 }
 
 impl Watch {
     /// Something happened in a queue.
     pub(super) fn heard(&self) {
+        self.is_fresh.store(false, SeqCst);
         if !self.has_heard.swap(true, SeqCst) {
             self.told.notify_one();
         }
@@ -144,8 +150,29 @@ impl Server {
         }
     }
 
+    /// Brings the facts that queue monitors judge up to date, if anything has happened since they were last.
+    pub(super) async fn refresh_facts(self: &Arc<Self>) {
+        if self.watch.is_fresh.load(SeqCst) {
+            return;
+        }
+        let mut refreshed = self.watch.refreshing.lock().await;
+        if self.watch.is_fresh.load(SeqCst) {
+            return;
+        }
+        if let Some(last) = *refreshed
+            && !self.is_manual()
+        {
+            sleep_until(last + REFRESH).await;
+        }
+        if let Err(error) = self.look().await {
+            tracing::warn!(%error, "the queues could not be looked at");
+        }
+        *refreshed = Some(Instant::now());
+    }
+
     /// Looks once, and wakes whom it concerns.
     async fn look(self: &Arc<Self>) -> Result<Picture> {
+        self.watch.is_fresh.store(true, SeqCst);
         let rows = self.side.call(Call { name: "look", args: Vec::new() }).await.map_err(verdict)?;
         let row = only(&rows)?;
         let mut picture = Picture { ready: BTreeMap::new(), has_locked: row.flag("has_locked")? };

@@ -245,6 +245,14 @@ impl Store for ServerStore {
         })
     }
 
+    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.server.before_work().await.is_ok() {
+                self.server.refresh_facts().await;
+            }
+        })
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
             self.server.life.check()?;

@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::oneshot;
+use uuid::Uuid;
 
 /// Batches of one queue under way at once.
 const MOST_UNDER_WAY: usize = 2;
@@ -34,6 +35,10 @@ impl Item for Receiving {
 
     fn bytes(&self) -> usize {
         0
+    }
+
+    fn key(&self) -> Option<Uuid> {
+        None
     }
 }
 
@@ -147,7 +152,9 @@ impl Server {
                     shares[place].push(message);
                 }
                 let is_empty = shares.iter().any(Vec::is_empty);
-                self.queue_stands(&queue.activity, shares.iter().filter(|share| !share.is_empty()).count(), is_empty);
+                let groups = shares.iter().filter(|share| !share.is_empty()).count();
+                let messages = shares.iter().map(Vec::len).sum();
+                self.queue_stands(&queue.activity, groups, messages, is_empty);
                 for (receiving, share) in batch.into_iter().zip(shares) {
                     if let Err(Ok(share)) = receiving.answer.send(Ok(share)) {
                         self.receives.orphan(queue, share);
@@ -157,17 +164,18 @@ impl Server {
         }
     }
 
-    /// What a look at a queue shows of how it stands: so many groups were taken, and whether the last look was empty.
-    pub(super) fn queue_stands(&self, activity: &QueueActivity, taken: usize, is_empty: bool) {
-        if is_empty {
-            activity.stands(0, 0);
-            return;
-        }
-        // At least one more is believed in until a look is empty, so that those who wait wake each other.
+    /// What a RECEIVE shows of how its queue stands: what was taken from it, and whether nothing was left.
+    pub(super) fn queue_stands(&self, activity: &QueueActivity, groups: usize, messages: usize, is_empty: bool) {
         let facts = activity.facts();
-        activity
-            .stands(facts.ready_groups.saturating_sub(taken).max(1), facts.unread.saturating_sub(taken as u64).max(1));
-        self.watch.heard();
+        match is_empty {
+            true => activity.stands(0, 0),
+            false => {
+                activity.stands(facts.ready_groups.saturating_sub(groups), facts.unread.saturating_sub(messages as u64))
+            }
+        }
+        if groups > 0 || facts.ready_groups > 0 {
+            self.watch.heard();
+        }
     }
 }
 

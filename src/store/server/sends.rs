@@ -12,8 +12,11 @@ use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{Body, Outcome, Verb, system};
 use crate::store::SqlRow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 /// The number of an item whose group somebody has locked.
 const IS_LOCKED: i64 = -1;
@@ -36,6 +39,10 @@ impl Item for Sending {
 
     fn bytes(&self) -> usize {
         self.body.as_ref().map_or(0, |body| body.len())
+    }
+
+    fn key(&self) -> Option<Uuid> {
+        Some(self.handle.0)
     }
 }
 
@@ -60,29 +67,49 @@ impl Server {
         let (answer, answered) = oneshot::channel();
         let sending = Sending { handle: handles[0], message_type, body, trace, beside, answer, _work: work };
         if let Some(first) = self.sends.enter(sending) {
-            tokio::spawn(self.clone().run_sends(first));
+            tokio::spawn(self.clone().run_sends(vec![first]));
         }
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
-    async fn run_sends(self: Arc<Self>, first: Sending) {
-        let mut alone = tokio::spawn(self.clone().send_alone(first));
-        let _ = tokio::time::timeout(self.patience, &mut alone).await;
-        loop {
-            let mut batch = self.sends.next();
-            match batch.len() {
-                0 => return,
-                1 => {
-                    let mut alone = tokio::spawn(self.clone().send_alone(batch.swap_remove(0)));
-                    let _ = tokio::time::timeout(self.patience, &mut alone).await;
-                }
-                _ => self.send_batch(batch).await,
+    /// Sends batch after batch, as long as something has gathered meanwhile.
+    async fn run_sends(self: Arc<Self>, mut batch: Vec<Sending>) {
+        while !batch.is_empty() {
+            if batch.len() == 1 {
+                let mut alone = self.spawn_alone(batch);
+                let _ = tokio::time::timeout(self.patience, &mut alone).await;
+            } else {
+                self.send_batch(batch).await;
             }
+            batch = self.sends.next();
         }
     }
 
-    /// Sends one, and waits where its group is locked.
-    async fn send_alone(self: Arc<Self>, mut sending: Sending) {
+    /// Sends what is of one conversation one by one, waiting where its group is locked.
+    fn spawn_alone(self: &Arc<Self>, sendings: Vec<Sending>) -> JoinHandle<()> {
+        let server = self.clone();
+        tokio::spawn(async move {
+            let keys: Vec<Uuid> = sendings.iter().filter_map(Item::key).collect();
+            let last = sendings.len() - 1;
+            for (place, sending) in sendings.into_iter().enumerate() {
+                let (sending, result) = server.send_alone(sending).await;
+                if place == last {
+                    server.released(keys.iter().copied());
+                }
+                sending.answer(result);
+            }
+        })
+    }
+
+    /// These conversations have nothing out any more; what waited for that may go.
+    fn released(self: &Arc<Self>, keys: impl IntoIterator<Item = Uuid>) {
+        let next = self.sends.release(keys);
+        if !next.is_empty() {
+            tokio::spawn(self.clone().run_sends(next));
+        }
+    }
+
+    async fn send_alone(self: &Arc<Self>, mut sending: Sending) -> (Sending, Result<Outcome>) {
         let mut tries = Tries::default();
         let result = loop {
             let failure = match self.call_on_a_link(sending.call()).await {
@@ -101,7 +128,7 @@ impl Server {
                 break Err(verdict(failure));
             }
         };
-        sending.answer(result);
+        (sending, result)
     }
 
     fn check_again(&self, sending: &mut Sending) {
@@ -124,18 +151,25 @@ impl Server {
         };
         self.heard(&said(&rows), batch.len()).await;
         let mut verdicts: Vec<Option<(i64, String)>> = vec![None; batch.len()];
-        for row in &rows {
-            if let Err(error) = note(&mut verdicts, row) {
-                batch.into_iter().for_each(|sending| sending.answer(Err(error.duplicate())));
-                return;
-            }
+        if let Err(error) = rows.iter().try_for_each(|row| note(&mut verdicts, row)) {
+            return self.all_told(batch, &error);
         }
+        let mut locked: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
+        let mut told = Vec::with_capacity(batch.len());
         for (sending, verdict) in batch.into_iter().zip(verdicts) {
             match verdict {
-                None => sending.answer(Ok(Outcome::Done)),
-                Some((IS_LOCKED, _)) => drop(tokio::spawn(self.clone().send_alone(sending))),
-                Some((number, message)) => sending.answer(Err(refusal(number, message))),
+                None => told.push((sending, Ok(Outcome::Done))),
+                Some((IS_LOCKED, _)) => locked.entry(sending.handle.0).or_default().push(sending),
+                Some((number, message)) => told.push((sending, Err(refusal(number, message)))),
             }
+        }
+        let keys: Vec<Uuid> = told.iter().filter_map(|(sending, _)| sending.key()).collect();
+        self.released(keys.into_iter().filter(|key| !locked.contains_key(key)));
+        for (sending, result) in told {
+            sending.answer(result);
+        }
+        for sendings in locked.into_values() {
+            self.spawn_alone(sendings);
         }
     }
 
@@ -144,13 +178,20 @@ impl Server {
     fn batch_failed(self: &Arc<Self>, batch: Vec<Sending>, failure: Failure) {
         let passes =
             !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
-        if failure.fate != Fate::Unknown && passes {
-            for sending in batch {
-                tokio::spawn(self.clone().send_alone(sending));
-            }
-            return;
+        if failure.fate == Fate::Unknown || !passes {
+            return self.all_told(batch, &verdict(failure));
         }
-        let error = verdict(failure);
+        let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
+        for sending in batch {
+            alone.entry(sending.handle.0).or_default().push(sending);
+        }
+        for sendings in alone.into_values() {
+            self.spawn_alone(sendings);
+        }
+    }
+
+    fn all_told(self: &Arc<Self>, batch: Vec<Sending>, error: &Error) {
+        self.released(batch.iter().filter_map(Item::key));
         batch.into_iter().for_each(|sending| sending.answer(Err(error.duplicate())));
     }
 }

@@ -289,12 +289,10 @@ impl Session {
                 drop(link);
                 let mut all = did.words;
                 add(&mut all, &words);
-                if did.has_left_some {
-                    for queue in did.queues {
-                        add(&mut all, &format!("q:{queue}"));
-                    }
-                }
                 self.server.heard(&all, did.ready.max(1)).await;
+                if did.has_left_some {
+                    self.server.left_some(did.queues);
+                }
                 self.server.freed();
                 Ok(())
             }

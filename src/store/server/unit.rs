@@ -128,7 +128,12 @@ impl Server {
         let (Some(queue), is_whole) = (received_queue(verb), takes_anything(verb)) else { return };
         let is_empty = found_nothing(outcome);
         if is_whole || !is_empty {
-            self.queue_stands(&self.board.queue(queue), usize::from(!is_empty), is_empty);
+            let messages = match outcome {
+                Outcome::Received(messages) => messages.len(),
+                // A group that was only locked keeps what it has.
+                _ => 0,
+            };
+            self.queue_stands(&self.board.queue(queue), usize::from(!is_empty), messages, is_empty);
         }
     }
 

@@ -118,7 +118,25 @@ impl Server {
         }
         if !words.queues.is_empty() {
             self.watch.heard();
+            // One is woken for what others brought; a look tells whether there is more.
+            if words.process.is_some() && self.board.sleeping() > 0 {
+                self.watch.look_soon();
+            }
         }
+    }
+
+    /// Something may be ready in these queues that was there before: tells of it without counting it as new.
+    pub(super) fn left_some(&self, queues: impl IntoIterator<Item = i32>) {
+        let catalog = self.definitions.known().catalog.clone();
+        for id in queues {
+            self.outbox.put([&*format!("q:{id}")]);
+            if let Some(queue) = catalog.queues.get(&id) {
+                let activity = self.board.queue(&queue.name);
+                let facts = activity.facts();
+                activity.arrived(1, facts.ready_groups + 1, facts.unread);
+            }
+        }
+        self.watch.heard();
     }
 
     /// Something of these queues may be free now that was locked: look whether it is.
