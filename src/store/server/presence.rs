@@ -135,10 +135,10 @@ impl Server {
     pub(super) async fn publish_monitors(self: Arc<Self>) {
         loop {
             self.board.monitors().moved().await;
-            tokio::time::sleep(GATHERING).await;
             if let Err(error) = self.publish().await {
                 tracing::warn!(%error, "what the queue monitors do could not be published");
             }
+            tokio::time::sleep(GATHERING).await;
         }
     }
 
