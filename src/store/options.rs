@@ -31,6 +31,7 @@ pub struct OpenOptions {
 
 /// Gives an access token whenever a connection is made, because tokens expire.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "mssql"), allow(dead_code))]
 pub struct AccessToken(Arc<dyn Fn() -> BoxFuture<'static, Result<String>> + Send + Sync>);
 
 impl AccessToken {
@@ -43,6 +44,7 @@ impl AccessToken {
     }
 
     /// A token that is good now.
+    #[cfg(feature = "mssql")]
     pub(crate) async fn give(&self) -> Result<String> {
         (self.0)().await
     }

@@ -11,6 +11,7 @@ use dialoq::store::url::Durability;
 use dialoq::store::{SqlValue, Store};
 use dialoq::time::{Clock, Timestamp};
 use proptest::prelude::*;
+use uuid::Uuid;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,6 +112,11 @@ fn number(value: u64) -> SqlValue {
     SqlValue::Integer(value.cast_signed())
 }
 
+/// An id as this store keeps it.
+fn id(id: impl Into<Uuid>) -> SqlValue {
+    SqlValue::Blob(id.into().as_bytes().to_vec())
+}
+
 fn message_values(row: &MessageRow) -> Vec<SqlValue> {
     vec![
         number(row.queuing_order),
@@ -118,7 +124,7 @@ fn message_values(row: &MessageRow) -> Vec<SqlValue> {
         SqlValue::from(row.stored as u8),
         number(row.sequence),
         SqlValue::from(row.message_type_id),
-        SqlValue::from(row.message_id),
+        id(row.message_id),
         SqlValue::Integer(row.enqueued_at.0),
         SqlValue::from(row.body.as_ref().map(|body| body.to_vec())),
         SqlValue::from(row.trace.as_deref()),
@@ -152,7 +158,7 @@ async fn assert_same_rows(store: &SqliteStore, memory: &Memory) {
                 number(row.sequence),
                 SqlValue::from(row.message_type_id),
                 SqlValue::from(row.is_end_of_dialog),
-                SqlValue::from(row.message_id),
+                id(row.message_id),
                 SqlValue::from(row.body.as_ref().map(|body| body.to_vec())),
                 SqlValue::from(&*row.status),
             ]
@@ -165,9 +171,9 @@ async fn assert_same_rows(store: &SqliteStore, memory: &Memory) {
         .map(|row| {
             vec![
                 number(row.endpoint_id),
-                SqlValue::from(row.handle),
-                SqlValue::from(row.conversation_id),
-                SqlValue::from(row.group),
+                id(row.handle),
+                id(row.conversation_id),
+                id(row.group),
                 SqlValue::from(row.state.code()),
                 SqlValue::from(row.priority),
                 SqlValue::from(row.dialog_timer.map(|due| due.0)),
