@@ -11,10 +11,10 @@ use dialoq::store::url::Durability;
 use dialoq::store::{SqlValue, Store};
 use dialoq::time::{Clock, Timestamp};
 use proptest::prelude::*;
-use uuid::Uuid;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use uuid::Uuid;
 
 #[derive(Debug, Clone)]
 enum Step {

@@ -1,6 +1,7 @@
 //! Random transactions against a store and, step by step, against the pure core with its rows in memory: both must say
 //! the same. What was sent and received is kept in a ledger that must balance whatever happened.
 
+mod definitions;
 mod ledger;
 mod run;
 #[path = "../servers/mod.rs"]

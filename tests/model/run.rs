@@ -1,13 +1,12 @@
 //! One random run on both sides.
 
+use crate::definitions::{definitions, service};
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
 use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
 use dialoq::act::Perform;
 use dialoq::core::{Limits, Memory, Savepoint, Session};
-use dialoq::protocol::definition::{
-    AnyOr, BrokerOption, ContractEntry, Definition, PriorityOptions, QueueEvent, QueueOptions, SentBy, Validation,
-};
+use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
 use dialoq::time::{Clock, Timestamp};
 use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
@@ -21,51 +20,6 @@ use uuid::Uuid;
 
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
 const TYPES: [&str; 4] = ["Text", "Nothing", "Xml", "Unlisted"];
-
-fn definitions() -> Vec<Definition> {
-    let message_type =
-        |name: &str, validation| Definition::CreateMessageType { name: name.into(), owner: None, validation };
-    let entry = |name: &str, sent_by| ContractEntry { message_type: name.into(), sent_by };
-    let queue = |name: &str| Definition::CreateQueue { name: name.into(), options: QueueOptions::default() };
-    let priority = |name: &str, level| Definition::CreateBrokerPriority {
-        name: name.into(),
-        set: PriorityOptions {
-            remote_service: Some(AnyOr::Name(name.into())),
-            level: Some(level),
-            ..PriorityOptions::default()
-        },
-    };
-    vec![
-        message_type("Text", Validation::None),
-        message_type("Nothing", Validation::Empty),
-        message_type("Xml", Validation::WellFormedXml),
-        message_type("Unlisted", Validation::None),
-        Definition::CreateContract {
-            name: "C".into(),
-            owner: None,
-            entries: vec![entry("Text", SentBy::Any), entry("Nothing", SentBy::Any), entry("Xml", SentBy::Any)],
-        },
-        queue("QI"),
-        queue("QT"),
-        queue("QU"),
-        service("I", "QI", &[]),
-        service("J", "QI", &[]),
-        service("T", "QT", &["C"]),
-        service("U", "QU", &["C"]),
-        service("Told", "QI", &[system::POST_EVENT_NOTIFICATION]),
-        priority("J", 8),
-        priority("U", 2),
-    ]
-}
-
-fn service(name: &str, queue: &str, contracts: &[&str]) -> Definition {
-    Definition::CreateService {
-        name: name.into(),
-        owner: None,
-        queue: queue.into(),
-        contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
-    }
-}
 
 fn alter_service(name: &str, queue: Option<&str>, add: &[&str], drop: &[&str]) -> Definition {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();

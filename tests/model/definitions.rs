@@ -1,0 +1,51 @@
+//! What is defined before a random run begins.
+
+use dialoq::protocol::definition::{
+    AnyOr, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,
+};
+use dialoq::protocol::system;
+
+pub(crate) fn definitions() -> Vec<Definition> {
+    let message_type =
+        |name: &str, validation| Definition::CreateMessageType { name: name.into(), owner: None, validation };
+    let entry = |name: &str, sent_by| ContractEntry { message_type: name.into(), sent_by };
+    let queue = |name: &str| Definition::CreateQueue { name: name.into(), options: QueueOptions::default() };
+    let priority = |name: &str, level| Definition::CreateBrokerPriority {
+        name: name.into(),
+        set: PriorityOptions {
+            remote_service: Some(AnyOr::Name(name.into())),
+            level: Some(level),
+            ..PriorityOptions::default()
+        },
+    };
+    vec![
+        message_type("Text", Validation::None),
+        message_type("Nothing", Validation::Empty),
+        message_type("Xml", Validation::WellFormedXml),
+        message_type("Unlisted", Validation::None),
+        Definition::CreateContract {
+            name: "C".into(),
+            owner: None,
+            entries: vec![entry("Text", SentBy::Any), entry("Nothing", SentBy::Any), entry("Xml", SentBy::Any)],
+        },
+        queue("QI"),
+        queue("QT"),
+        queue("QU"),
+        service("I", "QI", &[]),
+        service("J", "QI", &[]),
+        service("T", "QT", &["C"]),
+        service("U", "QU", &["C"]),
+        service("Told", "QI", &[system::POST_EVENT_NOTIFICATION]),
+        priority("J", 8),
+        priority("U", 2),
+    ]
+}
+
+pub(crate) fn service(name: &str, queue: &str, contracts: &[&str]) -> Definition {
+    Definition::CreateService {
+        name: name.into(),
+        owner: None,
+        queue: queue.into(),
+        contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
