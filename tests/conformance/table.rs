@@ -153,7 +153,8 @@ fn generate() -> Result<String, String> {
          inferred it, T it was seen on a server. What we do otherwise on purpose is in [semantics.md](semantics.md) under\n\
          \"Differences\".\n\n\
          A name such as `send::sequence_numbers` is a case in `tests/conformance/`, run on every store with\n\
-         `cargo test --test conformance -- sequence_numbers`. A cell says `yes`, or why the store cannot have this.\n\n\
+         `cargo test --test conformance -- sequence_numbers`. A cell says `yes`, or why the store cannot have this.\n\
+         In the column `mssql` a `yes` says that the case runs there; which have been seen to pass is in [sqlserver.md](sqlserver.md).\n\n\
          | store | covered | not applicable | not yet |\n|---|---|---|---|\n",
     );
     for (store, (covered, not_applicable, not_yet)) in stores.iter().zip(counts) {
