@@ -62,6 +62,7 @@ enum Step {
 enum Done {
     Verb(Option<Verb>, Result<Outcome>),
     Plain(Result<()>),
+    Rows(Result<SqlRows>),
 }
 
 impl Unseen {
@@ -93,7 +94,7 @@ impl State {
     {
         match self.run(step).await? {
             Done::Plain(done) => done,
-            Done::Verb(..) => unreachable!("a plain step gives a plain result"),
+            Done::Verb(..) | Done::Rows(_) => unreachable!("a plain step gives a plain result"),
         }
     }
 
@@ -180,13 +181,27 @@ impl Tx {
         Sql { tx: self, statement }
     }
 
-    /// Reads rows as last committed: not what this transaction has done so far.
+    /// Reads rows: the user's own tables, and the catalog views.
+    ///
+    /// In a database server it runs in the transaction and sees what that has done so far; a transaction that has asked
+    /// something keeps its connection to its end. The embedded store keeps the transaction's own SQL until the commit, and
+    /// gives rows as last committed.
     ///
     /// # Errors
-    /// 60022 the statement fails or is not a query.
+    /// 60022 the statement fails or is not a query, 60020 the transaction has ended.
     pub async fn query(&self, text: impl Into<String>, params: impl IntoSqlParams) -> Result<SqlRows> {
         let statement = SqlStatement { text: text.into(), params: params.into_sql_params(), expected_rows: None };
-        self.store.query(statement).await
+        let mut state = self.state.lock().await;
+        let done = state
+            .run(|mut session| async move {
+                let rows = session.query(statement).await;
+                (session, Done::Rows(rows))
+            })
+            .await?;
+        match done {
+            Done::Rows(rows) => rows,
+            Done::Verb(..) | Done::Plain(_) => unreachable!("a query gives rows"),
+        }
     }
 
     /// Gives the transaction an id of the caller's, as the first thing done in it; false if one of that id has happened
@@ -307,7 +322,7 @@ impl Perform for Tx {
                 .await?;
             match done {
                 Done::Verb(_, outcome) => outcome,
-                Done::Plain(_) => unreachable!("a verb gives an outcome"),
+                Done::Plain(_) | Done::Rows(_) => unreachable!("a verb gives an outcome"),
             }
         };
         Box::pin(answer.instrument(span))

@@ -248,6 +248,10 @@ impl StoreTx for WatchedTx {
         })
     }
 
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.query(sql).await })
+    }
+
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(
             async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await },

@@ -203,6 +203,10 @@ impl StoreTx for FakeTx {
         Box::pin(async { Err(no_sql()) })
     }
 
+    fn query(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async { Err(no_sql()) })
+    }
+
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
         self.savepoint = Some((name.to_owned(), self.taken.len()));
         Box::pin(async { Ok(()) })

@@ -129,6 +129,13 @@ impl StoreTx for FaultyTx {
         })
     }
 
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.query(sql).await
+        })
+    }
+
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             self.left.spend()?;

@@ -123,6 +123,9 @@ pub trait StoreTx: Send {
     /// Adds the user's own SQL, checked at once as far as the store can, done in the same commit.
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>>;
 
+    /// Reads rows: as this transaction would leave them where its store does things at once, else as last committed.
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
+
     /// Gives the transaction an id of the caller's, before anything else is done in it; false if one of that id has
     /// happened before, and then it should be rolled back. Stores without it refuse with 60026.
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {

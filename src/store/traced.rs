@@ -164,6 +164,11 @@ impl StoreTx for TracedTx {
         Box::pin(async move { self.inner()?.sql(sql).await }.instrument(span))
     }
 
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        let span = debug_span!(parent: &self.span, "query", sql = sql.text);
+        Box::pin(async move { self.inner()?.query(sql).await }.instrument(span))
+    }
+
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move { self.inner()?.claim(unit_id).await })
     }

@@ -495,6 +495,10 @@ impl Session {
     pub(crate) async fn sql(&self, text: &str) -> Result<()> {
         self.0.sql(text, ()).await
     }
+
+    pub(crate) async fn query(&self, text: &str) -> Result<Vec<Row>> {
+        Ok(self.0.query(text, ()).await?.rows.into_iter().map(Row).collect())
+    }
 }
 
 /// BEGIN DIALOG as a value.

@@ -1,6 +1,6 @@
 //! Transactions and poison messages.
 
-use crate::rig::{Text, code};
+use crate::rig::{Session, Text, code};
 
 case!(rolled_back_rows_return_unchanged, [173], async |t| {
     let dialog = t.dialog().await?;
@@ -233,4 +233,53 @@ case!(user_sql_commits_with_the_verbs, [174], async |t| {
         assert_eq!(t.query("select * from handled").await?.len(), usize::from(commit));
         assert_eq!(t.rows_of("QT").await?.len(), usize::from(commit));
     }
+});
+
+case!(a_transaction_reads_what_it_has_done, [174], async |t| {
+    // DIFFERENCE(reads-committed): the embedded store gives a transaction what is committed, like everybody else.
+    let own = usize::from(t.store().is_server());
+    t.sql("create table handled (body text)").await?;
+    let queued = format!("select * from {}", t.queue_view());
+    let endpoints = format!("select * from {}", t.store().view("conversation_endpoints"));
+    let seen = async |tx: &Session| {
+        let rows = [tx.query("select * from handled").await?, tx.query(&queued).await?, tx.query(&endpoints).await?];
+        Ok::<_, dialoq::Error>(rows.map(|rows| rows.len()))
+    };
+    let tx = t.begin().await?;
+    assert_eq!(seen(&tx).await?, [0, 0, 0]);
+    tx.sql("insert into handled values ('x')").await?;
+    let dialog = tx.begin_dialog(t.to_target()).await?.handle;
+    tx.send(dialog, "Text", "x").await?;
+    let all = [own, own, 2 * own];
+    assert_eq!(seen(&tx).await?, all);
+    // Others see nothing of it before the commit.
+    let other = t.begin().await?;
+    assert_eq!(seen(&other).await?, [0, 0, 0]);
+    assert!(t.query("select * from handled").await?.is_empty());
+    assert!(t.query(&queued).await?.is_empty());
+
+    tx.savepoint("before").await?;
+    tx.sql("insert into handled values ('y')").await?;
+    assert_eq!(tx.query("select * from handled").await?.len(), 2 * own);
+    assert_eq!(code(tx.query("select nothing from handled").await), 60022);
+    assert_eq!(seen(&tx).await?, [2 * own, own, 2 * own], "a query that fails undoes nothing");
+    tx.rollback_to("before").await?;
+    assert_eq!(seen(&tx).await?, all);
+    tx.commit().await?;
+    assert_eq!(seen(&other).await?, [1, 1, 2], "what is committed meanwhile is seen");
+    other.rollback().await?;
+    assert_eq!(t.query("select * from handled").await?.len(), 1);
+});
+
+case!(a_query_is_refused_after_the_end, [174], async |t| {
+    let (one, two) = (t.pair().await?, t.pair().await?);
+    let (left, right) = (t.begin().await?, t.begin().await?);
+    left.send(one.initiator, "Text", "left").await?;
+    right.send(two.initiator, "Text", "right").await?;
+    // Whoever is made to give way has ended.
+    let (first, second) =
+        tokio::join!(left.send(two.initiator, "Text", "left"), right.send(one.initiator, "Text", "right"));
+    let victim = if first.is_err() { &left } else { &right };
+    assert_eq!([code(first.and(second))], [1205]);
+    assert_eq!(code(victim.query("select 1 as one").await), 60020);
 });

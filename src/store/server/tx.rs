@@ -14,7 +14,7 @@ use super::unit::{found_nothing, outcome_ready};
 use super::verbs::{self, received_queue};
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, SqlRow, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -59,12 +59,15 @@ struct Did {
 enum Step<'a> {
     Call(Call<'a>),
     Sql(&'a SqlStatement),
+    Query(&'a SqlStatement),
 }
 
 impl Step<'_> {
-    async fn on(self, link: &mut dyn Link) -> Linked<Vec<SqlRow>> {
+    async fn on(self, link: &mut dyn Link) -> Linked<SqlRows> {
+        let nameless = |rows| SqlRows { columns: Arc::default(), rows };
         match self {
-            Self::Call(call) => link.call(call).await,
+            Self::Call(call) => link.call(call).await.map(nameless),
+            Self::Query(sql) => link.query(sql).await,
             Self::Sql(sql) => {
                 let changed = link.execute(sql).await?;
                 match sql.expected_rows {
@@ -80,7 +83,7 @@ impl Step<'_> {
                         fate: Fate::Undone,
                         is_link_usable: true,
                     }),
-                    _ => Ok(Vec::new()),
+                    _ => Ok(nameless(Vec::new())),
                 }
             }
         }
@@ -111,14 +114,14 @@ impl Session {
     }
 
     /// Does a step; a refusal leaves the transaction as it was before, unless the server has ended it.
-    async fn step(&mut self, step: Step<'_>) -> Linked<Vec<SqlRow>> {
+    async fn step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
         self.is_busy = true;
         let done = self.guarded(step).await;
         self.is_busy = false;
         done
     }
 
-    async fn guarded(&mut self, step: Step<'_>) -> Linked<Vec<SqlRow>> {
+    async fn guarded(&mut self, step: Step<'_>) -> Linked<SqlRows> {
         let Some(link) = &mut self.link else { return self.first_step(step).await };
         if let Err(failure) = link.savepoint(BEFORE_THE_VERB).await {
             return Err(self.lost(failure).await);
@@ -143,7 +146,7 @@ impl Session {
     }
 
     /// Nothing was done before, so that a refusal takes no more than the link.
-    async fn first_step(&mut self, step: Step<'_>) -> Linked<Vec<SqlRow>> {
+    async fn first_step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
         let mut link = self.server.take().await?;
         link.begin().await.map_err(undone)?;
         match step.on(&mut *link).await {
@@ -212,7 +215,7 @@ impl Session {
         let rows = loop {
             let is_first = self.link.is_none();
             let failure = match self.step(Step::Call(verbs::call(&verb, &beside)?)).await {
-                Ok(rows) => break rows,
+                Ok(done) => break done.rows,
                 Err(failure) => failure,
             };
             if !self.has_ended && tries.again_with_new_definitions(&failure.error) {
@@ -316,12 +319,21 @@ impl Session {
         self.step(Step::Sql(&sql)).await.map(drop).map_err(verdict)
     }
 
+    async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
+        self.check()?;
+        self.server.before_work().await?;
+        // The views show what this process says of its readers as it is now.
+        self.server.publish().await?;
+        self.steps_done += 1;
+        self.step(Step::Query(&sql)).await.map_err(verdict)
+    }
+
     async fn claim(&mut self, unit_id: Uuid) -> Result<bool> {
         self.check()?;
         self.steps_done += 1;
         let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
-        let rows = self.step(Step::Call(claim)).await.map_err(verdict)?;
-        only(&rows)?.flag("is_new")
+        let done = self.step(Step::Call(claim)).await.map_err(verdict)?;
+        only(&done.rows)?.flag("is_new")
     }
 
     async fn mark(&mut self, name: &str) -> Result<()> {
@@ -486,6 +498,13 @@ impl StoreTx for ServerTx {
         Box::pin(self.run(|mut session| async move {
             let done = session.sql(sql).await;
             (session, done)
+        }))
+    }
+
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(self.run(|mut session| async move {
+            let rows = session.query(sql).await;
+            (session, rows)
         }))
     }
 

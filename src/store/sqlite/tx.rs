@@ -8,7 +8,7 @@ use super::{SqliteStore, user_sql};
 use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken};
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::{BoxFuture, SqlStatement, StoreTx};
+use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
 use rusqlite::Connection;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -299,6 +299,13 @@ impl StoreTx for SqliteTx {
             }
             self.sql.push(sql);
             Ok(())
+        })
+    }
+
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move {
+            self.session()?;
+            self.store.query(sql).await
         })
     }
 
