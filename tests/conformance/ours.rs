@@ -62,19 +62,15 @@ case!(definitions_wait_for_who_holds_what_they_change, [14, 27], async |t| {
     let mut dropping = Box::pin(async move { other.define("DROP SERVICE [T]").await });
     t.still_waits(&mut dropping).await;
     let other = t.clone();
-    let unrelated = Box::pin(async move { other.define("CREATE MESSAGE TYPE [Unrelated]").await });
-    if t.store().is_server() {
-        // DIFFERENCE(definitions-queue): on a server definitions are made one after the other, so that this one waits for
-        // that until it gives way for a moment.
-        tx.commit().await?;
-        let (dropped, created) = tokio::join!(dropping, unrelated);
-        dropped?;
-        created?;
-    } else {
-        unrelated.await?;
-        tx.commit().await?;
-        dropping.await?;
-    }
+    let unrelated = async move { other.define("CREATE MESSAGE TYPE [Unrelated]").await };
+    // DIFFERENCE(definitions-queue): on a server definitions are made one after the other, so that this one waits for that
+    // until it gives way for a moment.
+    tokio::select! {
+        dropped = &mut dropping => panic!("its conversation is held, but it is done: {dropped:?}"),
+        created = unrelated => created?,
+    };
+    tx.commit().await?;
+    dropping.await?;
     let received = t.receive("QI").await?;
     assert_eq!((received.error_codes(), received.len()), (vec![-8470], 2));
     assert!(t.endpoint(pair.target).await?.is_none());

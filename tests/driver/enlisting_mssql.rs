@@ -85,6 +85,18 @@ pub(crate) fn verbs_commit_with_what_the_user_writes(store: Store) {
     });
 }
 
+pub(crate) fn verbs_hold_up_nobody_by_the_users_level(store: Store) {
+    on(store, |broker, mut client| async move {
+        run(&mut client, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN TRANSACTION").await;
+        assert!(received(&Enlisted::new(&broker, &mut client)).await.is_empty());
+        // What the level promises would keep everybody from adding to what was looked at.
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        run(&mut client, "ROLLBACK").await;
+        assert_eq!(received(&broker).await, ["a"]);
+    });
+}
+
 pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
     on(store, |broker, mut client| async move {
         run(&mut client, "BEGIN TRANSACTION").await;

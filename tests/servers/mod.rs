@@ -128,8 +128,7 @@ impl Store {
                  WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
                    AND state = 'active' AND wait_event_type IS DISTINCT FROM 'Lock'"
             }
-            // Its views of what others do need rights that a test should not ask for.
-            Self::Mssql => "SELECT CAST(0 AS bigint) AS working",
+            Self::Mssql => mssql::working(broker).await,
         };
         let rows = broker.query(text, ()).await.expect("a broker that is open answers").rows;
         rows[0].get::<i64>("working").expect("a number") == 0

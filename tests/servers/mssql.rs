@@ -1,12 +1,13 @@
 //! The SQL Server that `DIALOQ_TEST_MSSQL` names, as `mssql://user:password@host:port/?encrypt=off`, and databases on it.
 
 use super::fail;
+use dialoq::Broker;
 use dialoq::store::mssql::MssqlDriver;
 use dialoq::store::server::link::Driver;
 use dialoq::store::url::StoreUrl;
 use dialoq::store::{SqlStatement, SqlValue};
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 const VARIABLE: &str = "DIALOQ_TEST_MSSQL";
 
@@ -93,6 +94,34 @@ pub(super) fn reuse(name: &str) {
         Ok(_) => USED.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned()),
         Err(why) => eprintln!("database {name} is not used again: {why}"),
     }
+}
+
+/// The text that counts as `working` the sessions of the broker's database that do something else than wait for a lock.
+pub(super) async fn working(broker: &Broker) -> &'static str {
+    static TEXT: OnceLock<&str> = OnceLock::new();
+    if let Some(text) = TEXT.get() {
+        return text;
+    }
+    let asked = "SELECT COALESCE(CAST(SERVERPROPERTY('Babelfish') AS int), 0) AS is_relative";
+    let rows = broker.query(asked, ()).await.expect("a broker that is open answers").rows;
+    let is_relative = rows[0].get::<i64>("is_relative").expect("a number") == 1;
+    TEXT.get_or_init(|| {
+        if is_relative {
+            // A session without a state is one that logs in.
+            "SELECT CAST(COUNT(*) AS bigint) AS working
+             FROM pg_catalog.pg_stat_activity AS a
+             LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = a.pid
+             WHERE a.backend_type = 'client backend' AND a.pid <> @@SPID
+               AND (a.state IS NULL OR a.state = 'active' AND s.database_id = DB_ID())
+               AND COALESCE(a.wait_event_type, '') <> 'Lock'"
+        } else {
+            // Whoever may not see the state of the server sees only himself here.
+            "SELECT COUNT_BIG(*) AS working
+             FROM sys.dm_exec_requests AS r
+             WHERE r.session_id <> @@SPID AND r.database_id = DB_ID() AND r.status IN ('running', 'runnable', 'suspended')
+               AND COALESCE(r.wait_type, '') NOT LIKE 'LCK%'"
+        }
+    })
 }
 
 /// Removes the databases that can be, at the end of the tests.

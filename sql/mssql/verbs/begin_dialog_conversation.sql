@@ -4,7 +4,7 @@
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
 -- Gives: conversation_handle, conversation_group_id, conversation_id, said
 -- Errors: 58411, 58412, 58413, 58414, 58423, 58425, 58426, 59601, 59610
--- Locks: the group related to, waiting
+-- Locks: the group, waiting if it is one that there was
 IF OBJECT_ID(N'dialoq.begin_dialog_conversation') IS NOT NULL DROP PROCEDURE dialoq.begin_dialog_conversation
 GO
 CREATE PROCEDURE dialoq.begin_dialog_conversation
@@ -15,6 +15,7 @@ CREATE PROCEDURE dialoq.begin_dialog_conversation
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @instance nvarchar(128), @lifetime datetime2(6), @group uniqueidentifier, @length int;
@@ -79,7 +80,13 @@ BEGIN
             SET @group = @related_group;
             EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
         END
-        IF @group IS NOT NULL
+        ELSE
+        BEGIN
+            -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
+            SET @group = COALESCE(@conversation_group_id, NEWID());
+            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
+        END
+        IF @related_conversation IS NOT NULL OR @related_group IS NOT NULL
         BEGIN
             SELECT TOP (1) @other_id = e.service_id, @other = s.name
             FROM dialoq.conversation_endpoint AS e LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
@@ -92,8 +99,6 @@ BEGIN
                 THROW 59610, @text, 1;
             END
         END
-        -- A new group is nobody else's yet.
-        SET @group = COALESCE(@group, @conversation_group_id, NEWID());
         SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
         SET @conversation_id = COALESCE(@conversation_id, NEWID());
         SET @lifetime = DATEADD(second, CAST(@lifetime_seconds AS int), @now);

@@ -11,6 +11,7 @@ CREATE PROCEDURE dialoq.get_conversation_group
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @queue_id int, @group uniqueidentifier;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;

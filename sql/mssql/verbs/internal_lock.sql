@@ -4,7 +4,8 @@
 -- that are not over an id of one thing in the world name the database, because not every server keeps those apart.
 -- Takes: see each procedure
 -- Gives: see each procedure
--- Errors: 51205: the wait was ended for a deadlock; roll back and run the transaction again
+-- Errors: 51205: the wait was ended for a deadlock, or because definitions must not wait long (define_begin); roll back and
+--     run the transaction again
 -- Locks: the groups named
 
 -- Locks a group. is_locked says whether this transaction holds it now, is_new whether it did not before.
@@ -16,7 +17,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:group:', @group);
-    DECLARE @got int, @count int, @key nvarchar(128), @text nvarchar(2048);
+    DECLARE @got int, @count int, @key nvarchar(128), @text nvarchar(2048), @wait_ms int = -1;
     SET @is_new = 0;
     SET @is_locked = 1;
     IF APPLOCK_MODE(N'public', @resource, N'Transaction') = N'Exclusive'
@@ -32,12 +33,16 @@ BEGIN
             EXEC @got = sp_getapplock
                 @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
     IF (@got IS NULL OR @got < 0) AND @wait = 1
+    BEGIN
+        IF APPLOCK_MODE(N'public', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') = N'Exclusive'
+            SET @wait_ms = 250;
         IF @is_session = 1
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = -1;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = @wait_ms;
         ELSE
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = -1;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
+    END
     IF @got >= 0
     BEGIN
         SET @is_locked = 1;
@@ -53,9 +58,13 @@ BEGIN
     END
     IF @wait = 1
     BEGIN
-        SET @text = CONCAT(N'the transaction was chosen as a deadlock victim and rolled back: it waited for conversation ',
-            N'group ', dialoq.id_text(@group), N', whose holder waits for one of this transaction''s; run the ',
-            N'transaction again');
+        IF @wait_ms > 0
+            SET @text = CONCAT(N'another transaction holds conversation group ', dialoq.id_text(@group),
+                N', and other definitions must not wait for it; run the definition again');
+        ELSE
+            SET @text = CONCAT(N'the transaction was chosen as a deadlock victim and rolled back: it waited for ',
+                N'conversation group ', dialoq.id_text(@group), N', whose holder waits for one of this transaction''s; ',
+                N'run the transaction again');
         THROW 51205, @text, 1;
     END
 END

@@ -12,6 +12,7 @@ CREATE PROCEDURE dialoq.receive
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @queue_id int, @text nvarchar(2048), @group uniqueidentifier, @only bigint, @state nvarchar(2), @in_queue int;
     DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0), @items dialoq.receive_batch_rows;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;

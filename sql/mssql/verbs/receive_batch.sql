@@ -10,6 +10,7 @@ CREATE PROCEDURE dialoq.receive_batch
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @queue_id int;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     EXEC dialoq.receive_items @queue_id, @items, NULL, NULL, 0, 9, 0, 1;

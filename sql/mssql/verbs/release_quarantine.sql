@@ -10,6 +10,7 @@ CREATE PROCEDURE dialoq.release_quarantine
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
     BEGIN TRY

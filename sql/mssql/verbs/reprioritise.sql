@@ -10,6 +10,7 @@ CREATE PROCEDURE dialoq.reprioritise
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
     DECLARE @group uniqueidentifier, @lifetime datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;

@@ -14,6 +14,7 @@ CREATE PROCEDURE dialoq.send
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
     BEGIN TRY

@@ -12,6 +12,7 @@ CREATE PROCEDURE dialoq.send_batch
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @now datetime2(6), @is_enabled bit, @number int, @group uniqueidentifier, @is_locked bit;
     DECLARE @item int, @next int, @handle uniqueidentifier, @type_name nvarchar(4000), @type_id int, @endpoint_id bigint;

@@ -12,6 +12,7 @@ CREATE PROCEDURE dialoq.tick
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit = 0, @did int = 0, @got int;
     DECLARE @due datetime2(6), @is_blocked bit = 0, @past datetime2(6) = '0001-01-01', @past_id bigint = -1, @id bigint;

@@ -26,7 +26,7 @@ pub(super) enum RowsForm {
     #[default]
     Table,
     /// As JSON, from which the batch fills a variable of the table type: Babelfish gives the rows of the first
-    /// table-valued parameter of a session for every later one.
+    /// table-valued parameter of a session for every later one. Texts go beside it, for it leaves those of JSON escaped.
     Json,
 }
 
@@ -54,10 +54,14 @@ impl<'a> Request<'a> {
                 Arg::Rows { type_name, columns } if form == RowsForm::Json => {
                     let json = format!("@P{}", request.names.len() + 1);
                     let rows = format!("@R{}", request.names.len() + 1);
-                    let value = ColumnData::String(Some(json_rows(columns).into()));
-                    filling.push_str(&texts::fill_rows(&rows, type_name, &json, columns));
+                    let beside = format!("@T{}", request.names.len() + 1);
+                    let (made, texts) = json_rows(columns);
+                    filling.push_str(&texts::fill_rows(&rows, type_name, &json, &beside, columns));
                     filling.push(' ');
-                    request.add(json, "nvarchar(max)", Value::One(value));
+                    request.add(json, "nvarchar(max)", Value::One(ColumnData::String(Some(made.into()))));
+                    if columns.iter().any(|column| matches!(column, Column::Text(_))) {
+                        request.add(beside, "nvarchar(max)", Value::One(ColumnData::String(Some(texts.into()))));
+                    }
                     arguments.push_str(&rows);
                 }
                 arg => arguments.push_str(&request.add_arg(arg)),
@@ -166,14 +170,23 @@ impl<'a> TableValueRow<'a> for TableRow<'a> {
     }
 }
 
-/// The same rows as a JSON array of objects, bytes in hexadecimal.
-fn json_rows(columns: &[Column<'_>]) -> String {
+/// The same rows as a JSON array of objects, bytes in hexadecimal, and all texts one after the other: `c` of a text is where
+/// it begins, from 1, and `n` how many characters it has.
+fn json_rows(columns: &[Column<'_>]) -> (String, String) {
+    let (mut texts, mut characters) = (String::new(), 0);
     let made = rows(columns).into_iter().map(|row| {
-        let cells = row.0.into_iter().enumerate().map(|(place, cell)| {
+        let mut cells = serde_json::Map::new();
+        for (place, cell) in row.0.into_iter().enumerate() {
             let cell = match cell {
                 ColumnData::I32(Some(number)) => number.into(),
                 ColumnData::I64(Some(number)) => number.into(),
-                ColumnData::String(Some(text)) => text.into(),
+                ColumnData::String(Some(text)) => {
+                    let (begins, length) = (characters + 1, text.chars().count());
+                    texts.push_str(&text);
+                    characters += length;
+                    cells.insert(format!("n{place}"), length.into());
+                    begins.into()
+                }
                 ColumnData::Guid(Some(id)) => id.to_string().into(),
                 ColumnData::Binary(Some(bytes)) => {
                     let hex = bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut hex, byte| {
@@ -184,11 +197,12 @@ fn json_rows(columns: &[Column<'_>]) -> String {
                 }
                 _ => serde_json::Value::Null,
             };
-            (format!("c{place}"), cell)
-        });
-        serde_json::Value::Object(cells.collect())
+            cells.insert(format!("c{place}"), cell);
+        }
+        serde_json::Value::Object(cells)
     });
-    serde_json::Value::Array(made.collect()).to_string()
+    let made = serde_json::Value::Array(made.collect()).to_string();
+    (made, texts)
 }
 
 /// The rows that columns make, each with its place before it.
@@ -271,18 +285,25 @@ mod tests {
     fn rows_can_go_as_json() {
         let columns = vec![
             Column::Bytes(vec![Some(std::sync::Arc::new(vec![1, 255])), None]),
-            Column::Text(vec![Some("a\"b"), None]),
+            Column::Text(vec![Some("a\"🚚"), None]),
+            Column::Text(vec![Some(""), Some("c")]),
         ];
         let args = vec![Arg::Text("q"), Arg::Rows { type_name: "x_rows", columns }];
         let call = Call { name: "put_x", args };
         let request = Request::of_call(&call, RowsForm::Json);
         assert_eq!(
             request.text,
-            "DECLARE @R2 dialoq.x_rows;\nINSERT @R2 SELECT c0, CONVERT(varbinary(max), c1, 2), c2 FROM OPENJSON(@P2) \
-             WITH (c0 int, c1 varchar(max), c2 nvarchar(max)); EXEC dialoq.put_x @P1, @R2;"
+            "DECLARE @R2 dialoq.x_rows;\nINSERT @R2 SELECT c0, CONVERT(varbinary(max), c1, 2), SUBSTRING(@T2, c2, n2), \
+             SUBSTRING(@T2, c3, n3) FROM OPENJSON(@P2) WITH (c0 int, c1 varchar(max), c2 int, n2 int, c3 int, n3 int); \
+             EXEC dialoq.put_x @P1, @R2;"
         );
-        let Value::One(ColumnData::String(Some(json))) = &request.values[1] else { panic!("{request:?}") };
-        assert_eq!(json, r#"[{"c0":0,"c1":"01ff","c2":"a\"b"},{"c0":1,"c1":null,"c2":null}]"#);
+        let text = |place: usize| match &request.values[place] {
+            Value::One(ColumnData::String(Some(text))) => text.as_ref(),
+            other => panic!("{other:?}"),
+        };
+        let json = r#"[{"c0":0,"c1":"01ff","c2":1,"c3":4,"n2":3,"n3":0},{"c0":1,"c1":null,"c2":null,"c3":4,"n3":1}]"#;
+        assert_eq!((text(1), text(2)), (json, "a\"🚚c"));
+        assert_eq!(request.types, "@P1 nvarchar(max), @P2 nvarchar(max), @T2 nvarchar(max)");
     }
 
     #[test]

@@ -52,20 +52,23 @@ pub(super) fn call(name: &str, arguments: &str) -> String {
     CALL.replace("<name>", name).replace("<arguments>", arguments)
 }
 
-/// The text that fills a variable with rows of JSON.
-pub(super) fn fill_rows(rows: &str, type_name: &str, json: &str, columns: &[Column<'_>]) -> String {
+/// The text that fills a variable with rows of JSON; `beside` is the parameter that has the texts.
+pub(super) fn fill_rows(rows: &str, type_name: &str, json: &str, beside: &str, columns: &[Column<'_>]) -> String {
     let (mut values, mut declarations) = ("c0".to_owned(), "c0 int".to_owned());
     for (place, column) in (1..).zip(columns) {
         let sql_type = match column {
-            Column::Int(_) => "int",
+            Column::Int(_) | Column::Text(_) => "int",
             Column::BigInt(_) => "bigint",
-            Column::Text(_) => "nvarchar(max)",
             Column::Bytes(_) => "varchar(max)",
             Column::Uuid(_) => "uniqueidentifier",
         };
         let _ = write!(declarations, ", c{place} {sql_type}");
         let _ = match column {
             Column::Bytes(_) => write!(values, ", CONVERT(varbinary(max), c{place}, 2)"),
+            Column::Text(_) => {
+                let _ = write!(declarations, ", n{place} int");
+                write!(values, ", SUBSTRING({beside}, c{place}, n{place})")
+            }
             _ => write!(values, ", c{place}"),
         };
     }
