@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
 
 /// A moment in UTC, in microseconds since 1970-01-01.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -57,7 +58,9 @@ enum Source {
     #[default]
     System,
     /// The system's, and so many microseconds: the clock of a host that is wrong.
-    Wrong(i64),
+    Wrong(Arc<AtomicI64>),
+    /// Another machine's, as last heard: what it showed at a moment here.
+    Heard(Arc<Mutex<(Instant, Timestamp)>>),
     Manual(Arc<Manual>),
 }
 
@@ -76,7 +79,28 @@ impl Clock {
     /// The system's clock of a host on which it is wrong by so many seconds, ahead if above zero: for tests of what that
     /// may do.
     pub fn wrong_by(seconds: i64) -> Self {
-        Self(Source::Wrong(seconds.saturating_mul(1_000_000)))
+        let clock = Self(Source::Wrong(Arc::default()));
+        clock.jump(seconds);
+        clock
+    }
+
+    /// Sets a clock that is wrong by so many seconds more, ahead if above zero; every other clock ignores it.
+    pub fn jump(&self, seconds: i64) {
+        if let Source::Wrong(by) = &self.0 {
+            by.fetch_add(seconds.saturating_mul(1_000_000), Ordering::SeqCst);
+        }
+    }
+
+    /// A clock that goes on steadily from what another machine's showed just now, whatever this machine's shows.
+    pub(crate) fn heard(now: Timestamp) -> Self {
+        Self(Source::Heard(Arc::new(Mutex::new((Instant::now(), now)))))
+    }
+
+    /// What the other machine's clock shows now; every other clock ignores it.
+    pub(crate) fn hear(&self, now: Timestamp) {
+        if let Source::Heard(heard) = &self.0 {
+            *heard.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), now);
+        }
     }
 
     /// A clock that stands still until [`Clock::advance`] moves it.
@@ -89,7 +113,11 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => system_now(),
-            Source::Wrong(by) => Timestamp(system_now().0.saturating_add(*by)),
+            Source::Wrong(by) => Timestamp(system_now().0.saturating_add(by.load(Ordering::SeqCst))),
+            Source::Heard(heard) => {
+                let (at, showed) = *heard.lock().unwrap_or_else(PoisonError::into_inner);
+                showed.after(at.elapsed())
+            }
             Source::Manual(manual) => Timestamp(manual.now_us.load(Ordering::SeqCst)),
         }
     }
@@ -106,7 +134,7 @@ impl Clock {
     /// Hears every move of a manual clock; `None` for a system clock, which moves by itself.
     pub fn moves(&self) -> Option<tokio::sync::watch::Receiver<i64>> {
         match &self.0 {
-            Source::System | Source::Wrong(_) => None,
+            Source::System | Source::Wrong(_) | Source::Heard(_) => None,
             Source::Manual(manual) => Some(manual.moved.subscribe()),
         }
     }
@@ -114,7 +142,7 @@ impl Clock {
     /// Sleeps until the clock shows `due`.
     pub async fn sleep_until(&self, due: Timestamp) {
         match &self.0 {
-            Source::System | Source::Wrong(_) => {
+            Source::System | Source::Wrong(_) | Source::Heard(_) => {
                 let left = due.since(self.now());
                 if !left.is_zero() {
                     tokio::time::sleep(left).await;

@@ -145,6 +145,9 @@ async fn look(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
     let store = act.store();
     let mut waiting = Waiting::begin(store, questions);
+    // Judged by the clock once and by the alarm from then on: a clock that is put right meanwhile neither ends a wait nor
+    // makes it longer.
+    let mut is_due = matches!(deadline, Deadline::At(due) if store.clock().now() >= due);
     let mut alarm = match deadline {
         Deadline::At(due) => {
             let clock = store.clock().clone();
@@ -157,15 +160,15 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
         if let Some(answer) = look(act, questions).await? {
             return Ok(Some(answer));
         }
-        if matches!(deadline, Deadline::At(due) if store.clock().now() >= due) {
+        if is_due {
             return Ok(None);
         }
         waiting.sleeps(store);
-        // Signals first: whoever is woken at the deadline looks once more.
+        // Whoever is woken, by a signal or by the deadline, looks once more.
         poll_fn(|context| {
             let signalled = signals.iter_mut().any(|signal| signal.as_mut().poll(context).is_ready());
-            let due = alarm.as_mut().is_some_and(|alarm| !signalled && alarm.as_mut().poll(context).is_ready());
-            if signalled || due { Poll::Ready(()) } else { Poll::Pending }
+            is_due = alarm.as_mut().is_some_and(|alarm| alarm.as_mut().poll(context).is_ready());
+            if signalled || is_due { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

@@ -4,7 +4,7 @@ use crate::servers::Store;
 use crate::{Database, SOON, TEXT, broker, dialog, on};
 use dialoq::time::Clock;
 use dialoq::{Act, Broker, OpenOptions};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const YEAR_SECONDS: i64 = 365 * 86_400;
 
@@ -33,6 +33,44 @@ pub(crate) fn a_host_whose_clock_is_wrong_changes_nothing() {
             }
             assert!(right.receive("asker").await?.is_none());
             wrong.close().await?;
+        }
+        Ok(())
+    });
+}
+
+/// What a host that is alone with its wrong clock may take for a second; it looks after a minute in any case.
+const ABOUT_A_SECOND: Duration = Duration::from_secs(20);
+
+pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait() {
+    on(async {
+        let database = Database::fresh(Store::Postgres);
+        broker(database.url()).await?.close().await?;
+        for (wrong_by, jump) in [(-YEAR_SECONDS, 0), (0, YEAR_SECONDS), (0, -YEAR_SECONDS)] {
+            let clock = Clock::wrong_by(wrong_by);
+            let host = Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone())).await?;
+            let handle = dialog(&host).await?;
+            let waiting = {
+                let host = host.clone();
+                tokio::spawn(async move { host.receive("server").wait(Duration::from_secs(1)).await })
+            };
+            while host.activity().queue("server").facts().waiting == 0 {
+                tokio::task::yield_now().await;
+            }
+            clock.jump(jump);
+            let began = Instant::now();
+            host.timer(handle, Duration::from_secs(1)).await?;
+            // Nobody else attends to it.
+            let batch = host.receive("asker").wait(SOON).await?.expect("the timer is due");
+            assert_eq!(batch.first().handle(), handle);
+            assert!(batch.first().is_dialog_timer());
+            assert!(waiting.await.expect("no panic")?.is_none());
+            let took = began.elapsed();
+            assert!(took < ABOUT_A_SECOND, "{took:?}, wrong by {wrong_by}, put forward by {jump}");
+            // What this host says of the time is the server's.
+            let server = host.query("select (extract(epoch from now()) * 1000000)::bigint as now", ()).await?;
+            let apart = (server.rows[0].get::<i64>("now")? - host.clock().now().0).abs();
+            assert!(apart < 60_000_000, "{apart} us apart");
+            host.close().await?;
         }
         Ok(())
     });

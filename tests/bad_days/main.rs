@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             a_request_that_never_left_a_transaction_undoes_it a_receive_cut_off_in_a_transaction_gives_its_messages_back;
         dying: every_connection_ended_under_load_loses_and_doubles_nothing a_server_that_falls_comes_back_with_everything
             a_waiting_receiver_outlives_the_server a_host_that_dies_in_a_receive_counts_once;
-        clocks: a_host_whose_clock_is_wrong_changes_nothing;
+        clocks: a_host_whose_clock_is_wrong_changes_nothing a_clock_that_jumps_delays_no_timer_and_no_wait;
     })
 }
 

@@ -6,7 +6,7 @@ mod transactions;
 mod waiting;
 
 use dialoq::testing::TestBroker;
-use dialoq::{Act, ConversationHandle, MessageType};
+use dialoq::{Act, Broker, ConversationHandle, MessageType};
 use std::time::Duration;
 
 const NUMBER: MessageType<u64> = MessageType::json("//test/Number");
@@ -41,7 +41,7 @@ async fn send(act: &impl Act, number: u64) -> ConversationHandle {
 }
 
 /// Lets other tasks run until so many sessions wait in the queue.
-async fn until_waiting(broker: &TestBroker, queue: &str, sessions: usize) {
+async fn until_waiting(broker: &Broker, queue: &str, sessions: usize) {
     let waiting = async {
         while broker.activity().queue(queue).facts().waiting < sessions {
             tokio::task::yield_now().await;

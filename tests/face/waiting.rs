@@ -2,7 +2,8 @@
 
 use super::*;
 use dialoq::receive::{Deadline, Look, receive_first};
-use dialoq::{Broker, Code};
+use dialoq::time::Clock;
+use dialoq::{Broker, Code, OpenOptions};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -131,4 +132,19 @@ async fn a_stream_of_messages_takes_one_at_a_time() {
     drop(messages);
     let left = broker.receive("server").await.unwrap().expect("the last was not taken");
     assert_eq!(left.first().decode(NUMBER).unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_put_back_does_not_lengthen_a_wait() {
+    let clock = Clock::wrong_by(3600);
+    let broker = Broker::open_with("sqlite::memory:", OpenOptions::new().clock(clock.clone())).await.unwrap();
+    broker.define(|d| drop(d.queue("server"))).await.unwrap();
+    let waiting = {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.receive("server").wait(Duration::from_millis(50)).await })
+    };
+    until_waiting(&broker, "server", 1).await;
+    clock.jump(-3600);
+    let ended = timeout(SOON, waiting).await.expect("the wait ends").expect("no panic");
+    assert_eq!(ended.unwrap(), None);
 }

@@ -1,6 +1,6 @@
--- Settings, and the version that every change of a definition raises.
+-- Settings, the version that every change of a definition raises, and what the server's clock shows.
 -- Takes: nothing
--- Gives: service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version
+-- Gives: service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version, now_at
 SELECT
-    service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version
+    service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version, now_at
 FROM dialoq.read_broker

@@ -2,7 +2,7 @@
 -- of every process asks this, so on an idle broker it is three seeks.
 -- Takes: nothing
 -- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     nobody holds; has_locked, whether a transaction holds a group that has something
+--     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
 -- Errors: none
 -- Locks: none
 IF OBJECT_ID(N'dialoq.look') IS NOT NULL DROP PROCEDURE dialoq.look
@@ -12,11 +12,12 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
-    DECLARE @look_at datetime2(6), @is_manual bit = 0;
+    DECLARE @look_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
     DECLARE @rows TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     DECLARE @groups TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, is_free int NOT NULL);
     DECLARE @ready TABLE (queue_id int NOT NULL, free_groups int NOT NULL);
-    SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END
+    SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,
+        @now = b.manual_now
     FROM dialoq.broker AS b WHERE b.singleton = 1;
     SELECT @due = MIN(e.due_at)
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.due_at IS NOT NULL;
@@ -49,6 +50,7 @@ BEGIN
     IF @is_manual = 0
         SELECT @look_at = MIN(u.look_at) FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST);
     IF @look_at < @due OR @due IS NULL SET @due = @look_at;
-    SELECT @version AS catalog_version, @due AS due_at, COALESCE(@queues, N'') AS ready_queues, @has_locked AS has_locked;
+    SELECT @version AS catalog_version, @due AS due_at, COALESCE(@queues, N'') AS ready_queues, @has_locked AS has_locked,
+        COALESCE(@now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at;
 END
 GO

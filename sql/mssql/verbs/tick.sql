@@ -2,7 +2,7 @@
 -- counted, rows of processes that are gone, ids of units older than a week. What is locked is passed over. Many may call
 -- it at once: one does the work, the others come again later. Call it outside a transaction of your own.
 -- Takes: how many things at most
--- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said
+-- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
 -- Errors: none
 -- Locks: groups, without waiting
 IF OBJECT_ID(N'dialoq.tick') IS NOT NULL DROP PROCEDURE dialoq.tick
@@ -114,6 +114,7 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT @did AS did, @due AS due_at, dialoq.words(@said) AS said;
+    IF @is_manual = 0 SET @now = SYSUTCDATETIME();
+    SELECT @did AS did, @due AS due_at, dialoq.words(@said) AS said, @now AS now_at;
 END
 GO

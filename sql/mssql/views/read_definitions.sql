@@ -3,7 +3,8 @@ IF OBJECT_ID(N'dialoq.read_broker') IS NOT NULL DROP VIEW dialoq.read_broker
 GO
 CREATE VIEW dialoq.read_broker AS
 SELECT
-    service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version
+    service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version,
+    COALESCE(manual_now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at
 FROM dialoq.broker;
 GO
 IF OBJECT_ID(N'dialoq.read_message_types') IS NOT NULL DROP VIEW dialoq.read_message_types

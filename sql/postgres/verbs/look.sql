@@ -1,11 +1,11 @@
 -- What there is to do: the version of the definitions, when something is due, where something can be received.
 -- Takes: nothing
 -- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     nobody holds; has_locked, whether a transaction holds a group that has something
+--     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
 -- Errors: none
 -- Locks: none
 CREATE OR REPLACE FUNCTION dialoq.look()
-RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, has_locked boolean)
+RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, has_locked boolean, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -43,6 +43,7 @@ BEGIN
         END IF;
     END LOOP;
     RETURN QUERY
-    SELECT b.catalog_version, (SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e), v_queues, v_has_locked
+    SELECT b.catalog_version, (SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e), v_queues, v_has_locked,
+        coalesce(b.manual_now, clock_timestamp())
     FROM dialoq.broker AS b;
 END $$;

@@ -2,11 +2,11 @@
 -- counted, rows of processes that are gone, ids of units older than a week. What is locked is passed over. Many may call
 -- it at once; each thing happens once.
 -- Takes: how many things at most
--- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said
+-- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
 -- Errors: none
 -- Locks: groups, without waiting
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
-RETURNS TABLE (did integer, due_at timestamptz, said text)
+RETURNS TABLE (did integer, due_at timestamptz, said text, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -87,7 +87,7 @@ BEGIN
     ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.unsettled) THEN
         v_due := least(v_due, v_now + interval '1 second');
     END IF;
-    RETURN QUERY SELECT v_did, v_due, dialoq.say(v_said);
+    RETURN QUERY SELECT v_did, v_due, dialoq.say(v_said), dialoq.current_time_utc();
 END $$;
 
 -- Each word once.

@@ -5,7 +5,7 @@ use crate::cli::failure::Failure;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::protocol::ConversationState;
 use crate::store::{SqlRow, SqlValue, StatusTexts};
-use crate::time::{Clock, Timestamp};
+use crate::time::Timestamp;
 use serde::Serialize;
 use std::collections::HashMap;
 use uuid::Uuid;
@@ -79,7 +79,7 @@ impl Reader {
     }
 
     pub(super) async fn look(&self) -> Result<Status> {
-        let now = Clock::system().now();
+        let now = self.0.clock().now();
         let broker = self.rows(|texts| texts.broker).await?;
         let broker = broker.first().ok_or_else(|| {
             Error::new(

@@ -74,6 +74,8 @@ impl Server {
     async fn read_definitions(&self, link: &mut dyn Link) -> Linked<Option<Result<Known>>> {
         let reads = &self.driver.dialect().reads;
         let mut broker = link.read(reads.broker).await?;
+        // A row that cannot be understood is refused below.
+        let _ = only(&broker).and_then(|row| self.upkeep.learn_time(row));
         loop {
             if version(&broker).is_ok_and(|version| version == self.definitions.known().version) {
                 return Ok(None);

@@ -63,6 +63,7 @@ pub struct ServerStore {
 /// What everything that goes on in a store shares.
 struct Server {
     driver: Arc<dyn Driver>,
+    /// The server's clock as last heard, or the tests'.
     clock: Clock,
     ids: Mutex<IdSource>,
     max_body_bytes: usize,
@@ -122,6 +123,11 @@ impl ServerStore {
         drop(link);
         // Before the definitions are read, so that no change of them is missed.
         let listener = driver.listen().await?;
+        // What this host's clock shows is nothing to a server; its own is heard with the definitions.
+        let clock = match options.clock.moves() {
+            Some(_) => options.clock,
+            None => Clock::heard(options.clock.now()),
+        };
         let server = Arc::new(Server {
             ids: Mutex::new(ids),
             max_body_bytes: options.max_body_bytes,
@@ -132,7 +138,7 @@ impl ServerStore {
             outbox: words::Outbox::default(),
             sends: fold::Fold::new(MOST_SENDS_UNDER_WAY),
             receives: receives::Receives::default(),
-            upkeep: upkeep::Upkeep::new(options.clock.now()),
+            upkeep: upkeep::Upkeep::new(clock.clone()),
             side: side::Side::new(driver.clone()),
             upkeep_side: side::Side::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
@@ -142,7 +148,7 @@ impl ServerStore {
             life: life::Life::default(),
             endings: life::Endings::default(),
             runtime: tokio::runtime::Handle::current(),
-            clock: options.clock,
+            clock,
             driver,
         });
         server.reload().await?;

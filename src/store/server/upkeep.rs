@@ -7,8 +7,8 @@ use super::retry::verdict;
 use super::rows::{Row, only, said};
 use super::words::Words;
 use crate::error::Result;
-use crate::time::Timestamp;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::time::{Clock, Timestamp};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -23,59 +23,55 @@ const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// When the next thing falls due.
 #[derive(Debug)]
 pub(super) struct Upkeep {
-    state: Mutex<State>,
+    /// The server's clock, or the tests'.
+    clock: Clock,
+    due: Mutex<Option<Timestamp>>,
     came: Notify,
 }
 
-#[derive(Debug)]
-struct State {
-    due: Option<Timestamp>,
-    /// A moment here and what the server's clock showed then: what this machine's clock does later is nothing to us.
-    at: Instant,
-    server_time: Timestamp,
-}
-
 impl Upkeep {
-    pub(super) fn new(now: Timestamp) -> Self {
-        let state = State { due: None, at: Instant::now(), server_time: now };
-        Self { state: Mutex::new(state), came: Notify::new() }
+    pub(super) fn new(clock: Clock) -> Self {
+        Self { clock, due: Mutex::default(), came: Notify::new() }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn due(&self) -> MutexGuard<'_, Option<Timestamp>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Something falls due then, by the server's clock.
-    pub(super) fn falls_due(&self, due: Timestamp) {
-        let mut state = self.state();
-        if state.due.is_none_or(|known| due < known) {
-            state.due = Some(due);
+    pub(super) fn falls_due(&self, at: Timestamp) {
+        let mut due = self.due();
+        if due.is_none_or(|known| at < known) {
+            *due = Some(at);
             self.came.notify_one();
         }
     }
 
     /// What an answer says of the time and of what is next.
     pub(super) fn learn(&self, row: Row<'_>) -> Result<()> {
-        if row.has("now_at") {
-            let now = Timestamp(row.int("now_at")?);
-            let mut state = self.state();
-            (state.at, state.server_time) = (Instant::now(), now);
-        }
+        self.learn_time(row)?;
         if let Some(due) = row.maybe_int("due_at")? {
             self.falls_due(Timestamp(due));
         }
         Ok(())
     }
 
+    /// What an answer says of the time.
+    pub(super) fn learn_time(&self, row: Row<'_>) -> Result<()> {
+        if row.has("now_at") {
+            self.clock.hear(Timestamp(row.int("now_at")?));
+        }
+        Ok(())
+    }
+
     /// When to do it, by this machine's steady clock.
     fn next(&self) -> Instant {
-        let state = self.state();
-        let safety = Instant::now() + SAFETY_TICK;
-        state.due.map_or(safety, |due| (state.at + due.since(state.server_time).min(SAFETY_TICK * 2)).min(safety))
+        let left = self.due().map_or(SAFETY_TICK, |due| due.since(self.clock.now()));
+        Instant::now() + left.min(SAFETY_TICK)
     }
 
     fn forget(&self) {
-        self.state().due = None;
+        *self.due() = None;
     }
 }
 
@@ -99,7 +95,7 @@ impl Server {
                 tracing::warn!(%error, "what is due could not be done");
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
-            if self.is_manual() && self.upkeep.state().due.is_some_and(|due| due <= self.clock.now()) {
+            if self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
                 let _ = self.tick().await;
             }
         }
