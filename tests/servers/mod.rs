@@ -111,7 +111,9 @@ impl Store {
                     for _ in 0..8 {
                         tokio::task::yield_now().await;
                     }
-                    // What was written to a socket is nowhere to be seen until the other process gets its turn.
+                    // What was written to a socket is nowhere to be seen until the process at its other end gets its
+                    // turn, and no server signals that it has nothing left to read. Nothing is right because of this pause:
+                    // it gives way, and without it the looks below may all come before that turn.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     quiet_looks = if self.is_quiet(broker).await { quiet_looks + 1 } else { 0 };
                 }

@@ -132,7 +132,8 @@ pub(super) fn sweep() {
 }
 
 pub(super) fn remove(name: &str) {
-    // Connections of brokers that were dropped may still be on their way out.
+    // Connections of brokers that were dropped may still be on their way out, and the server tells nobody when the last of
+    // a database has gone: only another try shows it. No test waits for this.
     for _ in 0..20 {
         match try_sql(&of("master"), &format!("DROP DATABASE {name};")) {
             Ok(_) => return,
