@@ -40,9 +40,13 @@ impl Store {
         }
     }
 
-    /// Whether Dialoq has it; only such stores have a column in the table of conformance.
-    pub(crate) fn is_built(self) -> bool {
-        true
+    /// Whether Dialoq was built with it.
+    fn is_built(self) -> bool {
+        match self {
+            Self::Sqlite => true,
+            Self::Postgres => cfg!(feature = "postgres"),
+            Self::Mssql => cfg!(feature = "mssql"),
+        }
     }
 
     /// Whether it is a server, which many processes may use at once.
@@ -53,7 +57,7 @@ impl Store {
     /// Why nothing runs on it here.
     pub(crate) fn why_skipped(self) -> Option<String> {
         if !self.is_built() {
-            return Some("this version of Dialoq does not have it".to_owned());
+            return Some("Dialoq was built without it".to_owned());
         }
         self.why_missing()
     }

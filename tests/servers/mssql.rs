@@ -2,10 +2,6 @@
 
 use super::fail;
 use dialoq::Broker;
-use dialoq::store::mssql::MssqlDriver;
-use dialoq::store::server::link::Driver;
-use dialoq::store::url::StoreUrl;
-use dialoq::store::{SqlStatement, SqlValue};
 use std::fmt::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -161,44 +157,65 @@ fn run(url: &str, text: &str) {
 
 /// Runs a text as whom the URL names; gives the values of its rows, a line for each, with bars between.
 pub(super) fn try_sql(url: &str, text: &str) -> Result<String, String> {
-    let (url, text) = (url.to_owned(), text.to_owned());
-    // Tests have runtimes of their own, in which another cannot be waited for.
-    let asking = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        runtime.block_on(async {
-            let StoreUrl::Mssql(url) = StoreUrl::parse(&url)? else { fail(&url, "it names no SQL Server") };
-            let mut link = MssqlDriver::new(&url, None)?.dedicated().await?;
-            // Definitions of databases, views and procedures must stand alone in a batch.
-            if text.trim_start().to_uppercase().starts_with("SELECT") {
-                let statement = SqlStatement { text, params: Vec::new(), expected_rows: None };
-                let rows = link.query(&statement).await.map_err(|failure| failure.error)?;
-                return Ok(shown(rows.rows.iter().map(dialoq::SqlRow::values)));
-            }
-            link.script(&text).await.map_err(|failure| failure.error)?;
-            dialoq::Result::Ok(String::new())
-        })
-    });
-    match asking.join() {
-        Ok(answer) => answer.map_err(|error: dialoq::Error| error.to_string()),
-        Err(_) => Err("it panicked".to_owned()),
+    asking::ask(url, text)
+}
+
+#[cfg(not(feature = "mssql"))]
+mod asking {
+    pub(super) fn ask(_: &str, _: &str) -> Result<String, String> {
+        Err("built without SQL Server".to_owned())
     }
 }
 
-fn shown<'a>(rows: impl Iterator<Item = &'a [SqlValue]>) -> String {
-    let mut text = String::new();
-    for row in rows {
-        let values: Vec<String> = row
-            .iter()
-            .map(|value| match value {
-                SqlValue::Null => String::new(),
-                SqlValue::Integer(number) => number.to_string(),
-                SqlValue::Real(number) => number.to_string(),
-                SqlValue::Text(text) => text.clone(),
-                SqlValue::Uuid(id) => id.to_string(),
-                SqlValue::Blob(bytes) => format!("{bytes:02x?}"),
+#[cfg(feature = "mssql")]
+mod asking {
+    use crate::servers::fail;
+    use dialoq::store::mssql::MssqlDriver;
+    use dialoq::store::server::link::Driver;
+    use dialoq::store::url::StoreUrl;
+    use dialoq::store::{SqlStatement, SqlValue};
+    use std::fmt::Write;
+
+    pub(super) fn ask(url: &str, text: &str) -> Result<String, String> {
+        let (url, text) = (url.to_owned(), text.to_owned());
+        // Tests have runtimes of their own, in which another cannot be waited for.
+        let asking = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let StoreUrl::Mssql(url) = StoreUrl::parse(&url)? else { fail(&url, "it names no SQL Server") };
+                let mut link = MssqlDriver::new(&url, None)?.dedicated().await?;
+                // Definitions of databases, views and procedures must stand alone in a batch.
+                if text.trim_start().to_uppercase().starts_with("SELECT") {
+                    let statement = SqlStatement { text, params: Vec::new(), expected_rows: None };
+                    let rows = link.query(&statement).await.map_err(|failure| failure.error)?;
+                    return Ok(shown(rows.rows.iter().map(dialoq::SqlRow::values)));
+                }
+                link.script(&text).await.map_err(|failure| failure.error)?;
+                dialoq::Result::Ok(String::new())
             })
-            .collect();
-        let _ = writeln!(text, "{}", values.join("|"));
+        });
+        match asking.join() {
+            Ok(answer) => answer.map_err(|error: dialoq::Error| error.to_string()),
+            Err(_) => Err("it panicked".to_owned()),
+        }
     }
-    text
+
+    fn shown<'a>(rows: impl Iterator<Item = &'a [SqlValue]>) -> String {
+        let mut text = String::new();
+        for row in rows {
+            let values: Vec<String> = row
+                .iter()
+                .map(|value| match value {
+                    SqlValue::Null => String::new(),
+                    SqlValue::Integer(number) => number.to_string(),
+                    SqlValue::Real(number) => number.to_string(),
+                    SqlValue::Text(text) => text.clone(),
+                    SqlValue::Uuid(id) => id.to_string(),
+                    SqlValue::Blob(bytes) => format!("{bytes:02x?}"),
+                })
+                .collect();
+            let _ = writeln!(text, "{}", values.join("|"));
+        }
+        text
+    }
 }

@@ -45,6 +45,19 @@ macro_rules! texts {
 static POSTGRES: Texts = texts!("postgres");
 static MSSQL: Texts = texts!("mssql");
 
+fn driver(url: &str) -> Result<Arc<dyn Driver>> {
+    match StoreUrl::parse(url)? {
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => Ok(Arc::new(crate::store::postgres::PostgresDriver::new(&url)?)),
+        #[cfg(feature = "mssql")]
+        StoreUrl::Mssql(url) => Ok(Arc::new(crate::store::mssql::MssqlDriver::new(&url, None)?)),
+        _ => {
+            let why = "this bench is for servers; an embedded database is measured without a URL";
+            Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why))
+        }
+    }
+}
+
 /// A server as the bench asks it beside the broker.
 #[derive(Clone)]
 pub(super) struct Server {
@@ -55,16 +68,7 @@ pub(super) struct Server {
 impl Server {
     /// The server of that URL.
     pub(super) fn new(url: &str) -> Result<Self> {
-        let driver: Arc<dyn Driver> = match StoreUrl::parse(url)? {
-            #[cfg(feature = "postgres")]
-            StoreUrl::Postgres(url) => Arc::new(crate::store::postgres::PostgresDriver::new(&url)?),
-            #[cfg(feature = "mssql")]
-            StoreUrl::Mssql(url) => Arc::new(crate::store::mssql::MssqlDriver::new(&url, None)?),
-            _ => {
-                let why = "this bench is for servers; an embedded database is measured without a URL";
-                return Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why));
-            }
-        };
+        let driver = driver(url)?;
         let texts = if driver.dialect().name == "mssql" { &MSSQL } else { &POSTGRES };
         Ok(Self { driver, texts })
     }
