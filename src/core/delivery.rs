@@ -83,6 +83,10 @@ impl Core {
             if peer.state.is_ended() {
                 return Route::Deaf;
             }
+            // The system's own conversations have no queue that anybody could turn off.
+            if peer.is_system {
+                return Route::Peer(endpoint.peer);
+            }
             return match self.queue_delay(self.groups[peer.group].queue_id) {
                 Some(delay) => Route::Delayed(delay),
                 None => Route::Peer(endpoint.peer),

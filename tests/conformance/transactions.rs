@@ -1,6 +1,7 @@
 //! Transactions and poison messages.
 
 use crate::rig::{Session, Text, code};
+use dialoq::protocol::Verb;
 
 case!(rolled_back_rows_return_unchanged, [173], async |t| {
     let dialog = t.dialog().await?;
@@ -178,6 +179,32 @@ case!(disabling_is_told, [182], async |t| {
     assert_eq!(told.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
     let body = told[0].text().expect("the event is text");
     assert!(body.contains("BROKER_QUEUE_DISABLED") && body.contains("QT"), "{body}");
+});
+
+case!(a_notification_whose_conversation_is_ended_is_dropped, [182], async |t| {
+    t.define(
+        "CREATE QUEUE [Events];
+         CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification])",
+    )
+    .await?;
+    for with_error in [false, true] {
+        t.define("CREATE EVENT NOTIFICATION [N] ON QUEUE [QT] FOR QUEUE_ACTIVATION TO SERVICE 'Listener', 'current database'")
+            .await?;
+        let post = Verb::PostQueueActivation { queue: "QT".into() };
+        t.perform(post.clone()).await?;
+        let told = t.receive("Events").await?.first_handle();
+        assert_eq!(t.broker.catalog().event_notifications.len(), 1);
+        if with_error {
+            t.end_with_error(told, 1, "enough").await?;
+        } else {
+            t.end(told).await?;
+        }
+        assert!(t.broker.catalog().event_notifications.is_empty(), "with an error: {with_error}");
+        assert_eq!(t.transmission_status(told).await?, "");
+        assert!(t.transmission().await?.is_empty(), "nothing waits for a queue of the system's");
+        t.perform(post).await?;
+        assert!(t.receive("Events").await?.is_empty(), "nobody is told any more");
+    }
 });
 
 case!(disabled_queues_let_messages_wait, [183], async |t| {
