@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 const YEAR_SECONDS: i64 = 365 * 86_400;
 
-pub(crate) fn a_host_whose_clock_is_wrong_changes_nothing() {
-    on(async {
-        let database = Database::fresh(Store::Postgres);
+pub(crate) fn a_host_whose_clock_is_wrong_changes_nothing(store: Store) {
+    on(async move {
+        let database = Database::fresh(store);
         let right = broker(database.url()).await?;
         for wrong_by in [YEAR_SECONDS, -YEAR_SECONDS] {
             let options = OpenOptions::default().clock(Clock::wrong_by(wrong_by));
@@ -41,9 +41,9 @@ pub(crate) fn a_host_whose_clock_is_wrong_changes_nothing() {
 /// What a host that is alone with its wrong clock may take for a second; it looks after a minute in any case.
 const ABOUT_A_SECOND: Duration = Duration::from_secs(20);
 
-pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait() {
-    on(async {
-        let database = Database::fresh(Store::Postgres);
+pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait(store: Store) {
+    on(async move {
+        let database = Database::fresh(store);
         broker(database.url()).await?.close().await?;
         for (wrong_by, jump) in [(-YEAR_SECONDS, 0), (0, YEAR_SECONDS), (0, -YEAR_SECONDS)] {
             let clock = Clock::wrong_by(wrong_by);
@@ -67,7 +67,11 @@ pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait() {
             let took = began.elapsed();
             assert!(took < ABOUT_A_SECOND, "{took:?}, wrong by {wrong_by}, put forward by {jump}");
             // What this host says of the time is the server's.
-            let server = host.query("select (extract(epoch from now()) * 1000000)::bigint as now", ()).await?;
+            let now = match store {
+                Store::Mssql => "SELECT DATEDIFF_BIG(microsecond, '1970-01-01', SYSUTCDATETIME()) AS now",
+                _ => "SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now",
+            };
+            let server = host.query(now, ()).await?;
             let apart = (server.rows[0].get::<i64>("now")? - host.clock().now().0).abs();
             assert!(apart < 60_000_000, "{apart} us apart");
             host.close().await?;

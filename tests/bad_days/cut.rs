@@ -12,14 +12,14 @@ use uuid::Uuid;
 /// A broker over a network, and one beside it over none.
 async fn stage(database: &Database) -> Result<(Network, Broker, Broker)> {
     let beside = broker(database.url()).await?;
-    let network = Network::before(database.url());
+    let network = Network::before(database.store(), database.url()).await;
     let broker = Broker::open(network.url()).await?;
     Ok((network, broker, beside))
 }
 
 /// Sends and writes a row in one transaction under an id, and cuts its COMMIT.
-async fn cut_commit(is_heard: bool) -> Result<()> {
-    let database = Database::fresh(Store::Postgres);
+async fn cut_commit(store: Store, is_heard: bool) -> Result<()> {
+    let database = Database::fresh(store);
     let (network, broker, beside) = stage(&database).await?;
     let unit = Uuid::new_v4();
     let tx = broker.begin().await?;
@@ -46,17 +46,17 @@ async fn cut_commit(is_heard: bool) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn a_commit_whose_answer_is_lost_is_unknown() {
-    on(cut_commit(true));
+pub(crate) fn a_commit_whose_answer_is_lost_is_unknown(store: Store) {
+    on(cut_commit(store, true));
 }
 
-pub(crate) fn a_commit_that_never_arrived_is_unknown_too() {
-    on(cut_commit(false));
+pub(crate) fn a_commit_that_never_arrived_is_unknown_too(store: Store) {
+    on(cut_commit(store, false));
 }
 
-pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost() {
-    on(async {
-        let database = Database::fresh(Store::Postgres);
+pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost(store: Store) {
+    on(async move {
+        let database = Database::fresh(store);
         let (network, broker, beside) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         for (number, (word, is_heard)) in
@@ -78,9 +78,9 @@ pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost() {
     });
 }
 
-pub(crate) fn a_send_whose_answer_is_lost_is_unknown() {
-    on(async {
-        let database = Database::fresh(Store::Postgres);
+pub(crate) fn a_send_whose_answer_is_lost_is_unknown(store: Store) {
+    on(async move {
+        let database = Database::fresh(store);
         let (network, broker, beside) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         network.cut_at("the word", true);
@@ -93,9 +93,9 @@ pub(crate) fn a_send_whose_answer_is_lost_is_unknown() {
     });
 }
 
-pub(crate) fn a_request_that_never_left_a_transaction_undoes_it() {
-    on(async {
-        let database = Database::fresh(Store::Postgres);
+pub(crate) fn a_request_that_never_left_a_transaction_undoes_it(store: Store) {
+    on(async move {
+        let database = Database::fresh(store);
         let (network, broker, beside) = stage(&database).await?;
         let tx = broker.begin().await?;
         tx.sql("insert into thing values (1)", ()).await?;
@@ -109,9 +109,9 @@ pub(crate) fn a_request_that_never_left_a_transaction_undoes_it() {
     });
 }
 
-pub(crate) fn a_receive_cut_off_in_a_transaction_gives_its_messages_back() {
-    on(async {
-        let database = Database::fresh(Store::Postgres);
+pub(crate) fn a_receive_cut_off_in_a_transaction_gives_its_messages_back(store: Store) {
+    on(async move {
+        let database = Database::fresh(store);
         let (network, broker, beside) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         broker.send(handle, TEXT, "kept").await?;

@@ -1,16 +1,17 @@
 //! A network between a client and a server, which can be cut at a word.
 
+use crate::servers::Store;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// Where the network is cut next.
 #[derive(Debug, Clone)]
 struct Cut {
-    /// When a client says this.
-    at: Vec<u8>,
+    /// When a client says one of these.
+    at: [Vec<u8>; 2],
     /// Whether the server still hears it.
     is_heard: bool,
 }
@@ -19,12 +20,49 @@ struct Cut {
 pub(crate) struct Network {
     url: String,
     cut: Arc<Mutex<Option<Cut>>>,
-    _folder: TempDir,
+    _folder: Option<TempDir>,
 }
 
 impl Network {
+    /// In front of the server that a URL names.
+    pub(crate) async fn before(store: Store, url: &str) -> Self {
+        match store {
+            Store::Mssql => Self::before_a_port(url).await,
+            _ => Self::before_a_socket(url),
+        }
+    }
+
+    /// In front of the server at a host and a port; nothing is encrypted on this network, for words must be seen.
+    async fn before_a_port(url: &str) -> Self {
+        let (place, query) = url.split_once('?').unwrap_or((url, ""));
+        let (login, place) = place.rsplit_once('@').expect("a login");
+        let (server, database) = place.split_once('/').expect("a database");
+        let server = if server.contains(':') { server.to_owned() } else { format!("{server}:1433") };
+        let options: String = query
+            .split('&')
+            .filter(|option| !option.starts_with("encrypt="))
+            .map(|option| format!("&{option}"))
+            .collect();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("a port").port();
+        let cut: Arc<Mutex<Option<Cut>>> = Arc::default();
+        let cuts = cut.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (server, cuts) = (server.clone(), cuts.clone());
+                tokio::spawn(async move {
+                    if let Ok(server) = TcpStream::connect(server).await {
+                        pass(client, server, cuts).await;
+                    }
+                });
+            }
+        });
+        let options = options.trim_end_matches('&');
+        Self { url: format!("{login}@127.0.0.1:{port}/{database}?encrypt=off{options}"), cut, _folder: None }
+    }
+
     /// In front of the server whose socket folder that URL names.
-    pub(crate) fn before(url: &str) -> Self {
+    fn before_a_socket(url: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let (start, server) = url.split_once("host=").expect("the tests' server is reached by a socket");
         let server = Path::new(server.split('&').next().unwrap_or(server)).join(".s.PGSQL.5432");
@@ -41,7 +79,7 @@ impl Network {
                 });
             }
         });
-        Self { url: format!("{start}host={}&sslmode=disable", folder.path().display()), cut, _folder: folder }
+        Self { url: format!("{start}host={}&sslmode=disable", folder.path().display()), cut, _folder: Some(folder) }
     }
 
     /// The URL of the database over this network.
@@ -51,7 +89,9 @@ impl Network {
 
     /// Cuts when a client says that, before or after the server has heard it; no answer comes back.
     pub(crate) fn cut_at(&self, word: &str, is_heard: bool) {
-        *self.cut.lock().unwrap() = Some(Cut { at: word.as_bytes().to_vec(), is_heard });
+        // SQL Server is told its statements in UTF-16, and bodies as they are.
+        let wide = word.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        *self.cut.lock().unwrap() = Some(Cut { at: [word.as_bytes().to_vec(), wide], is_heard });
     }
 
     /// Whether the cut that was asked for has happened.
@@ -60,7 +100,7 @@ impl Network {
     }
 }
 
-async fn pass(mut client: UnixStream, mut server: UnixStream, cuts: Arc<Mutex<Option<Cut>>>) {
+async fn pass<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, mut server: S, cuts: Arc<Mutex<Option<Cut>>>) {
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     loop {
         tokio::select! {
@@ -69,7 +109,8 @@ async fn pass(mut client: UnixStream, mut server: UnixStream, cuts: Arc<Mutex<Op
                 let said = &asked[..length];
                 let here = {
                     let mut cut = cuts.lock().unwrap();
-                    let is_here = cut.as_ref().is_some_and(|cut| said.windows(cut.at.len()).any(|part| part == cut.at));
+                    let has = |word: &Vec<u8>| said.windows(word.len()).any(|part| part == word);
+                    let is_here = cut.as_ref().is_some_and(|cut| cut.at.iter().any(has));
                     if is_here { cut.take() } else { None }
                 };
                 match here {

@@ -86,6 +86,15 @@ impl Store {
         if self.is_server() { "dialoq.queue_messages" } else { "queue_messages" }
     }
 
+    /// The text that shows as `session` the session that a server runs it in.
+    pub(crate) fn session(self) -> &'static str {
+        match self {
+            Self::Sqlite => fail("session", "the embedded store has no sessions"),
+            Self::Postgres => "SELECT pg_backend_pid() AS session",
+            Self::Mssql => "SELECT CAST(@@SPID AS bigint) AS session",
+        }
+    }
+
     /// A statement of the tests' own, written with `?1`, `?2`, in this store's words.
     pub(crate) fn sql(self, text: &str) -> String {
         match self {
@@ -209,6 +218,31 @@ impl Database {
             Place::Postgres(server, _) => server.try_sql(url, text),
             Place::Mssql { .. } => mssql::try_sql(url, text),
             Place::Folder(_) => fail(text, "the embedded store has no users"),
+        }
+    }
+
+    /// Ends that session of the server, named as [`Store::session`] shows it, and waits until it is gone.
+    pub(crate) fn end_session(&self, session: i64) {
+        match &*self.place {
+            Place::Postgres(..) => {
+                self.sql(&format!("SELECT pg_terminate_backend({session}, 20000)"));
+            }
+            Place::Mssql { .. } => mssql::end_session(&self.url, session),
+            Place::Folder(_) => fail("end_session", "the embedded store has no sessions"),
+        }
+    }
+
+    /// Ends every session in a server's database but the one that does it.
+    pub(crate) fn end_sessions(&self) {
+        match &*self.place {
+            Place::Postgres(..) => {
+                self.sql(
+                    "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+                     WHERE datname = current_database() AND pid <> pg_backend_pid()",
+                );
+            }
+            Place::Mssql { .. } => mssql::end_sessions(&self.url),
+            Place::Folder(_) => fail("end_sessions", "the embedded store has no sessions"),
         }
     }
 

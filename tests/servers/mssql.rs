@@ -120,6 +120,25 @@ pub(super) async fn working(broker: &Broker) -> &'static str {
     })
 }
 
+/// Ends that session and waits until it is gone.
+pub(super) fn end_session(url: &str, session: i64) {
+    let there = format!("SELECT CAST(session_id AS bigint) FROM sys.dm_exec_sessions WHERE session_id = {session}");
+    // One that is being ended rolls back first.
+    while !try_sql(url, &there).unwrap_or_else(|why| fail(&there, why)).is_empty() {
+        // It may have gone meanwhile, which KILL takes for a mistake.
+        let _ = try_sql(url, &format!("KILL {session};"));
+    }
+}
+
+/// Ends every session of the database but the one that does it.
+pub(super) fn end_sessions(url: &str) {
+    let there = "SELECT CAST(session_id AS bigint) FROM sys.dm_exec_sessions
+        WHERE database_id = DB_ID() AND session_id IS NOT NULL AND session_id <> @@SPID";
+    for session in try_sql(url, there).unwrap_or_else(|why| fail(there, why)).lines() {
+        let _ = try_sql(&of("master"), &format!("KILL {session};"));
+    }
+}
+
 /// Removes the databases that can be, at the end of the tests.
 pub(super) fn sweep() {
     for name in USED.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
