@@ -6,6 +6,7 @@ mod enlisting_mssql;
 mod errors;
 mod leaving;
 mod stage;
+mod tls;
 mod values;
 
 #[path = "../servers/mod.rs"]
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
             messages_are_back_after_a_rollback new_definitions_are_noticed;
+        Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;
     })

@@ -193,6 +193,12 @@ impl Database {
         Self { store: Store::Postgres, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
     }
 
+    /// The same on a PostgreSQL that listens to that port of 127.0.0.1 too; everybody there is believed to be who he says.
+    pub(crate) fn on_a_server_at(port: u16) -> Self {
+        let (server, name) = (postgres::alone_at(port), unique());
+        Self { store: Store::Postgres, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
+    }
+
     /// A database of a server without a broker; not for the embedded store.
     pub(crate) fn bare(store: Store) -> Self {
         let name = unique();

@@ -88,20 +88,28 @@ pub(super) fn server() -> &'static Server {
             let psql = client().unwrap_or_else(|| fail("PostgreSQL", "there is no psql"));
             Server { url: Url::parse(&url), psql, _keeper: None, _said: None, template: OnceLock::new() }
         }
-        Err(_) => start().unwrap_or_else(|why| fail("PostgreSQL does not start", why)),
+        Err(_) => start(None).unwrap_or_else(|why| fail("PostgreSQL does not start", why)),
     })
 }
 
 /// A server of a test's own, for tests that do it harm.
 pub(super) fn alone() -> &'static Server {
     // It lives as long as the process, like the shared one.
-    Box::leak(Box::new(start().unwrap_or_else(|why| fail("PostgreSQL does not start", why))))
+    Box::leak(Box::new(start(None).unwrap_or_else(|why| fail("PostgreSQL does not start", why))))
 }
 
-fn start() -> Result<Server, String> {
+/// The same, which listens to that port of 127.0.0.1 too.
+pub(super) fn alone_at(port: u16) -> &'static Server {
+    Box::leak(Box::new(start(Some(port)).unwrap_or_else(|why| fail("PostgreSQL does not start", why))))
+}
+
+fn start(port: Option<u16>) -> Result<Server, String> {
     let (bin, psql) = programs().ok_or("its programs are gone")?;
     let mut command = Command::new("sh");
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/postgres.sh")).arg(&bin);
+    command
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/servers/postgres.sh"))
+        .arg(&bin)
+        .args(port.map(|port| port.to_string()));
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     // A signal to the tests from the terminal reaches their process alone; the server goes after it.
     #[cfg(unix)]
@@ -111,7 +119,10 @@ fn start() -> Result<Server, String> {
     let mut line = String::new();
     said.read_line(&mut line).map_err(|error| error.to_string())?;
     let folder = line.trim().strip_prefix("ready ").ok_or_else(|| line.trim().to_owned())?;
-    let url = Url { before: "postgres://dialoq@localhost/".to_owned(), after: format!("?host={folder}") };
+    let url = Url {
+        before: "postgres://dialoq@localhost/".to_owned(),
+        after: format!("?host={folder}&port={}", port.unwrap_or(5432)),
+    };
     Ok(Server { url, psql, _keeper: Some(keeper), _said: Some(said), template: OnceLock::new() })
 }
 

@@ -3,9 +3,11 @@
 # script's standard input ends. So it goes with the process that started it, however that one ends.
 #
 # Prints `ready <socket folder>`, or `failed <why>`. What PostgreSQL itself says is in the folder's log until it goes.
-# The only argument is the folder of PostgreSQL's programs.
+# Takes the folder of PostgreSQL's programs and, if it is to be reached by network as well, a port of 127.0.0.1.
 set -u
 bin=$1
+port=${2:-5432}
+addresses=${2:+127.0.0.1}
 trap '' INT TERM HUP
 
 base=${TMPDIR:-/tmp}
@@ -44,7 +46,7 @@ cd "$folder" || exit 1
 (as "$bin/initdb" --pgdata "$folder/data" --username dialoq --auth trust --encoding UTF8 --locale C --no-sync) \
     </dev/null >"$folder/log" 2>&1 || fail "initdb:"
 # Processes are killed by the tests, machines are not: nothing needs to reach the disk.
-(as "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses= -c max_connections=400 \
+(as "$bin/postgres" -D "$folder/data" -k "$folder" -c listen_addresses="$addresses" -c port="$port" -c max_connections=400 \
     -c max_locks_per_transaction=256 -c deadlock_timeout=30ms -c shared_buffers=64MB -c fsync=off -c full_page_writes=off \
     -c wal_level=minimal -c max_wal_senders=0 -c max_wal_size=4GB -c autovacuum_naptime=5s -c timezone=UTC \
     -c log_min_messages=warning -c log_line_prefix='%m %d %p ') \
@@ -52,7 +54,7 @@ cd "$folder" || exit 1
 server=$!
 
 tries=0
-until "$bin/psql" -h "$folder" -U dialoq -d postgres -qtAc 'select 1' >/dev/null 2>&1; do
+until "$bin/psql" -h "$folder" -p "$port" -U dialoq -d postgres -qtAc 'select 1' >/dev/null 2>&1; do
     tries=$((tries + 1))
     [ "$tries" -lt 600 ] || fail "the server does not answer:"
     kill -0 "$server" 2>/dev/null || fail "the server ended:"
