@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// The longest a test waits for what must happen; nothing takes that long unless it never happens.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const FIVE_SECONDS: Duration = Duration::from_secs(5);
 
