@@ -16,8 +16,9 @@ use tokio::task::JoinSet;
 const WAKE_UPS: usize = 300;
 /// Long enough for a receiver to be asleep, and for whoever gathers words to have told them.
 const SETTLING: Duration = Duration::from_millis(20);
-/// PostgreSQL's sessions report what they did up to ten seconds later.
-const REPORTING: Duration = Duration::from_secs(11);
+/// PostgreSQL's sessions report what they did ten seconds after they fell idle, and the looks of a process whose receivers
+/// have just gone to sleep go on for a second. What is seen sooner than this is what came before.
+const REPORTING: Duration = Duration::from_secs(15);
 const RECEIVERS: usize = 100;
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -61,6 +62,10 @@ pub(super) async fn idle(
     for _ in 0..RECEIVERS {
         let broker = ground.subject.broker.clone();
         waiting.spawn(async move { broker.receive(REQUESTS).wait(LONG).await.map(drop) });
+    }
+    let activity = ground.subject.broker.activity().queue(REQUESTS);
+    while activity.facts().waiting < RECEIVERS {
+        tokio::task::yield_now().await;
     }
     let full = per_minute(server, options.idle_length).await;
     waiting.shutdown().await;

@@ -80,7 +80,7 @@ impl ServerOptions {
             round_length: Duration::from_millis(500),
             largest: MILLION / 50,
             load_length: Duration::from_secs(6),
-            idle_length: Duration::from_secs(3),
+            idle_length: Duration::from_secs(15),
             ..Self::full(url)
         }
     }

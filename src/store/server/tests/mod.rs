@@ -4,6 +4,8 @@ mod stage;
 
 use super::ServerStore;
 use super::link::{Arg, Fate};
+use crate::act::Act;
+use crate::broker::Broker;
 use crate::error::{Code, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{From, Outcome, Verb};
@@ -12,6 +14,7 @@ use stage::{QUEUE, Stage, failure, received, row};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -327,6 +330,31 @@ async fn what_a_commit_brought_about_is_told_to_others_once() {
     stage.until_asked("tell", 1).await;
     let own = store.server.process.simple();
     assert_eq!(*told.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
+}
+
+/// What a process asks in ten minutes in which nothing happens, with so many who wait for messages.
+async fn asked_while_idle(receivers: usize) -> Vec<String> {
+    let stage = Stage::new();
+    let broker = Broker::over(stage.open().await);
+    for _ in 0..receivers {
+        let broker = broker.clone();
+        tokio::spawn(async move { broker.receive("Q").wait_forever().await });
+    }
+    // The time of these tests passes when everybody sleeps.
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    let before = stage.asked(&[""]).len();
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    let mut asked = stage.asked(&[""]).split_off(before);
+    asked.sort();
+    asked
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_many_wait() {
+    assert_eq!(asked_while_idle(0).await, ["tick"; 10], "nobody waits, so nobody looks");
+    let one = asked_while_idle(1).await;
+    assert_eq!(one, [["look"; 10], ["tick"; 10]].concat());
+    assert_eq!(asked_while_idle(100).await, one);
 }
 
 #[tokio::test]
