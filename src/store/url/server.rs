@@ -12,8 +12,9 @@ pub struct ServerUrl {
     pub shown: String,
     /// The parameters that every store takes.
     pub common: CommonParameters,
-    /// How many connections this process opens at most, besides two of its own: the one that listens and the one that
-    /// holds its presence. Default 32.
+    /// How many connections this process opens at most for what its callers ask. Default 32. Up to four more are its own:
+    /// one that listens, if the server carries words; one for looks, words and notes; one for what is due; one that holds
+    /// the places of readers, once a queue is activated.
     pub pool_size: usize,
     /// How long a caller waits for a free connection before 60032. Default 30 s.
     pub pool_wait: Duration,
