@@ -119,6 +119,8 @@ impl Server {
         let mut batch = vec![first];
         while !batch.is_empty() {
             self.receive_batch(&queue, batch).await;
+            // Whoever was just answered may ask again at once; those go together, and not the first of them alone.
+            tokio::task::yield_now().await;
             batch = queue.fold.next();
         }
     }
