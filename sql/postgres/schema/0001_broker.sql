@@ -154,6 +154,8 @@ CREATE TABLE dialoq.queue_message (
     trace text
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
 CREATE UNIQUE INDEX queue_message_endpoint ON dialoq.queue_message (endpoint_id, stored DESC, queuing_order);
+-- Error (1), EndDialog (2) and DialogTimer (3). Nearly empty, so looking for one costs nearly nothing.
+CREATE INDEX queue_message_system ON dialoq.queue_message (endpoint_id, message_type_id) WHERE message_type_id IN (1, 2, 3);
 -- Bodies are read whole and once; compressing them would cost more than it saves.
 ALTER TABLE dialoq.queue_message ALTER COLUMN body SET STORAGE EXTERNAL;
 

@@ -9,16 +9,12 @@ BEGIN
     IF p_endpoint.due_at IS NOT NULL AND p_endpoint.due_at <= dialoq.current_time_utc() THEN
         RETURN true;
     END IF;
-    IF p_endpoint.state IN ('SO', 'CO', 'DI') AND EXISTS (
-        SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint.endpoint_id AND m.stored = 1)
-    THEN
-        RETURN true;
-    END IF;
-    IF p_endpoint.state = 'CO' THEN
-        RETURN coalesce((
-            SELECT m.message_type_id FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = p_endpoint.endpoint_id AND m.stored = 0
-            ORDER BY m.queuing_order DESC LIMIT 1) = 2, false);
+    IF p_endpoint.state IN ('SO', 'CO', 'DI') THEN
+        RETURN EXISTS (
+            SELECT FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = p_endpoint.endpoint_id
+                AND (m.message_type_id = 1 OR m.message_type_id = 2 AND p_endpoint.state = 'CO')
+                AND m.message_type_id IN (1, 2, 3));
     END IF;
     RETURN p_endpoint.state = 'DO';
 END $$;

@@ -11,166 +11,245 @@ RETURNS TABLE (
     service_contract_name text, service_contract_id integer, message_type_name text, message_type_id integer,
     validation text, message_body bytea, message_id uuid, message_enqueue_time timestamptz, trace text, said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
-    v_queue_id integer := dialoq.receivable(p_queue);
+    v_queue_id integer;
+    v_gives boolean;
     v_retains boolean;
+    v_has_rollbacks boolean;
+    v_services integer[];
+    v_now timestamptz;
     -- The callers that have nothing yet, and how much each wants.
     v_items integer[];
     v_tops bigint[];
-    v_from_top smallint := 0;
+    -- How far the claim index was looked through.
+    v_past_top smallint := -1;
+    v_past bigint := -1;
     v_top smallint;
+    v_row_tops smallint[];
+    v_count integer;
     v_groups uuid[];
-    v_passed uuid[] := '{}';
+    v_oldest bigint[];
+    v_rows tid[];
     v_held tid[];
-    -- The groups that have more than is taken.
-    v_rest uuid[];
-    v_row record;
-    v_endpoints bigint[];
-    v_stored smallint[];
-    v_orders bigint[];
+    -- How much of each group is wanted, and the groups of which something was seen.
+    v_most bigint[];
+    v_seen uuid[];
+    -- Endpoints that were told something they have not taken note of.
+    v_news bigint[];
+    v_id bigint;
+    -- What is taken, in the order of receipt.
+    v_messages tid[];
     v_takers integer[];
+    v_levels smallint[];
+    v_taken_groups uuid[];
+    v_handles uuid[];
+    v_taken_services integer[];
+    v_contracts integer[];
+    -- The groups that have more than is taken: those that keep their level, and the others.
+    v_rest_groups uuid[];
+    v_rest_oldest bigint[];
+    v_wrong uuid[];
     v_said text;
+    -- More than any group has; a sum of so many such numbers is still a number.
+    v_most_of_all CONSTANT bigint := 1000000000000;
 BEGIN
-    SELECT array_agg(t.place - 1 ORDER BY t.place), array_agg(t.top ORDER BY t.place) INTO v_items, v_tops
-    FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
-    SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = v_queue_id;
-    PERFORM dialoq.forget_rollbacks(v_queue_id);
+    SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
+        EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
+        ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id)
+    INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services
+    FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
+    WHERE q.folded_name = lower(p_queue);
+    IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed' THEN
+        v_queue_id := dialoq.receivable(p_queue);
+    END IF;
+    IF v_has_rollbacks THEN
+        PERFORM dialoq.forget_rollbacks(v_queue_id);
+    END IF;
+    IF 0 < ALL (p_tops) AND v_most_of_all >= ALL (p_tops) THEN
+        v_items := ARRAY(SELECT generate_series(0, cardinality(p_tops) - 1));
+        v_tops := p_tops;
+    ELSE
+        SELECT array_agg(t.place - 1 ORDER BY t.place), array_agg(least(t.top, v_most_of_all) ORDER BY t.place)
+        INTO v_items, v_tops
+        FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
+    END IF;
     WHILE cardinality(v_items) > 0 LOOP
-        v_top := (
-            SELECT r.below_top FROM dialoq.ready_group AS r
-            WHERE r.queue_id = v_queue_id AND r.below_top >= v_from_top
-            ORDER BY r.below_top, r.oldest LIMIT 1);
-        EXIT WHEN v_top IS NULL;
-        IF v_top > v_from_top THEN
-            v_from_top := v_top;
-            v_passed := '{}';
-        END IF;
-        -- The oldest groups of the level that nobody else holds, each once.
-        v_groups := ARRAY(
-            SELECT c.group_id
+        -- The best groups that nobody else holds, as many as there are callers; of those the ones of the best level.
+        SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id), array_agg(c.place), count(DISTINCT c.group_id)
+        INTO v_row_tops, v_oldest, v_groups, v_rows, v_count
+        FROM (
+            SELECT r.*
             FROM (
-                SELECT r.conversation_group_id AS group_id FROM dialoq.ready_group AS r
-                WHERE r.queue_id = v_queue_id AND r.below_top = v_top
+                SELECT r.ctid AS place, r.below_top, r.oldest, r.conversation_group_id AS group_id
+                FROM dialoq.ready_group AS r
+                WHERE r.queue_id = v_queue_id AND (r.below_top, r.oldest) > (v_past_top, v_past)
                 ORDER BY r.below_top, r.oldest
-            ) AS c
-            WHERE NOT c.group_id = ANY (v_passed) AND pg_try_advisory_xact_lock(dialoq.group_key(c.group_id))
-            LIMIT cardinality(v_items));
-        IF cardinality(v_groups) = 0 THEN
-            EXIT WHEN v_top = 9;
-            v_from_top := v_top + 1;
-            v_passed := '{}';
-            CONTINUE;
+            ) AS r
+            WHERE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
+            LIMIT cardinality(v_items)
+        ) AS c;
+        EXIT WHEN v_rows IS NULL;
+        v_top := v_row_tops[1];
+        IF v_row_tops[cardinality(v_row_tops)] > v_top THEN
+            v_count := cardinality(array_positions(v_row_tops, v_top));
+            v_oldest := v_oldest[:v_count];
+            v_groups := v_groups[:v_count];
+            v_rows := v_rows[:v_count];
+            v_count := 0;
         END IF;
-        v_groups := ARRAY(
-            SELECT g.id FROM unnest(v_groups) WITH ORDINALITY AS g (id, place) GROUP BY g.id ORDER BY min(g.place));
+        v_past_top := v_top;
+        v_past := v_oldest[cardinality(v_oldest)];
+        -- A place may have been given to another row since.
         v_held := ARRAY(
-            SELECT r.ctid FROM dialoq.ready_group AS r WHERE r.conversation_group_id = ANY (v_groups) FOR UPDATE SKIP LOCKED);
-        -- Those that were told something take note of it first.
-        FOR v_row IN
-            SELECT e.endpoint_id
-            FROM dialoq.conversation_endpoint AS e
-            WHERE e.conversation_group_id = ANY (v_groups)
-                AND (e.rollbacks <> 0 OR e.due_at <= clock_timestamp() OR e.due_at <= (SELECT b.manual_now FROM dialoq.broker AS b)
-                    OR e.state IN ('CO', 'DI', 'SO') AND (
-                        EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
-                        OR e.state = 'CO' AND (
-                            SELECT m.message_type_id FROM dialoq.queue_message AS m
-                            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0
-                            ORDER BY m.queuing_order DESC LIMIT 1) = 2))
+            SELECT r.ctid FROM dialoq.ready_group AS r
+            WHERE r.ctid = ANY (v_rows) AND r.conversation_group_id = ANY (v_groups) FOR UPDATE SKIP LOCKED);
+        IF v_count < cardinality(v_groups) THEN
+            -- A group may have several rows.
+            SELECT array_agg(d.id), array_agg(d.oldest) INTO v_groups, v_oldest
+            FROM (
+                SELECT g.id, min(g.oldest) AS oldest FROM unnest(v_groups, v_oldest) AS g (id, oldest)
+                GROUP BY g.id ORDER BY min(g.oldest)
+            ) AS d;
+        END IF;
+        -- How much is wanted of each group; of its callers each gets what the one before leaves.
+        v_most := CASE WHEN cardinality(v_groups) >= cardinality(v_items) THEN v_tops ELSE ARRAY(
+            SELECT sum(i.top)::bigint FROM unnest(v_tops) WITH ORDINALITY AS i (top, place)
+            GROUP BY (i.place - 1) % cardinality(v_groups) ORDER BY (i.place - 1) % cardinality(v_groups)) END;
         LOOP
-            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_row.endpoint_id AND e.rollbacks <> 0;
-            v_said := concat_ws(' ', v_said, dialoq.absorb(v_row.endpoint_id));
+            WITH seen AS MATERIALIZED (
+                SELECT g.place AS group_place, e.endpoint_id, e.conversation_handle, e.service_id, e.service_contract_id,
+                    e.below_top, e.has_news, m.row, m.stored, m.queuing_order, row_number() OVER w AS place,
+                    -- A group whose row said better than is true waits for its level.
+                    row_number() OVER w <= g.most AND first_value(e.below_top) OVER w <= v_top AS is_taken
+                FROM unnest(v_groups, v_most, v_oldest) WITH ORDINALITY AS g (id, most, oldest, place)
+                CROSS JOIN LATERAL (
+                    SELECT c.endpoint_id, c.conversation_handle, c.service_id, c.service_contract_id,
+                        (10 - c.priority)::smallint AS below_top,
+                        c.rollbacks <> 0 OR c.due_at <= v_now OR c.state IN ('SO', 'CO', 'DI') AND m.told_by <= CASE c.state
+                            WHEN 'CO' THEN 2 ELSE 1 END AS has_news, m.told_by IS NOT NULL AS has_system
+                    FROM dialoq.conversation_endpoint AS c
+                    CROSS JOIN LATERAL (
+                        SELECT min(n.message_type_id) AS told_by FROM dialoq.queue_message AS n
+                        WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3)
+                    ) AS m
+                    WHERE c.conversation_group_id = g.id AND NOT c.is_quarantined AND c.state NOT IN ('DO', 'CD')
+                    OFFSET 0
+                ) AS e
+                CROSS JOIN LATERAL (
+                    (SELECT n.ctid AS row, n.stored, n.queuing_order FROM dialoq.queue_message AS n
+                    WHERE e.has_system AND n.endpoint_id = e.endpoint_id AND n.stored IN (1, 2)
+                    ORDER BY n.stored DESC, n.queuing_order
+                    LIMIT g.most + 1)
+                    UNION ALL
+                    -- Nothing of the group is older than its row says, so what was taken and cannot be cleaned up yet,
+                    -- because somebody still looks at the database as it was, is passed over.
+                    (SELECT n.ctid, n.stored, n.queuing_order FROM dialoq.queue_message AS n
+                    WHERE n.endpoint_id = e.endpoint_id AND n.stored = 0 AND n.queuing_order >= g.oldest
+                    ORDER BY n.queuing_order
+                    LIMIT g.most + 1)
+                ) AS m
+                WHERE e.service_id = ANY (v_services) AND g.most > 0
+                WINDOW w AS (
+                    PARTITION BY g.place ORDER BY e.below_top, e.conversation_handle, m.stored DESC, m.queuing_order)
+            ), taken AS MATERIALIZED (
+                SELECT s.*, CASE WHEN s.place <= v_tops[s.group_place] THEN v_items[s.group_place] ELSE (
+                    SELECT i.item
+                    FROM (
+                        SELECT v_items[p.place] AS item, p.place, sum(v_tops[p.place]) OVER (ORDER BY p.place) AS up_to
+                        FROM generate_series(s.group_place, cardinality(v_items), cardinality(v_groups)) AS p (place)
+                    ) AS i
+                    WHERE i.up_to >= s.place ORDER BY i.place LIMIT 1) END AS item
+                FROM seen AS s
+                WHERE s.is_taken
+            )
+            SELECT t.rows, t.items, t.levels, t.groups, t.handles, t.services, t.contracts, r.groups, r.oldest, r.wrong, r.seen, n.news
+            INTO v_messages, v_takers, v_levels, v_taken_groups, v_handles, v_taken_services, v_contracts,
+                v_rest_groups, v_rest_oldest, v_wrong, v_seen, v_news
+            FROM (
+                SELECT array_agg(o.row) AS rows, array_agg(o.item) AS items, array_agg(o.below_top) AS levels,
+                    array_agg(v_groups[o.group_place]) AS groups, array_agg(o.conversation_handle) AS handles,
+                    array_agg(o.service_id) AS services, array_agg(o.service_contract_id) AS contracts
+                FROM (SELECT * FROM taken AS t ORDER BY t.item, t.place) AS o
+            ) AS t
+            CROSS JOIN (
+                SELECT array_agg(g.id) FILTER (WHERE g.is_plain AND g.oldest IS NOT NULL) AS groups,
+                    array_agg(g.oldest) FILTER (WHERE g.is_plain AND g.oldest IS NOT NULL) AS oldest,
+                    array_agg(g.id) FILTER (WHERE NOT g.is_plain) AS wrong, array_agg(g.id) AS seen
+                FROM (
+                    SELECT v_groups[s.group_place] AS id, min(s.queuing_order) FILTER (WHERE NOT s.is_taken) AS oldest,
+                        bool_and(s.is_taken OR s.below_top = v_top AND s.stored = 0) AS is_plain
+                    FROM seen AS s GROUP BY s.group_place
+                ) AS g
+            ) AS r
+            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS news FROM seen AS s WHERE s.has_news) AS n;
+            EXIT WHEN v_news IS NULL;
+            -- Those that were told something take note of it first.
+            FOREACH v_id IN ARRAY v_news LOOP
+                UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_id AND e.rollbacks <> 0;
+                v_said := concat_ws(' ', v_said, dialoq.absorb(v_id));
+            END LOOP;
         END LOOP;
-        WITH allotted AS MATERIALIZED (
-            SELECT i.item, v_groups[(i.place - 1) % cardinality(v_groups) + 1] AS group_id,
-                sum(least(i.top, 1000000000000)) OVER (
-                    PARTITION BY (i.place - 1) % cardinality(v_groups) ORDER BY i.place)::bigint AS up_to
-            FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
-        ), quota AS MATERIALIZED (
-            SELECT a.group_id, max(a.up_to) AS most, array_agg(a.item ORDER BY a.up_to) AS items,
-                array_agg(a.up_to ORDER BY a.up_to) AS limits
-            FROM allotted AS a GROUP BY a.group_id
-        ), seen AS MATERIALIZED (
-            SELECT q.group_id, q.items, q.limits, e.endpoint_id, m.stored, m.queuing_order, row_number() OVER w AS place,
-                -- A group whose row said better than is true waits for its level.
-                row_number() OVER w <= q.most AND 10 - first_value(e.priority) OVER w <= v_top AS is_taken
-            FROM quota AS q
-            JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = q.group_id
-            JOIN dialoq.service AS s ON s.service_id = e.service_id
-            CROSS JOIN LATERAL (
-                SELECT n.stored, n.queuing_order FROM dialoq.queue_message AS n
-                WHERE n.endpoint_id = e.endpoint_id
-                ORDER BY n.stored DESC, n.queuing_order
-                LIMIT q.most + 1
-            ) AS m
-            WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id = v_queue_id
-            WINDOW w AS (
-                PARTITION BY q.group_id ORDER BY e.priority DESC, e.conversation_handle, m.stored DESC, m.queuing_order)
-        ), taken AS MATERIALIZED (
-            SELECT s.endpoint_id, s.stored, s.queuing_order, s.place,
-                CASE WHEN cardinality(s.items) = 1 THEN s.items[1] ELSE (
-                    SELECT i.item FROM unnest(s.items, s.limits) AS i (item, up_to) WHERE i.up_to >= s.place LIMIT 1) END AS item
-            FROM seen AS s
-            WHERE s.is_taken
-        ), ordered AS MATERIALIZED (
-            SELECT t.* FROM taken AS t ORDER BY t.item, t.place
-        )
-        SELECT array_agg(t.endpoint_id), array_agg(t.stored), array_agg(t.queuing_order), array_agg(t.item),
-            (SELECT array_agg(r.group_id) FROM (
-                SELECT s.group_id FROM seen AS s WHERE NOT s.is_taken
-                UNION
-                -- Its service may have gone to another queue before the lock was ours.
-                SELECT u.group_id
-                FROM (SELECT g.id AS group_id FROM unnest(v_groups) AS g (id) EXCEPT SELECT s.group_id FROM seen AS s) AS u
-                WHERE EXISTS (
-                    SELECT FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
-                    WHERE e.conversation_group_id = u.group_id AND s.queue_id <> v_queue_id)
-            ) AS r)
-        INTO v_endpoints, v_stored, v_orders, v_takers, v_rest
-        FROM ordered AS t;
-        IF v_retains AND v_orders IS NOT NULL THEN
+        IF coalesce(cardinality(v_seen), 0) < cardinality(v_groups) THEN
+            -- Nothing is left of some, or their service has gone to another queue, or a row was wrong.
+            v_wrong := v_wrong || ARRAY(
+                SELECT g.id FROM unnest(v_groups) AS g (id) WHERE NOT g.id = ANY (coalesce(v_seen, '{}')));
+        END IF;
+        IF v_retains AND v_messages IS NOT NULL THEN
             INSERT INTO dialoq.retained_message (
                 endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
             SELECT m.endpoint_id, m.queuing_order, 0, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
                 m.body, m.trace
-            FROM unnest(v_endpoints, v_stored, v_orders) AS t (endpoint_id, stored, queuing_order)
-            JOIN dialoq.queue_message AS m
-                ON m.endpoint_id = t.endpoint_id AND m.stored = t.stored AND m.queuing_order = t.queuing_order;
+            FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_messages);
         END IF;
-        v_said := dialoq.say(concat_ws(' ', v_said, CASE WHEN v_rest IS NOT NULL THEN 'q:' || v_queue_id END));
+        v_said := dialoq.say(concat_ws(' ', v_said,
+            CASE WHEN v_rest_groups IS NOT NULL OR v_wrong IS NOT NULL THEN 'q:' || v_queue_id END));
         RETURN QUERY
-        WITH gone AS (
+        WITH gone AS MATERIALIZED (
+            -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
             DELETE FROM dialoq.queue_message AS m
-            USING unnest(v_endpoints, v_stored, v_orders, v_takers)
-                WITH ORDINALITY AS t (endpoint_id, stored, queuing_order, item, place)
-            WHERE m.endpoint_id = t.endpoint_id AND m.stored = t.stored AND m.queuing_order = t.queuing_order
-            RETURNING t.item, t.place, m.*
+            USING unnest(v_messages, v_takers, v_levels, v_taken_groups, v_handles, v_taken_services, v_contracts)
+                WITH ORDINALITY AS t (row, item, below_top, group_id, handle, service_id, service_contract_id, place)
+            WHERE m.ctid = t.row
+            RETURNING t.*, m.queuing_order, m.sequence, m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
+        ), names AS MATERIALIZED (
+            SELECT d.service_id, s.name AS service, d.service_contract_id, c.name AS contract, d.message_type_id,
+                t.name AS message_type, CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END AS validation
+            FROM (SELECT DISTINCT g.service_id, g.service_contract_id, g.message_type_id FROM gone AS g) AS d
+            CROSS JOIN LATERAL (SELECT v.name FROM dialoq.service AS v WHERE v.service_id = d.service_id OFFSET 0) AS s
+            CROSS JOIN LATERAL (
+                SELECT v.name FROM dialoq.service_contract AS v
+                WHERE v.service_contract_id = d.service_contract_id OFFSET 0) AS c
+            CROSS JOIN LATERAL (
+                SELECT v.name, v.validation FROM dialoq.message_type AS v
+                WHERE v.message_type_id = d.message_type_id OFFSET 0) AS t
         )
-        SELECT g.item, 1, e.priority::integer, g.queuing_order, e.conversation_group_id, e.conversation_handle,
-            g.sequence, s.name, e.service_id, c.name, e.service_contract_id, t.name, g.message_type_id,
-            CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END, g.body,
-            g.message_id, g.enqueued_at, g.trace, CASE WHEN g.place = 1 THEN v_said END
+        SELECT g.item, 1, 10 - g.below_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
+            n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,
+            g.enqueued_at, g.trace, CASE WHEN g.place = 1 THEN v_said END
         FROM gone AS g
-        JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
-        JOIN dialoq.message_type AS t ON t.message_type_id = g.message_type_id
+        JOIN names AS n ON n.message_type_id = g.message_type_id AND n.service_id = g.service_id
+            AND n.service_contract_id = g.service_contract_id
         ORDER BY g.place;
         v_said := NULL;
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
-        IF v_rest IS NOT NULL THEN
+        IF v_rest_groups IS NOT NULL THEN
             INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-            SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_rest) AS k;
+            SELECT v_queue_id, v_top, r.oldest, r.group_id FROM unnest(v_rest_groups, v_rest_oldest) AS r (group_id, oldest);
         END IF;
-        IF v_orders IS NULL THEN
-            -- Another had emptied them before the locks were ours, or their level is a lower one.
-            v_passed := v_passed || v_groups;
-        ELSE
+        IF v_wrong IS NOT NULL THEN
+            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_wrong) AS k;
+        END IF;
+        EXIT WHEN cardinality(v_messages) = cardinality(v_items) AND 1 = ALL (v_tops);
+        IF v_messages IS NOT NULL THEN
             SELECT array_agg(i.item ORDER BY i.place), array_agg(i.top ORDER BY i.place) INTO v_items, v_tops
             FROM unnest(v_items, v_tops) WITH ORDINALITY AS i (item, top, place)
-            WHERE NOT i.item = ANY (v_takers);
+            LEFT JOIN (SELECT DISTINCT t.item FROM unnest(v_takers) AS t (item)) AS s ON s.item = i.item
+            WHERE s.item IS NULL;
+            -- The groups that have more are where they were, or behind.
+            v_past := -1;
         END IF;
     END LOOP;
 END $$;

@@ -17,20 +17,36 @@ DECLARE
     v_now timestamptz;
     v_version bigint;
     v_is_enabled boolean;
+    v_keeps_locks boolean := coalesce(current_setting('dialoq.session_locks', true) = '1', false);
+    -- By place: the endpoint of the handle, NULL if there is none, and what of it never changes.
     v_endpoints bigint[];
-    v_types integer[];
-    v_plain integer[];
-    v_others integer[];
+    v_services integer[];
+    v_contracts integer[];
+    v_initiators boolean[];
+    v_type_names text[];
+    -- Its group, and whether nobody else holds it; how many messages of the same conversation come before.
     v_groups uuid[];
+    v_are_ours boolean[];
+    v_behind bigint[];
+    -- The message type if the conversation may send it, nothing is wrong with the body and no copy is to be kept.
+    v_type_ids integer[];
+    -- The plain messages.
+    v_places integer[];
+    v_endpoint_ids bigint[];
+    v_peers bigint[];
+    v_sequences bigint[];
+    v_types integer[];
+    v_peer_groups uuid[];
+    v_peer_services integer[];
     v_queues integer[];
     v_tops smallint[];
-    v_oldest bigint[];
+    v_orders bigint[];
     v_row record;
     v_lock record;
     v_sent record;
     v_said text;
-    v_errors integer[] := array_fill(NULL::integer, ARRAY[v_count]);
-    v_texts text[] := array_fill(NULL::text, ARRAY[v_count]);
+    v_errors integer[];
+    v_texts text[];
 BEGIN
     SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version
     INTO v_now, v_is_enabled, v_version
@@ -38,120 +54,188 @@ BEGIN
     IF v_version <> p_catalog_version THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
-    -- The conversations whose groups nobody else holds. What is read of them before the locks may be old.
-    v_endpoints := ARRAY(
-        SELECT c.endpoint_id
+    -- What is read of a conversation before its lock may be old, but for what never changes.
+    SELECT array_agg(c.endpoint_id), array_agg(c.group_id), array_agg(c.service_id), array_agg(c.service_contract_id),
+        array_agg(c.is_initiator), array_agg(c.type_name), array_agg(c.is_ours), array_agg(c.behind)
+    INTO v_endpoints, v_groups, v_services, v_contracts, v_initiators, v_type_names, v_are_ours, v_behind
+    FROM (
+        SELECT e.endpoint_id, e.conversation_group_id AS group_id, e.service_id, e.service_contract_id, e.is_initiator,
+            coalesce(h.type_name, 'DEFAULT') AS type_name, h.behind,
+            CASE WHEN v_keeps_locks THEN pg_try_advisory_lock(dialoq.group_key(e.conversation_group_id))
+                ELSE pg_try_advisory_xact_lock(dialoq.group_key(e.conversation_group_id)) END AS is_ours
         FROM (
-            SELECT e.endpoint_id, e.conversation_group_id AS group_id
-            FROM (SELECT DISTINCT u.handle FROM unnest(p_conversation_handles) AS u (handle)) AS h
-            JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = h.handle
+            SELECT u.handle, u.type_name, u.place, row_number() OVER (PARTITION BY u.handle ORDER BY u.place) - 1 AS behind
+            FROM unnest(p_conversation_handles, p_message_type_names) WITH ORDINALITY AS u (handle, type_name, place)
+        ) AS h
+        LEFT JOIN LATERAL (
+            SELECT c.endpoint_id, c.conversation_group_id, c.service_id, c.service_contract_id, c.is_initiator
+            FROM dialoq.conversation_endpoint AS c
+            WHERE c.conversation_handle = h.handle AND NOT c.is_system
             OFFSET 0
-        ) AS c
-        WHERE dialoq.try_lock_group(c.group_id));
-    -- The plain ones: a conversation that both sides speak on, with nothing before its messages and nothing wrong with them.
-    -- If one message of a conversation is not plain, none of it is.
-    IF v_is_enabled THEN
-        WITH input AS MATERIALIZED (
-            SELECT i.place, i.handle, coalesce(i.type_name, 'DEFAULT') AS type_name, i.fault
-            FROM unnest(p_conversation_handles, p_message_type_names, p_body_faults)
-                WITH ORDINALITY AS i (handle, type_name, fault, place)
-        ), own AS MATERIALIZED (
-            SELECT e.endpoint_id, e.conversation_handle AS handle, e.send_sequence, e.service_contract_id, e.is_initiator,
-                p.endpoint_id AS peer_id, p.conversation_group_id AS peer_group, (10 - p.priority)::smallint AS below_top,
-                q.queue_id
-            FROM unnest(v_endpoints) AS l (endpoint_id)
-            JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = l.endpoint_id
-            JOIN dialoq.service AS os ON os.service_id = e.service_id
-            JOIN dialoq.service_queue AS oq ON oq.queue_id = os.queue_id AND NOT oq.is_retention_enabled
-            JOIN dialoq.conversation_endpoint AS p
-                ON p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator
-            JOIN dialoq.service AS s ON s.service_id = p.service_id
-            JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id AND q.is_enqueue_enabled
-            WHERE e.state = 'CO' AND p.state = 'CO' AND NOT e.is_system AND NOT p.is_system
-                AND (e.due_at IS NULL OR e.due_at > v_now)
-                AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = e.endpoint_id)
-                AND NOT EXISTS (
-                    SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
-                AND NOT EXISTS (
-                    SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p.endpoint_id AND m.stored = 1)
-                AND coalesce((
-                    SELECT m.message_type_id FROM dialoq.queue_message AS m
-                    WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0
-                    ORDER BY m.queuing_order DESC LIMIT 1) <> 2, true)
-        ), plain AS MATERIALIZED (
-            SELECT i.place, i.handle, i.type_name, o.endpoint_id, o.send_sequence, o.peer_id, o.peer_group, o.below_top,
-                o.queue_id, t.message_type_id,
-                bool_and(t.message_type_id IS NOT NULL) OVER (PARTITION BY i.handle) AS is_plain,
-                row_number() OVER (PARTITION BY i.handle ORDER BY i.place) - 1 AS behind
-            FROM input AS i
-            JOIN own AS o ON o.handle = i.handle
+        ) AS e ON true
+        ORDER BY h.place
+    ) AS c;
+    -- The plain messages: of a conversation that both sides speak on, with nothing before them and nothing wrong with them.
+    -- Most batches are of one service, one contract and one type, which are looked up once then.
+    IF NOT v_is_enabled THEN
+        v_type_ids := NULL;
+    ELSIF v_services[1] = ALL (v_services) AND v_contracts[1] = ALL (v_contracts) AND v_initiators[1] = ALL (v_initiators)
+        AND v_type_names[1] = ALL (v_type_names) AND '' = ALL (p_body_faults)
+    THEN
+        v_type_ids := array_fill((
+            SELECT y.message_type_id
+            FROM dialoq.message_type AS y
+            JOIN dialoq.service_contract_message_usage AS u
+                ON u.service_contract_id = v_contracts[1] AND u.message_type = y.name
+            WHERE y.name = v_type_names[1] AND NOT y.is_dropped
+                AND CASE WHEN v_initiators[1] THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
+                AND EXISTS (
+                    SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                    WHERE s.service_id = v_services[1] AND NOT q.is_retention_enabled)), ARRAY[v_count]);
+    ELSE
+        v_type_ids := ARRAY(
+            SELECT t.message_type_id
+            FROM unnest(v_services, v_contracts, v_initiators, v_type_names, p_body_faults)
+                WITH ORDINALITY AS i (service_id, service_contract_id, is_initiator, type_name, fault, place)
             LEFT JOIN LATERAL (
                 SELECT y.message_type_id
                 FROM dialoq.message_type AS y
                 JOIN dialoq.service_contract_message_usage AS u
-                    ON u.service_contract_id = o.service_contract_id AND u.message_type = y.name
-                WHERE y.name = i.type_name AND NOT y.is_dropped
+                    ON u.service_contract_id = i.service_contract_id AND u.message_type = y.name
+                JOIN dialoq.service AS s ON s.service_id = i.service_id
+                JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                WHERE y.name = i.type_name AND NOT y.is_dropped AND NOT q.is_retention_enabled
                     AND (i.fault = '' OR i.fault IS NULL AND y.validation = 'N')
-                    AND CASE WHEN o.is_initiator THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
+                    AND CASE WHEN i.is_initiator THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
+                OFFSET 0
             ) AS t ON true
-        ), sent AS (
-            INSERT INTO dialoq.queue_message (
-                endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
-            SELECT p.peer_id, 0, p.send_sequence + p.behind, p.message_type_id,
-                coalesce(p_message_ids[p.place], gen_random_uuid()), v_now,
-                CASE WHEN length(p_message_bodies[p.place]) > 0 THEN p_message_bodies[p.place] END, p_traces[p.place]
-            FROM plain AS p
-            WHERE p.is_plain
-            ORDER BY p.place
-            RETURNING endpoint_id, queuing_order
-        ), counted AS (
-            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = n.send_sequence + n.behind + 1
+            ORDER BY i.place);
+    END IF;
+    -- OFFSET 0 keeps the planner from reading a table whole where it has to be looked into.
+    SELECT array_agg(r.place), array_agg(r.endpoint_id), array_agg(r.peer_id), array_agg(r.sequence), array_agg(r.type_id),
+        array_agg(r.peer_group), array_agg(r.peer_service_id), array_agg(r.below_top)
+    INTO v_places, v_endpoint_ids, v_peers, v_sequences, v_types, v_peer_groups, v_peer_services, v_tops
+    FROM (
+        SELECT i.place, i.type_id, i.endpoint_id, e.send_sequence + i.behind AS sequence, p.endpoint_id AS peer_id,
+            p.conversation_group_id AS peer_group, p.service_id AS peer_service_id, (10 - p.priority)::smallint AS below_top
+        FROM unnest(v_endpoints, v_groups, v_are_ours, v_behind, v_type_ids)
+            WITH ORDINALITY AS i (endpoint_id, group_id, is_ours, behind, type_id, place)
+        CROSS JOIN LATERAL (
+            SELECT c.conversation_id, c.is_initiator, c.send_sequence
+            FROM dialoq.conversation_endpoint AS c
+            WHERE c.endpoint_id = i.endpoint_id AND c.conversation_group_id = i.group_id AND c.state = 'CO'
+                AND (c.due_at IS NULL OR c.due_at > v_now)
+                AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id)
+                AND NOT EXISTS (
+                    SELECT FROM dialoq.queue_message AS m
+                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2))
+            OFFSET 0
+        ) AS e
+        CROSS JOIN LATERAL (
+            SELECT c.endpoint_id, c.conversation_group_id, c.priority, c.service_id
+            FROM dialoq.conversation_endpoint AS c
+            WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
+                AND NOT c.is_system
+                AND NOT EXISTS (
+                    SELECT FROM dialoq.queue_message AS m
+                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1)
+            OFFSET 0
+        ) AS p
+        WHERE i.is_ours AND i.type_id IS NOT NULL
+        ORDER BY i.place
+    ) AS r;
+    IF v_places IS NOT NULL THEN
+        IF v_peer_services[1] = ALL (v_peer_services) THEN
+            v_queues := array_fill((
+                SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                WHERE s.service_id = v_peer_services[1] AND q.is_enqueue_enabled), ARRAY[cardinality(v_places)]);
+        ELSE
+            v_queues := ARRAY(
+                SELECT q.queue_id
+                FROM unnest(v_peer_services) WITH ORDINALITY AS p (service_id, place)
+                LEFT JOIN LATERAL (
+                    SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                    WHERE s.service_id = p.service_id AND q.is_enqueue_enabled
+                    OFFSET 0
+                ) AS q ON true
+                ORDER BY p.place);
+        END IF;
+        -- If one message of a conversation is not plain, none of it is.
+        IF array_position(v_queues, NULL) IS NOT NULL OR cardinality(v_places) < v_count AND 0 < ANY (v_behind) THEN
+            SELECT array_agg(p.place), array_agg(p.endpoint_id), array_agg(p.peer_id), array_agg(p.sequence),
+                array_agg(p.message_type_id), array_agg(p.peer_group), array_agg(p.queue_id), array_agg(p.below_top)
+            INTO v_places, v_endpoint_ids, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops
             FROM (
-                SELECT p.endpoint_id, p.send_sequence, max(p.behind) AS behind
-                FROM plain AS p WHERE p.is_plain GROUP BY p.endpoint_id, p.send_sequence
+                SELECT u.*, count(*) OVER (PARTITION BY u.endpoint_id) AS plain
+                FROM unnest(v_places, v_endpoint_ids, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops)
+                    AS u (place, endpoint_id, peer_id, sequence, message_type_id, peer_group, queue_id, below_top)
+                WHERE u.queue_id IS NOT NULL
+                ORDER BY u.place
+            ) AS p
+            JOIN (SELECT u.endpoint_id, count(*) AS given FROM unnest(v_endpoints) AS u (endpoint_id) GROUP BY u.endpoint_id) AS g
+                ON g.endpoint_id = p.endpoint_id AND g.given = p.plain;
+        END IF;
+    END IF;
+    IF v_places IS NOT NULL THEN
+        -- The numbers are given here, so that the rows are inserted in the order of the places.
+        v_orders := ARRAY(SELECT nextval('dialoq.queue_message_queuing_order_seq') FROM unnest(v_places));
+        INSERT INTO dialoq.queue_message (
+            queuing_order, endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+        OVERRIDING SYSTEM VALUE
+        SELECT n.queuing_order, n.peer_id, 0, n.sequence, n.message_type_id,
+            coalesce(p_message_ids[n.place], gen_random_uuid()), v_now,
+            CASE WHEN length(p_message_bodies[n.place]) > 0 THEN p_message_bodies[n.place] END, p_traces[n.place]
+        FROM unnest(v_places, v_peers, v_sequences, v_types, v_orders) AS n (place, peer_id, sequence, message_type_id, queuing_order);
+        IF 0 < ANY (v_behind) THEN
+            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = n.next
+            FROM (
+                SELECT u.endpoint_id, max(u.sequence) + 1 AS next
+                FROM unnest(v_endpoint_ids, v_sequences) AS u (endpoint_id, sequence) GROUP BY u.endpoint_id
             ) AS n
-            WHERE e.endpoint_id = n.endpoint_id
-        ), arrived AS (
-            SELECT o.peer_group, o.queue_id, o.below_top, min(s.queuing_order) AS oldest
-            FROM sent AS s JOIN own AS o ON o.peer_id = s.endpoint_id
-            GROUP BY o.peer_group, o.queue_id, o.below_top
-        )
-        SELECT (SELECT array_agg(p.place::integer) FROM plain AS p WHERE p.is_plain),
-            array_agg(a.peer_group), array_agg(a.queue_id), array_agg(a.below_top), array_agg(a.oldest)
-        INTO v_plain, v_groups, v_queues, v_tops, v_oldest
-        FROM arrived AS a;
+            WHERE e.endpoint_id = n.endpoint_id;
+        ELSE
+            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = u.sequence + 1
+            FROM unnest(v_endpoint_ids, v_sequences) AS u (endpoint_id, sequence)
+            WHERE e.endpoint_id = u.endpoint_id;
+        END IF;
         -- As add_ready, for all of them.
         WITH arrived AS MATERIALIZED (
-            SELECT a.* FROM unnest(v_groups, v_queues, v_tops, v_oldest)
-                WITH ORDINALITY AS a (group_id, queue_id, below_top, oldest, place)
-        ), kept AS MATERIALIZED (
-            SELECT a.place
-            FROM arrived AS a
-            CROSS JOIN LATERAL (
-                SELECT FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = a.group_id AND r.queue_id + 0 = a.queue_id
-                    AND r.below_top + 0 = a.below_top AND r.oldest + 0 <= a.oldest
-                LIMIT 1
-                FOR KEY SHARE SKIP LOCKED
-            ) AS k
+            SELECT a.group_id, a.queue_id, a.below_top, min(a.oldest) AS oldest
+            FROM unnest(v_peer_groups, v_queues, v_tops, v_orders) AS a (group_id, queue_id, below_top, oldest)
+            GROUP BY a.group_id, a.queue_id, a.below_top
         )
         INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
         SELECT a.queue_id, a.below_top, least(a.oldest, (
                 SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = a.group_id)), a.group_id
         FROM arrived AS a
-        WHERE NOT EXISTS (SELECT FROM kept AS k WHERE k.place = a.place);
-        SELECT string_agg(DISTINCT 'q:' || q.id, ' ') INTO v_said FROM unnest(v_queues) AS q (id);
+        LEFT JOIN LATERAL (
+            SELECT true AS is_kept FROM dialoq.ready_group AS r
+            WHERE r.conversation_group_id = a.group_id AND r.queue_id + 0 = a.queue_id
+                AND r.below_top + 0 = a.below_top AND r.oldest + 0 <= a.oldest
+            LIMIT 1
+            FOR KEY SHARE SKIP LOCKED
+        ) AS k ON true
+        WHERE k.is_kept IS NULL;
+        v_said := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1] ELSE (
+            SELECT string_agg(DISTINCT 'q:' || q.id, ' ') FROM unnest(v_queues) AS q (id)) END;
     END IF;
+    IF cardinality(v_places) = v_count THEN
+        v_said := dialoq.say(v_said);
+        RETURN QUERY SELECT r.place - 1, NULL::integer, NULL::text, CASE WHEN r.place = 1 THEN v_said END
+        FROM generate_series(1, v_count) AS r (place);
+        RETURN;
+    END IF;
+    v_errors := array_fill(NULL::integer, ARRAY[v_count]);
+    v_texts := array_fill(NULL::text, ARRAY[v_count]);
     FOR v_row IN
         SELECT i.place, i.handle, coalesce(i.type_name, 'DEFAULT') AS type_name, t.message_type_id,
             CASE WHEN length(i.body) > 0 THEN i.body END AS body, i.trace, i.fault, coalesce(i.id, gen_random_uuid()) AS id,
             -- Not tried again: an earlier message of the conversation may have met the lock.
-            (SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
-                WHERE e.conversation_handle = i.handle AND NOT e.is_system) <> ALL (v_endpoints) AS is_held
+            v_endpoints[i.place] IS NOT NULL AND NOT v_are_ours[i.place] AS is_held
         FROM unnest(p_conversation_handles, p_message_type_names, p_message_bodies, p_traces, p_body_faults, p_message_ids)
             WITH ORDINALITY AS i (handle, type_name, body, trace, fault, id, place)
         LEFT JOIN dialoq.message_type AS t ON t.name = coalesce(i.type_name, 'DEFAULT') AND NOT t.is_dropped
-        WHERE v_plain IS NULL OR NOT i.place = ANY (v_plain)
+        WHERE v_places IS NULL OR NOT i.place = ANY (v_places)
         ORDER BY i.place
     LOOP
         IF v_row.is_held AND v_row.message_type_id IS NOT NULL THEN
