@@ -7,6 +7,7 @@ use dialoq::{Act, Broker, Result, Tx};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
 /// Sends of one task that were answered, and those of which nobody knows.
 #[derive(Debug, Default)]
@@ -47,11 +48,17 @@ async fn send_until(broker: Broker, task: usize, stop: Arc<AtomicBool>, done: Ar
     Ok(sent)
 }
 
-/// Receives in transactions that write what they took into a table, until nothing has come for a while after `stop`.
-async fn receive_until(store: Store, broker: Broker, stop: Arc<AtomicBool>) -> Result<()> {
+async fn is_nothing_left(store: Store, broker: &Broker) -> bool {
+    let text = format!("select 1 as one from {} where queue_name = 'server'", store.queue_messages());
+    broker.query(text, ()).await.is_ok_and(|left| left.rows.is_empty())
+}
+
+/// Receives in transactions that write what they took into a table, until nothing is left after all was sent. A RECEIVE that
+/// finds nothing is not enough: a session that was ended holds its messages until its server has noticed.
+async fn receive_until(store: Store, broker: Broker, is_all_sent: Arc<AtomicBool>) -> Result<()> {
     let note = store.sql("insert into receipt values (?1)");
     loop {
-        let is_last = stop.load(SeqCst);
+        let is_last = is_all_sent.load(SeqCst);
         let round = async {
             let tx = broker.begin().await?;
             let Some(batch) = tx.receive("server").await? else { return Ok::<_, dialoq::Error>(false) };
@@ -63,7 +70,7 @@ async fn receive_until(store: Store, broker: Broker, stop: Arc<AtomicBool>) -> R
         };
         match round.await {
             Ok(true) => {}
-            Ok(false) if is_last => return Ok(()),
+            Ok(false) if is_last && is_nothing_left(store, &broker).await => return Ok(()),
             Ok(false) => tokio::task::yield_now().await,
             Err(error) => assert!(
                 error.is_retryable()
@@ -85,10 +92,11 @@ pub(crate) fn every_connection_ended_under_load_loses_and_doubles_nothing(store:
         broker.execute("ALTER QUEUE [server] WITH POISON_MESSAGE_HANDLING (STATUS = OFF)").await?;
         broker.sql("create table receipt (text varchar(100) not null)", ()).await?;
         let (stop, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let is_all_sent = Arc::new(AtomicBool::new(false));
         let senders: Vec<_> =
             (0..6).map(|task| tokio::spawn(send_until(broker.clone(), task, stop.clone(), done.clone()))).collect();
         let receivers: Vec<_> =
-            (0..3).map(|_| tokio::spawn(receive_until(store, broker.clone(), stop.clone()))).collect();
+            (0..3).map(|_| tokio::spawn(receive_until(store, broker.clone(), is_all_sent.clone()))).collect();
         for round in 1..=rounds {
             // Work must go on between one blow and the next.
             while done.load(SeqCst) < round * sends_each {
@@ -103,6 +111,8 @@ pub(crate) fn every_connection_ended_under_load_loses_and_doubles_nothing(store:
             sent.known.extend(known);
             sent.unknown.extend(unknown);
         }
+        // Not before: what is under way when the senders are stopped is acknowledged too.
+        is_all_sent.store(true, SeqCst);
         for receiver in receivers {
             receiver.await.expect("no panic")?;
         }
@@ -186,6 +196,10 @@ pub(crate) fn a_waiting_receiver_outlives_the_server(_: Store) {
     });
 }
 
+/// What a rollback of a dead host may take to be counted if nobody receives its messages: six times what it should, and less
+/// than the minute after which every process looks in any case.
+const NOTICING: Duration = Duration::from_secs(30);
+
 pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {
     on(async move {
         let database = Database::fresh(store);
@@ -210,6 +224,7 @@ pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {
             let alive = alive.clone();
             tokio::spawn(async move { alive.receive("asker").wait_forever().await })
         };
+        let died = Instant::now();
         loop {
             let redefined = alive.activity().register_definitions();
             if alive.catalog().queue("server").is_some_and(|queue| !queue.is_receive_enabled) {
@@ -218,6 +233,8 @@ pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {
             redefined.await;
         }
         waits.abort();
+        let took = died.elapsed();
+        assert!(took < NOTICING, "{took:?}");
         assert_eq!(alive.receive("server").await.unwrap_err().code(), Code::QUEUE_DISABLED);
         Ok(())
     });

@@ -182,7 +182,7 @@ pub(crate) fn check() -> Result<(), String> {
 /// Every `DIFFERENCE(name)` of a case stands in `docs/semantics.md`, and none stands there without a case.
 pub(crate) fn check_differences() -> Result<(), String> {
     let mut in_cases = BTreeSet::new();
-    for folder in ["tests/conformance", "tests/activation"] {
+    for folder in ["tests/conformance", "tests/activation", "tests/driver", "tests/bad_days"] {
         for entry in std::fs::read_dir(root(folder)).map_err(|error| error.to_string())?.flatten() {
             if entry.file_name() != "table.rs" {
                 in_cases.extend(differences(&std::fs::read_to_string(entry.path()).unwrap_or_default()));

@@ -119,6 +119,23 @@ case!(judged_when_it_arrives_not_when_it_is_sent, [8, 87], async |t| {
     assert_eq!(t.receive("QI").await?.error_codes(), [-9615]);
 });
 
+case!(schemas_judge_when_a_client_is_there_to_read_them, [87], async |t| {
+    // DIFFERENCE(schemas-at-the-send): a server cannot read schemas; what its client found at the SEND goes with the message.
+    let pair = t.pair().await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    t.send(pair.initiator, "Text", "{}").await?;
+    t.define("ALTER MESSAGE TYPE [Text] VALIDATION = JSON SCHEMA '{\"required\": [\"sku\"]}'").await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    let (came_back, arrived) = (t.receive("QI").await?.error_codes(), t.receive("QT").await?);
+    if t.store().is_server() {
+        assert_eq!((came_back, arrived.texts()), (vec![], vec!["{}".to_owned()]));
+        t.send(pair.initiator, "Text", "{}").await?;
+        assert_eq!(t.receive("QI").await?.error_codes(), [-8430], "whatever is sent from now on is judged by it");
+    } else {
+        assert_eq!((came_back, arrived.error_codes()), (vec![-8430], vec![-8430]));
+    }
+});
+
 case!(bodies_have_a_limit, [86], async |t| {
     let dialog = t.dialog().await?;
     let limit = 64 << 20;

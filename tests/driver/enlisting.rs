@@ -139,6 +139,7 @@ pub(crate) fn other_processes_hear_of_it(store: Store) {
 }
 
 pub(crate) fn messages_are_back_after_a_rollback(store: Store) {
+    // DIFFERENCE(rollbacks-by-clients): nobody but the user knows how his transaction ends.
     on(store, |broker, mut client, _| async move {
         let handle = dialog(&broker).await;
         broker.send(handle, "//t/Word", "a").await.unwrap();

@@ -50,6 +50,12 @@ BEGIN
     IF @is_manual = 0
         SELECT @look_at = MIN(u.look_at) FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST);
     IF @look_at < @due OR @due IS NULL SET @due = @look_at;
+    -- The host of a transaction that has received may die without a word.
+    IF @is_manual = 0 AND EXISTS (SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST))
+    BEGIN
+        SET @look_at = DATEADD(second, 5, SYSUTCDATETIME());
+        IF @look_at < @due OR @due IS NULL SET @due = @look_at;
+    END
     SELECT @version AS catalog_version, @due AS due_at, COALESCE(@queues, N'') AS ready_queues, @has_locked AS has_locked,
         COALESCE(@now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at;
 END

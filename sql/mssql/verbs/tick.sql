@@ -107,7 +107,14 @@ BEGIN
             SET @due = @now;
         ELSE IF @is_blocked = 1 OR @is_manual = 0 AND EXISTS (
             SELECT 1 FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST))
+        BEGIN
             IF @due IS NULL OR @due > DATEADD(second, 1, @now) SET @due = DATEADD(second, 1, @now);
+        END
+        ELSE IF @is_manual = 0 AND EXISTS (SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST))
+        BEGIN
+            -- Its host may die without a word.
+            IF @due IS NULL OR @due > DATEADD(second, 5, @now) SET @due = DATEADD(second, 5, @now);
+        END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH

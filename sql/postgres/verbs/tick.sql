@@ -86,6 +86,9 @@ BEGIN
         v_due := v_now;
     ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.unsettled) THEN
         v_due := least(v_due, v_now + interval '1 second');
+    ELSIF NOT v_is_manual AND EXISTS (SELECT FROM dialoq.receive_attempt) THEN
+        -- Its host may die without a word.
+        v_due := least(v_due, v_now + interval '5 seconds');
     END IF;
     RETURN QUERY SELECT v_did, v_due, dialoq.say(v_said), dialoq.current_time_utc();
 END $$;

@@ -259,8 +259,11 @@ impl Session {
     async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
         let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
         let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
-        if let Err(failure) = self.server.side.call(Call { name: "begin_attempt", args }).await {
-            tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
+        match self.server.side.call(Call { name: "begin_attempt", args }).await {
+            Ok(_) => self.server.attempt_began(),
+            Err(failure) => {
+                tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
+            }
         }
     }
 

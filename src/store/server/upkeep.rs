@@ -17,6 +17,8 @@ use tokio::time::Instant;
 const MOST_AT_ONCE: i32 = 256;
 /// What nobody speaks of, the rows of dead processes among it, is looked for this often.
 const SAFETY_TICK: Duration = Duration::from_secs(60);
+/// After a transaction has received, traces of dead ones are looked for so much later, and as often.
+const ATTEMPTS: Duration = Duration::from_secs(5);
 /// A failure is not repeated more often than this.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -27,11 +29,27 @@ pub(super) struct Upkeep {
     clock: Clock,
     due: Mutex<Option<Timestamp>>,
     came: Notify,
+    attempts: Seldom,
+}
+
+/// Says no more than once in [`ATTEMPTS`] that it is time.
+#[derive(Debug, Default)]
+struct Seldom(Mutex<Option<Instant>>);
+
+impl Seldom {
+    fn is_due(&self) -> bool {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| last.elapsed() >= ATTEMPTS);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
 }
 
 impl Upkeep {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, due: Mutex::default(), came: Notify::new() }
+        Self { clock, due: Mutex::default(), came: Notify::new(), attempts: Seldom::default() }
     }
 
     fn due(&self) -> MutexGuard<'_, Option<Timestamp>> {
@@ -121,6 +139,17 @@ impl Server {
 
     pub(super) fn is_manual(&self) -> bool {
         self.clock.moves().is_some()
+    }
+
+    /// A transaction of this process has received. Should the process die, somebody must look for its trace; whoever does
+    /// looks on for as long as there are such traces, so this is told now and then only.
+    pub(super) fn attempt_began(&self) {
+        if self.is_manual() || !self.upkeep.attempts.is_due() {
+            return;
+        }
+        let at = self.clock.now().after(ATTEMPTS);
+        self.outbox.put([&*format!("d:{}", at.0)]);
+        self.upkeep.falls_due(at);
     }
 
     /// With a clock that a test moves: tells the server how late it is, and does what is due by that, before anything else
