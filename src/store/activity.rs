@@ -98,6 +98,7 @@ pub struct QueueActivity {
     waits: AtomicU64,
     last_empty_us: AtomicI64,
     places_freed: AtomicU64,
+    taken: AtomicU64,
 }
 
 /// One look at a queue's activity, for a queue monitor.
@@ -158,6 +159,16 @@ impl QueueActivity {
     pub fn stands_for_monitors(&self, ready_groups: usize, unread: u64) {
         self.stands(ready_groups, unread);
         self.monitors.notify_waiters();
+    }
+
+    /// The store: this process has received so many messages, committed or not.
+    pub fn took(&self, messages: u64) {
+        self.taken.fetch_add(messages, SeqCst);
+    }
+
+    /// How many messages this process has received so far, if its store counts them.
+    pub fn taken(&self) -> u64 {
+        self.taken.load(SeqCst)
     }
 
     /// A receiver that was woken found more than it could take: pass the signal on.

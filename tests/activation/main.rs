@@ -5,36 +5,36 @@ use servers::Store;
 use std::pin::Pin;
 use std::process::ExitCode;
 
-/// A test that runs on every store, registered wherever [`staged!`] stands.
+/// A test, registered wherever [`staged!`] stands.
 struct Staged {
     module: &'static str,
     name: &'static str,
     threads: usize,
-    on_servers: bool,
+    on_mssql: bool,
     run: fn(Store) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 inventory::collect!(Staged);
 
-/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `embedded, ` on the
-/// embedded store only.
+/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `not_mssql, ` on every
+/// store but SQL Server.
 macro_rules! staged {
     (threads, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, true, $name, $store, $body);
     };
-    (embedded, $name:ident, async |$store:ident| $body:block) => {
+    (not_mssql, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 1, false, $name, $store, $body);
     };
     ($name:ident, async |$store:ident| $body:block) => {
         staged!(@ 1, true, $name, $store, $body);
     };
-    (@ $threads:literal, $on_servers:literal, $name:ident, $store:ident, $body:block) => {
+    (@ $threads:literal, $on_mssql:literal, $name:ident, $store:ident, $body:block) => {
         inventory::submit! {
             $crate::Staged {
                 module: module_path!(),
                 name: stringify!($name),
                 threads: $threads,
-                on_servers: $on_servers,
+                on_mssql: $on_mssql,
                 run: |$store: $crate::servers::Store| Box::pin(async move $body),
             }
         }
@@ -56,7 +56,7 @@ mod stage;
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for store in Store::here() {
-        for test in inventory::iter::<Staged>.into_iter().filter(|test| test.on_servers || !store.is_server()) {
+        for test in inventory::iter::<Staged>.into_iter().filter(|test| test.on_mssql || store != Store::Mssql) {
             let section = test.module.rsplit("::").next().unwrap_or_default();
             trials.push(Trial::test(format!("{}::{section}::{}", store.name(), test.name), move || {
                 let runtime = match test.threads {

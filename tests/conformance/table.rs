@@ -55,7 +55,7 @@ type Covering = BTreeMap<String, BTreeSet<Store>>;
 /// Test targets beside this one that run on every store; the others run on the embedded one.
 const ON_EVERY_STORE: [&str; 3] = ["activation", "model", "interleavings"];
 
-/// Assertions covered by test functions outside this suite: a comment above them says `assertions: 186, 187 on sqlite`, or `assertions: 186, 187`.
+/// Assertions covered by test functions outside this suite: a comment above them says `assertions: 186, 187 on sqlite, postgres`, or `assertions: 186, 187`.
 fn covered_elsewhere() -> BTreeMap<u16, Covering> {
     let mut found: BTreeMap<u16, Covering> = BTreeMap::new();
     let folder = root("tests");
@@ -73,15 +73,14 @@ fn covered_elsewhere() -> BTreeMap<u16, Covering> {
                 for list in
                     text.lines().filter_map(|line| line.trim().trim_start_matches('/').strip_prefix(" assertions:"))
                 {
-                    let (list, is_embedded_only) = match list.split_once(" on sqlite") {
-                        Some((list, _)) => (list, true),
-                        None => (list, false),
-                    };
+                    let (list, only) = list.split_once(" on ").unwrap_or((list, ""));
+                    let only: Vec<&str> = only.split(", ").filter(|name| !name.is_empty()).collect();
+                    let is_on = |store: &Store| only.is_empty() || only.contains(&store.name());
                     for number in list.split(',').filter_map(|number| number.trim().trim_end_matches('.').parse().ok())
                     {
-                        let is_everywhere =
-                            !is_embedded_only && ON_EVERY_STORE.iter().any(|target| name.starts_with(target));
-                        let stores = if is_everywhere { Store::ALL.into() } else { [Store::Sqlite].into() };
+                        let is_everywhere = ON_EVERY_STORE.iter().any(|target| name.starts_with(target));
+                        let all = if is_everywhere { Store::ALL.to_vec() } else { vec![Store::Sqlite] };
+                        let stores: BTreeSet<Store> = all.into_iter().filter(is_on).collect();
                         found.entry(number).or_default().insert(format!("tests/{name}"), stores);
                     }
                 }

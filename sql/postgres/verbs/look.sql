@@ -1,11 +1,13 @@
 -- What there is to do: the version of the definitions, when something is due, where something can be received.
 -- Takes: nothing
 -- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
+--     nobody holds; held_queues, '<queue_id>:<messages> ...' of those that somebody holds, with what their holders have
+--     received and not committed, 1000 of a group at most; has_locked, whether there are such groups; now_at, the server's
+--     clock
 -- Errors: none
 -- Locks: none
 CREATE OR REPLACE FUNCTION dialoq.look()
-RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, has_locked boolean, now_at timestamptz)
+RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, held_queues text, has_locked boolean, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
@@ -14,7 +16,9 @@ DECLARE
     v_queue_id integer;
     v_groups uuid[];
     v_ready bigint;
+    v_held bigint;
     v_queues text := '';
+    v_held_queues text := '';
     v_has_locked boolean := false;
 BEGIN
     FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q ORDER BY q.queue_id LOOP
@@ -41,9 +45,26 @@ BEGIN
         IF v_ready > 0 THEN
             v_queues := concat_ws(' ', nullif(v_queues, ''), v_queue_id || ':' || v_ready);
         END IF;
+        CONTINUE WHEN NOT v_has_locked;
+        SELECT sum(c.messages) INTO v_held
+        FROM (SELECT DISTINCT g.id FROM unnest(v_groups) AS g (id) WHERE dialoq.group_key(g.id) = ANY (v_locked)) AS g
+        CROSS JOIN LATERAL (
+            SELECT count(*) AS messages
+            FROM (
+                SELECT FROM dialoq.conversation_endpoint AS e
+                JOIN dialoq.service AS s ON s.service_id = e.service_id
+                JOIN dialoq.queue_message AS m ON m.endpoint_id = e.endpoint_id
+                WHERE e.conversation_group_id = g.id AND s.queue_id = v_queue_id AND NOT e.is_quarantined
+                    AND e.state NOT IN ('DO', 'CD')
+                LIMIT 1000
+            ) AS f
+        ) AS c;
+        IF v_held > 0 THEN
+            v_held_queues := concat_ws(' ', nullif(v_held_queues, ''), v_queue_id || ':' || v_held);
+        END IF;
     END LOOP;
     RETURN QUERY
-    SELECT b.catalog_version, (SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e), v_queues, v_has_locked,
+    SELECT b.catalog_version, (SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e), v_queues, v_held_queues, v_has_locked,
         coalesce(b.manual_now, clock_timestamp())
     FROM dialoq.broker AS b;
 END $$;

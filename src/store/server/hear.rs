@@ -7,13 +7,13 @@
 use super::Server;
 use super::link::{Call, Listener};
 use super::retry::verdict;
-use super::rows::only;
+use super::rows::{Row, only};
 use super::words::Words;
 use crate::error::Result;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -27,6 +27,8 @@ const LONGEST_LOOK: Duration = Duration::from_secs(1);
 const MONITOR_LOOK: Duration = Duration::from_millis(50);
 /// The facts of queue monitors are refreshed this often at most.
 const REFRESH: Duration = Duration::from_millis(20);
+/// What happens during a look may not be in it; where much happens, it is enough to be nearly right.
+const MOST_LOOKS: u32 = 2;
 /// A look for words that were lost with whoever should have said them.
 const SAFETY_LOOK: Duration = Duration::from_secs(60);
 const LONGEST_RECONNECT: Duration = Duration::from_secs(5);
@@ -39,15 +41,23 @@ pub(super) struct Watch {
     has_heard: AtomicBool,
     wants_look: AtomicBool,
     told: Notify,
-    /// Nothing has happened since the last look.
-    is_fresh: AtomicBool,
+    /// How often something has happened.
+    times: AtomicU64,
+    /// What that was when the queues were last looked at, and one more; at first they were not.
+    seen_times: AtomicU64,
     refreshing: Mutex<Option<Instant>>,
+    looking: Mutex<()>,
 }
 
 impl Watch {
+    /// Nothing has happened since the last look.
+    fn is_fresh(&self) -> bool {
+        self.times.load(SeqCst) + 1 == self.seen_times.load(SeqCst)
+    }
+
     /// Something happened in a queue.
     pub(super) fn heard(&self) {
-        self.is_fresh.store(false, SeqCst);
+        self.times.fetch_add(1, SeqCst);
         if !self.has_heard.swap(true, SeqCst) {
             self.told.notify_one();
         }
@@ -69,7 +79,10 @@ impl Watch {
 /// What a look showed.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Picture {
+    /// Queues with groups that nobody holds, and how many.
     ready: BTreeMap<i32, usize>,
+    /// Queues with groups that somebody holds, and their messages as last committed.
+    held: BTreeMap<i32, usize>,
     has_locked: bool,
 }
 
@@ -152,11 +165,11 @@ impl Server {
 
     /// Brings the facts that queue monitors judge up to date, if anything has happened since they were last.
     pub(super) async fn refresh_facts(self: &Arc<Self>) {
-        if self.watch.is_fresh.load(SeqCst) {
+        if self.watch.is_fresh() {
             return;
         }
         let mut refreshed = self.watch.refreshing.lock().await;
-        if self.watch.is_fresh.load(SeqCst) {
+        if self.watch.is_fresh() {
             return;
         }
         if let Some(last) = *refreshed
@@ -164,25 +177,32 @@ impl Server {
         {
             sleep_until(last + REFRESH).await;
         }
-        if let Err(error) = self.look().await {
-            tracing::warn!(%error, "the queues could not be looked at");
+        for _ in 0..MOST_LOOKS {
+            if let Err(error) = self.look().await {
+                tracing::warn!(%error, "the queues could not be looked at");
+            }
+            if self.watch.is_fresh() {
+                break;
+            }
         }
         *refreshed = Some(Instant::now());
     }
 
     /// Looks once, and wakes whom it concerns.
     async fn look(self: &Arc<Self>) -> Result<Picture> {
-        self.watch.is_fresh.store(true, SeqCst);
+        let _alone = self.watch.looking.lock().await;
+        let times = self.watch.times.load(SeqCst);
+        let taken: BTreeMap<i32, u64> = {
+            let queues = &self.definitions.known().catalog.queues;
+            queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
+        };
         let rows = self.side.call(Call { name: "look", args: Vec::new() }).await.map_err(verdict)?;
         let row = only(&rows)?;
-        let mut picture = Picture { ready: BTreeMap::new(), has_locked: row.flag("has_locked")? };
-        for word in row.maybe_text("ready_queues")?.unwrap_or_default().split_ascii_whitespace() {
-            if let Some((queue, groups)) = word.split_once(':')
-                && let (Ok(queue), Ok(groups)) = (queue.parse(), groups.parse())
-            {
-                picture.ready.insert(queue, groups);
-            }
-        }
+        let picture = Picture {
+            ready: counts(row, "ready_queues")?,
+            held: counts(row, "held_queues")?,
+            has_locked: row.flag("has_locked")?,
+        };
         self.upkeep.learn(row)?;
         if row.int("catalog_version")? != self.definitions.known().version {
             self.reload().await?;
@@ -192,13 +212,19 @@ impl Server {
         for queue in catalog.queues.values() {
             let activity = self.board.queue(&queue.name);
             let facts = activity.facts();
-            match picture.ready.get(&queue.id) {
-                Some(&groups) if is_awaited => activity.arrived(groups, groups, groups as u64),
-                Some(&groups) => activity.stands_for_monitors(groups, groups as u64),
-                None if facts.ready_groups > 0 => activity.stands_for_monitors(0, 0),
-                None => {}
+            let groups = picture.ready.get(&queue.id).copied().unwrap_or(0);
+            let held = picture.held.get(&queue.id).copied().unwrap_or(0) as u64;
+            let unread = groups as u64 + held.saturating_sub(self.taken.of(queue.id));
+            // What this process has received meanwhile is not in the picture.
+            let meanwhile = activity.taken() - taken.get(&queue.id).copied().unwrap_or_default();
+            let unread = unread.saturating_sub(meanwhile);
+            if groups > 0 && is_awaited {
+                activity.arrived(groups, groups, unread);
+            } else if (groups, unread) != (facts.ready_groups, facts.unread) {
+                activity.stands_for_monitors(groups, unread);
             }
         }
+        self.watch.seen_times.store(times + 1, SeqCst);
         Ok(picture)
     }
 
@@ -247,4 +273,11 @@ impl Server {
         self.upkeep.falls_due(Timestamp(0));
         self.watch.look_soon();
     }
+}
+
+/// Numbers by queue, `<queue_id>:<number> ...`; none if the server does not tell.
+fn counts(row: Row<'_>, column: &str) -> Result<BTreeMap<i32, usize>> {
+    let text = if row.has(column) { row.text(column)? } else { "" };
+    let pairs = text.split_ascii_whitespace().filter_map(|word| word.split_once(':'));
+    Ok(pairs.filter_map(|(queue, number)| Some((queue.parse().ok()?, number.parse().ok()?))).collect())
 }

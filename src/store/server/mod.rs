@@ -23,6 +23,7 @@ mod retry;
 mod rows;
 mod sends;
 mod side;
+mod taken;
 mod tx;
 mod unit;
 mod upkeep;
@@ -71,6 +72,7 @@ struct Server {
     checks: Mutex<BodyChecks>,
     board: ActivityBoard,
     watch: hear::Watch,
+    taken: Arc<taken::Taken>,
     outbox: words::Outbox,
     sends: fold::Fold<sends::Sending>,
     receives: receives::Receives,
@@ -135,6 +137,7 @@ impl ServerStore {
             checks: Mutex::default(),
             board: ActivityBoard::default(),
             watch: hear::Watch::default(),
+            taken: Arc::default(),
             outbox: words::Outbox::default(),
             sends: fold::Fold::new(MOST_SENDS_UNDER_WAY),
             receives: receives::Receives::default(),

@@ -169,8 +169,10 @@ impl Server {
     /// What a RECEIVE shows of how its queue stands: what was taken from it, and whether nothing was left.
     pub(super) fn queue_stands(&self, activity: &QueueActivity, groups: usize, messages: usize, is_empty: bool) {
         let facts = activity.facts();
+        activity.took(messages as u64);
         match is_empty {
-            true => activity.stands(0, 0),
+            // What is in groups that somebody holds may be left.
+            true => activity.stands(0, facts.unread.saturating_sub(facts.ready_groups as u64)),
             false => {
                 activity.stands(facts.ready_groups.saturating_sub(groups), facts.unread.saturating_sub(messages as u64))
             }

@@ -10,6 +10,7 @@ use super::life::Ending;
 use super::link::{Arg, Call, Failure, Fate, Link, Linked};
 use super::retry::{Tries, verdict};
 use super::rows::{only, said};
+use super::taken::Share;
 use super::unit::{found_nothing, outcome_ready};
 use super::verbs::{self, received_queue};
 use crate::error::{Code, Error, ErrorKind, Result};
@@ -31,8 +32,8 @@ struct Session {
     has_ended: bool,
     /// Something is under way on the link; if that is never finished, the link is of no use.
     is_busy: bool,
-    /// Names and numbers, in order.
-    savepoints: Vec<(String, u32)>,
+    /// Names and numbers, in order, and how often something had been received.
+    savepoints: Vec<(String, u32, usize)>,
     last_savepoint: u32,
     /// Whether locks are the session's, because there are savepoints.
     holds_locks: bool,
@@ -40,6 +41,7 @@ struct Session {
     attempt: Option<Uuid>,
     /// Things done that were not just looks that found nothing.
     steps_done: u64,
+    taken: Share,
     did: Did,
 }
 
@@ -93,6 +95,7 @@ impl Step<'_> {
 impl Session {
     fn new(server: Arc<Server>) -> Self {
         Self {
+            taken: Share::of(&server.taken),
             server,
             link: None,
             has_ended: false,
@@ -186,6 +189,7 @@ impl Session {
 
     async fn after_rollback(&mut self) {
         let mut words = String::new();
+        self.taken.clear();
         if let Some(attempt) = self.attempt.take() {
             let counted = Call { name: "count_rollback", args: vec![Arg::Uuid(attempt)] };
             match self.server.side.call(counted).await {
@@ -233,14 +237,21 @@ impl Session {
         add(&mut self.did.words, &said(&rows));
         let outcome = verbs::outcome(verb, rows)?;
         self.did.ready += outcome_ready(verb);
-        self.server.saw(verb, &outcome);
         if found_nothing(&outcome) {
+            self.server.saw(verb, &outcome);
             self.give_back_if_untouched().await;
             return Ok(outcome);
         }
         self.steps_done += 1;
-        let Some(queue) = received_queue(verb) else { return Ok(outcome) };
-        let Some((queue_id, counts)) = self.server.counted_queue(queue).await else { return Ok(outcome) };
+        let queue = match received_queue(verb) {
+            Some(queue) => self.server.counted_queue(queue).await,
+            None => None,
+        };
+        if let (Some((queue_id, _)), Outcome::Received(messages)) = (queue, &outcome) {
+            self.taken.add(queue_id, messages.len() as u64);
+        }
+        self.server.saw(verb, &outcome);
+        let Some((queue_id, counts)) = queue else { return Ok(outcome) };
         self.did.queues.insert(queue_id);
         match (verb, &outcome) {
             (Verb::Receive { top, .. }, Outcome::Received(messages)) => {
@@ -288,6 +299,7 @@ impl Session {
         match end(&mut *link, self.attempt).await {
             Ok(words) => {
                 self.attempt = None;
+                self.taken.clear();
                 if self.holds_locks {
                     // If that fails, the link is closed, and its locks go with it.
                     let _ = link.call(unlock_session()).await;
@@ -360,25 +372,27 @@ impl Session {
         }
         self.holds_locks = true;
         self.last_savepoint = number;
-        self.savepoints.push((name.to_owned(), number));
+        self.savepoints.push((name.to_owned(), number, self.taken.len()));
         Ok(())
     }
 
     async fn go_back(&mut self, name: &str) -> Result<()> {
         self.check()?;
-        let place = self.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(|| {
+        let place = self.savepoints.iter().rposition(|(known, ..)| known == name).ok_or_else(|| {
             Error::new(
                 Code::SAVEPOINT_NOT_FOUND,
                 ErrorKind::NotFound,
                 format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
             )
         })?;
-        let number = self.savepoints[place].1;
+        let (_, number, times) = self.savepoints[place];
         let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
         if let Err(failure) = link.rollback_to(number).await {
             return Err(verdict(self.lost(failure).await));
         }
         self.savepoints.truncate(place + 1);
+        self.taken.truncate(times);
+        self.server.watch.heard();
         Ok(())
     }
 }
@@ -436,6 +450,8 @@ impl Drop for Session {
         rest.attempt = self.attempt.take();
         rest.holds_locks = self.holds_locks;
         rest.did = std::mem::take(&mut self.did);
+        // Until it is rolled back it has what it received.
+        std::mem::swap(&mut rest.taken, &mut self.taken);
         // Whatever becomes of this, it is not tried again.
         rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.
