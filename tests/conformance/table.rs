@@ -153,7 +153,7 @@ fn generate() -> Result<String, String> {
          \"Differences\".\n\n\
          A name such as `send::sequence_numbers` is a case in `tests/conformance/`, run on every store with\n\
          `cargo test --test conformance -- sequence_numbers`. A cell says `yes`, or why the store cannot have this.\n\
-         In the column `mssql` a `yes` says that the case runs there; which have been seen to pass is in [sqlserver.md](sqlserver.md).\n\n\
+         In the column `mssql` a `yes` was seen on a relative of SQL Server: [sqlserver.md](sqlserver.md) says what that shows.\n\n\
          | store | covered | not applicable | not yet |\n|---|---|---|---|\n",
     );
     for (store, (covered, not_applicable, not_yet)) in stores.iter().zip(counts) {

@@ -61,35 +61,27 @@ BEGIN
             SET @text = CONCAT(N'LIFETIME is ', @lifetime_seconds, N' seconds; it must be 1 to 2147483647');
             THROW 58411, @text, 1;
         END
-        IF @related_conversation IS NOT NULL
+        IF @related_group = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
+            AND @related_conversation IS NULL
+            THROW 58414, N'the conversation group id is all zeros; give an id of your own, or none for a new one', 1;
+        SET @group = @related_group;
+        -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
+        WHILE @related_conversation IS NOT NULL OR @related_group IS NOT NULL
         BEGIN
-            EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @said OUTPUT;
-            SELECT @group = e.conversation_group_id, @state = e.state
-            FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @related_id;
+            IF @related_conversation IS NOT NULL
+                SELECT @group = e.conversation_group_id, @state = e.state
+                FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
             IF @state IN (N'DO', N'CD')
             BEGIN
                 SET @text = CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
                     N' has ended; a new one cannot be related to it');
                 THROW 59601, @text, 1;
             END
-        END
-        ELSE IF @related_group IS NOT NULL
-        BEGIN
-            IF @related_group = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
-                THROW 58414, N'the conversation group id is all zeros; give an id of your own, or none for a new one', 1;
-            SET @group = @related_group;
-            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
-        END
-        ELSE
-        BEGIN
-            -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
-            SET @group = COALESCE(@conversation_group_id, NEWID());
-            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
-        END
-        IF @related_conversation IS NOT NULL OR @related_group IS NOT NULL
-        BEGIN
+            SET @other_id = NULL;
             SELECT TOP (1) @other_id = e.service_id, @other = s.name
-            FROM dialoq.conversation_endpoint AS e LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
+            FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+            LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @group;
             IF @other_id <> @service_id
             BEGIN
@@ -98,6 +90,18 @@ BEGIN
                     N''' cannot join it');
                 THROW 59610, @text, 1;
             END
+            IF @is_locked = 1 BREAK;
+            IF @related_conversation IS NOT NULL
+                EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @said OUTPUT;
+            ELSE
+                EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
+            SET @is_locked = 1;
+        END
+        IF @group IS NULL
+        BEGIN
+            -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
+            SET @group = COALESCE(@conversation_group_id, NEWID());
+            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
         END
         SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
         SET @conversation_id = COALESCE(@conversation_id, NEWID());

@@ -26,6 +26,7 @@ DECLARE
     v_other_id integer;
     v_related record;
     v_state text;
+    v_is_locked boolean := false;
     v_due timestamptz;
     v_handle uuid := coalesce(p_conversation_handle, dialoq.next_id());
     v_conversation uuid := coalesce(p_conversation_id, dialoq.next_id());
@@ -58,32 +59,22 @@ BEGIN
     IF v_lifetime NOT BETWEEN 1 AND 2147483647 THEN
         PERFORM dialoq.fail(8411, format('LIFETIME is %s seconds; it must be 1 to 2147483647', v_lifetime));
     END IF;
-    IF p_related_conversation IS NOT NULL THEN
-        SELECT * INTO v_related FROM dialoq.lock_handle(p_related_conversation, true);
-        IF v_related.endpoint_id IS NULL THEN
-            PERFORM dialoq.fail(8426, format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', p_related_conversation));
+    IF p_related_group = '00000000-0000-0000-0000-000000000000' AND p_related_conversation IS NULL THEN
+        PERFORM dialoq.fail(8414,
+            'the conversation group id is all zeros; give an id of your own, or none for a new one');
+    END IF;
+    v_group := p_related_group;
+    -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
+    WHILE p_related_conversation IS NOT NULL OR p_related_group IS NOT NULL LOOP
+        IF p_related_conversation IS NOT NULL THEN
+            SELECT e.conversation_group_id, e.state INTO v_group, v_state
+            FROM dialoq.conversation_endpoint AS e
+            WHERE e.conversation_handle = p_related_conversation AND NOT e.is_system;
         END IF;
-        v_said := v_related.said;
-        SELECT e.conversation_group_id, e.state INTO v_group, v_state
-        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_related.endpoint_id;
         IF v_state IN ('DO', 'CD') THEN
             PERFORM dialoq.fail(9601,
                 format('conversation %s has ended; a new one cannot be related to it', p_related_conversation));
         END IF;
-    ELSIF p_related_group IS NOT NULL THEN
-        IF p_related_group = '00000000-0000-0000-0000-000000000000' THEN
-            PERFORM dialoq.fail(8414,
-                'the conversation group id is all zeros; give an id of your own, or none for a new one');
-        END IF;
-        v_group := p_related_group;
-        PERFORM dialoq.lock_group(v_group);
-    ELSE
-        -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
-        v_group := coalesce(p_conversation_group_id, dialoq.next_id());
-        PERFORM dialoq.lock_group(v_group);
-    END IF;
-    IF p_related_conversation IS NOT NULL OR p_related_group IS NOT NULL THEN
         SELECT e.service_id, s.name INTO v_other_id, v_other
         FROM dialoq.conversation_endpoint AS e LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = v_group
@@ -93,6 +84,23 @@ BEGIN
                 'conversation group %s belongs to service ''%s''; a conversation FROM SERVICE ''%s'' cannot join it',
                 v_group, coalesce(v_other, 'another service'), p_from_service));
         END IF;
+        EXIT WHEN v_is_locked;
+        IF p_related_conversation IS NOT NULL THEN
+            SELECT * INTO v_related FROM dialoq.lock_handle(p_related_conversation, true);
+            IF v_related.endpoint_id IS NULL THEN
+                PERFORM dialoq.fail(8426, format(
+                    'conversation handle %s was not found: it was never begun here, or it has ended', p_related_conversation));
+            END IF;
+            v_said := v_related.said;
+        ELSE
+            PERFORM dialoq.lock_group(v_group);
+        END IF;
+        v_is_locked := true;
+    END LOOP;
+    IF v_group IS NULL THEN
+        -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
+        v_group := coalesce(p_conversation_group_id, dialoq.next_id());
+        PERFORM dialoq.lock_group(v_group);
     END IF;
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
