@@ -1,6 +1,7 @@
 //! Transactions and poison messages.
 
 use crate::rig::{Session, Text, code};
+use crate::servers::Store;
 use dialoq::protocol::Verb;
 
 case!(rolled_back_rows_return_unchanged, [173], async |t| {
@@ -288,7 +289,10 @@ case!(a_transaction_reads_what_it_has_done, [174], async |t| {
     tx.savepoint("before").await?;
     tx.sql("insert into handled values ('y')").await?;
     assert_eq!(tx.query("select * from handled").await?.len(), 2 * own);
-    assert_eq!(code(tx.query("select nothing from handled").await), 60022);
+    // A relative of SQL Server ends the transaction for a column that is not there.
+    let wrong =
+        if t.store() == Store::Mssql { "select 1 / 0 as n from handled" } else { "select nothing from handled" };
+    assert_eq!(code(tx.query(wrong).await), 60022);
     assert_eq!(seen(&tx).await?, [2 * own, own, 2 * own], "a query that fails undoes nothing");
     tx.rollback_to("before").await?;
     assert_eq!(seen(&tx).await?, all);
