@@ -18,6 +18,12 @@ BEGIN
     RETURN pg_try_advisory_xact_lock(dialoq.group_key(p_group));
 END $$;
 
+-- Whether nobody else holds a group. It is not locked afterwards.
+CREATE OR REPLACE FUNCTION dialoq.is_group_free(p_group uuid) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$
+    SELECT pg_try_advisory_lock(dialoq.group_key(p_group)) AND pg_advisory_unlock(dialoq.group_key(p_group))
+$$;
+
 -- Locks a group, waiting for who holds it. What was read before may be old now.
 CREATE OR REPLACE FUNCTION dialoq.lock_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$

@@ -44,16 +44,18 @@ BEGIN
         ELSE
             SELECT * INTO v_row
             FROM (
-                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id, k.below_top AS true_top,
+                -- The messages of a group that somebody else holds are not looked at: batches hold many.
+                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id, f.is_free, k.below_top AS true_top,
                     k.oldest AS true_oldest
                 FROM dialoq.ready_group AS r
-                LEFT JOIN LATERAL dialoq.group_rank(r.conversation_group_id, p_queue_id) AS k ON true
+                CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.conversation_group_id) AS is_free OFFSET 0) AS f
+                LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.conversation_group_id END, p_queue_id) AS k ON true
                 WHERE r.queue_id = p_queue_id AND r.below_top <= p_to_top
                     AND (r.below_top, r.oldest) > (v_past_top, v_past)
                 ORDER BY r.below_top, r.oldest
             ) AS c
             WHERE CASE
-                WHEN c.group_id = ANY (p_passed) THEN false
+                WHEN NOT c.is_free OR c.group_id = ANY (p_passed) THEN false
                 -- It has nothing, or waits for its turn: see below.
                 WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.below_top, c.oldest) THEN true
                 WHEN c.true_top NOT BETWEEN p_from_top AND p_to_top THEN false

@@ -28,11 +28,11 @@ DECLARE
     v_past bigint := -1;
     v_top smallint;
     v_row_tops smallint[];
-    v_count integer;
     v_groups uuid[];
     v_oldest bigint[];
-    v_rows tid[];
     v_held tid[];
+    v_held_groups uuid[];
+    v_held_oldest bigint[];
     -- How much of each group is wanted, and the groups of which something was seen.
     v_most bigint[];
     v_seen uuid[];
@@ -77,12 +77,11 @@ BEGIN
     END IF;
     WHILE cardinality(v_items) > 0 LOOP
         -- The best groups that nobody else holds, as many as there are callers; of those the ones of the best level.
-        SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id), array_agg(c.place), count(DISTINCT c.group_id)
-        INTO v_row_tops, v_oldest, v_groups, v_rows, v_count
+        SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id) INTO v_row_tops, v_oldest, v_groups
         FROM (
             SELECT r.*
             FROM (
-                SELECT r.ctid AS place, r.below_top, r.oldest, r.conversation_group_id AS group_id
+                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id
                 FROM dialoq.ready_group AS r
                 WHERE r.queue_id = v_queue_id AND (r.below_top, r.oldest) > (v_past_top, v_past)
                 ORDER BY r.below_top, r.oldest
@@ -90,29 +89,30 @@ BEGIN
             WHERE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
             LIMIT cardinality(v_items)
         ) AS c;
-        EXIT WHEN v_rows IS NULL;
+        EXIT WHEN v_groups IS NULL;
         v_top := v_row_tops[1];
         IF v_row_tops[cardinality(v_row_tops)] > v_top THEN
-            v_count := cardinality(array_positions(v_row_tops, v_top));
-            v_oldest := v_oldest[:v_count];
-            v_groups := v_groups[:v_count];
-            v_rows := v_rows[:v_count];
-            v_count := 0;
+            v_oldest := v_oldest[:cardinality(array_positions(v_row_tops, v_top))];
+            v_groups := v_groups[:cardinality(v_oldest)];
         END IF;
         v_past_top := v_top;
         v_past := v_oldest[cardinality(v_oldest)];
-        -- A place may have been given to another row since.
-        v_held := ARRAY(
-            SELECT r.ctid FROM dialoq.ready_group AS r
-            WHERE r.ctid = ANY (v_rows) AND r.conversation_group_id = ANY (v_groups) FOR UPDATE SKIP LOCKED);
-        IF v_count < cardinality(v_groups) THEN
-            -- A group may have several rows.
-            SELECT array_agg(d.id), array_agg(d.oldest) INTO v_groups, v_oldest
-            FROM (
-                SELECT g.id, min(g.oldest) AS oldest FROM unnest(v_groups, v_oldest) AS g (id, oldest)
-                GROUP BY g.id ORDER BY min(g.oldest)
-            ) AS d;
-        END IF;
+        -- All rows of these groups at this level go, so that a group does not gather them. One that came since may name an
+        -- older message.
+        SELECT array_agg(h.place), array_agg(h.group_id), array_agg(h.oldest) INTO v_held, v_held_groups, v_held_oldest
+        FROM (
+            SELECT r.ctid AS place, r.conversation_group_id AS group_id, r.oldest
+            FROM unnest(v_groups) AS g (id)
+            JOIN dialoq.ready_group AS r
+                ON r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.below_top + 0 = v_top
+            FOR UPDATE OF r SKIP LOCKED
+        ) AS h;
+        SELECT array_agg(d.id), array_agg(d.oldest) INTO v_groups, v_oldest
+        FROM (
+            SELECT g.id, min(g.oldest) AS oldest
+            FROM unnest(v_groups || v_held_groups, v_oldest || v_held_oldest) AS g (id, oldest)
+            GROUP BY g.id ORDER BY min(g.oldest)
+        ) AS d;
         -- How much is wanted of each group; of its callers each gets what the one before leaves.
         v_most := CASE WHEN cardinality(v_groups) >= cardinality(v_items) THEN v_tops ELSE ARRAY(
             SELECT sum(i.top)::bigint FROM unnest(v_tops) WITH ORDINALITY AS i (top, place)
