@@ -138,7 +138,12 @@ async fn a_stream_of_messages_takes_one_at_a_time() {
 async fn a_clock_that_is_put_back_does_not_lengthen_a_wait() {
     let clock = Clock::wrong_by(3600);
     let broker = Broker::open_with("sqlite::memory:", OpenOptions::new().clock(clock.clone())).await.unwrap();
-    broker.define(|d| drop(d.queue("server"))).await.unwrap();
+    broker
+        .define(|d| {
+            d.queue("server");
+        })
+        .await
+        .unwrap();
     let waiting = {
         let broker = broker.clone();
         tokio::spawn(async move { broker.receive("server").wait(Duration::from_millis(50)).await })
