@@ -53,6 +53,8 @@ BEGIN
                 WHERE r.queue_id = p_queue_id AND r.below_top <= p_to_top
                     AND (r.below_top, r.oldest) > (v_past_top, v_past)
                 ORDER BY r.below_top, r.oldest
+                -- Else the planner may lock every group of the queue before it sorts them.
+                OFFSET 0
             ) AS c
             WHERE CASE
                 WHEN NOT c.is_free OR c.group_id = ANY (p_passed) THEN false
@@ -161,6 +163,7 @@ BEGIN
             ) AS h
             LEFT JOIN LATERAL dialoq.group_rank(h.group_id, p_queue_id) AS k ON true
             ORDER BY h.oldest
+            OFFSET 0
         ) AS c
         WHERE CASE
             WHEN c.group_id = ANY (p_passed) THEN false

@@ -11,7 +11,7 @@ RETURNS TABLE (
     service_contract_name text, service_contract_id integer, message_type_name text, message_type_id integer,
     validation text, message_body bytea, message_id uuid, message_enqueue_time timestamptz, trace text, said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_queue_id integer;
@@ -85,6 +85,8 @@ BEGIN
                 FROM dialoq.ready_group AS r
                 WHERE r.queue_id = v_queue_id AND (r.below_top, r.oldest) > (v_past_top, v_past)
                 ORDER BY r.below_top, r.oldest
+                -- Else the planner may lock every group of the queue before it sorts them.
+                OFFSET 0
             ) AS r
             WHERE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
             LIMIT cardinality(v_items)
