@@ -165,3 +165,22 @@ pub(crate) fn new_definitions_are_noticed(store: Store) {
         assert_eq!(received(&broker).await, ["a"]);
     });
 }
+
+/// However the planner finds the groups: without an index it sorts them all, and must lock them one by one even so.
+pub(crate) fn receivers_lock_only_the_groups_they_take(store: Store) {
+    on(store, |broker, client, _| async move {
+        for _ in 0..20 {
+            let handle = dialog(&broker).await;
+            broker.send(handle, "//t/Word", "a").await.unwrap();
+        }
+        for receive in ["dialoq.receive_batch('server', ARRAY[1, 1, 1]::bigint[])", "dialoq.receive('server', 1)"] {
+            client.batch_execute("BEGIN; SET LOCAL enable_indexscan = off").await.unwrap();
+            let taken = client.query(&format!("SELECT * FROM {receive}"), &[]).await.unwrap().len();
+            let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
+            let locked: i64 = client.query_one(locks, &[]).await.unwrap().get(0);
+            client.batch_execute("ROLLBACK").await.unwrap();
+            assert!(taken > 0);
+            assert_eq!(locked, taken as i64, "{receive}");
+        }
+    });
+}
