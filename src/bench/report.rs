@@ -143,6 +143,23 @@ pub struct Target {
     pub reached: bool,
 }
 
+/// What is promised, the figure, what that counts, and what was measured, if it was.
+pub(super) type Promise<'a> = (&'a str, f64, &'static str, Option<f64>);
+
+impl Target {
+    /// Those promises that were measured: what must be reached at least, then what must not be passed.
+    pub(super) fn judged(promised: &[Promise<'_>], bounded: &[Promise<'_>]) -> Vec<Self> {
+        let judge = |&(what, target, unit, measured): &Promise<'_>, is_least: bool| {
+            let measured = measured?;
+            let (bound, reached) =
+                if is_least { ("at least", measured >= target) } else { ("at most", measured <= target) };
+            Some(Self { what: what.to_owned(), bound, target, unit, measured, reached })
+        };
+        let least = promised.iter().filter_map(|promise| judge(promise, true));
+        least.chain(bounded.iter().filter_map(|promise| judge(promise, false))).collect()
+    }
+}
+
 impl Report {
     fn row(&self, workload: &str, callers: usize) -> Option<&Measured> {
         self.results.iter().find(|row| row.workload == workload && row.callers == callers)
@@ -185,23 +202,7 @@ impl Report {
             ("opening 1,000,000 conversations again", 5.0, "s", self.figure(REOPEN)),
             ("high class under a low flood, p99 wait", 2.0, "times unloaded", self.figure(FLOOD)),
         ];
-        let least = promised.into_iter().filter_map(|(what, target, unit, measured)| {
-            measured.map(|measured| (what, "at least", target, unit, measured, measured >= target))
-        });
-        let most = bounded.into_iter().filter_map(|(what, target, unit, measured)| {
-            measured.map(|measured| (what, "at most", target, unit, measured, measured <= target))
-        });
-        self.targets = least
-            .chain(most)
-            .map(|(what, bound, target, unit, measured, reached)| Target {
-                what: what.to_owned(),
-                bound,
-                target,
-                unit,
-                measured,
-                reached,
-            })
-            .collect();
+        self.targets = Target::judged(&promised, &bounded);
     }
 }
 
@@ -261,29 +262,40 @@ impl fmt::Display for Report {
             }
             writeln!(f, "{table}")?;
         }
-        if !self.figures.is_empty() {
-            let mut table = aligned(&["figure", "value", "unit"], 1);
-            for figure in &self.figures {
-                table.add_row([figure.name.clone(), short(figure.value), figure.unit.to_owned()]);
-            }
-            writeln!(f, "{table}")?;
-        }
-        if !self.targets.is_empty() {
-            let mut table = aligned(&["target", "", "promised", "measured", "unit", "reached"], 2);
-            for target in &self.targets {
-                table.add_row([
-                    target.what.clone(),
-                    target.bound.to_owned(),
-                    short(target.target),
-                    short(target.measured),
-                    target.unit.to_owned(),
-                    if target.reached { "yes" } else { "NO" }.to_owned(),
-                ]);
-            }
-            writeln!(f, "{table}")?;
-        }
-        Ok(())
+        write_figures(f, &self.figures)?;
+        write_targets(f, &self.targets)
     }
+}
+
+/// The figures as a table, if there are any.
+pub(super) fn write_figures(f: &mut fmt::Formatter<'_>, figures: &[Figure]) -> fmt::Result {
+    if figures.is_empty() {
+        return Ok(());
+    }
+    let mut table = aligned(&["figure", "value", "unit"], 1);
+    for figure in figures {
+        table.add_row([figure.name.clone(), short(figure.value), figure.unit.to_owned()]);
+    }
+    writeln!(f, "{table}")
+}
+
+/// The targets as a table, if there are any.
+pub(super) fn write_targets(f: &mut fmt::Formatter<'_>, targets: &[Target]) -> fmt::Result {
+    if targets.is_empty() {
+        return Ok(());
+    }
+    let mut table = aligned(&["target", "", "promised", "measured", "unit", "reached"], 2);
+    for target in targets {
+        table.add_row([
+            target.what.clone(),
+            target.bound.to_owned(),
+            short(target.target),
+            short(target.measured),
+            target.unit.to_owned(),
+            if target.reached { "yes" } else { "NO" }.to_owned(),
+        ]);
+    }
+    writeln!(f, "{table}")
 }
 
 /// A table whose columns from `first_number` on are numbers, but for its last text columns.

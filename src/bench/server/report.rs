@@ -2,7 +2,7 @@
 
 use crate::bench::load::Round;
 use crate::bench::machine::Machine;
-use crate::bench::report::{Figure, Target, aligned, short, thousands};
+use crate::bench::report::{Figure, Target, aligned, short, thousands, write_figures, write_targets};
 use serde::Serialize;
 use std::fmt;
 
@@ -134,23 +134,7 @@ impl ServerReport {
             ("idle, statements per waiting receiver", 0.1, "a minute", per_receiver),
             ("constant load: size of the tables at the end", 1.25, "times that when the old snapshot ended", growth),
         ];
-        let least = promised.into_iter().filter_map(|(what, target, unit, measured)| {
-            measured.map(|measured| (what, "at least", target, unit, measured, measured >= target))
-        });
-        let most = bounded.into_iter().filter_map(|(what, target, unit, measured)| {
-            measured.map(|measured| (what, "at most", target, unit, measured, measured <= target))
-        });
-        self.targets = least
-            .chain(most)
-            .map(|(what, bound, target, unit, measured, reached)| Target {
-                what: what.to_owned(),
-                bound,
-                target,
-                unit,
-                measured,
-                reached,
-            })
-            .collect();
+        self.targets = Target::judged(&promised, &bounded);
     }
 
     /// The size at the end over that at the end of the reader; while a reader looks at the past nothing can be cleaned up.
@@ -210,13 +194,7 @@ impl fmt::Display for ServerReport {
             }
             writeln!(f, "{table}")?;
         }
-        if !self.figures.is_empty() {
-            let mut table = aligned(&["figure", "value", "unit"], 1);
-            for figure in &self.figures {
-                table.add_row([figure.name.clone(), short(figure.value), figure.unit.to_owned()]);
-            }
-            writeln!(f, "{table}")?;
-        }
+        write_figures(f, &self.figures)?;
         if !self.curve.is_empty() {
             let mut table =
                 aligned(&["load, s", "old snapshot", "per s", "p50 us", "p99 us", "tables MiB", "dead rows"], 0);
@@ -233,21 +211,7 @@ impl fmt::Display for ServerReport {
             }
             writeln!(f, "{table}")?;
         }
-        if !self.targets.is_empty() {
-            let mut table = aligned(&["target", "", "promised", "measured", "unit", "reached"], 2);
-            for target in &self.targets {
-                table.add_row([
-                    target.what.clone(),
-                    target.bound.to_owned(),
-                    short(target.target),
-                    short(target.measured),
-                    target.unit.to_owned(),
-                    if target.reached { "yes" } else { "NO" }.to_owned(),
-                ]);
-            }
-            writeln!(f, "{table}")?;
-        }
-        Ok(())
+        write_targets(f, &self.targets)
     }
 }
 
