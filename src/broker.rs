@@ -7,10 +7,12 @@ use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
 use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
+use crate::store::server::ServerStore;
+use crate::store::server::link::Driver;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
-use crate::store::url::{MssqlUrl, PostgresUrl, StoreUrl};
-use crate::store::{ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
+use crate::store::url::StoreUrl;
+use crate::store::{AccessToken, ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::trace;
 use crate::tx::Tx;
@@ -34,12 +36,16 @@ impl fmt::Debug for Broker {
 impl Broker {
     /// Opens the broker at a URL; what is not there yet is made.
     ///
-    /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed. Parameters follow
-    /// a question mark: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`.
+    /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed.
+    /// `postgres://user:password@host/database` and `mssql://user:password@host/database` are databases of servers, shared
+    /// with other processes; the latter may also be an ADO string after `mssql:`. Parameters follow a question mark:
+    /// `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`, and those of [`ServerUrl`](crate::store::url::ServerUrl).
     ///
     /// # Errors
     /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012 it
-    /// is damaged, 60013 it was written by a newer Dialoq, 60014 it cannot be written, 60018 it cannot be read.
+    /// is damaged, 60013 it was written by a newer Dialoq, 60014 it cannot be written, 60018 it cannot be read. Of a server:
+    /// 60030 it cannot be reached, 60034 it refuses this user, 60035 the schema is missing or not whole, 60026 this build has
+    /// no driver for it.
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url, OpenOptions::default()).await
     }
@@ -55,14 +61,7 @@ impl Broker {
                 let store = blocking(move || SqliteStore::open(options)).await?;
                 Ok(Self::over(Traced::over(store)))
             }
-            StoreUrl::Postgres(url) => {
-                let options = options.said_by(&url.server);
-                Ok(Self::over(Traced::over(open_postgres(&url, options).await?)))
-            }
-            StoreUrl::Mssql(url) => {
-                let options = options.said_by(&url.server);
-                Ok(Self::over(Traced::over(open_mssql(&url, options).await?)))
-            }
+            url => Ok(Self::over(Traced::over(open_server(&url, options).await?))),
         }
     }
 
@@ -79,14 +78,7 @@ impl Broker {
                 let store = blocking(move || SqliteStore::open_read_only(options)).await?;
                 Ok(Self::over(store))
             }
-            StoreUrl::Postgres(url) => {
-                let options = OpenOptions::default().create(false).said_by(&url.server);
-                Ok(Self::over(open_postgres(&url, options).await?))
-            }
-            StoreUrl::Mssql(url) => {
-                let options = OpenOptions::default().create(false).said_by(&url.server);
-                Ok(Self::over(open_mssql(&url, options).await?))
-            }
+            url => Ok(Self::over(open_server(&url, OpenOptions::default().create(false)).await?)),
         }
     }
 
@@ -252,26 +244,37 @@ fn is_possible(catalog: &Catalog, definitions: &[Definition]) -> bool {
     definitions.iter().all(|definition| apply::apply(&mut catalog, definition, &mut ids).is_ok())
 }
 
-#[cfg(feature = "postgres")]
-async fn open_postgres(url: &PostgresUrl, options: OpenOptions) -> Result<Arc<dyn Store>> {
-    let driver = Arc::new(crate::store::postgres::PostgresDriver::new(url)?);
-    Ok(crate::store::server::ServerStore::open(driver, options).await?)
+async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Store>> {
+    let options = match url.server() {
+        Some(server) => options.said_by(server),
+        None => options,
+    };
+    let driver = server_driver(url, options.entra_token.clone())?;
+    let driver = driver.ok_or_else(|| {
+        Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, "the URL names an embedded database, not a server")
+    })?;
+    Ok(ServerStore::open(driver, options).await?)
 }
 
-#[cfg(not(feature = "postgres"))]
-async fn open_postgres(_: &PostgresUrl, _: OpenOptions) -> Result<Arc<dyn Store>> {
-    Err(Error::without_driver("PostgreSQL", "postgres"))
-}
-
-#[cfg(feature = "mssql")]
-async fn open_mssql(url: &MssqlUrl, options: OpenOptions) -> Result<Arc<dyn Store>> {
-    let driver = Arc::new(crate::store::mssql::MssqlDriver::new(url, options.entra_token.clone())?);
-    Ok(crate::store::server::ServerStore::open(driver, options).await?)
-}
-
-#[cfg(not(feature = "mssql"))]
-async fn open_mssql(_: &MssqlUrl, _: OpenOptions) -> Result<Arc<dyn Store>> {
-    Err(Error::without_driver("SQL Server", "mssql"))
+/// How the server is reached that a URL names; `None` if it names none.
+///
+/// # Errors
+/// 60019 it cannot be used; 60026 this build has no driver for it.
+pub(crate) fn server_driver(url: &StoreUrl, entra_token: Option<AccessToken>) -> Result<Option<Arc<dyn Driver>>> {
+    match url {
+        StoreUrl::Sqlite(_) => Ok(None),
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => Ok(Some(Arc::new(crate::store::postgres::PostgresDriver::new(url)?))),
+        #[cfg(not(feature = "postgres"))]
+        StoreUrl::Postgres(_) => Err(Error::without_driver("PostgreSQL", "postgres")),
+        #[cfg(feature = "mssql")]
+        StoreUrl::Mssql(url) => Ok(Some(Arc::new(crate::store::mssql::MssqlDriver::new(url, entra_token)?))),
+        #[cfg(not(feature = "mssql"))]
+        StoreUrl::Mssql(_) => {
+            drop(entra_token);
+            Err(Error::without_driver("SQL Server", "mssql"))
+        }
+    }
 }
 
 /// Recovery reads the disk for as long as it takes, which must not hold up other tasks.

@@ -4,12 +4,14 @@
 //! administrator installs once, and the application's user becomes a member of the role `dialoq_user`, who may execute the
 //! verbs and read the views, or of `dialoq_admin`, who may also change definitions.
 
+use crate::broker::server_driver;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::id::IdSource;
 use crate::store::server::dialect::Script;
 use crate::store::server::install;
 use crate::store::server::link::Driver;
 use crate::store::url::StoreUrl;
+use std::sync::Arc;
 
 /// One script of an installation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,20 +62,12 @@ impl Step {
     }
 }
 
-fn driver(url: &str) -> Result<Box<dyn Driver>> {
-    match StoreUrl::parse(url)? {
-        StoreUrl::Sqlite(_) => Err(Error::new(
+fn driver(url: &str) -> Result<Arc<dyn Driver>> {
+    server_driver(&StoreUrl::parse(url)?, None)?.ok_or_else(|| {
+        Error::new(
             Code::UNSUPPORTED,
             ErrorKind::Unsupported,
             "nothing is installed in an embedded database: it is made when it is opened, and gone when its file is removed",
-        )),
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(url) => Ok(Box::new(crate::store::postgres::PostgresDriver::new(&url)?)),
-        #[cfg(not(feature = "postgres"))]
-        StoreUrl::Postgres(_) => Err(Error::without_driver("PostgreSQL", "postgres")),
-        #[cfg(feature = "mssql")]
-        StoreUrl::Mssql(url) => Ok(Box::new(crate::store::mssql::MssqlDriver::new(&url, None)?)),
-        #[cfg(not(feature = "mssql"))]
-        StoreUrl::Mssql(_) => Err(Error::without_driver("SQL Server", "mssql")),
-    }
+        )
+    })
 }

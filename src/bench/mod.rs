@@ -78,29 +78,36 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        let positive = "at least 1";
         if self.callers.contains(&0) || self.callers.is_empty() {
-            return Err(Error::out_of_range("the number of callers", 0, positive));
+            return Err(Error::out_of_range("the number of callers", 0, "at least 1"));
         }
-        if self.rounds == 0 {
-            return Err(Error::out_of_range("the number of rounds", 0, positive));
-        }
-        if self.round_length.is_zero() {
-            return Err(Error::out_of_range("the length of a round", "zero", "above zero"));
-        }
-        if self.largest < 1000 {
-            return Err(Error::out_of_range("the largest backlog", self.largest, "at least 1000"));
-        }
-        if self.body_bytes < 8 {
-            return Err(Error::out_of_range("the size of a body in bytes", self.body_bytes, "at least 8"));
-        }
-        match self.workloads.iter().find(|workload| !Workload::ALL.contains(workload)) {
-            Some(other) => {
-                let right = "one that an embedded store has; this one is for servers, named by --db";
-                Err(Error::out_of_range("the workload", format!("{other:?}"), right))
-            }
-            None => Ok(()),
-        }
+        check_measure(self.rounds, self.round_length, self.largest, self.body_bytes)?;
+        let right = "one that an embedded store has; this one is for servers, named by --db";
+        check_workloads(&self.workloads, &Workload::ALL, "the workload", right)
+    }
+}
+
+/// What every run must have enough of.
+fn check_measure(rounds: usize, round_length: Duration, largest: usize, body_bytes: usize) -> Result<()> {
+    if rounds == 0 {
+        return Err(Error::out_of_range("the number of rounds", 0, "at least 1"));
+    }
+    if round_length.is_zero() {
+        return Err(Error::out_of_range("the length of a round", "zero", "above zero"));
+    }
+    if largest < 1000 {
+        return Err(Error::out_of_range("the largest backlog", largest, "at least 1000"));
+    }
+    if body_bytes < 8 {
+        return Err(Error::out_of_range("the size of a body in bytes", body_bytes, "at least 8"));
+    }
+    Ok(())
+}
+
+fn check_workloads(asked: &[Workload], known: &[Workload], what: &str, right: &str) -> Result<()> {
+    match asked.iter().find(|workload| !known.contains(workload)) {
+        Some(other) => Err(Error::out_of_range(what, format!("{other:?}"), right)),
+        None => Ok(()),
     }
 }
 

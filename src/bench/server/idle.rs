@@ -9,6 +9,7 @@ use crate::bench::load::new_histogram;
 use crate::bench::report::Figure;
 use crate::bench::subject::{REQUESTS, stalled};
 use crate::error::Result;
+use crate::store::server::link::Link;
 use crate::{Act, Broker};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -57,7 +58,7 @@ pub(super) async fn idle(
     ground: &Ground,
     report: &mut ServerReport,
 ) -> Result<()> {
-    let Some(empty) = per_minute(server, options.idle_length).await else { return Ok(()) };
+    let Some(empty) = per_minute(server, options.idle_length).await? else { return Ok(()) };
     let mut waiting = JoinSet::new();
     for _ in 0..RECEIVERS {
         let broker = ground.subject.broker.clone();
@@ -67,7 +68,7 @@ pub(super) async fn idle(
     while activity.facts().waiting < RECEIVERS {
         tokio::task::yield_now().await;
     }
-    let full = per_minute(server, options.idle_length).await;
+    let full = per_minute(server, options.idle_length).await?;
     waiting.shutdown().await;
     report.figures.push(Figure { name: IDLE_EMPTY.to_owned(), value: empty, unit: "a minute" });
     if let Some(full) = full {
@@ -76,14 +77,22 @@ pub(super) async fn idle(
     Ok(())
 }
 
-/// `None` if the server does not count.
-async fn per_minute(server: &Server, length: Duration) -> Option<f64> {
+/// `None` if the server does not count, as relatives of SQL Server do not.
+async fn per_minute(server: &Server, length: Duration) -> Result<Option<f64>> {
     // The link is the same for both looks, so that nothing but the looks is added.
-    let mut link = server.driver.dedicated().await.ok()?;
+    let mut link = server.driver.dedicated().await?;
     tokio::time::sleep(REPORTING).await;
     let start = Instant::now();
-    let before: i64 = link.read(server.texts.transactions).await.ok()?.first()?.get("transactions").ok()?;
+    let Some(before) = transactions(server, &mut *link).await? else { return Ok(None) };
     tokio::time::sleep(length).await;
-    let after: i64 = link.read(server.texts.transactions).await.ok()?.first()?.get("transactions").ok()?;
-    Some((after - before) as f64 / start.elapsed().as_secs_f64() * 60.0)
+    let Some(after) = transactions(server, &mut *link).await? else { return Ok(None) };
+    Ok(Some((after - before) as f64 / start.elapsed().as_secs_f64() * 60.0))
+}
+
+async fn transactions(server: &Server, link: &mut dyn Link) -> Result<Option<i64>> {
+    match link.read(server.texts.transactions).await {
+        Ok(rows) => rows.first().map(|row| row.get("transactions")).transpose(),
+        Err(failure) if server.is_postgres() => Err(failure.error),
+        Err(_) => Ok(None),
+    }
 }

@@ -86,29 +86,19 @@ impl ServerOptions {
     }
 
     fn check(&self) -> Result<()> {
-        let positive = "at least 1";
         if self.callers == 0 {
-            return Err(Error::out_of_range("the number of callers", 0, positive));
+            return Err(Error::out_of_range("the number of callers", 0, "at least 1"));
         }
-        if self.rounds == 0 {
-            return Err(Error::out_of_range("the number of rounds", 0, positive));
-        }
-        if self.round_length.is_zero() {
-            return Err(Error::out_of_range("the length of a round", "zero", "above zero"));
-        }
-        if self.largest < 1000 {
-            return Err(Error::out_of_range("the largest backlog", self.largest, "at least 1000"));
-        }
-        if self.body_bytes < 8 {
-            return Err(Error::out_of_range("the size of a body in bytes", self.body_bytes, "at least 8"));
-        }
-        match self.workloads.iter().find(|workload| !Workload::ON_SERVERS.contains(workload)) {
-            Some(other) => {
-                let right = "one of send, receive, both, depth, wake-up, idle, load";
-                Err(Error::out_of_range("the workload on a server", format!("{other:?}"), right))
+        for (what, length) in
+            [("the length of the constant load", self.load_length), ("the length of the idle time", self.idle_length)]
+        {
+            if length.is_zero() {
+                return Err(Error::out_of_range(what, "zero", "above zero"));
             }
-            None => Ok(()),
         }
+        super::check_measure(self.rounds, self.round_length, self.largest, self.body_bytes)?;
+        let right = "one of send, receive, both, depth, wake-up, idle, load";
+        super::check_workloads(&self.workloads, &Workload::ON_SERVERS, "the workload on a server", right)
     }
 }
 
@@ -128,7 +118,7 @@ pub async fn run_on_server(options: ServerOptions, progress: impl Fn(Progress) +
         settings: ServerSettings {
             server: facts.get("version")?,
             server_settings: facts.get("settings")?,
-            durability: if options.url.contains("durability=normal") { "normal" } else { "full" }.to_owned(),
+            durability: server.durability.to_string(),
             rounds: options.rounds,
             round_seconds: options.round_length.as_secs_f64(),
             body_bytes: options.body_bytes,
@@ -269,8 +259,12 @@ impl Course<'_> {
                 reader.end().await?;
             }
             let round = self.through(&self.ground.lane, Pace::PerSecond(most / 2.0), length).await?;
-            // Not every server tells.
-            let sizes = self.server.read(self.server.texts.sizes).await.ok();
+            let sizes = match self.server.read(self.server.texts.sizes).await {
+                Ok(sizes) => Some(sizes),
+                Err(error) if self.server.is_postgres() => return Err(error),
+                // Relatives of SQL Server have no such views.
+                Err(_) => None,
+            };
             report.curve.push(Slice {
                 at_seconds: start.elapsed().as_secs_f64(),
                 reader_holds_snapshot: holds,

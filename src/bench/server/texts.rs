@@ -1,9 +1,10 @@
 //! The SQL of a bench on a server, by dialect.
 
+use crate::broker::server_driver;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::store::SqlRow;
 use crate::store::server::link::{Driver, Failure};
-use crate::store::url::StoreUrl;
+use crate::store::url::{Durability, StoreUrl};
 use std::sync::Arc;
 
 /// The texts of `sql/<dialect>/bench`.
@@ -45,32 +46,24 @@ macro_rules! texts {
 static POSTGRES: Texts = texts!("postgres");
 static MSSQL: Texts = texts!("mssql");
 
-fn driver(url: &str) -> Result<Arc<dyn Driver>> {
-    match StoreUrl::parse(url)? {
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(url) => Ok(Arc::new(crate::store::postgres::PostgresDriver::new(&url)?)),
-        #[cfg(feature = "mssql")]
-        StoreUrl::Mssql(url) => Ok(Arc::new(crate::store::mssql::MssqlDriver::new(&url, None)?)),
-        _ => {
-            let why = "this bench is for servers; an embedded database is measured without a URL";
-            Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why))
-        }
-    }
-}
-
 /// A server as the bench asks it beside the broker.
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) driver: Arc<dyn Driver>,
     pub(super) texts: &'static Texts,
+    pub(super) durability: Durability,
 }
 
 impl Server {
     /// The server of that URL.
     pub(super) fn new(url: &str) -> Result<Self> {
-        let driver = driver(url)?;
+        let url = StoreUrl::parse(url)?;
+        let (Some(server), Some(driver)) = (url.server(), server_driver(&url, None)?) else {
+            let why = "this bench is for servers; an embedded database is measured without a URL";
+            return Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why));
+        };
         let texts = if driver.dialect().name == "mssql" { &MSSQL } else { &POSTGRES };
-        Ok(Self { driver, texts })
+        Ok(Self { driver, texts, durability: server.common.durability })
     }
 
     pub(super) fn is_postgres(&self) -> bool {

@@ -59,6 +59,15 @@ pub struct CommonParameters {
 const LARGEST_BODY_BYTES: u64 = 999_000_000;
 
 impl StoreUrl {
+    /// What it says of a server; `None` if it names an embedded database.
+    pub fn server(&self) -> Option<&ServerUrl> {
+        match self {
+            Self::Sqlite(_) => None,
+            Self::Postgres(url) => Some(&url.server),
+            Self::Mssql(url) => Some(&url.server),
+        }
+    }
+
     /// Takes a URL apart.
     ///
     /// # Errors
