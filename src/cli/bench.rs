@@ -30,7 +30,7 @@ pub(super) struct Bench {
     /// Which workloads to run [default: all].
     #[arg(long = "workload", value_name = "NAME", value_delimiter = ',')]
     workloads: Vec<Workload>,
-    /// How many callers at the same time, one run after the other [default: 1,8,64,256].
+    /// How many callers at the same time, one run after the other [default: 1,8,64,256; on a server one number, 64].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=4096))]
     callers: Vec<u16>,
     /// Bytes per message body.
@@ -61,7 +61,8 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let is_server = !matches!(StoreUrl::parse(&globals.db)?, StoreUrl::Sqlite(_));
+        let is_server = StoreUrl::parse(&globals.db)?.server().is_some();
+        self.check(is_server)?;
         let bar = output.progress(1, "{bar:30} {pos}/{len} {wide_msg} {elapsed}");
         let progress = {
             let bar = bar.clone();
@@ -86,30 +87,38 @@ impl Bench {
         }
     }
 
+    /// Refuses what would be passed over: who says it would take the figures for what they are not.
+    fn check(&self, is_server: bool) -> Result<(), Failure> {
+        let misplaced = if is_server {
+            [
+                (self.folder.is_some(), "--folder is for the embedded store; a server has its own disk"),
+                (self.unsynced, "--unsynced is for the embedded store; say durability=normal in the server's URL"),
+                (self.callers.len() > 1, "on a server --callers takes one number"),
+            ]
+        } else {
+            [
+                (self.minutes.is_some(), "--minutes is for a server, which --db names"),
+                (self.in_use, "--in-use is for a server, which --db names"),
+                (false, ""),
+            ]
+        };
+        match misplaced.into_iter().find(|(is_said, _)| *is_said) {
+            Some((_, why)) => Err(Failure::input(why)),
+            None => Ok(()),
+        }
+    }
+
     fn server_options(&self, url: &str) -> ServerOptions {
         let mut options = if self.quick { ServerOptions::quick(url) } else { ServerOptions::full(url) };
         options.is_in_use = self.in_use;
-        if !self.workloads.is_empty() {
-            options.workloads.clone_from(&self.workloads);
-        }
         if let Some(&callers) = self.callers.first() {
             options.callers = callers.into();
-        }
-        if let Some(bytes) = self.body_bytes {
-            options.body_bytes = bytes as usize;
-        }
-        if let Some(rounds) = self.rounds {
-            options.rounds = rounds.into();
-        }
-        if let Some(length) = self.round_length {
-            options.round_length = length;
         }
         if let Some(minutes) = self.minutes {
             options.load_length = Duration::from_secs(u64::from(minutes) * 60);
         }
-        if let Some(backlog) = self.backlog {
-            options.largest = backlog as usize;
-        }
+        let ServerOptions { workloads, body_bytes, rounds, round_length, largest, .. } = &mut options;
+        self.measure(workloads, body_bytes, rounds, round_length, largest);
         options
     }
 
@@ -117,24 +126,29 @@ impl Bench {
         let folder = self.folder.clone().unwrap_or_else(|| PathBuf::from("."));
         let mut options = if self.quick { Options::quick(&folder) } else { Options::full(&folder) };
         options.synced = !self.unsynced;
-        if !self.workloads.is_empty() {
-            options.workloads.clone_from(&self.workloads);
-        }
         if !self.callers.is_empty() {
             options.callers = self.callers.iter().copied().map(usize::from).collect();
         }
-        if let Some(bytes) = self.body_bytes {
-            options.body_bytes = bytes as usize;
-        }
-        if let Some(rounds) = self.rounds {
-            options.rounds = rounds.into();
-        }
-        if let Some(length) = self.round_length {
-            options.round_length = length;
-        }
-        if let Some(backlog) = self.backlog {
-            options.largest = backlog as usize;
-        }
+        let Options { workloads, body_bytes, rounds, round_length, largest, .. } = &mut options;
+        self.measure(workloads, body_bytes, rounds, round_length, largest);
         options
+    }
+
+    /// Puts what was said in the place of what is usual, wherever it is measured.
+    fn measure(
+        &self,
+        workloads: &mut Vec<Workload>,
+        body_bytes: &mut usize,
+        rounds: &mut usize,
+        round_length: &mut Duration,
+        largest: &mut usize,
+    ) {
+        if !self.workloads.is_empty() {
+            workloads.clone_from(&self.workloads);
+        }
+        *body_bytes = self.body_bytes.map_or(*body_bytes, |bytes| bytes as usize);
+        *rounds = self.rounds.map_or(*rounds, usize::from);
+        *round_length = self.round_length.unwrap_or(*round_length);
+        *largest = self.backlog.map_or(*largest, |backlog| backlog as usize);
     }
 }

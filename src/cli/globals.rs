@@ -11,8 +11,9 @@ use std::time::Duration;
 /// Options of every command.
 #[derive(Debug, Args)]
 pub(super) struct Globals {
-    /// The broker's database: sqlite:PATH, or postgres://USER:PASSWORD@HOST/DATABASE. Only `apply` and `install` make a
-    /// broker where there is none. Options follow a question mark, as in sqlite:shop.db?durability=normal.
+    /// The broker's database: sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or mssql://USER:PASSWORD@HOST/DATABASE.
+    /// Only `apply` and `install` make a broker where there is none. Options follow a question mark, as in
+    /// sqlite:shop.db?durability=normal.
     #[arg(long, global = true, value_name = "URL", env = "DIALOQ_URL", default_value = "sqlite:dialoq.db")]
     #[arg(help_heading = "Global options")]
     pub(super) db: String,

@@ -90,7 +90,15 @@ impl Lab {
     }
 
     fn options(&self, url: &str) -> Result<Options, Failure> {
-        let is_server = !matches!(StoreUrl::parse(url)?, StoreUrl::Sqlite(_));
+        let is_server = StoreUrl::parse(url)?.server().is_some();
+        if is_server && self.folder.is_some() {
+            return Err(Failure::input(
+                "--folder is for the embedded store; on a server the lab plays in the database of --db",
+            ));
+        }
+        if !is_server && self.in_use {
+            return Err(Failure::input("--in-use is for a server, which --db names"));
+        }
         let synthetic = Source::Synthetic { seed: self.seed, length: self.length };
         Ok(Options {
             source: self.recorded.clone().map_or(synthetic, Source::Recorded),

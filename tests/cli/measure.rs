@@ -31,3 +31,23 @@ fn the_bench_measures_beside_its_limit() {
     shop.fails(2, &["bench", "--body-bytes", "1"]);
     assert_eq!(std::fs::read_dir(shop.folder.path()).unwrap().count(), 0, "the scratch folder is removed");
 }
+
+/// Before anything is reached: the server of these does not exist.
+#[test]
+fn what_does_not_bear_on_what_is_measured_is_refused() {
+    let shop = Shop::empty();
+    let server = "postgres://nobody@127.0.0.1:1/nowhere";
+    for (url, arguments, named) in [
+        (server, &["bench", "--folder", "."][..], "--folder"),
+        (server, &["bench", "--unsynced"], "durability=normal"),
+        (server, &["bench", "--callers", "1,8"], "--callers"),
+        (server, &["lab", "--folder", "."], "--folder"),
+        ("sqlite:shop.db", &["bench", "--minutes", "5"], "--minutes"),
+        ("sqlite:shop.db", &["bench", "--in-use"], "--in-use"),
+        ("sqlite:shop.db", &["lab", "--in-use"], "--in-use"),
+    ] {
+        let refused = shop.fails(1, &[&["--db", url], arguments].concat());
+        assert!(refused.contains("error[") && refused.contains(named), "{arguments:?}: {refused}");
+        assert!(!refused.contains("cannot be reached"), "{arguments:?}: {refused}");
+    }
+}
