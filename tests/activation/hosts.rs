@@ -2,7 +2,7 @@
 //! which is killed.
 
 use crate::servers::Database;
-use crate::stage::{FIVE_SECONDS, Puppet, Stage, Theatre, row, soon};
+use crate::stage::{FIVE_SECONDS, Puppet, Stage, Theatre, define, row, soon};
 use dialoq::activation::{Procedure, Ramp, Readers};
 use dialoq::{Act, Broker};
 use std::process::{Child, Command, Stdio};
@@ -28,10 +28,7 @@ async fn is_refused(readers: &Readers) -> u64 {
     }
 }
 
-staged!(threads, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |store| {
-    if !store.is_server() {
-        return;
-    }
+staged!(hosts, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |store| {
     // DIFFERENCE(monitors-by-process)
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
@@ -78,10 +75,7 @@ staged!(threads, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |
     }
 });
 
-staged!(threads, the_places_of_a_host_that_stops_go_to_others, async |store| {
-    if !store.is_server() {
-        return;
-    }
+staged!(hosts, the_places_of_a_host_that_stops_go_to_others, async |store| {
     let stage = Stage::new(store).await;
     let other = stage.another().await;
     let (mut theatre, procedure) = Theatre::new();
@@ -101,10 +95,7 @@ staged!(threads, the_places_of_a_host_that_stops_go_to_others, async |store| {
     other.close().await.unwrap();
 });
 
-staged!(threads, altering_the_limit_counts_on_every_host, async |store| {
-    if !store.is_server() {
-        return;
-    }
+staged!(hosts, altering_the_limit_counts_on_every_host, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
     let other = stage.another().await;
@@ -128,10 +119,7 @@ staged!(threads, altering_the_limit_counts_on_every_host, async |store| {
     other.close().await.unwrap();
 });
 
-staged!(threads, a_queue_activates_when_another_process_sends, async |store| {
-    if !store.is_server() {
-        return;
-    }
+staged!(hosts, a_queue_activates_when_another_process_sends, async |store| {
     let stage = Stage::new(store).await;
     let other = stage.another().await;
     let (mut theatre, procedure) = Theatre::new();
@@ -189,21 +177,10 @@ impl Drop for Host {
 }
 
 #[cfg(unix)]
-staged!(threads, the_place_and_the_message_of_a_killed_process_go_to_another, async |store| {
-    if !store.is_server() {
-        return;
-    }
+staged!(hosts, the_place_and_the_message_of_a_killed_process_go_to_another, async |store| {
     let database = Database::fresh(store);
     let broker = Broker::open(database.url()).await.unwrap();
-    broker
-        .define(|d| {
-            d.queue("work");
-            d.queue("home");
-            d.service("worker", "work", ["DEFAULT"]);
-            d.service("client", "home", []);
-        })
-        .await
-        .unwrap();
+    define(&broker).await;
     let mut host = Host::start(database.url());
     let dialog = broker.begin_dialog("client", "worker").await.unwrap();
     broker.send(dialog, "DEFAULT", "work").await.unwrap();

@@ -10,31 +10,38 @@ struct Staged {
     module: &'static str,
     name: &'static str,
     threads: usize,
-    on_mssql: bool,
+    stores: &'static [Store],
     run: fn(Store) -> Pin<Box<dyn Future<Output = ()>>>,
 }
 
 inventory::collect!(Staged);
 
-/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `not_mssql, ` on every
-/// store but SQL Server.
+/// Where hosts can share a database.
+const SERVERS: &[Store] = &[Store::Postgres, Store::Mssql];
+const NOT_MSSQL: &[Store] = &[Store::Sqlite, Store::Postgres];
+
+/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `hosts, ` too, but on
+/// servers only, and with `not_mssql, ` on every store but SQL Server.
 macro_rules! staged {
     (threads, $name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 4, true, $name, $store, $body);
+        staged!(@ 4, &$crate::Store::ALL, $name, $store, $body);
+    };
+    (hosts, $name:ident, async |$store:ident| $body:block) => {
+        staged!(@ 4, $crate::SERVERS, $name, $store, $body);
     };
     (not_mssql, $name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 1, false, $name, $store, $body);
+        staged!(@ 1, $crate::NOT_MSSQL, $name, $store, $body);
     };
     ($name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 1, true, $name, $store, $body);
+        staged!(@ 1, &$crate::Store::ALL, $name, $store, $body);
     };
-    (@ $threads:literal, $on_mssql:literal, $name:ident, $store:ident, $body:block) => {
+    (@ $threads:literal, $stores:expr, $name:ident, $store:ident, $body:block) => {
         inventory::submit! {
             $crate::Staged {
                 module: module_path!(),
                 name: stringify!($name),
                 threads: $threads,
-                on_mssql: $on_mssql,
+                stores: $stores,
                 run: |$store: $crate::servers::Store| Box::pin(async move $body),
             }
         }
@@ -56,7 +63,7 @@ mod stage;
 fn main() -> ExitCode {
     let mut trials = Vec::new();
     for store in Store::here() {
-        for test in inventory::iter::<Staged>.into_iter().filter(|test| test.on_mssql || store != Store::Mssql) {
+        for test in inventory::iter::<Staged>.into_iter().filter(|test| test.stores.contains(&store)) {
             let section = test.module.rsplit("::").next().unwrap_or_default();
             trials.push(Trial::test(format!("{}::{section}::{}", store.name(), test.name), move || {
                 let runtime = match test.threads {

@@ -39,15 +39,7 @@ impl Stage {
         } else {
             Self::at(store, "sqlite::memory:".to_owned(), None).await
         };
-        stage
-            .define(|d| {
-                d.queue("work");
-                d.queue("home");
-                d.service("worker", "work", ["DEFAULT"]);
-                d.service("client", "home", []);
-            })
-            .await
-            .unwrap();
+        define(&stage).await;
         stage
     }
 
@@ -116,6 +108,17 @@ impl Stage {
     pub(crate) async fn ddl(&self, script: &str) {
         self.execute(script).await.unwrap();
     }
+}
+
+/// Defines what a stage has.
+pub(crate) async fn define(broker: &Broker) {
+    let defining = broker.define(|d| {
+        d.queue("work");
+        d.queue("home");
+        d.service("worker", "work", ["DEFAULT"]);
+        d.service("client", "home", []);
+    });
+    defining.await.unwrap();
 }
 
 /// Waits for what must happen.
