@@ -1,6 +1,7 @@
 //! A network between a client and a server, which can be cut at a word.
 
 use crate::servers::Store;
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -45,18 +46,9 @@ impl Network {
             .collect();
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let port = listener.local_addr().expect("a port").port();
-        let cut: Arc<Mutex<Option<Cut>>> = Arc::default();
-        let cuts = cut.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (server, cuts) = (server.clone(), cuts.clone());
-                tokio::spawn(async move {
-                    if let Ok(server) = TcpStream::connect(server).await {
-                        pass(client, server, cuts).await;
-                    }
-                });
-            }
-        });
+        let cut = Arc::default();
+        let accept = async move || listener.accept().await.map(|(client, _)| client);
+        tokio::spawn(serve(accept, move || TcpStream::connect(server.clone()), Arc::clone(&cut)));
         let options = options.trim_end_matches('&');
         Self { url: format!("{login}@127.0.0.1:{port}/{database}?encrypt=off{options}"), cut, _folder: None }
     }
@@ -67,18 +59,9 @@ impl Network {
         let (start, server) = url.split_once("host=").expect("the tests' server is reached by a socket");
         let server = Path::new(server.split('&').next().unwrap_or(server)).join(".s.PGSQL.5432");
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).expect("a socket");
-        let cut: Arc<Mutex<Option<Cut>>> = Arc::default();
-        let cuts = cut.clone();
-        tokio::spawn(async move {
-            while let Ok((client, _)) = listener.accept().await {
-                let (server, cuts) = (server.clone(), cuts.clone());
-                tokio::spawn(async move {
-                    if let Ok(server) = UnixStream::connect(server).await {
-                        pass(client, server, cuts).await;
-                    }
-                });
-            }
-        });
+        let cut = Arc::default();
+        let accept = async move || listener.accept().await.map(|(client, _)| client);
+        tokio::spawn(serve(accept, move || UnixStream::connect(server.clone()), Arc::clone(&cut)));
         Self { url: format!("{start}host={}&sslmode=disable", folder.path().display()), cut, _folder: Some(folder) }
     }
 
@@ -97,6 +80,22 @@ impl Network {
     /// Whether the cut that was asked for has happened.
     pub(crate) fn was_cut(&self) -> bool {
         self.cut.lock().unwrap().is_none()
+    }
+}
+
+/// Takes every client in and leads it to a connection of its own to the server.
+async fn serve<S, C>(accept: impl AsyncFn() -> io::Result<S>, connect: impl Fn() -> C, cuts: Arc<Mutex<Option<Cut>>>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    C: Future<Output = io::Result<S>> + Send + 'static,
+{
+    while let Ok(client) = accept().await {
+        let (server, cuts) = (connect(), cuts.clone());
+        tokio::spawn(async move {
+            if let Ok(server) = server.await {
+                pass(client, server, cuts).await;
+            }
+        });
     }
 }
 
