@@ -3,7 +3,7 @@
 use crate::servers::Store;
 use crate::{Database, SOON, TEXT, broker, dialog, drain, on, things};
 use dialoq::error::Code;
-use dialoq::{Act, Broker, Result, Tx};
+use dialoq::{Act, Broker, ConversationHandle, Result, Tx};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -151,23 +151,54 @@ pub(crate) fn a_server_that_falls_comes_back_with_everything(_: Store) {
         assert!([Code::SERVER_UNREACHABLE, Code::COMMIT_UNKNOWN].contains(&error.code()), "{error:?}");
         // The broker finds its server again by itself.
         let handle = until_answered(|| dialog(&broker)).await;
-        until_answered(|| broker.send(handle, TEXT, "after")).await;
+        let after = send_until_answered(&broker, handle).await;
         assert_eq!(things(&broker).await?, 0);
-        assert_eq!(drain(&broker).await?, ["after", "before"]);
+        let received = drain(&broker).await?;
+        let once: BTreeSet<String> = received.iter().cloned().collect();
+        assert_eq!(once.len(), received.len(), "received twice: {received:?}");
+        assert!(once.contains("before") && after.known.is_subset(&once), "lost: {received:?} of {after:?}");
+        let others: Vec<_> = once.iter().filter(|text| *text != "before" && !after.known.contains(*text)).collect();
+        assert!(others.iter().all(|text| after.unknown.contains(*text)), "never sent: {others:?} of {after:?}");
         Ok(())
     });
 }
 
-/// Does it until the server is back. What is asked here may be asked twice.
+/// Sends until the server is back and answers, each time another text: one that nobody knows of may be there or not.
+async fn send_until_answered(broker: &Broker, handle: ConversationHandle) -> Sent {
+    let sending = async {
+        let mut sent = Sent::default();
+        for number in 0.. {
+            let text = format!("after {number}");
+            match broker.send(handle, TEXT, &text).await {
+                Ok(()) => {
+                    sent.known.insert(text);
+                    break;
+                }
+                Err(error) if error.code() == Code::COMMIT_UNKNOWN => {
+                    sent.unknown.insert(text);
+                }
+                Err(error) => assert!(is_of_an_absent_server(&error), "{error:?}"),
+            }
+        }
+        sent
+    };
+    tokio::time::timeout(SOON, sending).await.expect("the server never came back")
+}
+
+/// Whether that is what an absent server is called, of something that is known not to have happened.
+fn is_of_an_absent_server(error: &dialoq::Error) -> bool {
+    error.is_retryable() || error.code() == Code::SERVER_UNREACHABLE
+}
+
+/// Does it until the server is back. What is asked here may be done twice, and so may be what nobody knows of.
 async fn until_answered<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     let asking = async {
         loop {
             match ask().await {
                 Ok(answer) => return answer,
-                Err(error) => assert!(
-                    error.is_retryable() || error.code() == Code::SERVER_UNREACHABLE,
-                    "not what an absent server is called: {error:?}"
-                ),
+                Err(error) => {
+                    assert!(is_of_an_absent_server(&error) || error.code() == Code::COMMIT_UNKNOWN, "{error:?}");
+                }
             }
         }
     };
