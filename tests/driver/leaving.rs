@@ -8,6 +8,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
+/// Nobody sleeps to the end of `nap`: a statement must be under way that nothing else ends, so that the test can end its
+/// connection as soon as the server shows it. A minute is three times what the test waits for that.
 const LOCKING: &str = "
 CREATE FUNCTION dialoq.lock(key int) RETURNS TABLE (locked int) LANGUAGE plpgsql AS $$
 BEGIN
@@ -131,6 +133,7 @@ pub(crate) fn a_lost_connection_says_what_became_of_the_work(store: Store) {
             stage.until(SLEEPING, 1).await;
             end_others(&stage, "%pg_sleep(60)%").await;
         };
+        // Ended in the middle, like `nap`.
         let query = sql("SELECT 1 FROM pg_sleep(60)", vec![]);
         let (answer, ()) = tokio::join!(link.query(&query), ending);
         let (failure, code) = refused(answer);

@@ -53,6 +53,7 @@ cd "$folder" || exit 1
     </dev/null >>"$folder/log" 2>&1 &
 server=$!
 
+# A server that starts tells nobody when it is ready to be asked: only another try shows it.
 tries=0
 until "$bin/psql" -h "$folder" -p "$port" -U dialoq -d postgres -qtAc 'select 1' >/dev/null 2>&1; do
     tries=$((tries + 1))
