@@ -104,17 +104,19 @@ impl Server {
                     None => std::future::pending().await,
                 }
             };
-            let done = tokio::select! {
+            let mut done = tokio::select! {
                 () = self.upkeep.came.notified() => Ok(()),
                 () = tokio::time::sleep_until(self.upkeep.next()), if !self.is_manual() => self.tick().await,
                 true = moved => self.tell_time().await,
             };
+            if done.is_ok() && self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
+                done = self.tick().await;
+            }
             if let Err(error) = done {
                 tracing::warn!(%error, "what is due could not be done");
                 tokio::time::sleep(AFTER_FAILURE).await;
-            }
-            if self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
-                let _ = self.tick().await;
+                // A tick forgets what is due when it begins; what it has not done still is.
+                self.upkeep.falls_due(Timestamp(0));
             }
         }
     }
