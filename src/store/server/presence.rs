@@ -163,8 +163,9 @@ impl Server {
             for call in calls {
                 state.call(presence, call).await.map_err(verdict)?;
             }
-            // A new link has begun from nothing: everything is written again then.
-            if state.generation == generation || generation == 0 {
+            // A link that took another's place has begun from nothing: everything is written again then. The first took
+            // nobody's.
+            if state.generation <= generation.max(1) {
                 (state.monitors, state.tasks, state.version) = (monitors, tasks, version);
             }
         }
