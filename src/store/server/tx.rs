@@ -355,11 +355,12 @@ impl Session {
         self.check()?;
         if self.link.is_none() {
             let mut link = self.server.take().await.map_err(verdict)?;
-            link.begin().await.map_err(|failure| failure.error)?;
+            link.begin().await.map_err(verdict)?;
             self.link = Some(link);
         }
         let number = self.last_savepoint + 1;
         let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
+        self.is_busy = true;
         let marked = match self.holds_locks {
             true => link.savepoint(number).await,
             false => match link.hold_locks().await {
@@ -367,6 +368,7 @@ impl Session {
                 Err(failure) => Err(failure),
             },
         };
+        self.is_busy = false;
         if let Err(failure) = marked {
             return Err(verdict(self.lost(failure).await));
         }
@@ -387,7 +389,10 @@ impl Session {
         })?;
         let (_, number, times) = self.savepoints[place];
         let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
-        if let Err(failure) = link.rollback_to(number).await {
+        self.is_busy = true;
+        let undone = link.rollback_to(number).await;
+        self.is_busy = false;
+        if let Err(failure) = undone {
             return Err(verdict(self.lost(failure).await));
         }
         self.savepoints.truncate(place + 1);
@@ -408,7 +413,9 @@ impl Server {
             return Some(found);
         }
         // Somebody else made it just now.
-        self.reload().await.ok()?;
+        if let Err(error) = self.reload().await {
+            tracing::warn!(%error, "queue {name} is not known; a rollback of what was received there would not be counted");
+        }
         find()
     }
 }

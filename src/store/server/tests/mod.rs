@@ -9,8 +9,9 @@ use crate::broker::Broker;
 use crate::error::{Code, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{From, Outcome, Verb};
-use crate::store::{SqlStatement, SqlValue, Store, StoreTx};
+use crate::store::{MonitorRow, SqlStatement, SqlValue, Store, StoreTx};
 use stage::{QUEUE, Stage, failure, received, row};
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -273,6 +274,24 @@ async fn savepoints_are_numbered_and_hold_locks_beyond_the_end() {
 }
 
 #[tokio::test]
+async fn a_connection_on_which_a_mark_was_given_up_is_asked_nothing_more() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(1, "Text", b"x")).await.unwrap();
+    stage.gate.forget_permits(usize::MAX);
+    {
+        let mut marking = tx.savepoint("a");
+        assert!(marking.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        stage.until_asked("hold_locks", 1).await;
+    }
+    drop(tx);
+    stage.gate.add_permits(10);
+    store.submit(vec![receive()]).await.unwrap();
+    assert!(stage.asked(&["rollback"]).is_empty(), "its answer to the mark is still to come");
+}
+
+#[tokio::test]
 async fn an_id_lets_a_unit_be_tried_when_nobody_knows() {
     let stage = Stage::new();
     let store = stage.open().await;
@@ -355,6 +374,65 @@ async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_ma
     let one = asked_while_idle(1).await;
     assert_eq!(one, [["look"; 10], ["tick"; 10]].concat());
     assert_eq!(asked_while_idle(100).await, one);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_due_when_the_server_failed_is_still_due() {
+    let stage = Stage::new();
+    let mut failures = 3;
+    stage.play(move |name, _| {
+        failures -= i32::from(name == "tick");
+        (name == "tick" && failures >= 0).then(|| Err(failure(Code::STORE_IO, Fate::Undone)))
+    });
+    let _store = stage.open().await;
+    // The time of these tests passes when everybody sleeps.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(stage.asked(&["tick"]).len(), 4, "once a second until it is done");
+}
+
+#[tokio::test]
+async fn what_a_lost_connection_had_published_is_published_again() {
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let (published, mut times) = (Arc::new(std::sync::Mutex::new(Vec::new())), 0);
+    let seen = published.clone();
+    stage.play(move |name, args| {
+        let mut seen = seen.lock().unwrap();
+        match (name, args) {
+            // Who holds presence on a new connection was taken for dead, and what it said was removed.
+            ("hold_presence", _) => seen.clear(),
+            ("put_queue_monitor", [_, Arg::BigInt(id), ..]) => {
+                times += 1;
+                if times == 2 {
+                    return Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone)));
+                }
+                seen.push(*id);
+            }
+            _ => {}
+        }
+        None
+    });
+    let monitors = store.activity().monitors();
+    for monitor_id in [1, 2] {
+        monitors.put_monitor(MonitorRow {
+            monitor_id,
+            queue_id: QUEUE,
+            queue_name: "Q".into(),
+            state: "INACTIVE",
+            last_empty_rowset_time: None,
+            last_activated_time: None,
+            tasks_waiting: 0,
+            max_queue_readers: 1,
+            tasks_running: 0,
+            tasks_started_total: 0,
+            tasks_aborted_total: 0,
+            task_limit_reached_total: 0,
+            activation_errors_total: 0,
+        });
+    }
+    store.server.publish().await.unwrap();
+    assert_eq!(stage.asked(&["hold_presence"]).len(), 2);
+    assert_eq!(published.lock().unwrap().iter().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2]));
 }
 
 #[tokio::test]

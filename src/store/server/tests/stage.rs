@@ -54,7 +54,7 @@ pub(super) struct Stage {
     /// What was asked, in order: names of calls, with the number of rows where rows were handed over.
     asked: Mutex<Vec<String>>,
     play: Mutex<Play>,
-    /// A permit per verb that may be answered.
+    /// A permit per verb, or first savepoint, that may be answered.
     pub(super) gate: Semaphore,
     pub(super) version: Mutex<i64>,
     words: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
@@ -201,6 +201,9 @@ impl PlayedLink {
     fn control(&self, what: String) -> BoxFuture<'_, Linked<()>> {
         self.0.note(what.clone());
         Box::pin(async move {
+            if what == "hold_locks" {
+                self.0.gate.acquire().await.expect("the gate stands").forget();
+            }
             let played = (self.0.play.lock().unwrap())(&what, &[]);
             played.unwrap_or_else(|| Ok(Vec::new())).map(drop)
         })
