@@ -7,7 +7,7 @@
 use super::Server;
 use super::link::{Call, Listener};
 use super::retry::verdict;
-use super::rows::{Row, only};
+use super::rows::{Row, damaged, only};
 use super::words::Words;
 use crate::error::Result;
 use crate::time::Timestamp;
@@ -278,6 +278,30 @@ impl Server {
 /// Numbers by queue, `<queue_id>:<number> ...`; none if the server does not tell.
 fn counts(row: Row<'_>, column: &str) -> Result<BTreeMap<i32, usize>> {
     let text = if row.has(column) { row.text(column)? } else { "" };
-    let pairs = text.split_ascii_whitespace().filter_map(|word| word.split_once(':'));
-    Ok(pairs.filter_map(|(queue, number)| Some((queue.parse().ok()?, number.parse().ok()?))).collect())
+    let pair = |word: &str| {
+        let (queue, number) = word.split_once(':')?;
+        Some((queue.parse().ok()?, number.parse().ok()?))
+    };
+    let pairs = text.split_ascii_whitespace();
+    pairs
+        .map(|word| pair(word).ok_or_else(|| damaged(format!("'{word}' in {column} is no queue and number"))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{SqlRow, SqlValue};
+
+    #[test]
+    fn numbers_by_queue_are_read_or_refused() {
+        let row = |value| SqlRow { columns: vec!["ready_queues".to_owned()].into(), values: vec![value] };
+        let read = |text: &str| counts(Row(&row(SqlValue::Text(text.to_owned()))), "ready_queues");
+        assert_eq!(read("7:2  8:1").unwrap(), BTreeMap::from([(7, 2), (8, 1)]));
+        assert!(read("").unwrap().is_empty());
+        assert!(counts(Row(&row(SqlValue::Null)), "ready_queues").unwrap().is_empty());
+        for text in ["7", "7:x", "x:7", "7:2 8:-1"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

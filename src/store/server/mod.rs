@@ -256,8 +256,10 @@ impl Store for ServerStore {
 
     fn refresh_facts(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if self.server.before_work().await.is_ok() {
-                self.server.refresh_facts().await;
+            match self.server.before_work().await {
+                Ok(()) => self.server.refresh_facts().await,
+                // Whoever asks judges by the facts that are there.
+                Err(error) => tracing::warn!(%error, "the queues could not be looked at"),
             }
         })
     }
