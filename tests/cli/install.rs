@@ -122,7 +122,10 @@ fn who_may_not_install_is_told_what_is_missing() {
     let member = database.login("dialoq_user");
     assert!(shop.ok(&["--db", &member, "install"]).contains("nothing to do"));
     let refused = shop.fails(1, &["--db", &member, "uninstall", "--yes"]);
-    assert!(refused.contains("60034"), "{refused}");
+    for part in ["60034", "owner of schema dialoq", "dialoq uninstall --db postgres://"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert!(!refused.contains("earlier version"), "it is this version: {refused}");
 }
 
 #[test]

@@ -34,8 +34,14 @@ pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource)
     }
     found.may_install(dialect)?;
     link.begin().await.map_err(told)?;
-    match install_locked(link, dialect, ids).await {
-        Ok(installed) => link.commit().await.map_err(told).map(|()| installed),
+    let done = install_locked(link, dialect, ids).await;
+    end(link, done).await
+}
+
+/// Ends the transaction as what was done in it asks for.
+async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
+    match done {
+        Ok(done) => link.commit().await.map_err(told).map(|()| done),
         Err(error) => {
             // The first error tells more than that of a rollback on a link that may be lost.
             let _ = link.rollback().await;
@@ -91,19 +97,20 @@ pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     if !found.has_installed {
         return Err(found.foreign());
     }
-    found.may_install(dialect)?;
+    found.may_uninstall(dialect)?;
     link.begin().await.map_err(told)?;
-    let removed = async {
-        script(link, dialect, dialect.install.lock).await?;
-        script(link, dialect, dialect.drop).await
-    };
-    match removed.await {
-        Ok(()) => link.commit().await.map_err(told).map(|()| true),
-        Err(error) => {
-            let _ = link.rollback().await;
-            Err(error)
-        }
+    let removed = remove_locked(link, dialect).await;
+    end(link, removed).await
+}
+
+/// The work itself, in a transaction: another may have done it while this one waited for the lock.
+async fn remove_locked(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
+    script(link, dialect, dialect.install.lock).await?;
+    let is_there = Standing::read(link, dialect).await?.has_schema;
+    if is_there {
+        script(link, dialect, dialect.drop).await?;
     }
+    Ok(is_there)
 }
 
 /// The work itself, in a transaction: another installer may have done it while this one waited for the lock.
@@ -238,6 +245,19 @@ impl Standing {
                 self.shortage(),
                 self.user_name,
                 dialect.name
+            ),
+        ))
+    }
+
+    fn may_uninstall(&self, dialect: &Dialect) -> Result<()> {
+        let Some(missing) = &self.missing_to_install else { return Ok(()) };
+        Err(Error::new(
+            Code::ACCESS_DENIED,
+            ErrorKind::Store,
+            format!(
+                "user '{}' may not take the broker out of database '{}': it lacks {missing}; an administrator can run \
+                 `dialoq uninstall --db {}://...`",
+                self.user_name, self.database_name, dialect.name
             ),
         ))
     }
