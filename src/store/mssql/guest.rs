@@ -24,10 +24,11 @@ impl<'c> MssqlGuest<'c> {
     async fn call_now(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         let Self { client, session } = self;
         let found = session.read(client, &texts::GUEST).await?;
-        let number = |column| found.rows.first().map_or(Ok(0), |row| row.get::<i64>(column)).map_err(unread);
+        let Some(row) = found.rows.first() else { return Err(unread(no_row())) };
+        let number = |column| row.get::<i64>(column).map_err(unread);
         let (transactions, state, is_babelfish) = (number("transactions")?, number("state")?, number("is_babelfish")?);
         if transactions > 0 && state != 1 {
-            return Err(has_failed(call.name));
+            return Err(Failure::of_a_failed_guest(call.name));
         }
         session.is_in_transaction = transactions > 0;
         session.rows_form = if is_babelfish == 1 { RowsForm::Json } else { RowsForm::Table };
@@ -45,14 +46,10 @@ impl<'c> MssqlGuest<'c> {
     }
 }
 
-/// 60020: the user's transaction takes nothing any more.
-fn has_failed(verb: &str) -> Failure {
-    let error = Error::new(
-        Code::TRANSACTION_ENDED,
-        ErrorKind::State,
-        format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back"),
-    );
-    Failure { error, fate: Fate::TransactionUndone, is_link_usable: true }
+/// 60012: without it nobody knows whether the user has a transaction open.
+fn no_row() -> Error {
+    let why = "the server gave no row to the question what the enlisted connection is like";
+    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why)
 }
 
 fn unread(error: Error) -> Failure {

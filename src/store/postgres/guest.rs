@@ -7,7 +7,6 @@ use super::link::unread;
 use super::sql::DIALECT;
 use super::texts::TEXTS;
 use super::values::{Eyes, Shape};
-use crate::error::{Code, Error, ErrorKind};
 use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
 use crate::store::{BoxFuture, SqlRow};
 use tokio_postgres::Client;
@@ -52,7 +51,9 @@ impl<'c> PgGuest<'c> {
             Ok(()) => true,
             Err(error) => match error.code() {
                 Some(code) if *code == SqlState::NO_ACTIVE_SQL_TRANSACTION => false,
-                Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => return Err(has_failed(call.name)),
+                Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => {
+                    return Err(Failure::of_a_failed_guest(call.name));
+                }
                 _ => return Err(self.failed(error, asked, Stake::Transaction)),
             },
         };
@@ -77,16 +78,6 @@ impl<'c> PgGuest<'c> {
             }
         }
     }
-}
-
-/// 60020: the user's transaction takes nothing any more.
-fn has_failed(verb: &str) -> Failure {
-    let error = Error::new(
-        Code::TRANSACTION_ENDED,
-        ErrorKind::State,
-        format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back"),
-    );
-    Failure { error, fate: Fate::TransactionUndone, is_link_usable: true }
 }
 
 impl Guest for PgGuest<'_> {

@@ -4,7 +4,7 @@
 //! error of its own means. It knows nothing of queues and conversations.
 
 use super::dialect::Dialect;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, ErrorKind, Result};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -72,6 +72,16 @@ pub struct Failure {
     pub fate: Fate,
     /// Whether the link may be used again, after a rollback.
     pub is_link_usable: bool,
+}
+
+impl Failure {
+    /// 60020: the transaction of a [`Guest`] takes nothing any more, because something in it failed that was not ours.
+    pub(crate) fn of_a_failed_guest(verb: &str) -> Self {
+        let message =
+            format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back");
+        let error = Error::new(Code::TRANSACTION_ENDED, ErrorKind::State, message);
+        Self { error, fate: Fate::TransactionUndone, is_link_usable: true }
+    }
 }
 
 /// What became of the work whose answer was a failure.
