@@ -181,11 +181,17 @@ pub(crate) fn a_changed_table_is_read_anew(store: Store) {
 pub(crate) fn transactions_are_not_the_users(store: Store) {
     on(store, "", "", |stage| async move {
         let mut link = stage.link().await;
-        for text in ["COMMIT", " -- so\n/* and so */ rollback", "prepare transaction 'x'", "DISCARD ALL"] {
+        link.begin().await.unwrap();
+        execute(&mut *link, "INSERT INTO thing VALUES (1, 'a')").await.unwrap();
+        let disguised = ["/* a /* b */ c */ COMMIT", "; ; COMMIT", "-- so\rCOMMIT"];
+        let plain = ["COMMIT", " -- so\n/* and so */ rollback", "prepare transaction 'x'", "DISCARD ALL"];
+        for text in plain.into_iter().chain(disguised) {
             let (failure, code) = refused(execute(&mut *link, text).await);
             assert_eq!(code, Code::USER_SQL_FAILED, "{text}");
             assert!(failure.error.message().contains("Dialoq"), "{failure:?}");
         }
+        link.rollback().await.unwrap();
+        assert_eq!(number(&mut *link, "SELECT count(*) FROM thing").await, 0, "it was not committed");
     });
 }
 

@@ -3,6 +3,7 @@
 use super::args::arguments;
 use super::connect::{Connector, Pooling, Session};
 use super::failure::{Asked, Loss, Stake, failure, lost};
+use super::guard::guard;
 use super::texts::TEXTS;
 use super::values::{Eyes, Prepared};
 use crate::error::{Code, Error, ErrorKind};
@@ -482,7 +483,7 @@ fn not_sent(stake: Stake) -> Stake {
     if stake == Stake::Commit { Stake::Nothing } else { stake }
 }
 
-fn refuse(asked: Asked<'_>, why: &str) -> Failure {
+pub(super) fn refuse(asked: Asked<'_>, why: &str) -> Failure {
     Failure { error: asked.refused(why), fate: Fate::Undone, is_link_usable: true }
 }
 
@@ -490,43 +491,6 @@ fn refuse(asked: Asked<'_>, why: &str) -> Failure {
 pub(super) fn unread(asked: Asked<'_>, why: &str) -> Failure {
     let error = Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("{asked} gave an answer whose {why}"));
     Failure { error, fate: Fate::Unknown, is_link_usable: false }
-}
-
-/// Transactions and the session are Dialoq's: a statement of the user's that ends the one or clears the other is refused.
-fn guard(text: &str) -> Linked<()> {
-    let mut rest = text.trim_start();
-    loop {
-        if let Some(comment) = rest.strip_prefix("--") {
-            rest = comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start();
-        } else if let Some(comment) = rest.strip_prefix("/*") {
-            rest = comment.split_once("*/").map_or("", |(_, rest)| rest).trim_start();
-        } else {
-            break;
-        }
-    }
-    let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
-    let word = rest[..end].to_ascii_uppercase();
-    let forbidden = [
-        "BEGIN",
-        "START",
-        "COMMIT",
-        "END",
-        "ROLLBACK",
-        "ABORT",
-        "SAVEPOINT",
-        "RELEASE",
-        "DISCARD",
-        "DEALLOCATE",
-        "LISTEN",
-        "UNLISTEN",
-    ];
-    let is_prepared_transaction =
-        word == "PREPARE" && rest[end..].trim_start().to_ascii_uppercase().starts_with("TRANSACTION");
-    if forbidden.contains(&word.as_str()) || is_prepared_transaction {
-        let why = format!("{word} belongs to Dialoq, which opens and ends transactions; use a Tx and its savepoints");
-        return Err(refuse(Asked::Users(text), &why));
-    }
-    Ok(())
 }
 
 impl Link for PgLink {

@@ -3,6 +3,7 @@
 mod args;
 mod connect;
 mod failure;
+mod guard;
 mod guest;
 mod link;
 mod listen;
