@@ -158,6 +158,14 @@ pub(crate) fn a_server_that_is_not_there_is_60030(store: Store) {
         let told = error(PostgresDriver::new(&url("postgres://u:sesame@127.0.0.1:1/d")).unwrap().take().await);
         assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
         assert!(told.message().contains("127.0.0.1:1") && !told.message().contains("sesame"), "{told}");
+        // Whoever listens there takes connections and says nothing.
+        let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = mute.local_addr().unwrap();
+        let told = error(
+            PostgresDriver::new(&url(&format!("postgres://u@{address}/d?connect_timeout=1"))).unwrap().take().await,
+        );
+        assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
+        assert!(told.message().contains(&address.to_string()) && told.message().contains("connect_timeout"), "{told}");
         let told = error(PostgresDriver::new(&url("postgres://u@h/d?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch")));
         assert_eq!(told.code(), Code::BAD_URL);
         assert!(told.message().contains("/no/such"), "{told}");

@@ -1,6 +1,6 @@
 //! Connections: made, readied, kept in a pool.
 
-use super::failure::{chain, not_connected};
+use super::failure::{chain, not_connected, silent};
 use super::texts::TEXTS;
 use super::tls;
 use super::values::Prepared;
@@ -16,6 +16,12 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{AsyncMessage, Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+/// How long reaching one host may take, unless the URL says otherwise.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A name may stand for several addresses, which are tried one after the other.
+const ADDRESSES: u32 = 3;
 
 /// Where a server and a database are, in words.
 #[derive(Debug, Clone)]
@@ -72,7 +78,7 @@ impl Connector {
         }
         // A network that is cut says nothing; these notice it within half a minute.
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(Duration::from_secs(10));
+            config.connect_timeout(CONNECT_TIMEOUT);
         }
         if !url.connection.contains("keepalives_idle=") {
             config.keepalives_idle(Duration::from_secs(10));
@@ -105,10 +111,21 @@ impl Connector {
         &self.tls
     }
 
+    /// How long connecting may take in all. The driver's own limit is for opening one socket: it does not know of a server
+    /// that takes the connection and then says nothing.
+    fn limit(&self) -> Duration {
+        let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
+        let addresses = u32::try_from(hosts.max(1)).unwrap_or(u32::MAX).saturating_mul(ADDRESSES);
+        self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).saturating_mul(addresses)
+    }
+
     /// A connection that is ready. What the server says unasked is handed to `hear`.
     pub(super) async fn connect(&self, mut hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
-        let (client, mut connection) =
-            self.config.connect(self.tls.clone()).await.map_err(|error| not_connected(&error, &self.place))?;
+        let limit = self.limit();
+        let (client, mut connection) = match tokio::time::timeout(limit, self.config.connect(self.tls.clone())).await {
+            Ok(connected) => connected.map_err(|error| not_connected(&error, &self.place))?,
+            Err(_) => return Err(silent(limit, &self.place)),
+        };
         let lost = Arc::new(OnceLock::new());
         let why = lost.clone();
         tokio::spawn(async move {
@@ -131,12 +148,18 @@ impl Connector {
             Durability::Full => TEXTS.durability_full,
             Durability::Normal => TEXTS.durability_normal,
         };
-        let (readied, durable, _) = tokio::join!(
-            biased;
-            client.batch_execute(TEXTS.connect),
-            client.batch_execute(durability),
-            client.batch_execute(TEXTS.notice_lost_clients),
-        );
+        // The last is refused where the server's system cannot tell that a client is gone; nothing else is lost then.
+        let readying = async {
+            tokio::join!(
+                biased;
+                client.batch_execute(TEXTS.connect),
+                client.batch_execute(durability),
+                client.batch_execute(TEXTS.notice_lost_clients),
+            )
+        };
+        let Ok((readied, durable, _)) = tokio::time::timeout(limit, readying).await else {
+            return Err(silent(limit, &self.place));
+        };
         readied.and(durable).map_err(|error| not_connected(&error, &self.place))?;
         Ok(Session { client, lost, calls: HashMap::new(), texts: HashMap::new() })
     }

@@ -5,6 +5,7 @@ use crate::error::{Code, Error, ErrorKind};
 use crate::store::server::link::{Failure, Fate};
 use crate::store::server::refusal;
 use std::fmt;
+use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
 /// Whose statement was under way.
@@ -132,6 +133,12 @@ pub(super) fn not_connected(error: &tokio_postgres::Error, place: &Place) -> Err
         ),
         _ => Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, format!("{place} cannot be reached: {why}")),
     }
+}
+
+/// The failure of connecting to what takes connections and never answers.
+pub(super) fn silent(limit: Duration, place: &Place) -> Error {
+    let message = format!("{place} cannot be reached: no answer within {} s (connect_timeout)", limit.as_secs());
+    Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, message)
 }
 
 /// An error and its causes in one line, each once.
