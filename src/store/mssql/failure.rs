@@ -34,7 +34,13 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
             ErrorKind::Conflict,
             format!("the transaction was chosen as a deadlock victim and rolled back; run it again ({message})"),
         ),
-        (1222, _) => {
+        // Two that met under SNAPSHOT; the server has rolled back the later one.
+        (3960, _) => Error::new(
+            Code::DEADLOCK,
+            ErrorKind::Conflict,
+            format!("the transaction met another one and was rolled back; run it again ({message})"),
+        ),
+        (1222, Text::Ours) => {
             Error::new(Code::STORE_IO, ErrorKind::Conflict, format!("a lock was not had in time (1222): {message}"))
         }
         (1105 | 1101 | 9002, _) => {
@@ -76,7 +82,7 @@ fn is_passing(number: u32) -> bool {
     matches!(
         number,
         40_613 | 40_197 | 40_501 | 40_540 | 40_143 | 10_928 | 10_929 | 10_936 | 49_918
-            ..=49_920 | 41_301 | 41_302 | 41_305 | 41_325 | 4221 | 615 | 3960 | 6005 | 17_142 | 983
+            ..=49_920 | 41_301 | 41_302 | 41_305 | 41_325 | 4221 | 615 | 6005 | 17_142 | 983
     )
 }
 
@@ -122,6 +128,8 @@ mod tests {
             (60_033, 60_033, ErrorKind::Conflict),
             (1205, 1205, ErrorKind::Conflict),
             (51_205, 1205, ErrorKind::Conflict),
+            (3960, 1205, ErrorKind::Conflict),
+            (1222, 60_018, ErrorKind::Conflict),
             (40_613, 60_030, ErrorKind::Conflict),
             (18_456, 60_034, ErrorKind::Store),
             (229, 60_034, ErrorKind::Store),
@@ -139,6 +147,9 @@ mod tests {
         assert_eq!(code(8134, Text::Users), (60_022, ErrorKind::User));
         assert_eq!(code(229, Text::Users), (60_022, ErrorKind::User));
         assert_eq!(code(58_426, Text::Users), (60_022, ErrorKind::User));
-        assert_eq!(code(1205, Text::Users).0, 1205);
+        assert_eq!(code(1222, Text::Users), (60_022, ErrorKind::User), "the limit is the user's own");
+        for number in [1205, 3960] {
+            assert_eq!(code(number, Text::Users), (1205, ErrorKind::Conflict));
+        }
     }
 }
