@@ -39,9 +39,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Closes the connection if a transaction is open in it or an answer is on its way: the server rolls back.
+    /// Closes the connection if a transaction is open in it, an answer is on its way, or locks are held for the session: the
+    /// server rolls back and frees them.
     pub(super) fn close_unless_clean(&mut self) {
-        if self.session.is_broken || self.session.is_in_transaction {
+        if !self.session.is_clean() {
             self.session.is_broken = true;
             // It may be closed already.
             let _ = self.socket.shutdown(Shutdown::Both);
@@ -79,7 +80,7 @@ impl Connector {
                 let stream = self.reach(&config, &place).await?;
                 let socket = keep_alive(&stream).map_err(|error| self.unreachable(&error))?;
                 match Client::connect(config.clone(), stream.compat_write()).await {
-                    Ok(client) => return Ok(Connection { client, session: Session::default(), socket }),
+                    Ok(client) => return ready(Connection { client, session: Session::default(), socket }).await,
                     Err(DriverError::Routing { host, port }) => {
                         config.host(&host);
                         config.port(port);
@@ -91,15 +92,10 @@ impl Connector {
             }
             Err(self.unreachable(&"it sends us on and on"))
         };
-        let mut connection = match tokio::time::timeout(limit, connecting).await {
-            Ok(connected) => connected?,
-            Err(_) => return Err(self.unreachable(&format!("no answer within {} s", limit.as_secs()))),
-        };
-        let Connection { client, session, .. } = &mut connection;
-        let rows = session.read(client, &texts::SESSION).await.map_err(|failure| failure.error)?;
-        let is_babelfish = rows.rows.first().is_some_and(|row| row.values() == [SqlValue::Integer(1)]);
-        session.rows_form = if is_babelfish { RowsForm::Json } else { RowsForm::Table };
-        Ok(connection)
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(connected) => connected,
+            Err(_) => Err(self.unreachable(&format!("no answer within {} s", limit.as_secs()))),
+        }
     }
 
     async fn config(&self) -> Result<Config> {
@@ -168,6 +164,15 @@ impl Connector {
     }
 }
 
+/// Makes a new connection what our texts expect.
+async fn ready(mut connection: Connection) -> Result<Connection> {
+    let Connection { client, session, .. } = &mut connection;
+    let rows = session.read(client, &texts::SESSION).await.map_err(|failure| failure.error)?;
+    let is_babelfish = rows.rows.first().is_some_and(|row| row.values() == [SqlValue::Integer(1)]);
+    session.rows_form = if is_babelfish { RowsForm::Json } else { RowsForm::Table };
+    Ok(connection)
+}
+
 /// Sets the socket up and gives a second handle of it.
 fn keep_alive(stream: &TcpStream) -> std::io::Result<std::net::TcpStream> {
     let (time, interval, retries) = KEEPALIVE;
@@ -186,7 +191,7 @@ impl Manager for Connector {
     }
 
     async fn recycle(&self, connection: &mut Connection, _: &Metrics) -> RecycleResult<Error> {
-        if connection.session.is_broken || connection.session.is_in_transaction || !connection.is_alive() {
+        if !connection.session.is_clean() || !connection.is_alive() {
             return Err(RecycleError::message("the connection is closed, or not clean"));
         }
         Ok(())

@@ -56,7 +56,9 @@ impl Link for MssqlLink {
     fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
         Box::pin(async move {
             let (session, client) = self.parts();
-            Ok(session.call(client, Request::of_call(&call, session.rows_form)).await?.rows)
+            let rows = session.call(client, Request::of_call(&call, session.rows_form)).await?.rows;
+            session.holds_locks &= call.name != "unlock_session";
+            Ok(rows)
         })
     }
 
@@ -140,8 +142,8 @@ impl Link for MssqlLink {
 
 impl Drop for MssqlLink {
     fn drop(&mut self) {
-        // An open transaction keeps its locks until the connection is closed, and the pool would close it only when the
-        // next caller asks.
+        // An open transaction keeps its locks until the connection is closed, and so does a session; the pool would close it
+        // only when the next caller asks.
         self.held.close_unless_clean();
     }
 }

@@ -23,6 +23,8 @@ pub(super) struct Session {
     pub(super) is_broken: bool,
     /// A transaction of ours is open.
     pub(super) is_in_transaction: bool,
+    /// Locks of the session may be held, which outlive a transaction.
+    pub(super) holds_locks: bool,
     /// How rows are handed over.
     pub(super) rows_form: RowsForm,
     /// The mark around a verb, which goes along with what is asked next.
@@ -44,6 +46,11 @@ enum Asked {
 const FATAL_CLASS: u8 = 20;
 
 impl Session {
+    /// Whether nothing of what was done is left in it, so that somebody else may have it.
+    pub(super) fn is_clean(&self) -> bool {
+        !(self.is_broken || self.is_in_transaction || self.holds_locks)
+    }
+
     /// Asks for the rows of one of our procedures.
     pub(super) async fn call(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
         self.add_mark(&mut request.text);
@@ -140,6 +147,7 @@ impl Session {
 
     /// From now on locks of groups are the session's.
     pub(super) async fn hold_locks(&mut self, client: &mut Client) -> Linked<()> {
+        self.holds_locks = true;
         self.script(client, &texts::HOLD_LOCKS).await
     }
 

@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-const SCRIPT: [&str; 6] = [
+const SCRIPT: [&str; 7] = [
     "CREATE SCHEMA dialoq;",
     "CREATE TABLE dialoq.t (a int NOT NULL PRIMARY KEY, b varbinary(max) NULL, u uniqueidentifier NULL, d datetime2 NULL);",
     "CREATE TYPE dialoq.pair_rows AS TABLE (item int NOT NULL, i int NULL, l bigint NULL, t nvarchar(max) NULL, b varbinary(max) NULL, u uniqueidentifier NULL);",
     "CREATE PROCEDURE dialoq.echo @f bit, @i int, @l bigint, @t nvarchar(max), @b varbinary(max), @u uniqueidentifier, @d datetime2(6) AS BEGIN \
      SET NOCOUNT ON; SELECT @f AS F, @i AS i, @l AS l, @t AS t, @b AS b, @u AS u, @d AS d; END;",
     "CREATE PROCEDURE dialoq.pairs @r dialoq.pair_rows READONLY, @x int AS BEGIN SET NOCOUNT ON; SELECT item, i, l, t, b, u, @x AS x FROM @r ORDER BY item; END;",
+    "CREATE PROCEDURE dialoq.unlock_session AS BEGIN SET NOCOUNT ON; SELECT 1 AS done; END;",
     "CREATE PROCEDURE dialoq.add_and_fail @a int, @number int AS BEGIN SET NOCOUNT ON; INSERT dialoq.t (a) VALUES (@a); THROW @number, N'as asked', 1; END;",
 ];
 
@@ -236,6 +237,30 @@ async fn a_transaction_dropped_is_rolled_back_at_once() {
     drop(link);
     let mut link = database.driver.take().await.unwrap();
     assert_eq!(count(&mut *link).await, 0);
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
+async fn locks_of_the_session_do_not_go_back_to_the_pool() {
+    let Some(database) = Database::new("pool_size=1&pool_wait_s=1").await else { return };
+    let session = async |link: &mut dyn Link| -> i64 {
+        let rows = link.read("SELECT CAST(@@SPID AS bigint) AS n").await.unwrap();
+        rows[0].get("n").unwrap()
+    };
+    let mut link = database.driver.take().await.unwrap();
+    let first = session(&mut *link).await;
+    for is_unlocked in [true, false] {
+        link.begin().await.unwrap();
+        link.hold_locks().await.unwrap();
+        link.commit().await.unwrap();
+        if is_unlocked {
+            link.call(Call { name: "unlock_session", args: vec![] }).await.unwrap();
+        }
+        drop(link);
+        link = database.driver.take().await.unwrap();
+        assert_eq!(session(&mut *link).await == first, is_unlocked, "unlocked: {is_unlocked}");
+    }
     drop(link);
     database.end().await;
 }
