@@ -49,7 +49,8 @@ pub async fn plan(url: &str) -> Result<Vec<Step>> {
 /// The roles stay, for other databases of the server may use them.
 ///
 /// # Errors
-/// Those of [`install()`], and the server's refusal if objects of the user's are built on the broker's.
+/// Those of [`install()`], 3716 an extension of PostgreSQL lives in the schema, and the server's refusal if objects of the
+/// user's are built on the broker's.
 pub async fn uninstall(url: &str) -> Result<bool> {
     let driver = driver(url)?;
     let mut link = driver.dedicated().await?;

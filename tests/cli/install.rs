@@ -211,3 +211,37 @@ fn nobody_leads_the_owners_functions_astray() {
     );
     assert_eq!(granted, "", "a verb that runs with the caller's rights can do nothing");
 }
+
+#[test]
+fn an_extension_in_the_schema_is_neither_lost_nor_left_behind() {
+    let Some((shop, database)) = bare() else { return };
+    let url = database.url();
+    // PostgreSQL's own packages bring both: hstore can be moved, xml2 cannot.
+    for name in ["hstore", "xml2"] {
+        let here = format!("SELECT count(*) FROM pg_available_extensions WHERE name = '{name}'");
+        if database.sql(&here) == "0" {
+            eprintln!("skipped: an extension in the schema (this PostgreSQL has no {name})");
+            return;
+        }
+    }
+    shop.ok(&["--db", url, "install"]);
+    // As a user named dialoq gets them there.
+    database.sql("SET search_path = dialoq; CREATE EXTENSION hstore; CREATE EXTENSION xml2");
+    database.sql("UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'");
+    shop.ok(&["--db", url, "install"]);
+    let used = "SELECT 'a=>1'::dialoq.hstore OPERATOR(dialoq.->) 'a'";
+    assert_eq!(database.sql(used), "1", "logic is replaced around it");
+
+    let objects = "SELECT count(*) FROM pg_depend
+        WHERE refclassid = 'pg_namespace'::regclass AND refobjid = 'dialoq'::regnamespace";
+    let before = database.sql(objects);
+    let refused = shop.fails(1, &["--db", url, "uninstall", "--yes"]);
+    for part in ["error[3716]", "hstore, xml2", "ALTER EXTENSION hstore SET SCHEMA", "DROP EXTENSION xml2"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert_eq!(database.sql(objects), before, "nothing was removed");
+    assert!(shop.ok(&["--db", url, "install"]).contains("nothing to do"));
+    database.sql("ALTER EXTENSION hstore SET SCHEMA public; DROP EXTENSION xml2");
+    assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
+    assert_eq!(database.sql("SELECT 'a=>1'::hstore -> 'a'"), "1");
+}
