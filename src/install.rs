@@ -27,7 +27,8 @@ pub struct Step {
 ///
 /// # Errors
 /// 60011 there is a schema `dialoq` of somebody else, 60013 a newer Dialoq installed it, 60019 the URL is not understood,
-/// 60026 it names no server, 60030 the server cannot be reached, 60034 this user may not, 60035 only part of it is there.
+/// 60026 it names no server, 60030 the server cannot be reached, 60034 this user may not, 60035 only part of it is there,
+/// 3716 something of the user's is built on views or verbs that would be replaced.
 pub async fn install(url: &str) -> Result<Vec<Step>> {
     let driver = driver(url)?;
     let mut link = driver.dedicated().await?;
@@ -49,8 +50,7 @@ pub async fn plan(url: &str) -> Result<Vec<Step>> {
 /// The roles stay, for other databases of the server may use them.
 ///
 /// # Errors
-/// Those of [`install()`], 3716 an extension of PostgreSQL lives in the schema, and the server's refusal if objects of the
-/// user's are built on the broker's.
+/// Those of [`install()`]; on PostgreSQL also 3716 an extension lives in the schema.
 pub async fn uninstall(url: &str) -> Result<bool> {
     let driver = driver(url)?;
     let mut link = driver.dedicated().await?;

@@ -245,3 +245,21 @@ fn an_extension_in_the_schema_is_neither_lost_nor_left_behind() {
     assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
     assert_eq!(database.sql("SELECT 'a=>1'::hstore -> 'a'"), "1");
 }
+
+#[test]
+fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
+    let Some((shop, database)) = bare() else { return };
+    let url = database.url();
+    shop.ok(&["--db", url, "install"]);
+    database.sql("CREATE VIEW public.mine AS SELECT name FROM dialoq.sys_services");
+    database.sql("UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'");
+    for command in [&["install"][..], &["uninstall", "--yes"]] {
+        let refused = shop.fails(1, &[&["--db", url], command].concat());
+        assert!(refused.contains("error[3716]") && refused.contains("view mine"), "{refused}");
+        assert!(refused.len() < 2000, "{refused}");
+    }
+    assert_eq!(database.sql("SELECT count(*) > 0 FROM public.mine"), "t");
+    database.sql("DROP VIEW public.mine");
+    shop.ok(&["--db", url, "install"]);
+    assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
+}

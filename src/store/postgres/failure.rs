@@ -8,6 +8,9 @@ use std::fmt;
 use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
+/// Characters of what the server tells besides its message.
+const MOST_SHOWN: usize = 500;
+
 /// Whose statement was under way.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Asked<'a> {
@@ -161,10 +164,18 @@ fn error_of(server: &DbError) -> std::io::Error {
     let mut text = format!("{server} (SQLSTATE {})", server.code().code());
     for (name, part) in [("detail", server.detail()), ("hint", server.hint()), ("where", server.where_())] {
         if let Some(part) = part {
-            text.push_str(&format!("; {name}: {part}"));
+            text.push_str(&format!("; {name}: {}", shortened(part)));
         }
     }
     std::io::Error::other(text)
+}
+
+/// Of a statement that names every function of ours, the beginning says enough.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(MOST_SHOWN) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
@@ -245,6 +256,14 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             Code::SCHEMA_MISSING,
             format!("schema dialoq on {place} is missing or not whole: {said} ({what}); 'dialoq install' makes it"),
         ),
+        "2BP01" if !asked.is_users() => {
+            let what_stands = shortened(server.detail().unwrap_or(said));
+            let text = format!(
+                "{what} is refused on {place}, for something of yours is built on the broker's objects: {what_stands}; drop it \
+                 and make it again afterwards"
+            );
+            (Error::new(Code::OBJECT_IN_USE, ErrorKind::InUse, text), Fate::Undone)
+        }
         "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{place} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {
             let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
@@ -254,7 +273,7 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             )
         }
         state => {
-            let position = server.where_().map(|place| format!("; in {place}")).unwrap_or_default();
+            let position = server.where_().map(|place| format!("; in {}", shortened(place))).unwrap_or_default();
             store(Code::STORE_IO, format!("{what} failed on {place}: {said} [{state}]{position}"))
         }
     }

@@ -87,8 +87,8 @@ pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Vec<Script>>
 /// Removes the schema with all conversations and definitions; tells whether there was one.
 ///
 /// # Errors
-/// 60011 there is a schema `dialoq` of somebody else; 60034 this user lacks a right; 3716 an extension lives in the schema;
-/// and those of the link, among them the server's refusal if objects of the user's depend on ours.
+/// 60011 there is a schema `dialoq` of somebody else; 60034 this user lacks a right; 3716 objects of the user's depend
+/// on ours, or an extension lives in the schema; and those of the link.
 pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     let found = Standing::read(link, dialect).await?;
     if !found.has_schema {
