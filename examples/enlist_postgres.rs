@@ -1,6 +1,6 @@
 //! Messages in a PostgreSQL transaction of the application's own, on its own connection.
 //!
-//! `DIALOQ_EXAMPLE_POSTGRES=postgres://user:password@host/database cargo run --example enlist_postgres`
+//! `cargo run --example enlist_postgres postgres://user:password@host/database`, or with that URL in `DIALOQ_URL`.
 //!
 //! The database may be any in which that user may make a schema; what the example makes of its own it drops again.
 
@@ -13,13 +13,22 @@ type Failed = Box<dyn std::error::Error>;
 
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
-    let Ok(url) = std::env::var("DIALOQ_EXAMPLE_POSTGRES") else {
-        println!(
-            "this example needs a PostgreSQL server: DIALOQ_EXAMPLE_POSTGRES=postgres://user:password@host/database"
-        );
-        return Ok(());
-    };
-    let broker = Broker::open(&url).await?;
+    let url = std::env::args().nth(1).or_else(|| std::env::var("DIALOQ_URL").ok());
+    match url.filter(|url| url.starts_with("postgres")) {
+        Some(url) => run(&url).await,
+        None => {
+            println!(
+                "nothing was done: this example needs a PostgreSQL server, postgres://user:password@host/database"
+            );
+            println!("name it as the argument, or in DIALOQ_URL");
+            Ok(())
+        }
+    }
+}
+
+/// The example itself.
+pub(crate) async fn run(url: &str) -> Result<(), Failed> {
+    let broker = Broker::open(url).await?;
     broker
         .ensure(|d| {
             d.message_type(LOW);
@@ -30,7 +39,7 @@ async fn main() -> Result<(), Failed> {
         })
         .await?;
 
-    let (mut client, connection) = tokio_postgres::connect(&url, NoTls).await?;
+    let (mut client, connection) = tokio_postgres::connect(url, NoTls).await?;
     let connection = tokio::spawn(connection);
     client.batch_execute("CREATE TEMPORARY TABLE stock (sku text PRIMARY KEY, pieces int NOT NULL)").await?;
     client.batch_execute("INSERT INTO stock VALUES ('A-1', 12), ('B-2', 11)").await?;

@@ -71,6 +71,19 @@ pub(crate) fn verbs_commit_with_what_the_user_writes(store: Store) {
     });
 }
 
+/// The example that users begin with. It checks itself what it prints.
+pub(crate) fn the_example_runs_and_leaves_nothing_behind(store: Store) {
+    on(store, |broker, _, database| async move {
+        for _ in 0..2 {
+            crate::example::run(database.url()).await.unwrap();
+        }
+        let left = "SELECT count(*) AS n FROM dialoq.sys_conversation_endpoints WHERE state <> 'CD'";
+        assert_eq!(broker.query(left, ()).await.unwrap().rows[0].get::<i64>("n").unwrap(), 0);
+        let names = "SELECT count(*) AS n FROM dialoq.sys_service_queues WHERE name LIKE 'example%'";
+        assert_eq!(broker.query(names, ()).await.unwrap().rows[0].get::<i64>("n").unwrap(), 0);
+    });
+}
+
 pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
     on(store, |broker, mut client, _| async move {
         let transaction = client.transaction().await.unwrap();

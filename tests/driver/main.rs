@@ -12,6 +12,10 @@ mod values;
 #[path = "../servers/mod.rs"]
 mod servers;
 
+#[path = "../../examples/enlist_postgres.rs"]
+#[allow(dead_code, reason = "its `main` is for users")]
+mod example;
+
 use servers::{OnStores, Store};
 use std::process::ExitCode;
 
@@ -39,7 +43,8 @@ fn main() -> ExitCode {
             durability_and_the_search_path_are_set;
         Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
-            messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take;
+            messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
+            the_example_runs_and_leaves_nothing_behind;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;
