@@ -1,8 +1,10 @@
 -- Removes everything of Dialoq from a database and leaves the user's own tables. Refused if an object of the user's is
--- built on one of ours, and before anything is removed if an extension lives in our schema: a user named dialoq gets
--- extensions there without meaning it. The roles stay: other databases of the server may use them.
+-- built on one of ours, and before anything is removed if an extension or an object of the user's lives in our schema: a
+-- user named dialoq gets what he makes there without meaning it. Ours is what record_installation has marked; if nothing
+-- is, because a restored copy has lost all comments, so is everything. The roles stay: other databases may use them.
 DO $$
 DECLARE
+    v_strangers text;
     v_extensions text;
     v_remedies text;
     v_views text := (
@@ -34,6 +36,24 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'SB716', DETAIL = 'dialoq 3716', MESSAGE = format(
             'schema dialoq cannot be removed, for it holds objects of an extension: %s; nothing was removed; %s; then uninstall',
             v_extensions, v_remedies);
+    END IF;
+    SELECT string_agg(pg_catalog.pg_describe_object(o.class, o.oid, 0), ', ')
+    INTO v_strangers
+    FROM (
+        SELECT 'pg_class'::regclass AS class, c.oid FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+            AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq'
+        UNION ALL
+        SELECT 'pg_proc', p.oid FROM pg_catalog.pg_proc AS p
+        WHERE p.pronamespace = 'dialoq'::regnamespace
+            AND pg_catalog.obj_description(p.oid, 'pg_proc') IS DISTINCT FROM 'Dialoq'
+    ) AS o
+    WHERE EXISTS (SELECT FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq');
+    IF v_strangers IS NOT NULL THEN
+        RAISE EXCEPTION USING ERRCODE = 'SB716', DETAIL = 'dialoq 3716', MESSAGE = format(
+            'schema dialoq cannot be removed, for it holds what is not the broker''s: %s; nothing was removed; move that with '
+            'ALTER ... SET SCHEMA, then uninstall', v_strangers);
     END IF;
     IF v_views IS NOT NULL THEN
         EXECUTE 'DROP VIEW ' || v_views;

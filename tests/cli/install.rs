@@ -263,3 +263,37 @@ fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
     shop.ok(&["--db", url, "install"]);
     assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
 }
+
+#[test]
+fn what_a_user_named_dialoq_made_in_the_schema_stays_his() {
+    let Some((shop, database)) = bare() else { return };
+    let url = database.url();
+    shop.ok(&["--db", url, "install"]);
+    // His search path leads there first.
+    database.sql(
+        "SET search_path = dialoq; CREATE TABLE mine (id integer); INSERT INTO mine VALUES (7);
+         CREATE VIEW seen AS SELECT id FROM mine; CREATE FUNCTION seven() RETURNS integer LANGUAGE sql AS 'SELECT 7'",
+    );
+    let stands = || {
+        assert_eq!(database.sql("SELECT id + dialoq.seven() FROM dialoq.seen"), "14");
+        let granted = "SELECT has_table_privilege('dialoq_user', 'dialoq.seen', 'SELECT')";
+        assert_eq!(database.sql(granted), "f", "what he did not give others they have not");
+    };
+    for installer in ["dialoq 0.0.1", "dialoq 0.0.2"] {
+        database.sql(&format!("UPDATE dialoq.installed SET logic_hash = 'another', installed_by = '{installer}'"));
+        assert!(!names(&json(&shop, url, &["install"])["ran"]).is_empty());
+        stands();
+    }
+    let refused = shop.fails(1, &["--db", url, "uninstall", "--yes"]);
+    for part in ["error[3716]", "table mine", "view seen", "function seven()", "SET SCHEMA"] {
+        assert!(refused.contains(part), "{part}: {refused}");
+    }
+    assert!(!refused.contains("sys_services") && !refused.contains("broker,"), "nothing of ours is named: {refused}");
+    stands();
+    database.sql(
+        "ALTER TABLE dialoq.mine SET SCHEMA public; ALTER VIEW dialoq.seen SET SCHEMA public;
+         ALTER FUNCTION dialoq.seven() SET SCHEMA public",
+    );
+    assert_eq!(json(&shop, url, &["uninstall", "--yes"])["uninstalled"], true);
+    assert_eq!(database.sql("SELECT id + seven() FROM seen"), "14");
+}

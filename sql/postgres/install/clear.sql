@@ -1,25 +1,45 @@
 -- Removes verbs and views, so that they can be made anew. Refused if an object of the user's is built on one of them.
--- What belongs to an extension stays: a user named dialoq gets extensions into this schema without meaning it.
+-- What belongs to an extension or to the user stays: a user named dialoq gets what he makes into this schema without
+-- meaning it. Ours is what record_installation has marked; if nothing is, because a restored copy has lost all comments, so
+-- is everything. What is not ours is noted for the rest of the transaction, so that it is not taken for ours at its end.
+-- Takes: nothing
+-- Gives: nothing; dialoq.foreign_relations and dialoq.foreign_routines are set
 DO $$
 DECLARE
-    v_views text := (
+    v_relations oid[] := '{}';
+    v_routines oid[] := '{}';
+    v_names text;
+BEGIN
+    IF EXISTS (SELECT FROM pg_catalog.pg_class AS c
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND pg_catalog.obj_description(c.oid, 'pg_class') = 'Dialoq')
+    THEN
+        v_relations := ARRAY(SELECT c.oid FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'dialoq'::regnamespace
+                AND pg_catalog.obj_description(c.oid, 'pg_class') IS DISTINCT FROM 'Dialoq');
+        v_routines := ARRAY(SELECT p.oid FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = 'dialoq'::regnamespace
+                AND pg_catalog.obj_description(p.oid, 'pg_proc') IS DISTINCT FROM 'Dialoq');
+    END IF;
+    v_relations := v_relations || ARRAY(SELECT d.objid FROM pg_catalog.pg_depend AS d
+        WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'e');
+    v_routines := v_routines || ARRAY(SELECT d.objid FROM pg_catalog.pg_depend AS d
+        WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e');
+    PERFORM pg_catalog.set_config('dialoq.foreign_relations', v_relations::text, true),
+        pg_catalog.set_config('dialoq.foreign_routines', v_routines::text, true);
+
+    v_names := (
         SELECT string_agg(format('dialoq.%I', c.relname), ', ')
         FROM pg_catalog.pg_class AS c
-        WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v'
-            AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d
-                WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype = 'e'));
-    v_routines text := (
+        WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v' AND c.oid <> ALL (v_relations));
+    IF v_names IS NOT NULL THEN
+        EXECUTE 'DROP VIEW ' || v_names;
+    END IF;
+    v_names := (
         SELECT string_agg(p.oid::regprocedure::text, ', ')
         FROM pg_catalog.pg_proc AS p
-        WHERE p.pronamespace = 'dialoq'::regnamespace
-            AND NOT EXISTS (SELECT FROM pg_catalog.pg_depend AS d
-                WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'));
-BEGIN
-    IF v_views IS NOT NULL THEN
-        EXECUTE 'DROP VIEW ' || v_views;
-    END IF;
-    IF v_routines IS NOT NULL THEN
-        EXECUTE 'DROP ROUTINE ' || v_routines;
+        WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines));
+    IF v_names IS NOT NULL THEN
+        EXECUTE 'DROP ROUTINE ' || v_names;
     END IF;
 END
 $$;
