@@ -26,7 +26,7 @@ pub(super) fn refused(error: &TokenError, text: Text) -> Error {
 fn refused_number(number: u32, message: &str, text: Text) -> Error {
     if is_passing(number) {
         let why = format!("the server asks to be tried again ({number}): {message}");
-        return Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Conflict, why);
+        return Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, why);
     }
     match (number, text) {
         (1205 | 51205, _) => Error::new(
@@ -97,7 +97,7 @@ pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
     }
     Error::new(
         Code::SERVER_UNREACHABLE,
-        ErrorKind::Conflict,
+        ErrorKind::Store,
         format!("the connection was lost before anything was committed ({error}); try it again"),
     )
 }
@@ -106,7 +106,7 @@ pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
 pub(super) fn closed(error: &TokenError) -> Error {
     Error::new(
         Code::SERVER_UNREACHABLE,
-        ErrorKind::Conflict,
+        ErrorKind::Store,
         format!("the server closed the connection and rolled back ({}): {}", error.code(), error.message()),
     )
 }
@@ -130,7 +130,7 @@ mod tests {
             (51_205, 1205, ErrorKind::Conflict),
             (3960, 1205, ErrorKind::Conflict),
             (1222, 60_018, ErrorKind::Conflict),
-            (40_613, 60_030, ErrorKind::Conflict),
+            (40_613, 60_030, ErrorKind::Store),
             (18_456, 60_034, ErrorKind::Store),
             (229, 60_034, ErrorKind::Store),
             (2812, 60_035, ErrorKind::Store),
