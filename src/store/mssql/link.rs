@@ -2,6 +2,7 @@
 
 use super::args::Request;
 use super::connect::{Connection, Connector};
+use super::guard::guard;
 use super::session::{Client, Session, in_batch};
 use crate::store::server::link::{Call, Link, Linked};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
@@ -71,6 +72,7 @@ impl Link for MssqlLink {
 
     fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
         Box::pin(async move {
+            guard(&sql.text)?;
             let (session, client) = self.parts();
             session.query(client, Request::of_statement(sql)).await
         })
@@ -78,6 +80,7 @@ impl Link for MssqlLink {
 
     fn execute<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<u64>> {
         Box::pin(async move {
+            guard(&sql.text)?;
             let (session, client) = self.parts();
             session.execute(client, Request::of_statement(sql)).await
         })

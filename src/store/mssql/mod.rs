@@ -4,6 +4,7 @@
 mod args;
 mod connect;
 mod failure;
+mod guard;
 mod guest;
 mod link;
 mod session;

@@ -205,6 +205,23 @@ async fn a_refusal_leaves_the_transaction_and_a_mark_undoes_it() {
 }
 
 #[tokio::test]
+async fn transactions_are_not_the_users() {
+    let Some(database) = Database::new("").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    link.begin().await.unwrap();
+    link.execute(&sql("INSERT dialoq.t (a) VALUES (1)", vec![])).await.unwrap();
+    for text in ["COMMIT", "-- so\nrollback transaction", "BEGIN TRAN"] {
+        let failure = link.execute(&sql(text, vec![])).await.unwrap_err();
+        assert_eq!((failure.error.code(), failure.fate), (Code::USER_SQL_FAILED, Fate::Undone), "{text}");
+        assert!(failure.is_link_usable && failure.error.message().contains("Dialoq"), "{failure:?}");
+    }
+    link.rollback().await.unwrap();
+    assert_eq!(count(&mut *link).await, 0, "it was not committed");
+    drop(link);
+    database.end().await;
+}
+
+#[tokio::test]
 async fn a_refusal_outside_a_transaction_leaves_nothing_open() {
     let Some(database) = Database::new("pool_size=1").await else { return };
     let mut link = database.driver.take().await.unwrap();

@@ -23,6 +23,7 @@ mod retry;
 mod rows;
 mod sends;
 mod side;
+pub(crate) mod statement;
 mod taken;
 mod tx;
 mod unit;

@@ -1,0 +1,43 @@
+//! What a statement of the user's may not begin with: transactions are Dialoq's. One that ends ours further on in a batch is
+//! the server's to find (266, 3902).
+
+use crate::error::{Code, Error, ErrorKind};
+use crate::store::server::link::{Failure, Fate, Linked};
+use crate::store::server::statement::first_word;
+
+/// Refuses what opens, marks or ends a transaction.
+pub(super) fn guard(text: &str) -> Linked<()> {
+    let (word, rest) = first_word(text);
+    let forbidden = match word.as_str() {
+        "COMMIT" | "ROLLBACK" | "SAVE" => true,
+        // BEGIN alone opens a block of statements.
+        "BEGIN" => ["TRAN", "TRANSACTION", "DISTRIBUTED"].contains(&first_word(rest).0.as_str()),
+        _ => false,
+    };
+    if !forbidden {
+        return Ok(());
+    }
+    let message = format!(
+        "the statement failed: {word} belongs to Dialoq, which opens and ends transactions; use a Tx and its savepoints"
+    );
+    let error = Error::new(Code::USER_SQL_FAILED, ErrorKind::User, message);
+    Err(Failure { error, fate: Fate::Undone, is_link_usable: true })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_opens_marks_or_ends_a_transaction_is_refused() {
+        for text in
+            ["commit", "/* so */ ROLLBACK TRAN x", "save transaction a", "begin  tran", "BEGIN DISTRIBUTED TRAN"]
+        {
+            let failure = guard(text).expect_err(text);
+            assert_eq!((failure.error.code(), failure.fate), (Code::USER_SQL_FAILED, Fate::Undone));
+        }
+        for text in ["", "BEGIN SELECT 1 END", "BEGIN TRY SELECT 1 END TRY BEGIN CATCH END CATCH", "SELECT 'COMMIT'"] {
+            assert!(guard(text).is_ok(), "{text}");
+        }
+    }
+}
