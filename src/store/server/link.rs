@@ -4,7 +4,9 @@
 //! error of its own means. It knows nothing of queues and conversations.
 
 use super::dialect::Dialect;
-use crate::error::{Code, Error, ErrorKind, Result};
+#[cfg(any(feature = "postgres", feature = "mssql"))]
+use crate::error::{Code, ErrorKind};
+use crate::error::{Error, Result};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -76,6 +78,7 @@ pub struct Failure {
 
 impl Failure {
     /// 60020: the transaction of a [`Guest`] takes nothing any more, because something in it failed that was not ours.
+    #[cfg(any(feature = "postgres", feature = "mssql"))]
     pub(crate) fn of_a_failed_guest(verb: &str) -> Self {
         let message =
             format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back");

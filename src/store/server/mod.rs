@@ -23,6 +23,7 @@ mod retry;
 mod rows;
 mod sends;
 mod side;
+#[cfg(any(feature = "postgres", feature = "mssql"))]
 pub(crate) mod statement;
 mod taken;
 mod tx;
