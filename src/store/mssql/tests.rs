@@ -36,16 +36,22 @@ fn driver(url: &str) -> MssqlDriver {
     }
 }
 
+/// The server's database `master`, whatever database its URL names, or none.
+fn master() -> Option<String> {
+    std::env::var("DIALOQ_TEST_MSSQL").ok().map(|url| with_database(&url, "master"))
+}
+
 /// The URL with another database.
 fn with_database(url: &str, name: &str) -> String {
     let (place, query) = url.split_once('?').unwrap_or((url, ""));
-    let (server, _) = place.rsplit_once('/').unwrap();
-    format!("{server}/{name}?{query}")
+    let (scheme, place) = place.split_once("://").unwrap();
+    let server = place.split_once('/').map_or(place, |(server, _)| server);
+    format!("{scheme}://{server}/{name}?{query}")
 }
 
 impl Database {
     async fn new(parameters: &str) -> Option<Self> {
-        let Ok(master) = std::env::var("DIALOQ_TEST_MSSQL") else {
+        let Some(master) = master() else {
             eprintln!("skipped: DIALOQ_TEST_MSSQL is not set");
             return None;
         };
@@ -387,7 +393,7 @@ async fn a_server_that_is_not_there_or_refuses_is_named() {
     let error = driver("mssql://sa:secret@127.0.0.1:9/d?connect_timeout_s=5").take().await.err().unwrap();
     assert_eq!(error.code(), Code::SERVER_UNREACHABLE);
     assert!(error.message().contains("127.0.0.1:9") && !error.message().contains("secret"), "{error}");
-    let Ok(master) = std::env::var("DIALOQ_TEST_MSSQL") else { return };
+    let Some(master) = master() else { return };
     let error = driver(&with_database(&master, "dialoq_no_such")).take().await.err().unwrap();
     assert_eq!(error.code(), Code::ACCESS_DENIED, "{error}");
     let (scheme, rest) = master.split_once("://").unwrap();
