@@ -18,6 +18,8 @@ pub mod server;
 mod slot;
 mod sql;
 pub mod sqlite;
+#[cfg(any(feature = "postgres", feature = "mssql"))]
+pub(crate) mod statement;
 mod texts;
 pub mod traced;
 pub mod url;

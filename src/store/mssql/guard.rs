@@ -3,7 +3,7 @@
 
 use crate::error::{Code, Error, ErrorKind};
 use crate::store::server::link::{Failure, Fate, Linked};
-use crate::store::server::statement::first_word;
+use crate::store::statement::first_word;
 
 /// Refuses what opens, marks or ends a transaction.
 pub(super) fn guard(text: &str) -> Linked<()> {

@@ -4,7 +4,7 @@
 use super::failure::Asked;
 use super::link::refuse;
 use crate::store::server::link::Linked;
-use crate::store::server::statement::first_word;
+use crate::store::statement::first_word;
 
 const FORBIDDEN: [&str; 12] = [
     "BEGIN",

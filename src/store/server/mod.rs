@@ -23,8 +23,6 @@ mod retry;
 mod rows;
 mod sends;
 mod side;
-#[cfg(any(feature = "postgres", feature = "mssql"))]
-pub(crate) mod statement;
 mod taken;
 mod tx;
 mod unit;
