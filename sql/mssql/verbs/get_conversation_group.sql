@@ -13,11 +13,11 @@ BEGIN
     SET NOCOUNT ON;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @queue_id int, @group uniqueidentifier;
+    DECLARE @queue_id int, @group uniqueidentifier, @past_top int = 0, @past bigint = -1;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.choose @queue_id, 0, 9, 0, @group OUTPUT;
+        EXEC dialoq.choose @queue_id, 0, 9, 0, @past_top OUTPUT, @past OUTPUT, @group OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH

@@ -50,89 +50,82 @@ RETURNS TABLE AS RETURN (
 GO
 
 -- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
--- claim index that says better than is true waits for its turn; one of a group that has nothing is removed if nobody
--- keeps it. Bounds are the lowest and the highest below_top; by_age: age alone counts.
+-- claim index that says better than is true gets one beside it that says what is, which has its turn later; one of a group
+-- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of below_top; by_age: age alone
+-- counts. past_top and past, from_top and -1 at first, say how far it came: who goes on from there looks at nothing before
+-- it again.
 IF OBJECT_ID(N'dialoq.choose') IS NOT NULL DROP PROCEDURE dialoq.choose
 GO
 CREATE PROCEDURE dialoq.choose
-    @queue_id int, @from_top int, @to_top int, @by_age bit, @group uniqueidentifier OUTPUT
+    @queue_id int, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT, @past bigint OUTPUT,
+    @group uniqueidentifier OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @late TABLE (
-        row_number int IDENTITY(1, 1) PRIMARY KEY, group_id uniqueidentifier NOT NULL, below_top int NOT NULL,
-        oldest bigint NOT NULL
-    );
-    DECLARE @past_top int = @from_top, @past bigint = -1, @top int, @oldest bigint, @true_top int, @true_oldest bigint;
-    DECLARE @number int, @is_locked bit, @candidate uniqueidentifier;
+    DECLARE @candidate uniqueidentifier, @top int, @oldest bigint, @true_top int, @true_oldest bigint, @is_locked bit;
+    DECLARE @resource nvarchar(255);
     SET @group = NULL;
     WHILE 1 = 1
     BEGIN
         SET @candidate = NULL;
         IF @by_age = 1
-            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.below_top, @oldest = h.oldest,
-                @true_top = k.below_top, @true_oldest = k.oldest
+            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.below_top, @oldest = h.oldest
             FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS l (below_top)
             CROSS APPLY (
                 SELECT TOP (1) r.conversation_group_id, r.below_top, r.oldest
                 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
                 WHERE r.queue_id = @queue_id AND r.below_top = l.below_top AND r.oldest > @past
-                    AND (APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Exclusive',
-                            N'Transaction') = 1
-                        OR APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Session')
-                            = N'Exclusive')
                 ORDER BY r.oldest
             ) AS h
-            CROSS APPLY dialoq.group_rank(h.conversation_group_id, @queue_id) AS k
             ORDER BY h.oldest;
         ELSE
-            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.below_top, @oldest = h.oldest,
-                @true_top = k.below_top, @true_oldest = k.oldest
-            FROM (
-                SELECT TOP (1) r.conversation_group_id, r.below_top, r.oldest
-                FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.queue_id = @queue_id AND r.below_top >= @past_top AND r.below_top <= @to_top
-                    AND (r.below_top > @past_top OR r.oldest > @past)
-                    AND (APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Exclusive',
-                            N'Transaction') = 1
-                        OR APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', r.conversation_group_id), N'Session')
-                            = N'Exclusive')
-                ORDER BY r.below_top, r.oldest
-            ) AS h
-            CROSS APPLY dialoq.group_rank(h.conversation_group_id, @queue_id) AS k;
-        -- Whose turn comes before this row's.
-        SET @number = NULL;
-        SELECT TOP (1) @number = l.row_number, @group = l.group_id
-        FROM @late AS l
-        WHERE @candidate IS NULL
-            OR @by_age = 1 AND l.oldest <= @oldest
-            OR @by_age = 0 AND (l.below_top < @top OR l.below_top = @top AND l.oldest <= @oldest)
-        ORDER BY CASE @by_age WHEN 1 THEN 0 ELSE l.below_top END, l.oldest;
-        IF @number IS NOT NULL
         BEGIN
-            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-            IF @is_locked = 1 RETURN;
-            DELETE FROM @late WHERE row_number = @number;
-            SET @group = NULL;
-            CONTINUE;
+            SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.below_top, @oldest = r.oldest
+            FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE r.queue_id = @queue_id AND r.below_top = @past_top AND r.oldest > @past
+            ORDER BY r.oldest;
+            IF @candidate IS NULL
+                SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.below_top, @oldest = r.oldest
+                FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE r.queue_id = @queue_id AND r.below_top > @past_top AND r.below_top <= @to_top
+                ORDER BY r.below_top, r.oldest;
         END
         IF @candidate IS NULL RETURN;
-        SET @past_top = @top;
+        IF @by_age = 0 SET @past_top = @top;
         SET @past = @oldest;
+        SET @resource = CONCAT(N'dialoq:group:', @candidate);
+        IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0
+            AND APPLOCK_MODE(N'public', @resource, N'Session') <> N'Exclusive'
+            CONTINUE;
+        SELECT @true_top = MIN(10 - e.priority), @true_oldest = MIN(f.queuing_order)
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
+        CROSS APPLY (
+            SELECT TOP (1) m.queuing_order
+            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = e.endpoint_id AND m.stored = k.stored ORDER BY m.queuing_order
+        ) AS f
+        WHERE e.conversation_group_id = @candidate AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+            AND s.queue_id = @queue_id;
         IF @true_top IS NULL
         BEGIN
             -- It has nothing. Whoever empties a group puts its rows right, so this is the leftover of a race.
             EXEC dialoq.remove_ghost @queue_id, @top, @oldest, @candidate;
             CONTINUE;
         END
+        IF @by_age = 0 AND @true_top NOT BETWEEN @from_top AND @to_top CONTINUE;
         IF @by_age = 1 AND @true_oldest > @oldest
             OR @by_age = 0 AND (@true_top > @top OR @true_top = @top AND @true_oldest > @oldest)
         BEGIN
-            IF @true_top BETWEEN @from_top AND @to_top AND NOT EXISTS (SELECT 1 FROM @late AS l WHERE l.group_id = @candidate)
-                INSERT INTO @late (group_id, below_top, oldest) VALUES (@candidate, @true_top, @true_oldest);
+            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT @queue_id, @true_top, @true_oldest, @candidate
+            WHERE NOT EXISTS (
+                SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE r.conversation_group_id = @candidate AND r.queue_id = @queue_id AND r.below_top = @true_top
+                    AND r.oldest = @true_oldest);
             CONTINUE;
         END
-        IF @by_age = 0 AND @true_top NOT BETWEEN @from_top AND @to_top CONTINUE;
         EXEC dialoq.lock_group @candidate, 0, @is_locked OUTPUT;
         IF @is_locked = 0 CONTINUE;
         SET @group = @candidate;
@@ -153,16 +146,164 @@ BEGIN
     IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     EXEC @got = sp_getapplock
         @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
-    IF @got < 0 OR EXISTS (SELECT 1 FROM dialoq.group_ranks(@group) AS k WHERE k.queue_id = @queue_id) RETURN;
-    DELETE FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
+    IF @got < 0 OR EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
+        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+            AND s.queue_id = @queue_id)
+        RETURN;
+    -- One: a sender that could not rely on it may have added one like it since.
+    DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
     WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
 END
 GO
 
+-- Locks the group that a RECEIVE is from, and takes note of what its conversations were told: `@group`, if it has anything
+-- to give, or if that is NULL the best of the queue. chosen is NULL if there is none. The rest is choose's.
+IF OBJECT_ID(N'dialoq.claim') IS NOT NULL DROP PROCEDURE dialoq.claim
+GO
+CREATE PROCEDURE dialoq.claim
+    @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT,
+    @past bigint OUTPUT, @chosen uniqueidentifier OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_locked bit, @now datetime2(6), @id bigint = 0;
+    SET @chosen = NULL;
+    IF @group IS NULL
+        EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT, @chosen OUTPUT;
+    ELSE IF EXISTS (
+        SELECT 1
+        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) ON e.endpoint_id = m.endpoint_id
+        WHERE e.conversation_group_id = @group AND (@only IS NULL OR e.endpoint_id = @only) AND e.is_quarantined = 0)
+    BEGIN
+        EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+        IF @is_locked = 1 SET @chosen = @group;
+    END
+    IF @chosen IS NULL RETURN;
+    SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()) FROM dialoq.broker AS b WHERE b.singleton = 1;
+    WHILE 1 = 1
+    BEGIN
+        SELECT @id = MIN(e.endpoint_id)
+        FROM dialoq.conversation_endpoint AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = @chosen AND e.endpoint_id > @id AND e.is_quarantined = 0
+            AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+            AND (e.due_at <= @now OR e.state = N'DO'
+                OR e.state IN (N'SO', N'CO', N'DI') AND EXISTS (
+                    SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                    WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+                OR e.state = N'CO' AND 2 = (
+                    SELECT TOP (1) m.message_type_id
+                    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                    WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC));
+        IF @id IS NULL RETURN;
+        EXEC dialoq.absorb @id, @said OUTPUT;
+    END
+END
+GO
+
+-- What follows taking messages from a group, or none: the rollbacks of its conversations are over, its rows are right.
+IF OBJECT_ID(N'dialoq.leave') IS NOT NULL DROP PROCEDURE dialoq.leave
+GO
+CREATE PROCEDURE dialoq.leave
+    @queue_id int, @group uniqueidentifier, @took int, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_ready bit;
+    IF @took > 0
+        UPDATE dialoq.conversation_endpoint SET rollbacks = 0 WHERE conversation_group_id = @group AND rollbacks <> 0;
+    EXEC dialoq.put_right @group, @is_ready OUTPUT;
+    IF @is_ready = 1 AND (@said IS NULL OR CHARINDEX(CONCAT(N' q:', @queue_id, N' '), CONCAT(@said, N' ')) = 0)
+        SET @said = CONCAT(@said, N' q:', @queue_id);
+END
+GO
+
+-- RECEIVEs one message, and gives it. `@group` NULL: of the best group of the queue that nobody else holds, within the
+-- bounds; else of that group, or of the one conversation `@only` of it: the first conversation by level downwards, then by
+-- handle, and of that the timers, the errors, then in sequence.
+IF OBJECT_ID(N'dialoq.receive_one') IS NOT NULL DROP PROCEDURE dialoq.receive_one
+GO
+CREATE PROCEDURE dialoq.receive_one
+    @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    DECLARE @said nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
+    DECLARE @endpoint_id bigint, @stored smallint, @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier;
+    DECLARE @enqueued_at datetime2(6), @body varbinary(max), @trace nvarchar(max), @priority int;
+    DECLARE @handle uniqueidentifier, @service_id int, @contract_id int;
+    BEGIN TRY
+        IF @is_own = 1 BEGIN TRANSACTION;
+        WHILE @took = 0
+        BEGIN
+            EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
+                @chosen OUTPUT, @said OUTPUT;
+            IF @chosen IS NULL BREAK;
+            SELECT TOP (1) @endpoint_id = e.endpoint_id, @stored = m.stored, @order = m.queuing_order,
+                @sequence = m.sequence, @type_id = m.message_type_id, @message_id = m.message_id,
+                @enqueued_at = m.enqueued_at, @body = m.body, @trace = m.trace, @priority = e.priority,
+                @handle = e.conversation_handle, @service_id = e.service_id, @contract_id = e.service_contract_id
+            FROM dialoq.conversation_endpoint AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            CROSS APPLY (
+                SELECT TOP (1) n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
+                    n.body, n.trace
+                FROM dialoq.queue_message AS n WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE n.endpoint_id = e.endpoint_id ORDER BY n.stored DESC, n.queuing_order
+            ) AS m
+            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+                AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+            ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
+            SET @took = @@ROWCOUNT;
+            IF @took = 1
+            BEGIN
+                INSERT INTO dialoq.retained_message (
+                    endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body,
+                    trace
+                )
+                SELECT @endpoint_id, @order, 0, @stored, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace
+                FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1;
+                DELETE FROM dialoq.queue_message
+                WHERE endpoint_id = @endpoint_id AND stored = @stored AND queuing_order = @order;
+                -- The lock of the group makes it ours alone; if it is not there, it was not.
+                IF @@ROWCOUNT <> 1
+                    THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
+            END
+            EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
+            -- Another had emptied it before the lock was ours: this RECEIVE looks again.
+            IF @group IS NOT NULL BREAK;
+        END
+        -- If this transaction rolls back, so does this, and it is counted again.
+        IF @took = 1 EXEC dialoq.forget_rollbacks @queue_id;
+        IF @is_own = 1 COMMIT TRANSACTION;
+    END TRY
+    BEGIN CATCH
+        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        THROW;
+    END CATCH
+    SELECT 1 AS status, @priority AS priority, @order AS queuing_order, @chosen AS conversation_group_id,
+        @handle AS conversation_handle, @sequence AS message_sequence_number, s.name AS service_name,
+        @service_id AS service_id, c.name AS service_contract_name, @contract_id AS service_contract_id,
+        y.name AS message_type_name, @type_id AS message_type_id,
+        CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END AS validation,
+        @body AS message_body, @message_id AS message_id, @enqueued_at AS message_enqueue_time, @trace AS trace,
+        dialoq.words(@said) AS said
+    FROM (VALUES (@took)) AS t (took)
+    LEFT JOIN dialoq.service AS s ON s.service_id = @service_id
+    LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = @contract_id
+    LEFT JOIN dialoq.message_type AS y ON y.message_type_id = @type_id
+    WHERE t.took = 1;
+END
+GO
+
 -- Does RECEIVEs, one after the other, and gives what they took in one result; with_item: whether that says which one took
--- it. `@group` NULL: each from the best group of the queue that nobody else holds, within the bounds; else from that
--- group, or from the one conversation `@only` of it. Each takes a group's conversations by level downwards, then by
--- handle; of each the timers, the errors, then in sequence.
+-- it. The rest is as receive_one's, and each takes from one group.
 IF OBJECT_ID(N'dialoq.receive_items') IS NOT NULL DROP PROCEDURE dialoq.receive_items
 GO
 CREATE PROCEDURE dialoq.receive_items
@@ -172,20 +313,14 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @is_locked bit;
-    DECLARE @retains bit, @id bigint, @now datetime2(6), @took int, @is_ready bit;
-    DECLARE @news TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
-    DECLARE @keys TABLE (
-        place int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL, stored smallint NOT NULL,
-        queuing_order bigint NOT NULL
-    );
+    DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
+    DECLARE @retains bit, @past_top int = @from_top, @past bigint = -1;
     DECLARE @taken TABLE (
-        item int NOT NULL, place int NOT NULL, endpoint_id bigint NOT NULL, stored smallint NOT NULL,
+        item int NOT NULL, place bigint NOT NULL, endpoint_id bigint NOT NULL, stored smallint NOT NULL,
         queuing_order bigint NOT NULL, sequence bigint NOT NULL, message_type_id int NOT NULL,
         message_id uniqueidentifier NOT NULL, enqueued_at datetime2(6) NOT NULL, body varbinary(max) NULL,
         trace nvarchar(max) NULL, priority int NOT NULL, conversation_group_id uniqueidentifier NOT NULL,
-        conversation_handle uniqueidentifier NOT NULL, service_id int NOT NULL, service_contract_id int NOT NULL,
-        PRIMARY KEY (item, place)
+        conversation_handle uniqueidentifier NOT NULL, service_id int NOT NULL, service_contract_id int NOT NULL
     );
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
@@ -198,101 +333,53 @@ BEGIN
             IF @next IS NULL BREAK;
             SET @item = @next;
             IF @top <= 0 CONTINUE;
-            IF @group IS NULL
-                EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @chosen OUTPUT;
-            ELSE
-            BEGIN
-                -- A group with nothing to give is not locked.
-                SET @chosen = NULL;
-                IF EXISTS (
-                    SELECT 1
-                    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-                        ON e.endpoint_id = m.endpoint_id
-                    WHERE e.conversation_group_id = @group AND (@only IS NULL OR e.endpoint_id = @only)
-                        AND e.is_quarantined = 0)
-                BEGIN
-                    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-                    IF @is_locked = 1 SET @chosen = @group;
-                END
-            END
+            EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
+                @chosen OUTPUT, @said OUTPUT;
             IF @chosen IS NULL BREAK;
-            SET @now = dialoq.current_time_utc();
-            DELETE FROM @news;
-            INSERT INTO @news (endpoint_id)
-            SELECT e.endpoint_id
-            FROM dialoq.conversation_endpoint AS e
-            JOIN dialoq.service AS s ON s.service_id = e.service_id
-            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND s.queue_id = @queue_id
-                AND (@only IS NULL OR e.endpoint_id = @only)
-                AND (e.due_at <= @now OR e.state = N'DO'
-                    OR e.state IN (N'SO', N'CO', N'DI') AND EXISTS (
-                        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                        WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
-                    OR e.state = N'CO' AND 2 = (
-                        SELECT TOP (1) m.message_type_id
-                        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                        WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC));
-            WHILE 1 = 1
-            BEGIN
-                SET @id = NULL;
-                SELECT TOP (1) @id = n.endpoint_id FROM @news AS n ORDER BY n.endpoint_id;
-                IF @id IS NULL BREAK;
-                DELETE FROM @news WHERE endpoint_id = @id;
-                EXEC dialoq.absorb @id, @said OUTPUT;
-            END
-            DELETE FROM @keys;
-            INSERT INTO @keys (endpoint_id, stored, queuing_order)
-            SELECT TOP (@top) e.endpoint_id, m.stored, m.queuing_order
-            FROM dialoq.conversation_endpoint AS e
-            JOIN dialoq.service AS s ON s.service_id = e.service_id
-            JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
-            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-                AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
-            ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
-                m.stored DESC, m.queuing_order;
+            DELETE FROM m
+            OUTPUT @item, k.place, deleted.endpoint_id, deleted.stored, deleted.queuing_order, deleted.sequence,
+                deleted.message_type_id, deleted.message_id, deleted.enqueued_at, deleted.body, deleted.trace, k.priority,
+                @chosen, k.conversation_handle, k.service_id, k.service_contract_id
+            INTO @taken (
+                item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at, body,
+                trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
+            )
+            FROM dialoq.queue_message AS m
+            JOIN (
+                SELECT TOP (@top) n.endpoint_id, n.stored, n.queuing_order, e.priority, e.conversation_handle, e.service_id,
+                    e.service_contract_id,
+                    ROW_NUMBER() OVER (
+                        ORDER BY e.priority DESC,
+                            CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
+                            n.stored DESC, n.queuing_order) AS place
+                FROM dialoq.conversation_endpoint AS e
+                JOIN dialoq.service AS s ON s.service_id = e.service_id
+                CROSS APPLY (
+                    SELECT TOP (@top) o.endpoint_id, o.stored, o.queuing_order
+                    FROM dialoq.queue_message AS o WITH (READCOMMITTEDLOCK, READPAST)
+                    WHERE o.endpoint_id = e.endpoint_id ORDER BY o.stored DESC, o.queuing_order
+                ) AS n
+                WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+                    AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+                ORDER BY place
+            ) AS k ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order;
             SET @took = @@ROWCOUNT;
-            IF @took > 0
-            BEGIN
-                UPDATE dialoq.conversation_endpoint SET rollbacks = 0
-                WHERE conversation_group_id = @chosen AND rollbacks <> 0;
-                IF @retains = 1
-                    INSERT INTO dialoq.retained_message (
-                        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at,
-                        body, trace
-                    )
-                    SELECT m.endpoint_id, m.queuing_order, 0, m.stored, m.sequence, m.message_type_id, m.message_id,
-                        m.enqueued_at, m.body, m.trace
-                    FROM @keys AS k
-                    JOIN dialoq.queue_message AS m
-                        ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order;
-                INSERT INTO @taken (
-                    item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at,
-                    body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
+            IF @took > 0 SET @any = 1;
+            IF @took > 0 AND @retains = 1
+                INSERT INTO dialoq.retained_message (
+                    endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body,
+                    trace
                 )
-                SELECT @item, k.place, m.endpoint_id, m.stored, m.queuing_order, m.sequence, m.message_type_id,
-                    m.message_id, m.enqueued_at, m.body, m.trace, e.priority, e.conversation_group_id,
-                    e.conversation_handle, e.service_id, e.service_contract_id
-                FROM @keys AS k
-                JOIN dialoq.queue_message AS m
-                    ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order
-                JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id;
-                DELETE FROM m
-                FROM dialoq.queue_message AS m
-                JOIN @keys AS k
-                    ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order;
-                -- The lock of the group makes these ours alone; if they were not all there, they were not.
-                IF @@ROWCOUNT <> @took
-                    THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
-            END
-            EXEC dialoq.put_right @chosen, @is_ready OUTPUT;
-            IF @is_ready = 1 SET @said = CONCAT(@said, N' q:', @queue_id);
+                SELECT t.endpoint_id, t.queuing_order, 0, t.stored, t.sequence, t.message_type_id, t.message_id,
+                    t.enqueued_at, t.body, t.trace
+                FROM @taken AS t WHERE t.item = @item;
+            EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
             IF @group IS NOT NULL BREAK;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
             IF @took = 0 SET @item = @item - 1;
         END
         -- If this transaction rolls back, so does this, and it is counted again.
-        IF EXISTS (SELECT 1 FROM @taken) EXEC dialoq.forget_rollbacks @queue_id;
+        IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH

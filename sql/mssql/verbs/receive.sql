@@ -14,7 +14,7 @@ BEGIN
     SET NOCOUNT ON;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @queue_id int, @text nvarchar(2048), @group uniqueidentifier, @only bigint, @state nvarchar(2), @in_queue int;
-    DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0), @items dialoq.receive_batch_rows;
+    DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0);
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     SET @lowest = COALESCE(@lowest, 1);
     SET @highest = COALESCE(@highest, 10);
@@ -65,7 +65,14 @@ BEGIN
             THROW 58436, @text, 1;
         END
     END
-    INSERT INTO @items (item, [top]) VALUES (0, @top);
-    EXEC dialoq.receive_items @queue_id, @items, @group, @only, @from_top, @to_top, @by_age, 0;
+    IF @top = 1
+        EXEC dialoq.receive_one @queue_id, @group, @only, @from_top, @to_top, @by_age;
+    ELSE
+    BEGIN
+        -- Not every server gives table variables for nothing.
+        DECLARE @items dialoq.receive_batch_rows;
+        INSERT INTO @items (item, [top]) VALUES (0, @top);
+        EXEC dialoq.receive_items @queue_id, @items, @group, @only, @from_top, @to_top, @by_age, 0;
+    END
 END
 GO
