@@ -320,7 +320,8 @@ BEGIN
         queuing_order bigint NOT NULL, sequence bigint NOT NULL, message_type_id int NOT NULL,
         message_id uniqueidentifier NOT NULL, enqueued_at datetime2(6) NOT NULL, body varbinary(max) NULL,
         trace nvarchar(max) NULL, priority int NOT NULL, conversation_group_id uniqueidentifier NOT NULL,
-        conversation_handle uniqueidentifier NOT NULL, service_id int NOT NULL, service_contract_id int NOT NULL
+        conversation_handle uniqueidentifier NOT NULL, service_id int NOT NULL, service_contract_id int NOT NULL,
+        PRIMARY KEY (item, place)
     );
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
@@ -336,33 +337,27 @@ BEGIN
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
                 @chosen OUTPUT, @said OUTPUT;
             IF @chosen IS NULL BREAK;
-            DELETE FROM m
-            OUTPUT @item, k.place, deleted.endpoint_id, deleted.stored, deleted.queuing_order, deleted.sequence,
-                deleted.message_type_id, deleted.message_id, deleted.enqueued_at, deleted.body, deleted.trace, k.priority,
-                @chosen, k.conversation_handle, k.service_id, k.service_contract_id
-            INTO @taken (
+            INSERT INTO @taken (
                 item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at, body,
                 trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
             )
-            FROM dialoq.queue_message AS m
-            JOIN (
-                SELECT TOP (@top) n.endpoint_id, n.stored, n.queuing_order, e.priority, e.conversation_handle, e.service_id,
-                    e.service_contract_id,
-                    ROW_NUMBER() OVER (
-                        ORDER BY e.priority DESC,
-                            CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
-                            n.stored DESC, n.queuing_order) AS place
-                FROM dialoq.conversation_endpoint AS e
-                JOIN dialoq.service AS s ON s.service_id = e.service_id
-                CROSS APPLY (
-                    SELECT TOP (@top) o.endpoint_id, o.stored, o.queuing_order
-                    FROM dialoq.queue_message AS o WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE o.endpoint_id = e.endpoint_id ORDER BY o.stored DESC, o.queuing_order
-                ) AS n
-                WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-                    AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
-                ORDER BY place
-            ) AS k ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order;
+            SELECT TOP (@top) @item,
+                ROW_NUMBER() OVER (
+                    ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
+                        n.stored DESC, n.queuing_order) AS place,
+                e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
+                n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id, e.service_contract_id
+            FROM dialoq.conversation_endpoint AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            CROSS APPLY (
+                SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
+                    m.body, m.trace
+                FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE m.endpoint_id = e.endpoint_id ORDER BY m.stored DESC, m.queuing_order
+            ) AS n
+            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+                AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+            ORDER BY place;
             SET @took = @@ROWCOUNT;
             IF @took > 0 SET @any = 1;
             IF @took > 0 AND @retains = 1
@@ -373,6 +368,14 @@ BEGIN
                 SELECT t.endpoint_id, t.queuing_order, 0, t.stored, t.sequence, t.message_type_id, t.message_id,
                     t.enqueued_at, t.body, t.trace
                 FROM @taken AS t WHERE t.item = @item;
+            DELETE FROM m
+            FROM dialoq.queue_message AS m
+            JOIN @taken AS k
+                ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order
+            WHERE k.item = @item;
+            -- The lock of the group makes these ours alone; if they were not all there, they were not.
+            IF @@ROWCOUNT <> @took
+                THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
             EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
             IF @group IS NOT NULL BREAK;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
