@@ -56,7 +56,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @queue_id int = -1, @below_top int = -1, @oldest bigint = -1, @rows int, @resource nvarchar(255), @got int;
-    DECLARE @true_oldest bigint, @is_at_level int;
+    DECLARE @true_oldest bigint, @is_at_level int, @first_place bigint, @last_place bigint, @place bigint;
     SET @is_ready = NULL;
     WHILE 1 = 1
     BEGIN
@@ -76,7 +76,9 @@ BEGIN
             @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
         IF @got < 0 CONTINUE;
         SELECT @true_oldest = MIN(f.queuing_order),
-            @is_at_level = MAX(CASE WHEN s.queue_id = @queue_id AND e.priority = 10 - @below_top THEN 1 ELSE 0 END)
+            @is_at_level = MAX(CASE WHEN s.queue_id = @queue_id AND e.priority = 10 - @below_top THEN 1 ELSE 0 END),
+            @first_place = MIN(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority),
+            @last_place = MAX(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority)
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
@@ -88,9 +90,26 @@ BEGIN
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id <> 0;
         SET @is_ready = CASE WHEN @true_oldest IS NULL THEN 0 ELSE 1 END;
-        IF @true_oldest = @oldest AND @is_at_level = 1 CONTINUE;
+        IF @true_oldest = @oldest AND @is_at_level = 1
+        BEGIN
+            SET @place = CAST(@queue_id AS bigint) * 10 + @below_top;
+            CONTINUE;
+        END
         DELETE TOP (@rows) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
         WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
+    END
+    IF @is_ready = 0 RETURN;
+    -- Mostly what is left is in one place, and then it is known already.
+    IF @first_place = @last_place
+    BEGIN
+        IF @place IS NULL OR @place <> @first_place
+            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT @first_place / 10, @first_place % 10, @true_oldest, @group
+            WHERE NOT EXISTS (
+                SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE r.conversation_group_id = @group AND r.queue_id = @first_place / 10
+                    AND r.below_top = @first_place % 10 AND r.oldest = @true_oldest);
+        RETURN;
     END
     -- A row that is not ours to remove may vanish with its transaction only if it is not there yet, and that one we do not
     -- see.

@@ -218,14 +218,56 @@ BEGIN
     IF @took > 0
         UPDATE dialoq.conversation_endpoint SET rollbacks = 0 WHERE conversation_group_id = @group AND rollbacks <> 0;
     EXEC dialoq.put_right @group, @is_ready OUTPUT;
-    IF @is_ready = 1 AND (@said IS NULL OR CHARINDEX(CONCAT(N' q:', @queue_id, N' '), CONCAT(@said, N' ')) = 0)
-        SET @said = CONCAT(@said, N' q:', @queue_id);
+    IF @is_ready = 1 SET @said = CONCAT(@said, N' q:', @queue_id);
+END
+GO
+
+-- Takes the first message of a group whose lock the caller holds, or of its conversation `@only`: of the first
+-- conversation by level downwards, then by handle; of that the timers, the errors, then in sequence. took: 1, or 0 if there
+-- is none.
+IF OBJECT_ID(N'dialoq.take_first') IS NOT NULL DROP PROCEDURE dialoq.take_first
+GO
+CREATE PROCEDURE dialoq.take_first
+    @queue_id int, @group uniqueidentifier, @only bigint, @took int OUTPUT, @order bigint OUTPUT, @sequence bigint OUTPUT,
+    @type_id int OUTPUT, @message_id uniqueidentifier OUTPUT, @enqueued_at datetime2(6) OUTPUT,
+    @body varbinary(max) OUTPUT, @trace nvarchar(max) OUTPUT, @priority int OUTPUT, @handle uniqueidentifier OUTPUT,
+    @service_id int OUTPUT, @contract_id int OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @endpoint_id bigint, @stored smallint;
+    SELECT TOP (1) @endpoint_id = e.endpoint_id, @stored = m.stored, @order = m.queuing_order, @sequence = m.sequence,
+        @type_id = m.message_type_id, @message_id = m.message_id, @enqueued_at = m.enqueued_at, @body = m.body,
+        @trace = m.trace, @priority = e.priority, @handle = e.conversation_handle, @service_id = e.service_id,
+        @contract_id = e.service_contract_id
+    FROM dialoq.conversation_endpoint AS e
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    CROSS APPLY (
+        SELECT TOP (1) n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
+            n.trace
+        FROM dialoq.queue_message AS n WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE n.endpoint_id = e.endpoint_id ORDER BY n.stored DESC, n.queuing_order
+    ) AS m
+    WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+        AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+    ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
+    SET @took = @@ROWCOUNT;
+    IF @took = 0 RETURN;
+    INSERT INTO dialoq.retained_message (
+        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+    )
+    SELECT @endpoint_id, @order, 0, @stored, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace
+    FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1;
+    DELETE FROM dialoq.queue_message
+    WHERE endpoint_id = @endpoint_id AND stored = @stored AND queuing_order = @order;
+    -- The lock of the group makes it ours alone; if it is not there, it was not.
+    IF @@ROWCOUNT <> 1
+        THROW 51205, N'a message was taken away from under the lock of its group; run the transaction again', 1;
 END
 GO
 
 -- RECEIVEs one message, and gives it. `@group` NULL: of the best group of the queue that nobody else holds, within the
--- bounds; else of that group, or of the one conversation `@only` of it: the first conversation by level downwards, then by
--- handle, and of that the timers, the errors, then in sequence.
+-- bounds; else of that group, or of the one conversation `@only` of it.
 IF OBJECT_ID(N'dialoq.receive_one') IS NOT NULL DROP PROCEDURE dialoq.receive_one
 GO
 CREATE PROCEDURE dialoq.receive_one
@@ -235,9 +277,9 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
-    DECLARE @endpoint_id bigint, @stored smallint, @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier;
-    DECLARE @enqueued_at datetime2(6), @body varbinary(max), @trace nvarchar(max), @priority int;
-    DECLARE @handle uniqueidentifier, @service_id int, @contract_id int;
+    DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
+    DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
+    DECLARE @contract_id int;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         WHILE @took = 0
@@ -245,36 +287,9 @@ BEGIN
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
                 @chosen OUTPUT, @said OUTPUT;
             IF @chosen IS NULL BREAK;
-            SELECT TOP (1) @endpoint_id = e.endpoint_id, @stored = m.stored, @order = m.queuing_order,
-                @sequence = m.sequence, @type_id = m.message_type_id, @message_id = m.message_id,
-                @enqueued_at = m.enqueued_at, @body = m.body, @trace = m.trace, @priority = e.priority,
-                @handle = e.conversation_handle, @service_id = e.service_id, @contract_id = e.service_contract_id
-            FROM dialoq.conversation_endpoint AS e
-            JOIN dialoq.service AS s ON s.service_id = e.service_id
-            CROSS APPLY (
-                SELECT TOP (1) n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
-                    n.body, n.trace
-                FROM dialoq.queue_message AS n WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE n.endpoint_id = e.endpoint_id ORDER BY n.stored DESC, n.queuing_order
-            ) AS m
-            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-                AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
-            ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
-            SET @took = @@ROWCOUNT;
-            IF @took = 1
-            BEGIN
-                INSERT INTO dialoq.retained_message (
-                    endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body,
-                    trace
-                )
-                SELECT @endpoint_id, @order, 0, @stored, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace
-                FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1;
-                DELETE FROM dialoq.queue_message
-                WHERE endpoint_id = @endpoint_id AND stored = @stored AND queuing_order = @order;
-                -- The lock of the group makes it ours alone; if it is not there, it was not.
-                IF @@ROWCOUNT <> 1
-                    THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
-            END
+            EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
+                @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
+                @service_id OUTPUT, @contract_id OUTPUT;
             EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
             IF @group IS NOT NULL BREAK;
@@ -315,8 +330,11 @@ BEGIN
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
     DECLARE @retains bit, @past_top int = @from_top, @past bigint = -1;
+    DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
+    DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
+    DECLARE @contract_id int;
     DECLARE @taken TABLE (
-        item int NOT NULL, place bigint NOT NULL, endpoint_id bigint NOT NULL, stored smallint NOT NULL,
+        item int NOT NULL, place bigint NOT NULL, endpoint_id bigint NULL, stored smallint NULL,
         queuing_order bigint NOT NULL, sequence bigint NOT NULL, message_type_id int NOT NULL,
         message_id uniqueidentifier NOT NULL, enqueued_at datetime2(6) NOT NULL, body varbinary(max) NULL,
         trace nvarchar(max) NULL, priority int NOT NULL, conversation_group_id uniqueidentifier NOT NULL,
@@ -337,45 +355,63 @@ BEGIN
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
                 @chosen OUTPUT, @said OUTPUT;
             IF @chosen IS NULL BREAK;
-            INSERT INTO @taken (
-                item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at, body,
-                trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
-            )
-            SELECT TOP (@top) @item,
-                ROW_NUMBER() OVER (
-                    ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
-                        n.stored DESC, n.queuing_order) AS place,
-                e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
-                n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id, e.service_contract_id
-            FROM dialoq.conversation_endpoint AS e
-            JOIN dialoq.service AS s ON s.service_id = e.service_id
-            CROSS APPLY (
-                SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
-                    m.body, m.trace
-                FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE m.endpoint_id = e.endpoint_id ORDER BY m.stored DESC, m.queuing_order
-            ) AS n
-            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-                AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
-            ORDER BY place;
-            SET @took = @@ROWCOUNT;
-            IF @took > 0 SET @any = 1;
-            IF @took > 0 AND @retains = 1
-                INSERT INTO dialoq.retained_message (
-                    endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body,
-                    trace
+            -- Plans over table variables are not kept everywhere, and this is what nearly all do.
+            IF @top = 1
+            BEGIN
+                EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
+                    @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
+                    @service_id OUTPUT, @contract_id OUTPUT;
+                IF @took = 1
+                    INSERT INTO @taken (
+                        item, place, queuing_order, sequence, message_type_id, message_id, enqueued_at, body, trace,
+                        priority, conversation_group_id, conversation_handle, service_id, service_contract_id
+                    ) VALUES (
+                        @item, 1, @order, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace, @priority,
+                        @chosen, @handle, @service_id, @contract_id
+                    );
+            END
+            ELSE
+            BEGIN
+                INSERT INTO @taken (
+                    item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at, body,
+                    trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
                 )
-                SELECT t.endpoint_id, t.queuing_order, 0, t.stored, t.sequence, t.message_type_id, t.message_id,
-                    t.enqueued_at, t.body, t.trace
-                FROM @taken AS t WHERE t.item = @item;
-            DELETE FROM m
-            FROM dialoq.queue_message AS m
-            JOIN @taken AS k
-                ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order
-            WHERE k.item = @item;
-            -- The lock of the group makes these ours alone; if they were not all there, they were not.
-            IF @@ROWCOUNT <> @took
-                THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
+                SELECT TOP (@top) @item,
+                    ROW_NUMBER() OVER (
+                        ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
+                            n.stored DESC, n.queuing_order) AS place,
+                    e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
+                    n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id, e.service_contract_id
+                FROM dialoq.conversation_endpoint AS e
+                JOIN dialoq.service AS s ON s.service_id = e.service_id
+                CROSS APPLY (
+                    SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
+                        m.body, m.trace
+                    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                    WHERE m.endpoint_id = e.endpoint_id ORDER BY m.stored DESC, m.queuing_order
+                ) AS n
+                WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+                    AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+                ORDER BY place;
+                SET @took = @@ROWCOUNT;
+                IF @took > 0 AND @retains = 1
+                    INSERT INTO dialoq.retained_message (
+                        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body,
+                        trace
+                    )
+                    SELECT t.endpoint_id, t.queuing_order, 0, t.stored, t.sequence, t.message_type_id, t.message_id,
+                        t.enqueued_at, t.body, t.trace
+                    FROM @taken AS t WHERE t.item = @item;
+                DELETE FROM m
+                FROM dialoq.queue_message AS m
+                JOIN @taken AS k
+                    ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order
+                WHERE k.item = @item;
+                -- The lock of the group makes these ours alone; if they were not all there, they were not.
+                IF @@ROWCOUNT <> @took
+                    THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
+            END
+            IF @took > 0 SET @any = 1;
             EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
             IF @group IS NOT NULL BREAK;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
