@@ -373,20 +373,22 @@ BEGIN
             ELSE
             BEGIN
                 INSERT INTO @taken (
-                    item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at, body,
-                    trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
+                    item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at,
+                    body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
                 )
                 SELECT TOP (@top) @item,
                     ROW_NUMBER() OVER (
-                        ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
+                        ORDER BY e.priority DESC,
+                            CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
                             n.stored DESC, n.queuing_order) AS place,
-                    e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
-                    n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id, e.service_contract_id
+                    e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
+                    n.body, n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id,
+                    e.service_contract_id
                 FROM dialoq.conversation_endpoint AS e
                 JOIN dialoq.service AS s ON s.service_id = e.service_id
                 CROSS APPLY (
-                    SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
-                        m.body, m.trace
+                    SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id,
+                        m.enqueued_at, m.body, m.trace
                     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
                     WHERE m.endpoint_id = e.endpoint_id ORDER BY m.stored DESC, m.queuing_order
                 ) AS n
@@ -396,8 +398,8 @@ BEGIN
                 SET @took = @@ROWCOUNT;
                 IF @took > 0 AND @retains = 1
                     INSERT INTO dialoq.retained_message (
-                        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body,
-                        trace
+                        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at,
+                        body, trace
                     )
                     SELECT t.endpoint_id, t.queuing_order, 0, t.stored, t.sequence, t.message_type_id, t.message_id,
                         t.enqueued_at, t.body, t.trace

@@ -13,9 +13,6 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
     DECLARE @look_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
-    DECLARE @rows TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
-    DECLARE @groups TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, is_free int NOT NULL);
-    DECLARE @ready TABLE (queue_id int NOT NULL, free_groups int NOT NULL);
     SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,
         @now = b.manual_now
     FROM dialoq.broker AS b WHERE b.singleton = 1;
@@ -23,6 +20,9 @@ BEGIN
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.due_at IS NOT NULL;
     IF EXISTS (SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST))
     BEGIN
+        DECLARE @rows TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
+        DECLARE @groups TABLE (queue_id int NOT NULL, group_id uniqueidentifier NOT NULL, is_free int NOT NULL);
+        DECLARE @ready TABLE (queue_id int NOT NULL, free_groups int NOT NULL);
         INSERT INTO @rows (queue_id, group_id)
         SELECT q.queue_id, f.conversation_group_id
         FROM dialoq.service_queue AS q

@@ -18,19 +18,14 @@ BEGIN
     DECLARE @item int, @next int, @handle uniqueidentifier, @type_name nvarchar(4000), @type_id int, @endpoint_id bigint;
     DECLARE @body varbinary(max), @trace nvarchar(max), @fault nvarchar(max), @message_id uniqueidentifier;
     DECLARE @error_number int, @error_message nvarchar(2048), @queue_id int, @priority int, @oldest bigint;
-    DECLARE @groups TABLE (
-        row_number int IDENTITY(1, 1) PRIMARY KEY, group_id uniqueidentifier NOT NULL, is_locked bit NOT NULL
-    );
+    -- Texts of 36 characters a group, and of 80 a row of the claim index. What loops over them asks no table.
+    DECLARE @groups nvarchar(max), @arrived nvarchar(max), @row nvarchar(80), @rows int, @at int = 0;
     DECLARE @plain TABLE (
         item int NOT NULL PRIMARY KEY, endpoint_id bigint NOT NULL, is_initiator bit NOT NULL,
-        service_contract_id int NOT NULL, send_sequence bigint NOT NULL, behind bigint NOT NULL, peer_id bigint NOT NULL, peer_group uniqueidentifier NOT NULL, priority int NOT NULL, queue_id int NOT NULL,
-        message_type_id int NULL
+        service_contract_id int NOT NULL, send_sequence bigint NOT NULL, behind bigint NOT NULL, peer_id bigint NOT NULL,
+        peer_group uniqueidentifier NOT NULL, priority int NOT NULL, queue_id int NOT NULL, message_type_id int NULL
     );
     DECLARE @sent TABLE (endpoint_id bigint NOT NULL, queuing_order bigint NOT NULL);
-    DECLARE @arrived TABLE (
-        row_number int IDENTITY(1, 1) PRIMARY KEY, peer_group uniqueidentifier NOT NULL, queue_id int NOT NULL,
-        priority int NOT NULL, oldest bigint NOT NULL
-    );
     DECLARE @results TABLE (
         item int NOT NULL PRIMARY KEY, is_done bit NOT NULL, error_number int NULL, error_message nvarchar(2048) NULL
     );
@@ -41,21 +36,21 @@ BEGIN
         FROM dialoq.broker AS b WHERE b.singleton = 1;
         INSERT INTO @results (item, is_done) SELECT s.item, 0 FROM @sends AS s;
         -- The groups that nobody else holds. What is read of them before the locks may be old.
-        INSERT INTO @groups (group_id, is_locked)
-        SELECT DISTINCT e.conversation_group_id, 0
-        FROM @sends AS s
-        JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-            ON e.conversation_handle = s.conversation_handle
-        WHERE e.is_system = 0;
-        SET @number = 0;
-        WHILE @is_enabled = 1
+        SELECT @groups = STRING_AGG(CAST(g.group_id AS nvarchar(max)), N''), @rows = COUNT(*)
+        FROM (
+            SELECT DISTINCT CAST(h.conversation_group_id AS nvarchar(36)) AS group_id
+            FROM @sends AS s
+            CROSS APPLY (
+                SELECT TOP (1) e.conversation_group_id
+                FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE e.conversation_handle = s.conversation_handle AND e.is_system = 0
+            ) AS h
+        ) AS g;
+        WHILE @is_enabled = 1 AND @at < @rows
         BEGIN
-            SET @group = NULL;
-            SELECT TOP (1) @number = g.row_number, @group = g.group_id
-            FROM @groups AS g WHERE g.row_number > @number ORDER BY g.row_number;
-            IF @group IS NULL BREAK;
+            SET @group = CAST(SUBSTRING(@groups, @at * 36 + 1, 36) AS uniqueidentifier);
+            SET @at = @at + 1;
             EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-            IF @is_locked = 1 UPDATE @groups SET is_locked = 1 WHERE row_number = @number;
         END
         -- The plain ones: a conversation that both sides speak on, with nothing before its messages and nothing wrong with
         -- them. If one message of a conversation is not plain, none of it is.
@@ -67,18 +62,27 @@ BEGIN
             ROW_NUMBER() OVER (PARTITION BY e.endpoint_id ORDER BY s.item) - 1, p.endpoint_id, p.conversation_group_id,
             p.priority, q.queue_id
         FROM @sends AS s
-        JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-            ON e.conversation_handle = s.conversation_handle
-        JOIN @groups AS g ON g.group_id = e.conversation_group_id
+        CROSS APPLY (
+            SELECT TOP (1) o.endpoint_id, o.is_initiator, o.service_contract_id, o.send_sequence, o.conversation_id,
+                o.conversation_group_id, o.service_id, o.state, o.due_at, o.is_system
+            FROM dialoq.conversation_endpoint AS o WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE o.conversation_handle = s.conversation_handle
+        ) AS e
+        CROSS APPLY (
+            SELECT TOP (1) o.endpoint_id, o.conversation_group_id, o.priority, o.service_id, o.state, o.is_system
+            FROM dialoq.conversation_endpoint AS o WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE o.conversation_id = e.conversation_id
+                AND o.is_initiator = CASE e.is_initiator WHEN 1 THEN 0 ELSE 1 END
+        ) AS p
         JOIN dialoq.service AS os ON os.service_id = e.service_id
         JOIN dialoq.service_queue AS oq ON oq.queue_id = os.queue_id
-        JOIN dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
-            ON p.conversation_id = e.conversation_id AND p.is_initiator = CASE e.is_initiator WHEN 1 THEN 0 ELSE 1 END
         JOIN dialoq.service AS ps ON ps.service_id = p.service_id
         JOIN dialoq.service_queue AS q ON q.queue_id = ps.queue_id
-        WHERE g.is_locked = 1 AND oq.is_retention_enabled = 0 AND q.is_enqueue_enabled = 1
+        WHERE @is_enabled = 1 AND oq.is_retention_enabled = 0 AND q.is_enqueue_enabled = 1
             AND e.state = N'CO' AND p.state = N'CO' AND e.is_system = 0 AND p.is_system = 0
-            AND COALESCE(e.due_at, '9999-12-31') > @now;
+            AND COALESCE(e.due_at, '9999-12-31') > @now
+            AND (APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Transaction') = N'Exclusive'
+                OR APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Session') = N'Exclusive');
         UPDATE p SET message_type_id = t.message_type_id
         FROM @plain AS p
         JOIN @sends AS s ON s.item = p.item
@@ -120,20 +124,25 @@ BEGIN
             SELECT p.endpoint_id, MAX(p.send_sequence + p.behind) + 1 AS next_sequence FROM @plain AS p GROUP BY p.endpoint_id
         ) AS n ON n.endpoint_id = e.endpoint_id;
         UPDATE @results SET is_done = 1 WHERE item IN (SELECT p.item FROM @plain AS p);
-        INSERT INTO @arrived (peer_group, queue_id, priority, oldest)
-        SELECT p.peer_group, p.queue_id, p.priority, MIN(s.queuing_order)
-        FROM @sent AS s
-        JOIN (SELECT DISTINCT x.peer_id, x.peer_group, x.queue_id, x.priority FROM @plain AS x) AS p
-            ON p.peer_id = s.endpoint_id
-        GROUP BY p.peer_group, p.queue_id, p.priority;
-        SET @number = 0;
-        WHILE 1 = 1
+        SELECT @arrived = STRING_AGG(CAST(a.text_row AS nvarchar(max)), N''), @rows = COUNT(*)
+        FROM (
+            SELECT CAST(CONCAT(p.peer_group, RIGHT(CONCAT(N'            ', p.queue_id), 12),
+                RIGHT(CONCAT(N'            ', p.priority), 12),
+                RIGHT(CONCAT(N'                    ', MIN(s.queuing_order)), 20)) AS nvarchar(80)) AS text_row
+            FROM @sent AS s
+            JOIN (SELECT DISTINCT x.peer_id, x.peer_group, x.queue_id, x.priority FROM @plain AS x) AS p
+                ON p.peer_id = s.endpoint_id
+            GROUP BY p.peer_group, p.queue_id, p.priority
+        ) AS a;
+        SET @at = 0;
+        WHILE @at < @rows
         BEGIN
-            SET @group = NULL;
-            SELECT TOP (1) @number = a.row_number, @group = a.peer_group, @queue_id = a.queue_id, @priority = a.priority,
-                @oldest = a.oldest
-            FROM @arrived AS a WHERE a.row_number > @number ORDER BY a.row_number;
-            IF @group IS NULL BREAK;
+            SET @row = SUBSTRING(@arrived, @at * 80 + 1, 80);
+            SET @group = CAST(LEFT(@row, 36) AS uniqueidentifier);
+            SET @queue_id = CAST(SUBSTRING(@row, 37, 12) AS int);
+            SET @priority = CAST(SUBSTRING(@row, 49, 12) AS int);
+            SET @oldest = CAST(SUBSTRING(@row, 61, 20) AS bigint);
+            SET @at = @at + 1;
             EXEC dialoq.add_ready @queue_id, @priority, @oldest, @group, @said OUTPUT;
         END
         SET @said = dialoq.words(@said);
