@@ -154,6 +154,9 @@ BEGIN
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id = @queue_id)
         RETURN;
+    -- Who holds the group may have just taken what it has, and give it back.
+    SET @resource = CONCAT(N'dialoq:group:', @group);
+    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     -- One: a sender that could not rely on it may have added one like it since.
     DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
     WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;

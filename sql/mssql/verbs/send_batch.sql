@@ -94,11 +94,24 @@ BEGIN
             AND CASE WHEN s.body_fault = N'' THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
         -- What it was told and has not taken note of, what waits before it, what its peer was told.
         UPDATE p SET message_type_id = NULL
-        FROM @plain AS p JOIN dialoq.transmission AS t ON t.endpoint_id = p.endpoint_id;
+        FROM @plain AS p
+        CROSS APPLY (
+            SELECT TOP (1) t.transmission_id FROM dialoq.transmission AS t WHERE t.endpoint_id = p.endpoint_id
+        ) AS l;
         UPDATE p SET message_type_id = NULL
         FROM @plain AS p
-        JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            ON m.stored = 1 AND m.endpoint_id IN (p.endpoint_id, p.peer_id);
+        CROSS APPLY (
+            SELECT TOP (1) m.queuing_order
+            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = p.endpoint_id AND m.stored = 1
+        ) AS l;
+        UPDATE p SET message_type_id = NULL
+        FROM @plain AS p
+        CROSS APPLY (
+            SELECT TOP (1) m.queuing_order
+            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = p.peer_id AND m.stored = 1
+        ) AS l;
         UPDATE p SET message_type_id = NULL
         FROM @plain AS p
         CROSS APPLY (
