@@ -131,11 +131,10 @@ BEGIN
         FROM @plain AS p JOIN @sends AS s ON s.item = p.item
         ORDER BY p.item;
         UPDATE e
-        SET send_sequence = n.next_sequence
+        SET send_sequence = e.send_sequence + (SELECT COUNT(*) FROM @plain AS x WHERE x.endpoint_id = p.endpoint_id)
         FROM dialoq.conversation_endpoint AS e
-        JOIN (
-            SELECT p.endpoint_id, MAX(p.send_sequence + p.behind) + 1 AS next_sequence FROM @plain AS p GROUP BY p.endpoint_id
-        ) AS n ON n.endpoint_id = e.endpoint_id;
+        JOIN @plain AS p ON p.endpoint_id = e.endpoint_id
+        WHERE p.behind = 0;
         UPDATE @results SET is_done = 1 WHERE item IN (SELECT p.item FROM @plain AS p);
         SELECT @arrived = STRING_AGG(CAST(a.text_row AS nvarchar(max)), N''), @rows = COUNT(*)
         FROM (
