@@ -30,6 +30,7 @@ DECLARE
     v_row_tops smallint[];
     v_groups uuid[];
     v_oldest bigint[];
+    v_are_distinct boolean;
     v_held tid[];
     v_held_groups uuid[];
     v_held_oldest bigint[];
@@ -52,6 +53,14 @@ DECLARE
     v_rest_oldest bigint[];
     v_wrong uuid[];
     v_said text;
+    -- Whether every caller wants one message; the signposts of the groups, and what is known of those that have nothing but
+    -- messages to give.
+    v_is_plain boolean;
+    v_rows tid[];
+    v_plain_rows tid[];
+    v_plain_oldest bigint[];
+    v_endpoints bigint[];
+    v_served integer;
     -- More than any group has; a sum of so many such numbers is still a number.
     v_most_of_all CONSTANT bigint := 1000000000000;
 BEGIN
@@ -75,9 +84,11 @@ BEGIN
         INTO v_items, v_tops
         FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
     END IF;
+    v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
     WHILE cardinality(v_items) > 0 LOOP
         -- The best groups that nobody else holds, as many as there are callers; of those the ones of the best level.
-        SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id) INTO v_row_tops, v_oldest, v_groups
+        SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
+        INTO v_row_tops, v_oldest, v_groups, v_are_distinct
         FROM (
             SELECT r.*
             FROM (
@@ -109,12 +120,100 @@ BEGIN
                 ON r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.below_top + 0 = v_top
             FOR UPDATE OF r SKIP LOCKED
         ) AS h;
-        SELECT array_agg(d.id), array_agg(d.oldest) INTO v_groups, v_oldest
-        FROM (
-            SELECT g.id, min(g.oldest) AS oldest
-            FROM unnest(v_groups || v_held_groups, v_oldest || v_held_oldest) AS g (id, oldest)
-            GROUP BY g.id ORDER BY min(g.oldest)
-        ) AS d;
+        -- Each group has just the one row that it was found by: rows of one group may be of one age, those of two never are.
+        IF v_are_distinct AND v_held_groups = v_groups AND v_held_oldest = v_oldest THEN
+            v_rows := v_held;
+        ELSE
+            SELECT array_agg(d.id), array_agg(d.oldest), array_agg(d.row) INTO v_groups, v_oldest, v_rows
+            FROM (
+                SELECT g.id, min(g.oldest) AS oldest, min(g.row) AS row
+                FROM unnest(v_groups || v_held_groups, v_oldest || v_held_oldest,
+                    array_fill(NULL::tid, ARRAY[cardinality(v_groups)]) || v_held) AS g (id, oldest, row)
+                GROUP BY g.id ORDER BY min(g.oldest)
+            ) AS d;
+        END IF;
+        -- One message of each group for a caller each, where there is nothing but to give it: where the group is one
+        -- conversation, and that was told nothing. With few groups that would be many rounds.
+        IF v_is_plain AND cardinality(v_groups) >= cardinality(v_items) / 2 THEN
+            SELECT array_agg(c.row) FILTER (WHERE c.is_plain), array_agg(c.oldest) FILTER (WHERE c.is_plain),
+                array_agg(c.endpoint_id) FILTER (WHERE c.is_plain), array_agg(c.group_id) FILTER (WHERE c.is_plain),
+                array_agg(c.handle) FILTER (WHERE c.is_plain), array_agg(c.service_id) FILTER (WHERE c.is_plain),
+                array_agg(c.service_contract_id) FILTER (WHERE c.is_plain)
+            INTO v_plain_rows, v_plain_oldest, v_endpoints, v_taken_groups, v_handles, v_taken_services, v_contracts
+            FROM (
+                SELECT g.place, g.row, g.oldest, e.endpoint_id, e.conversation_group_id AS group_id,
+                    e.conversation_handle AS handle, e.service_id, e.service_contract_id,
+                    e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
+                        AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AND e.service_id = ANY (v_services) AS is_plain
+                FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
+                JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = g.id
+            ) AS c
+            HAVING count(*) = cardinality(v_groups) AND count(DISTINCT c.place) = count(*);
+            RETURN QUERY
+            WITH first AS MATERIALIZED (
+                SELECT c.row, c.endpoint_id, c.group_id, c.handle, c.service_id, c.service_contract_id,
+                    m.row AS message, m.next, row_number() OVER () AS place
+                FROM unnest(v_plain_rows, v_plain_oldest, v_endpoints, v_taken_groups, v_handles, v_taken_services, v_contracts)
+                    AS c (row, oldest, endpoint_id, group_id, handle, service_id, service_contract_id)
+                CROSS JOIN LATERAL (
+                    SELECT (array_agg(q.row))[1] AS row, nullif(max(q.queuing_order), min(q.queuing_order)) AS next
+                    FROM (
+                        SELECT n.ctid AS row, n.queuing_order FROM dialoq.queue_message AS n
+                        WHERE n.endpoint_id = c.endpoint_id AND n.stored = 0 AND n.queuing_order >= c.oldest
+                        ORDER BY n.queuing_order
+                        LIMIT 2
+                    ) AS q
+                ) AS m
+                WHERE m.row IS NOT NULL AND (
+                    NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
+                    OR NOT EXISTS (
+                        SELECT FROM dialoq.queue_message AS n
+                        WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3)))
+            ), gone AS MATERIALIZED (
+                -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
+                DELETE FROM dialoq.queue_message AS m USING first AS f WHERE m.ctid = f.message
+                RETURNING f.*, m.queuing_order, m.sequence, m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
+            ), unready AS (
+                DELETE FROM dialoq.ready_group AS r USING first AS f WHERE r.ctid = f.row
+            ), ready AS (
+                INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+                SELECT v_queue_id, v_top, f.next, f.group_id FROM first AS f WHERE f.next IS NOT NULL
+            ), names AS MATERIALIZED (
+                SELECT d.service_id, s.name AS service, d.service_contract_id, c.name AS contract, d.message_type_id,
+                    t.name AS message_type, CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END AS validation
+                FROM (SELECT DISTINCT g.service_id, g.service_contract_id, g.message_type_id FROM gone AS g) AS d
+                CROSS JOIN LATERAL (SELECT v.name FROM dialoq.service AS v WHERE v.service_id = d.service_id OFFSET 0) AS s
+                CROSS JOIN LATERAL (
+                    SELECT v.name FROM dialoq.service_contract AS v
+                    WHERE v.service_contract_id = d.service_contract_id OFFSET 0) AS c
+                CROSS JOIN LATERAL (
+                    SELECT v.name, v.validation FROM dialoq.message_type AS v
+                    WHERE v.message_type_id = d.message_type_id OFFSET 0) AS t
+            )
+            SELECT v_items[g.place], 1, 10 - v_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
+                n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,
+                g.enqueued_at, g.trace,
+                CASE WHEN g.place = 1 THEN dialoq.say(concat_ws(' ', v_said,
+                    CASE WHEN EXISTS (SELECT FROM first AS f WHERE f.next IS NOT NULL) THEN 'q:' || v_queue_id END)) END
+            FROM gone AS g
+            JOIN names AS n ON n.message_type_id = g.message_type_id AND n.service_id = g.service_id
+                AND n.service_contract_id = g.service_contract_id
+            ORDER BY g.place;
+            GET DIAGNOSTICS v_served = ROW_COUNT;
+            IF v_served > 0 THEN
+                v_said := NULL;
+                v_items := v_items[v_served + 1:];
+                v_tops := v_tops[v_served + 1:];
+                v_is_plain := v_served = cardinality(v_groups);
+                IF v_is_plain AND cardinality(v_held) > v_served THEN
+                    DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
+                END IF;
+                v_past_top := -1;
+                v_past := -1;
+                CONTINUE;
+            END IF;
+            v_is_plain := false;
+        END IF;
         -- How much is wanted of each group; of its callers each gets what the one before leaves.
         v_most := CASE WHEN cardinality(v_groups) >= cardinality(v_items) THEN v_tops ELSE ARRAY(
             SELECT sum(i.top)::bigint FROM unnest(v_tops) WITH ORDINALITY AS i (top, place)
@@ -234,7 +333,9 @@ BEGIN
         JOIN names AS n ON n.message_type_id = g.message_type_id AND n.service_id = g.service_id
             AND n.service_contract_id = g.service_contract_id
         ORDER BY g.place;
-        v_said := NULL;
+        IF FOUND THEN
+            v_said := NULL;
+        END IF;
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
         IF v_rest_groups IS NOT NULL THEN
             INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
@@ -254,4 +355,8 @@ BEGIN
             v_past := -1;
         END IF;
     END LOOP;
+    -- There was no message to say it with.
+    IF v_said IS NOT NULL THEN
+        PERFORM dialoq.notify_words(v_said);
+    END IF;
 END $$;

@@ -1,8 +1,8 @@
 -- SENDs of different callers in one transaction. One that is refused leaves the others alone and writes nothing.
 -- Takes: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found wrong with the body
 --     and message id; the version of the definitions they looked with
--- Gives: for each item, from 0: error_number (NULL: sent; -1: another transaction holds the group, do it alone),
---     error_message; said in the first row
+-- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
+--     transaction holds the group, do it alone), error_message; said in the first row
 -- Errors: 60033
 -- Locks: the groups of the conversations, without waiting
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL)
 RETURNS TABLE (item integer, error_number integer, error_message text, said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_count integer := cardinality(p_conversation_handles);
@@ -30,6 +30,8 @@ DECLARE
     v_behind bigint[];
     -- The message type if the conversation may send it, nothing is wrong with the body and no copy is to be kept.
     v_type_ids integer[];
+    -- The type of them all.
+    v_type_id integer;
     -- The plain messages.
     v_places integer[];
     v_endpoint_ids bigint[];
@@ -54,6 +56,106 @@ BEGIN
     IF v_version <> p_catalog_version THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
+    -- Most batches are of one service, one contract and one type, to one queue, with nothing in the way: those go in one
+    -- statement, which costs a sixth less than the many below. It does all or nothing.
+    IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
+        SELECT array_agg(c.endpoint_id), array_agg(c.group_id), CASE WHEN bool_and(c.is_ours) AND count(*) = v_count
+            AND min(c.service_id) = max(c.service_id) AND min(c.service_contract_id) = max(c.service_contract_id)
+            AND bool_and(c.is_initiator) = bool_or(c.is_initiator) THEN (
+                SELECT y.message_type_id
+                FROM dialoq.message_type AS y
+                JOIN dialoq.service_contract_message_usage AS u
+                    ON u.service_contract_id = min(c.service_contract_id) AND u.message_type = y.name
+                WHERE y.name = p_message_type_names[1] AND NOT y.is_dropped
+                    AND CASE WHEN bool_and(c.is_initiator) THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
+                    AND EXISTS (
+                        SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
+                        WHERE s.service_id = min(c.service_id) AND NOT q.is_retention_enabled)) END
+        INTO v_endpoints, v_groups, v_type_id
+        FROM (
+            SELECT e.*, CASE WHEN v_keeps_locks THEN pg_try_advisory_lock(dialoq.group_key(e.group_id))
+                ELSE pg_try_advisory_xact_lock(dialoq.group_key(e.group_id)) END AS is_ours
+            FROM unnest(p_conversation_handles) AS h (handle)
+            CROSS JOIN LATERAL (
+                SELECT c.endpoint_id, c.conversation_group_id AS group_id, c.service_id, c.service_contract_id, c.is_initiator
+                FROM dialoq.conversation_endpoint AS c
+                WHERE c.conversation_handle = h.handle AND NOT c.is_system
+                OFFSET 0
+            ) AS e
+        ) AS c;
+    END IF;
+    IF v_type_id IS NOT NULL THEN
+        WITH plain AS MATERIALIZED (
+            SELECT i.place, i.endpoint_id, e.send_sequence AS sequence, p.endpoint_id AS peer_id,
+                p.conversation_group_id AS group_id, p.service_id, (10 - p.priority)::smallint AS below_top,
+                nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
+            FROM unnest(v_endpoints, v_groups) WITH ORDINALITY AS i (endpoint_id, group_id, place)
+            CROSS JOIN LATERAL (
+                SELECT c.conversation_id, c.is_initiator, c.send_sequence
+                FROM dialoq.conversation_endpoint AS c
+                WHERE c.endpoint_id = i.endpoint_id AND c.conversation_group_id = i.group_id AND c.state = 'CO'
+                    AND (c.due_at IS NULL OR c.due_at > v_now)
+                    AND (NOT EXISTS (SELECT FROM dialoq.transmission)
+                        OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id))
+                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
+                        OR NOT EXISTS (
+                            SELECT FROM dialoq.queue_message AS m
+                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2)))
+                OFFSET 0
+            ) AS e
+            CROSS JOIN LATERAL (
+                SELECT c.endpoint_id, c.conversation_group_id, c.priority, c.service_id
+                FROM dialoq.conversation_endpoint AS c
+                WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
+                    AND NOT c.is_system
+                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
+                        OR NOT EXISTS (
+                            SELECT FROM dialoq.queue_message AS m
+                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1))
+                OFFSET 0
+            ) AS p
+        ), whole AS MATERIALIZED (
+            SELECT q.queue_id
+            FROM (SELECT count(DISTINCT p.endpoint_id) AS plain, min(p.service_id) AS service_id, max(p.service_id) AS other_id FROM plain AS p) AS t
+            CROSS JOIN LATERAL (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = t.service_id OFFSET 0) AS s
+            CROSS JOIN LATERAL (
+                SELECT q.queue_id FROM dialoq.service_queue AS q WHERE q.queue_id = s.queue_id AND q.is_enqueue_enabled OFFSET 0
+            ) AS q
+            WHERE t.plain = v_count AND t.service_id = t.other_id
+        ), sent AS (
+            INSERT INTO dialoq.queue_message (
+                queuing_order, endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            OVERRIDING SYSTEM VALUE
+            SELECT p.queuing_order, p.peer_id, 0, p.sequence, v_type_id, coalesce(p_message_ids[p.place], gen_random_uuid()),
+                v_now, CASE WHEN length(p_message_bodies[p.place]) > 0 THEN p_message_bodies[p.place] END, p_traces[p.place]
+            FROM whole AS w CROSS JOIN plain AS p
+        ), counted AS (
+            UPDATE dialoq.conversation_endpoint AS e SET send_sequence = p.sequence + 1
+            FROM whole AS w CROSS JOIN plain AS p
+            WHERE e.endpoint_id = p.endpoint_id
+        ), ready AS (
+            -- As add_ready, for all of them.
+            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT w.queue_id, p.below_top, least(p.queuing_order, (
+                    SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p.group_id)), p.group_id
+            FROM whole AS w
+            CROSS JOIN plain AS p
+            LEFT JOIN LATERAL (
+                SELECT true AS is_kept FROM dialoq.ready_group AS r
+                WHERE r.conversation_group_id = p.group_id AND r.queue_id + 0 = w.queue_id
+                    AND r.below_top + 0 = p.below_top AND r.oldest + 0 <= p.queuing_order
+                LIMIT 1
+                FOR KEY SHARE SKIP LOCKED
+            ) AS k ON true
+            WHERE k.is_kept IS NULL
+        )
+        SELECT 'q:' || w.queue_id INTO v_said FROM whole AS w;
+        IF FOUND THEN
+            v_said := dialoq.say(v_said);
+            RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_said;
+            RETURN;
+        END IF;
+    END IF;
     -- What is read of a conversation before its lock may be old, but for what never changes.
     SELECT array_agg(c.endpoint_id), array_agg(c.group_id), array_agg(c.service_id), array_agg(c.service_contract_id),
         array_agg(c.is_initiator), array_agg(c.type_name), array_agg(c.is_ours), array_agg(c.behind)
@@ -76,23 +178,7 @@ BEGIN
         ORDER BY h.place
     ) AS c;
     -- The plain messages: of a conversation that both sides speak on, with nothing before them and nothing wrong with them.
-    -- Most batches are of one service, one contract and one type, which are looked up once then.
-    IF NOT v_is_enabled THEN
-        v_type_ids := NULL;
-    ELSIF v_services[1] = ALL (v_services) AND v_contracts[1] = ALL (v_contracts) AND v_initiators[1] = ALL (v_initiators)
-        AND v_type_names[1] = ALL (v_type_names) AND '' = ALL (p_body_faults)
-    THEN
-        v_type_ids := array_fill((
-            SELECT y.message_type_id
-            FROM dialoq.message_type AS y
-            JOIN dialoq.service_contract_message_usage AS u
-                ON u.service_contract_id = v_contracts[1] AND u.message_type = y.name
-            WHERE y.name = v_type_names[1] AND NOT y.is_dropped
-                AND CASE WHEN v_initiators[1] THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END
-                AND EXISTS (
-                    SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                    WHERE s.service_id = v_services[1] AND NOT q.is_retention_enabled)), ARRAY[v_count]);
-    ELSE
+    IF v_is_enabled THEN
         v_type_ids := ARRAY(
             SELECT t.message_type_id
             FROM unnest(v_services, v_contracts, v_initiators, v_type_names, p_body_faults)
@@ -145,21 +231,15 @@ BEGIN
         ORDER BY i.place
     ) AS r;
     IF v_places IS NOT NULL THEN
-        IF v_peer_services[1] = ALL (v_peer_services) THEN
-            v_queues := array_fill((
+        v_queues := ARRAY(
+            SELECT q.queue_id
+            FROM unnest(v_peer_services) WITH ORDINALITY AS p (service_id, place)
+            LEFT JOIN LATERAL (
                 SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                WHERE s.service_id = v_peer_services[1] AND q.is_enqueue_enabled), ARRAY[cardinality(v_places)]);
-        ELSE
-            v_queues := ARRAY(
-                SELECT q.queue_id
-                FROM unnest(v_peer_services) WITH ORDINALITY AS p (service_id, place)
-                LEFT JOIN LATERAL (
-                    SELECT q.queue_id FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-                    WHERE s.service_id = p.service_id AND q.is_enqueue_enabled
-                    OFFSET 0
-                ) AS q ON true
-                ORDER BY p.place);
-        END IF;
+                WHERE s.service_id = p.service_id AND q.is_enqueue_enabled
+                OFFSET 0
+            ) AS q ON true
+            ORDER BY p.place);
         -- If one message of a conversation is not plain, none of it is.
         IF array_position(v_queues, NULL) IS NOT NULL OR cardinality(v_places) < v_count AND 0 < ANY (v_behind) THEN
             SELECT array_agg(p.place), array_agg(p.endpoint_id), array_agg(p.peer_id), array_agg(p.sequence),
@@ -221,8 +301,7 @@ BEGIN
     END IF;
     IF cardinality(v_places) = v_count THEN
         v_said := dialoq.say(v_said);
-        RETURN QUERY SELECT r.place - 1, NULL::integer, NULL::text, CASE WHEN r.place = 1 THEN v_said END
-        FROM generate_series(1, v_count) AS r (place);
+        RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_said;
         RETURN;
     END IF;
     v_errors := array_fill(NULL::integer, ARRAY[v_count]);

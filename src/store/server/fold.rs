@@ -4,12 +4,23 @@
 //! together as soon as something under way has come back. So batches are as large as the load is high.
 
 use std::collections::{HashSet, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use uuid::Uuid;
 
 /// The most items of a batch, and the bytes of bodies after which no more are added to it.
 const MOST_ITEMS: usize = 256;
 const MOST_BYTES: usize = 4 << 20;
+
+/// Batches of a kind under way at once, alone and beside other kinds.
+const MOST_ALONE: usize = 2;
+const MOST_BESIDE: usize = 1;
+
+/// After this many turns of others a batch goes, though more may still be on their way to it.
+const MOST_TURNS: usize = 16;
+
+/// How many kinds of one store have something under way.
+pub(super) type Kinds = Arc<AtomicUsize>;
 
 /// Something that can go out in a batch.
 pub(super) trait Item {
@@ -27,7 +38,7 @@ pub(super) trait Item {
 #[derive(Debug)]
 pub(super) struct Fold<I> {
     gathered: Mutex<Gathered<I>>,
-    most_under_way: usize,
+    kinds: Kinds,
 }
 
 #[derive(Debug)]
@@ -69,20 +80,17 @@ impl<I: Item> Gathered<I> {
 }
 
 impl<I: Item> Fold<I> {
-    /// At most so many batches at once.
-    pub(super) fn new(most_under_way: usize) -> Self {
-        Self {
-            gathered: Mutex::new(Gathered { items: VecDeque::new(), under_way: 0, out: HashSet::new() }),
-            most_under_way,
-        }
+    /// One of these kinds.
+    pub(super) fn new(kinds: Kinds) -> Self {
+        Self { gathered: Mutex::new(Gathered { items: VecDeque::new(), under_way: 0, out: HashSet::new() }), kinds }
     }
 
     /// Gives the item back if it may go at once: then [`Fold::next`] must be called when it is done. Else it is kept until
     /// somebody's `next`.
     pub(super) fn enter(&self, item: I) -> Option<I> {
         let mut gathered = self.gathered();
-        if gathered.under_way < self.most_under_way && !gathered.is_out(&item) {
-            gathered.under_way += 1;
+        if gathered.under_way < self.most(&gathered) && !gathered.is_out(&item) {
+            self.sets_out(&mut gathered);
             gathered.out.extend(item.key());
             return Some(item);
         }
@@ -90,12 +98,30 @@ impl<I: Item> Fold<I> {
         None
     }
 
-    /// What goes next, in the place of what has just come back. Nothing if nothing waits; the place is free then.
+    /// Lets those who were just answered ask again, so that they go together and not the first of them alone. Where one batch
+    /// goes at a time, who misses it waits for all of it: then as long as more come.
+    pub(super) async fn gather(&self) {
+        let mut seen = self.waiting();
+        for turn in 0..MOST_TURNS {
+            tokio::task::yield_now().await;
+            let (seen_before, is_beside) = (seen, self.most(&self.gathered()) == MOST_BESIDE);
+            seen = self.waiting();
+            if !is_beside || turn > 0 && seen <= seen_before {
+                return;
+            }
+        }
+    }
+
+    /// What goes next, in the place of what has just come back. Nothing if nothing waits, or if other kinds need the place;
+    /// it is free then.
     pub(super) fn next(&self) -> Vec<I> {
         let mut gathered = self.gathered();
-        let batch = gathered.batch();
+        let batch = if gathered.under_way > self.most(&gathered) { Vec::new() } else { gathered.batch() };
         if batch.is_empty() {
             gathered.under_way -= 1;
+            if gathered.under_way == 0 {
+                self.kinds.fetch_sub(1, SeqCst);
+            }
         }
         batch
     }
@@ -106,12 +132,30 @@ impl<I: Item> Fold<I> {
         for key in keys {
             gathered.out.remove(&key);
         }
-        if gathered.items.is_empty() || gathered.under_way >= self.most_under_way {
+        if gathered.items.is_empty() || gathered.under_way >= self.most(&gathered) {
             return Vec::new();
         }
         let batch = gathered.batch();
-        gathered.under_way += usize::from(!batch.is_empty());
+        if !batch.is_empty() {
+            self.sets_out(&mut gathered);
+        }
         batch
+    }
+
+    fn sets_out(&self, gathered: &mut Gathered<I>) {
+        if gathered.under_way == 0 {
+            self.kinds.fetch_add(1, SeqCst);
+        }
+        gathered.under_way += 1;
+    }
+
+    fn most(&self, gathered: &Gathered<I>) -> usize {
+        let is_alone = self.kinds.load(SeqCst) <= usize::from(gathered.under_way > 0);
+        if is_alone { MOST_ALONE } else { MOST_BESIDE }
+    }
+
+    fn waiting(&self) -> usize {
+        self.gathered().items.len()
     }
 
     fn gathered(&self) -> MutexGuard<'_, Gathered<I>> {
@@ -149,13 +193,18 @@ mod tests {
         Thing { name, bytes: 1, is_abandoned: false, key: None }
     }
 
+    /// Another kind has something under way, so that one batch of this goes at a time.
+    fn beside() -> Kinds {
+        Arc::new(AtomicUsize::new(1))
+    }
+
     fn names(batch: &[Thing]) -> Vec<u32> {
         batch.iter().map(|thing| thing.name).collect()
     }
 
     #[test]
     fn who_comes_first_goes_alone_and_the_others_go_together() {
-        let fold = Fold::new(2);
+        let fold = Fold::new(Kinds::default());
         assert!(fold.enter(thing(1)).is_some());
         assert!(fold.enter(thing(2)).is_some());
         for name in 3..10 {
@@ -168,8 +217,27 @@ mod tests {
     }
 
     #[test]
+    fn kinds_side_by_side_have_one_batch_each() {
+        let kinds = Kinds::default();
+        let (sends, receives) = (Fold::new(kinds.clone()), Fold::new(kinds.clone()));
+        assert!(sends.enter(thing(1)).is_some());
+        assert!(sends.enter(thing(2)).is_some());
+        assert!(receives.enter(thing(3)).is_some());
+        assert!(receives.enter(thing(4)).is_none(), "one is under way beside the other kind");
+        sends.enter(thing(5));
+        assert!(sends.next().is_empty(), "the second place is given up");
+        assert_eq!(names(&sends.next()), [5], "and the first takes what waits");
+        assert!(sends.next().is_empty());
+        assert!(receives.enter(thing(6)).is_some(), "alone again");
+        assert_eq!(names(&receives.next()), [4]);
+        assert!(receives.next().is_empty());
+        assert!(receives.next().is_empty());
+        assert_eq!(kinds.load(SeqCst), 0);
+    }
+
+    #[test]
     fn batches_are_bounded_by_number_and_by_bytes() {
-        let fold = Fold::new(1);
+        let fold = Fold::new(beside());
         assert!(fold.enter(thing(0)).is_some());
         for name in 0..300 {
             fold.enter(thing(name));
@@ -188,7 +256,7 @@ mod tests {
 
     #[test]
     fn who_has_gone_away_is_left_out() {
-        let fold = Fold::new(1);
+        let fold = Fold::new(beside());
         assert!(fold.enter(thing(0)).is_some());
         fold.enter(Thing { is_abandoned: true, ..thing(1) });
         fold.enter(thing(2));
@@ -200,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_must_keep_its_order_waits_for_what_is_out() {
-        let fold = Fold::new(2);
+        let fold = Fold::new(Kinds::default());
         let key = |key: u128| Some(Uuid::from_u128(key));
         let of = |name, number| Thing { key: key(number), ..thing(name) };
         assert!(fold.enter(of(1, 7)).is_some());

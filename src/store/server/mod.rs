@@ -49,9 +49,6 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// Batches of SENDs under way at once.
-const MOST_SENDS_UNDER_WAY: usize = 2;
-
 /// A SEND alone may wait for a locked group as long as that takes; after this long others take its place.
 const PATIENCE: Duration = Duration::from_millis(20);
 
@@ -130,6 +127,7 @@ impl ServerStore {
             Some(_) => options.clock,
             None => Clock::heard(options.clock.now()),
         };
+        let kinds = fold::Kinds::default();
         let server = Arc::new(Server {
             ids: Mutex::new(ids),
             max_body_bytes: options.max_body_bytes,
@@ -139,8 +137,8 @@ impl ServerStore {
             watch: hear::Watch::default(),
             taken: Arc::default(),
             outbox: words::Outbox::default(),
-            sends: fold::Fold::new(MOST_SENDS_UNDER_WAY),
-            receives: receives::Receives::default(),
+            sends: fold::Fold::new(kinds.clone()),
+            receives: receives::Receives::new(kinds),
             upkeep: upkeep::Upkeep::new(clock.clone()),
             side: side::Side::new(driver.clone()),
             upkeep_side: side::Side::new(driver.clone()),

@@ -1,7 +1,7 @@
 //! RECEIVEs of concurrent callers that take whatever comes, folded into batches by queue.
 
 use super::Server;
-use super::fold::{Fold, Item};
+use super::fold::{Fold, Item, Kinds};
 use super::life::Work;
 use super::link::{Arg, Call, Column};
 use super::message::messages;
@@ -17,9 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::oneshot;
 use uuid::Uuid;
-
-/// Batches of one queue under way at once.
-const MOST_UNDER_WAY: usize = 2;
 
 /// One RECEIVE, and who waits for it.
 pub(super) struct Receiving {
@@ -43,8 +40,8 @@ impl Item for Receiving {
 }
 
 /// What receivers of a queue have in common, by its folded name.
-#[derive(Default)]
 pub(super) struct Receives {
+    kinds: Kinds,
     queues: DashMap<String, Arc<Queue>>,
     /// How many messages wait for somebody to take them over.
     orphans: AtomicUsize,
@@ -59,6 +56,11 @@ struct Queue {
 }
 
 impl Receives {
+    /// Each queue's is one of these kinds.
+    pub(super) fn new(kinds: Kinds) -> Self {
+        Self { kinds, queues: DashMap::default(), orphans: AtomicUsize::default() }
+    }
+
     fn queue(&self, folded: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
         if let Some(found) = self.queues.get(folded) {
             return found.clone();
@@ -66,7 +68,7 @@ impl Receives {
         let made = || {
             Arc::new(Queue {
                 folded: folded.to_owned(),
-                fold: Fold::new(MOST_UNDER_WAY),
+                fold: Fold::new(self.kinds.clone()),
                 activity: activity(),
                 orphans: std::sync::Mutex::default(),
             })
@@ -119,8 +121,7 @@ impl Server {
         let mut batch = vec![first];
         while !batch.is_empty() {
             self.receive_batch(&queue, batch).await;
-            // Whoever was just answered may ask again at once; those go together, and not the first of them alone.
-            tokio::task::yield_now().await;
+            queue.fold.gather().await;
             batch = queue.fold.next();
         }
     }

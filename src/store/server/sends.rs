@@ -81,8 +81,7 @@ impl Server {
             } else {
                 self.send_batch(batch).await;
             }
-            // Whoever was just answered may send again at once; those go together, and not the first of them alone.
-            tokio::task::yield_now().await;
+            self.sends.gather().await;
             batch = self.sends.next();
         }
     }
