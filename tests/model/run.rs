@@ -10,7 +10,7 @@ use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOp
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
 use dialoq::time::{Clock, Timestamp};
 use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -187,6 +187,8 @@ struct Pair {
     model_savepoint: Option<Savepoint>,
     tx: Tx,
     open: Open,
+    /// What it has ended, or sent on where that may not be deliverable: DIFFERENCE(reads-committed).
+    is_done_with: HashSet<ConversationHandle>,
 }
 
 struct Run {
@@ -208,6 +210,8 @@ struct Run {
     /// Who sent that number, if one did: bodies are the same on both sides, so they cannot say it.
     senders: HashMap<u64, Option<ConversationHandle>>,
     may_quarantine: bool,
+    /// Definitions were taken away under conversations.
+    is_broken: bool,
 }
 
 /// Runs the steps on both sides; tells the first thing that is not right.
@@ -231,6 +235,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         ledger: Ledger::default(),
         senders: HashMap::new(),
         may_quarantine: false,
+        is_broken: false,
     };
     for text in ["CREATE TABLE note (number INTEGER PRIMARY KEY)", "INSERT INTO note (number) VALUES (0)"] {
         run.broker.sql(text, ()).await.map_err(|error| format!("{error:?}"))?;
@@ -274,6 +279,11 @@ impl Run {
                     .is_some_and(|by| by != place && self.sessions.get(*by).is_some_and(Option::is_some))
             };
             if self.named(op).iter().any(is_begun_elsewhere) {
+                return true;
+            }
+            // On a server a transaction sees at once what it has done, the core does it at the commit.
+            let done_with = self.sessions.get(*place).and_then(Option::as_ref).map(|pair| &pair.is_done_with);
+            if done_with.is_some_and(|done_with| self.named(op).iter().any(|handle| done_with.contains(handle))) {
                 return true;
             }
             // Conversations of a group are received in the order of their handles, and a server names targets by chance.
@@ -338,7 +348,13 @@ impl Run {
                 if self.sessions[*place].is_none() {
                     let tx = self.broker.begin().await.map_err(|error| format!("{error:?}"))?;
                     let model = self.model.core.begin();
-                    self.sessions[*place] = Some(Pair { model, model_savepoint: None, tx, open: Open::default() });
+                    self.sessions[*place] = Some(Pair {
+                        model,
+                        model_savepoint: None,
+                        tx,
+                        open: Open::default(),
+                        is_done_with: HashSet::new(),
+                    });
                 }
                 Ok(())
             }
@@ -437,6 +453,7 @@ impl Run {
                         Definition::DropEventNotification { name: "N".into(), queue: "QT".into() }
                     }
                 };
+                self.is_broken = true;
                 self.known.handles.iter().for_each(|handle| self.ledger.disturb(*handle));
                 self.define(vec![definition]).await
             }
@@ -468,6 +485,7 @@ impl Run {
             self.sender = Some(place);
         }
         let number = self.ledger.next_number();
+        let named = self.named(op);
         let (model_verb, verb) = (self.model_known.verb(op, number), self.known.verb(op, number));
         let now = self.now();
         let pair = self.sessions.get_mut(place).and_then(Option::as_mut);
@@ -486,6 +504,11 @@ impl Run {
         };
         if !(self.store().is_server() && is_over(&model) && is_over(&store)) {
             same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))?;
+        }
+        if let Some(pair) = self.sessions.get_mut(place).and_then(Option::as_mut)
+            && (matches!(op, Op::End { .. }) || self.is_broken && matches!(op, Op::Send { .. }))
+        {
+            pair.is_done_with.extend(named);
         }
         self.model_known.learn(&model);
         self.known.learn(&store);
