@@ -149,7 +149,7 @@ fn shown(report: &Report) -> String {
         };
         bounds.add_row([name, &form, &strategy.bound.to_string(), &strategy.observed, kept]);
     }
-    let mut text = format!("{}\n\n{figures}\n\n{}\n", report.load, wrapped(bounds));
+    let mut text = format!("On {}: {}\n\n{figures}\n\n{}\n", report.store, report.load, wrapped(bounds));
     for finding in &report.findings {
         text.push_str(&format!("\n{}\n  {}\n", finding.title, finding.text));
     }

@@ -137,7 +137,12 @@ pub async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result
     results.extend(others);
     results.sort_by_key(|(run, _)| *run);
     let strategies = results.into_iter().map(|(_, result)| result).collect();
-    Ok(Report::new(load, options.service, strategies))
+    let store = match &options.server {
+        None => "SQLite",
+        Some(server) if server.url.starts_with("mssql:") => "SQL Server",
+        Some(_) => "PostgreSQL",
+    };
+    Ok(Report::new(load, options.service, store, strategies))
 }
 
 fn check(options: &Options) -> Result<()> {

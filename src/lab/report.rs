@@ -19,6 +19,9 @@ pub struct Report {
     /// The load in words.
     #[serde(skip)]
     pub load: String,
+    /// The kind of store it was played on: `SQLite`, `PostgreSQL`, `SQL Server`.
+    #[serde(skip)]
+    pub store: &'static str,
     /// The time each message was worked on.
     #[serde(skip)]
     pub service: Duration,
@@ -83,11 +86,12 @@ impl StrategyResult {
 }
 
 impl Report {
-    pub(super) fn new(load: Load, service: Duration, strategies: Vec<StrategyResult>) -> Self {
+    pub(super) fn new(load: Load, service: Duration, store: &'static str, strategies: Vec<StrategyResult>) -> Self {
         let findings = findings(&strategies, &load.phases);
         Self {
             strategies,
             load: load.description,
+            store,
             service,
             findings,
             arrivals_us: load.arrivals.iter().map(|arrival| (arrival.at_us, arrival.class)).collect(),

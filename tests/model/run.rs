@@ -189,6 +189,8 @@ struct Pair {
     open: Open,
     /// What it has ended, or sent on where that may not be deliverable: DIFFERENCE(reads-committed).
     is_done_with: HashSet<ConversationHandle>,
+    /// What it has sent on: an END says in which state it was.
+    has_sent_on: HashSet<ConversationHandle>,
 }
 
 struct Run {
@@ -282,8 +284,11 @@ impl Run {
                 return true;
             }
             // On a server a transaction sees at once what it has done, the core does it at the commit.
-            let done_with = self.sessions.get(*place).and_then(Option::as_ref).map(|pair| &pair.is_done_with);
-            if done_with.is_some_and(|done_with| self.named(op).iter().any(|handle| done_with.contains(handle))) {
+            let shows_it = |pair: &Pair, handle: &ConversationHandle| {
+                pair.is_done_with.contains(handle) || matches!(op, Op::End { .. }) && pair.has_sent_on.contains(handle)
+            };
+            let own = self.sessions.get(*place).and_then(Option::as_ref);
+            if own.is_some_and(|pair| self.named(op).iter().any(|handle| shows_it(pair, handle))) {
                 return true;
             }
             // Conversations of a group are received in the order of their handles, and a server names targets by chance.
@@ -354,6 +359,7 @@ impl Run {
                         tx,
                         open: Open::default(),
                         is_done_with: HashSet::new(),
+                        has_sent_on: HashSet::new(),
                     });
                 }
                 Ok(())
@@ -505,10 +511,16 @@ impl Run {
         if !(self.store().is_server() && is_over(&model) && is_over(&store)) {
             same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))?;
         }
-        if let Some(pair) = self.sessions.get_mut(place).and_then(Option::as_mut)
-            && (matches!(op, Op::End { .. }) || self.is_broken && matches!(op, Op::Send { .. }))
-        {
-            pair.is_done_with.extend(named);
+        if let Some(pair) = self.sessions.get_mut(place).and_then(Option::as_mut) {
+            // The body is not of the types that judge bodies.
+            let may_come_back =
+                |op: &Op| matches!(op, Op::Send { message_type, .. } if self.is_broken || *message_type != 0);
+            if matches!(op, Op::End { .. }) || may_come_back(op) {
+                pair.is_done_with.extend(&named);
+            }
+            if matches!(op, Op::Send { .. }) {
+                pair.has_sent_on.extend(&named);
+            }
         }
         self.model_known.learn(&model);
         self.known.learn(&store);

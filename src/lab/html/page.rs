@@ -40,8 +40,9 @@ impl Report {
         page.push_str("</style></head><body>");
         let _ = write!(
             page,
-            "<h1>The same load under every strategy</h1><p class=\"quiet\">Dialoq lab. {} messages; a reader works {} ms on \
-             each. Load: {}. {} messages were served in {} runs, {} of them out of their conversation's order.</p>",
+            "<h1>The same load under every strategy</h1><p class=\"quiet\">Dialoq lab on {}. {} messages; a reader works \
+             {} ms on each. Load: {}. {} messages were served in {} runs, {} of them out of their conversation's order.</p>",
+            self.store,
             self.arrivals_us.len(),
             self.service.as_micros() as f64 / 1000.0,
             escape(&self.load),
