@@ -120,6 +120,26 @@ case!(a_new_broker_forgets, [221], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["a new life"]);
 });
 
+case!(a_new_broker_keeps_its_notifications, [182, 221], async |t| {
+    t.define(
+        "CREATE QUEUE [Events];
+         CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
+         CREATE EVENT NOTIFICATION [N] ON QUEUE [QT] FOR BROKER_QUEUE_DISABLED TO SERVICE 'Listener', 'current database'",
+    )
+    .await?;
+    t.define("ALTER DATABASE CURRENT SET NEW_BROKER").await?;
+    assert_eq!(t.broker.catalog().event_notifications.len(), 1);
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "poison").await?;
+    for _ in 0..5 {
+        let tx = t.begin().await?;
+        assert_eq!(tx.receive("QT").await?.len(), 1);
+        tx.rollback().await?;
+    }
+    let told = t.receive("Events").await?;
+    assert_eq!(told.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
+});
+
 case!(conversations_can_be_errored, [222], async |t| {
     let before = t.database().await?.uuid("service_broker_guid");
     let pair = t.pair().await?;

@@ -524,6 +524,10 @@ impl Run {
         }
         self.model_known.learn(&model);
         self.known.learn(&store);
+        // On PostgreSQL a refused verb leaves no lock, the core keeps that of its group: DIFFERENCE(reads-committed).
+        if store.is_err() && self.store().is_server() && place < SESSIONS && self.sessions[place].is_some() {
+            return Box::pin(self.step(&Step::Rollback(place))).await;
+        }
         if let Ok(Outcome::Began { handle, group, .. }) = &store {
             self.begun.insert(*handle, place);
             self.begun_in.insert(*handle, *group);

@@ -164,7 +164,7 @@ CREATE FUNCTION dialoq.follow_new_broker()
 RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_affected bigint[] := ARRAY(SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e);
-    v_id bigint;
+    v_id integer;
     v_words text := dialoq.lock_affected(v_affected);
 BEGIN
     PERFORM dialoq.erase_all(v_affected);
