@@ -197,3 +197,68 @@ pub(crate) fn receivers_lock_only_the_groups_they_take(store: Store) {
         }
     });
 }
+
+/// A batch has a short way for what is usual. Here is what is not beside what is, on one level: conversations that are ended,
+/// two in one group, and rows of the claim index that say better than is true, twice the same, or what is gone.
+pub(crate) fn a_batch_shares_out_what_is_usual_and_what_is_not(store: Store) {
+    on(store, |broker, client, _| async move {
+        for number in 0..12 {
+            let handle = dialog(&broker).await;
+            for text in ["a", "b"] {
+                broker.send(handle, "//t/Word", text).await.unwrap();
+            }
+            if number % 4 == 3 {
+                broker.end(handle).await.unwrap();
+            }
+        }
+        let targets = "SELECT conversation_handle::text, conversation_group_id::text FROM dialoq.conversation_endpoint
+            WHERE NOT is_initiator ORDER BY endpoint_id";
+        let targets = client.query(targets, &[]).await.unwrap();
+        let (moved, group): (String, String) = (targets[0].get(0), targets[1].get(1));
+        client
+            .query("SELECT dialoq.move_conversation($1::text::uuid, $2::text::uuid)", &[&moved, &group])
+            .await
+            .unwrap();
+        let rows = "INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT r.queue_id, r.below_top, r.oldest - d.age, r.conversation_group_id
+            FROM dialoq.ready_group AS r CROSS JOIN (VALUES (0), (0), (3)) AS d (age)
+            WHERE r.conversation_group_id IN ($1::text::uuid, $2::text::uuid)
+            UNION ALL
+            SELECT r.queue_id, r.below_top, 0, gen_random_uuid() FROM dialoq.ready_group AS r WHERE r.conversation_group_id = $1::text::uuid";
+        let groups: (String, String) = (targets[2].get(1), targets[3].get(1));
+        client.execute(rows, &[&groups.0, &groups.1]).await.unwrap();
+        let mut seen = std::collections::BTreeMap::<String, Vec<(i64, String)>>::new();
+        let mut rounds = 0;
+        loop {
+            let callers = [3, 5, 2][rounds % 3];
+            let batch = "SELECT item, conversation_handle::text, message_sequence_number, message_type_name
+                FROM dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[$1::int]))";
+            let rows = client.query(batch, &[&callers]).await.unwrap();
+            if rows.is_empty() {
+                break;
+            }
+            let mut items: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+            items.sort_unstable();
+            items.dedup();
+            assert_eq!(items.len(), rows.len(), "each caller asked for one");
+            for row in rows {
+                seen.entry(row.get(1)).or_default().push((row.get(2), row.get(3)));
+            }
+            rounds += 1;
+            assert!(rounds <= 27, "as many as there are messages, at the very most");
+        }
+        assert_eq!(seen.len(), 12);
+        for (place, target) in targets.iter().enumerate() {
+            let messages: Vec<(i64, &str)> =
+                seen[target.get::<_, &str>(0)].iter().map(|(n, name)| (*n, &**name)).collect();
+            let mut wanted = vec![(0, "//t/Word"), (1, "//t/Word")];
+            if place % 4 == 3 {
+                wanted.push((2, "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog"));
+            }
+            assert_eq!(messages, wanted, "conversation {place}");
+        }
+        let left = "SELECT (SELECT count(*) FROM dialoq.queue_message) + (SELECT count(*) FROM dialoq.ready_group)";
+        let left: i64 = client.query_one(left, &[]).await.unwrap().get(0);
+        assert_eq!(left, 0, "nothing is left of messages and of the rows that lead to them");
+    });
+}
