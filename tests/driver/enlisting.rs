@@ -262,3 +262,44 @@ pub(crate) fn a_batch_shares_out_what_is_usual_and_what_is_not(store: Store) {
         assert_eq!(left, 0, "nothing is left of messages and of the rows that lead to them");
     });
 }
+
+/// Whichever way a batch of SENDs goes: all usual, two on one conversation, one of them refused.
+pub(crate) fn a_batch_numbers_what_it_sends_and_refuses_one_by_one(store: Store) {
+    on(store, |broker, client, _| async move {
+        let mut handles = Vec::new();
+        for _ in 0..4 {
+            handles.push(dialog(&broker).await.0.to_string());
+        }
+        // A conversation is begun at the other side by its first message, which is no usual one.
+        let send = "SELECT item, error_number FROM dialoq.send_batch($1::text[]::uuid[], array_fill('//t/Word'::text, ARRAY[$2::int]),
+            ARRAY(SELECT convert_to(h.handle, 'UTF8') FROM unnest($1) WITH ORDINALITY AS h (handle, place) ORDER BY h.place),
+            array_fill(NULL::text, ARRAY[$2]), array_fill(''::text, ARRAY[$2]),
+            array_fill(NULL::uuid, ARRAY[$2])) WHERE error_number IS NOT NULL";
+        let ended = dialog(&broker).await;
+        broker.end(ended).await.unwrap();
+        let pick = |places: &[usize]| places.iter().map(|place| handles[*place].clone()).collect::<Vec<_>>();
+        let mut with_ended = pick(&[0, 1, 3]);
+        with_ended.insert(2, ended.0.to_string());
+        let batches = [pick(&[0, 1, 2, 3]), pick(&[0, 1, 2, 3]), pick(&[0, 1, 0, 2]), with_ended];
+        let refusals: [&[(i32, i32)]; 4] = [&[], &[], &[], &[(2, 8426)]];
+        for (batch, wanted) in batches.iter().zip(refusals) {
+            let rows = client.query(send, &[batch, &(batch.len() as i32)]).await.unwrap();
+            let refused: Vec<(i32, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            assert_eq!(refused, wanted);
+        }
+        let numbers = "SELECT array_agg(m.sequence ORDER BY m.queuing_order), bool_and(convert_from(m.body, 'UTF8') = $1) FROM dialoq.conversation_endpoint AS i
+            JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+            JOIN dialoq.queue_message AS m ON m.endpoint_id = t.endpoint_id
+            WHERE i.is_initiator AND i.conversation_handle = $1::text::uuid";
+        for (handle, sent) in handles.iter().zip([5, 4, 3, 3]) {
+            let row = client.query_one(numbers, &[handle]).await.unwrap();
+            assert_eq!(row.get::<_, Vec<i64>>(0), (0..sent).collect::<Vec<i64>>());
+            assert!(row.get::<_, bool>(1), "each body goes to the conversation it was given with");
+        }
+        let ways = "SELECT count(*) FROM (SELECT DISTINCT t.conversation_group_id FROM dialoq.conversation_endpoint AS t
+            JOIN dialoq.queue_message AS m USING (endpoint_id)
+            WHERE NOT EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = t.conversation_group_id)) AS g";
+        let lost: i64 = client.query_one(ways, &[]).await.unwrap().get(0);
+        assert_eq!(lost, 0, "every group with messages has a row that leads to it");
+    });
+}

@@ -59,7 +59,7 @@ BEGIN
     -- Most batches are of one service, one contract and one type, to one queue, with nothing in the way: those go in one
     -- statement, which costs a sixth less than the many below. It does all or nothing.
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
-        SELECT array_agg(c.endpoint_id), array_agg(c.group_id), CASE WHEN bool_and(c.is_ours) AND count(*) = v_count
+        SELECT array_agg(c.place), array_agg(c.endpoint_id), array_agg(c.group_id), CASE WHEN bool_and(c.is_ours) AND count(*) = v_count
             AND min(c.service_id) = max(c.service_id) AND min(c.service_contract_id) = max(c.service_contract_id)
             AND bool_and(c.is_initiator) = bool_or(c.is_initiator) THEN (
                 SELECT y.message_type_id
@@ -71,11 +71,11 @@ BEGIN
                     AND EXISTS (
                         SELECT FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
                         WHERE s.service_id = min(c.service_id) AND NOT q.is_retention_enabled)) END
-        INTO v_endpoints, v_groups, v_type_id
+        INTO v_places, v_endpoints, v_groups, v_type_id
         FROM (
-            SELECT e.*, CASE WHEN v_keeps_locks THEN pg_try_advisory_lock(dialoq.group_key(e.group_id))
+            SELECT h.place::integer AS place, e.*, CASE WHEN v_keeps_locks THEN pg_try_advisory_lock(dialoq.group_key(e.group_id))
                 ELSE pg_try_advisory_xact_lock(dialoq.group_key(e.group_id)) END AS is_ours
-            FROM unnest(p_conversation_handles) AS h (handle)
+            FROM unnest(p_conversation_handles) WITH ORDINALITY AS h (handle, place)
             CROSS JOIN LATERAL (
                 SELECT c.endpoint_id, c.conversation_group_id AS group_id, c.service_id, c.service_contract_id, c.is_initiator
                 FROM dialoq.conversation_endpoint AS c
@@ -89,7 +89,7 @@ BEGIN
             SELECT i.place, i.endpoint_id, e.send_sequence AS sequence, p.endpoint_id AS peer_id,
                 p.conversation_group_id AS group_id, p.service_id, (10 - p.priority)::smallint AS below_top,
                 nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
-            FROM unnest(v_endpoints, v_groups) WITH ORDINALITY AS i (endpoint_id, group_id, place)
+            FROM unnest(v_places, v_endpoints, v_groups) AS i (place, endpoint_id, group_id)
             CROSS JOIN LATERAL (
                 SELECT c.conversation_id, c.is_initiator, c.send_sequence
                 FROM dialoq.conversation_endpoint AS c
