@@ -200,6 +200,8 @@ impl Driver {
                 }
             };
             tokio::select! {
+                // A stop comes first: a reader that left after it was asked for is not replaced.
+                biased;
                 command = self.commands.recv() => match command {
                     Some(Command::SetMaxQueueReaders(limit)) => self.limit = limit,
                     Some(Command::Retry) => self.monitor.retry_now(),
