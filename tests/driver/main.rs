@@ -5,6 +5,7 @@ mod enlisting;
 mod enlisting_mssql;
 mod errors;
 mod leaving;
+mod plans;
 mod stage;
 mod tls;
 mod values;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
             a_batch_shares_out_what_is_usual_and_what_is_not a_batch_numbers_what_it_sends_and_refuses_one_by_one
             the_example_runs_and_leaves_nothing_behind;
+        Postgres plans: no_plan_depends_on_what_the_statistics_say;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;

@@ -11,7 +11,8 @@ CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_encryption boolean DEFAULT false, p_conversation_handle uuid DEFAULT NULL, p_conversation_id uuid DEFAULT NULL,
     p_conversation_group_id uuid DEFAULT NULL)
 RETURNS TABLE (conversation_handle uuid, conversation_group_id uuid, conversation_id uuid, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;

@@ -6,7 +6,8 @@
 -- Locks: the unit's row
 CREATE OR REPLACE FUNCTION dialoq.claim_unit(p_unit_id uuid)
 RETURNS TABLE (is_new boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
     INSERT INTO dialoq.done_unit (unit_id, done_at) VALUES (p_unit_id, clock_timestamp()) ON CONFLICT (unit_id) DO NOTHING;
     RETURN QUERY SELECT FOUND;

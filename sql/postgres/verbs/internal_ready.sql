@@ -18,7 +18,9 @@ BEGIN
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
                 WHERE m.endpoint_id = e.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
         FROM unnest(p_groups) AS g (id)
-        JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = g.id
+        CROSS JOIN LATERAL (
+            SELECT * FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
+        ) AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0
         OFFSET 0

@@ -5,7 +5,8 @@
 -- Locks: the groups of the notifications' conversations, waiting
 CREATE OR REPLACE FUNCTION dialoq.post_queue_activation(p_queue text)
 RETURNS TABLE (said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_queue_id integer;
 BEGIN

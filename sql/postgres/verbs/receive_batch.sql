@@ -11,7 +11,7 @@ RETURNS TABLE (
     service_contract_name text, service_contract_id integer, message_type_name text, message_type_id integer,
     validation text, message_body bytea, message_id uuid, message_enqueue_time timestamptz, trace text, said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_queue_id integer;
@@ -114,11 +114,13 @@ BEGIN
         -- older message.
         SELECT array_agg(h.place), array_agg(h.group_id), array_agg(h.oldest) INTO v_held, v_held_groups, v_held_oldest
         FROM (
-            SELECT r.ctid AS place, r.conversation_group_id AS group_id, r.oldest
+            SELECT r.place, g.id AS group_id, r.oldest
             FROM unnest(v_groups) AS g (id)
-            JOIN dialoq.ready_group AS r
-                ON r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.below_top + 0 = v_top
-            FOR UPDATE OF r SKIP LOCKED
+            CROSS JOIN LATERAL (
+                SELECT r.ctid AS place, r.oldest FROM dialoq.ready_group AS r
+                WHERE r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.below_top + 0 = v_top
+                FOR UPDATE SKIP LOCKED
+            ) AS r
         ) AS h;
         -- Each group has just the one row that it was found by: rows of one group may be of one age, those of two never are.
         IF v_are_distinct AND v_held_groups = v_groups AND v_held_oldest = v_oldest THEN
@@ -146,7 +148,9 @@ BEGIN
                     e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
                         AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AND e.service_id = ANY (v_services) AS is_plain
                 FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
-                JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = g.id
+                CROSS JOIN LATERAL (
+                    SELECT * FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = g.id OFFSET 0
+                ) AS e
             ) AS c
             HAVING count(*) = cardinality(v_groups) AND count(DISTINCT c.place) = count(*);
             RETURN QUERY
@@ -168,7 +172,7 @@ BEGIN
                     NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
                     OR NOT EXISTS (
                         SELECT FROM dialoq.queue_message AS n
-                        WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3)))
+                        WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3) OFFSET 0))
             ), gone AS MATERIALIZED (
                 -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
                 DELETE FROM dialoq.queue_message AS m USING first AS f WHERE m.ctid = f.message

@@ -10,7 +10,8 @@ CREATE OR REPLACE FUNCTION dialoq.send(
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL,
     p_message_id uuid DEFAULT NULL)
 RETURNS TABLE (message_id uuid, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_id uuid := coalesce(p_message_id, gen_random_uuid());
     v_type text := coalesce(p_message_type_name, 'DEFAULT');

@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL)
 RETURNS TABLE (item integer, error_number integer, error_message text, said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_count integer := cardinality(p_conversation_handles);
@@ -34,7 +34,7 @@ DECLARE
     v_type_id integer;
     -- The plain messages.
     v_places integer[];
-    v_endpoint_ids bigint[];
+    v_rows tid[];
     v_peers bigint[];
     v_sequences bigint[];
     v_types integer[];
@@ -86,21 +86,20 @@ BEGIN
     END IF;
     IF v_type_id IS NOT NULL THEN
         WITH plain AS MATERIALIZED (
-            SELECT i.place, i.endpoint_id, e.send_sequence AS sequence, p.endpoint_id AS peer_id,
+            SELECT i.place, e.row, e.send_sequence AS sequence, p.endpoint_id AS peer_id,
                 p.conversation_group_id AS group_id, p.service_id, (10 - p.priority)::smallint AS below_top,
                 nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
             FROM unnest(v_places, v_endpoints, v_groups) AS i (place, endpoint_id, group_id)
             CROSS JOIN LATERAL (
-                SELECT c.conversation_id, c.is_initiator, c.send_sequence
+                SELECT c.ctid AS row, c.conversation_group_id, c.conversation_id, c.is_initiator, c.send_sequence
                 FROM dialoq.conversation_endpoint AS c
-                WHERE c.endpoint_id = i.endpoint_id AND c.conversation_group_id = i.group_id AND c.state = 'CO'
-                    AND (c.due_at IS NULL OR c.due_at > v_now)
+                WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > v_now)
                     AND (NOT EXISTS (SELECT FROM dialoq.transmission)
-                        OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id))
+                        OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
                     AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
                         OR NOT EXISTS (
                             SELECT FROM dialoq.queue_message AS m
-                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2)))
+                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2) OFFSET 0))
                 OFFSET 0
             ) AS e
             CROSS JOIN LATERAL (
@@ -111,12 +110,16 @@ BEGIN
                     AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
                         OR NOT EXISTS (
                             SELECT FROM dialoq.queue_message AS m
-                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1))
+                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1 OFFSET 0))
                 OFFSET 0
             ) AS p
+            WHERE e.conversation_group_id = i.group_id
         ), whole AS MATERIALIZED (
             SELECT q.queue_id
-            FROM (SELECT count(DISTINCT p.endpoint_id) AS plain, min(p.service_id) AS service_id, max(p.service_id) AS other_id FROM plain AS p) AS t
+            FROM (
+                SELECT count(DISTINCT p.peer_id) AS plain, min(p.service_id) AS service_id, max(p.service_id) AS other_id
+                FROM plain AS p
+            ) AS t
             CROSS JOIN LATERAL (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = t.service_id OFFSET 0) AS s
             CROSS JOIN LATERAL (
                 SELECT q.queue_id FROM dialoq.service_queue AS q WHERE q.queue_id = s.queue_id AND q.is_enqueue_enabled OFFSET 0
@@ -130,9 +133,10 @@ BEGIN
                 v_now, CASE WHEN length(p_message_bodies[p.place]) > 0 THEN p_message_bodies[p.place] END, p_traces[p.place]
             FROM whole AS w CROSS JOIN plain AS p
         ), counted AS (
+            -- Only who holds the lock of a group writes its endpoints, so a place is still that of its endpoint.
             UPDATE dialoq.conversation_endpoint AS e SET send_sequence = p.sequence + 1
             FROM whole AS w CROSS JOIN plain AS p
-            WHERE e.endpoint_id = p.endpoint_id
+            WHERE e.ctid = p.row
         ), ready AS (
             -- As add_ready, for all of them.
             INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
@@ -198,23 +202,22 @@ BEGIN
             ORDER BY i.place);
     END IF;
     -- OFFSET 0 keeps the planner from reading a table whole where it has to be looked into.
-    SELECT array_agg(r.place), array_agg(r.endpoint_id), array_agg(r.peer_id), array_agg(r.sequence), array_agg(r.type_id),
+    SELECT array_agg(r.place), array_agg(r.row), array_agg(r.peer_id), array_agg(r.sequence), array_agg(r.type_id),
         array_agg(r.peer_group), array_agg(r.peer_service_id), array_agg(r.below_top)
-    INTO v_places, v_endpoint_ids, v_peers, v_sequences, v_types, v_peer_groups, v_peer_services, v_tops
+    INTO v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_peer_services, v_tops
     FROM (
-        SELECT i.place, i.type_id, i.endpoint_id, e.send_sequence + i.behind AS sequence, p.endpoint_id AS peer_id,
+        SELECT i.place, i.type_id, e.row, e.send_sequence + i.behind AS sequence, p.endpoint_id AS peer_id,
             p.conversation_group_id AS peer_group, p.service_id AS peer_service_id, (10 - p.priority)::smallint AS below_top
         FROM unnest(v_endpoints, v_groups, v_are_ours, v_behind, v_type_ids)
             WITH ORDINALITY AS i (endpoint_id, group_id, is_ours, behind, type_id, place)
         CROSS JOIN LATERAL (
-            SELECT c.conversation_id, c.is_initiator, c.send_sequence
+            SELECT c.ctid AS row, c.conversation_group_id, c.conversation_id, c.is_initiator, c.send_sequence
             FROM dialoq.conversation_endpoint AS c
-            WHERE c.endpoint_id = i.endpoint_id AND c.conversation_group_id = i.group_id AND c.state = 'CO'
-                AND (c.due_at IS NULL OR c.due_at > v_now)
-                AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id)
+            WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > v_now)
+                AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
                 AND NOT EXISTS (
                     SELECT FROM dialoq.queue_message AS m
-                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2))
+                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2) OFFSET 0)
             OFFSET 0
         ) AS e
         CROSS JOIN LATERAL (
@@ -224,10 +227,10 @@ BEGIN
                 AND NOT c.is_system
                 AND NOT EXISTS (
                     SELECT FROM dialoq.queue_message AS m
-                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1)
+                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1 OFFSET 0)
             OFFSET 0
         ) AS p
-        WHERE i.is_ours AND i.type_id IS NOT NULL
+        WHERE i.is_ours AND i.type_id IS NOT NULL AND e.conversation_group_id = i.group_id
         ORDER BY i.place
     ) AS r;
     IF v_places IS NOT NULL THEN
@@ -242,13 +245,13 @@ BEGIN
             ORDER BY p.place);
         -- If one message of a conversation is not plain, none of it is.
         IF array_position(v_queues, NULL) IS NOT NULL OR cardinality(v_places) < v_count AND 0 < ANY (v_behind) THEN
-            SELECT array_agg(p.place), array_agg(p.endpoint_id), array_agg(p.peer_id), array_agg(p.sequence),
+            SELECT array_agg(p.place), array_agg(p.row), array_agg(p.peer_id), array_agg(p.sequence),
                 array_agg(p.message_type_id), array_agg(p.peer_group), array_agg(p.queue_id), array_agg(p.below_top)
-            INTO v_places, v_endpoint_ids, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops
+            INTO v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops
             FROM (
-                SELECT u.*, count(*) OVER (PARTITION BY u.endpoint_id) AS plain
-                FROM unnest(v_places, v_endpoint_ids, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops)
-                    AS u (place, endpoint_id, peer_id, sequence, message_type_id, peer_group, queue_id, below_top)
+                SELECT u.*, v_endpoints[u.place] AS endpoint_id, count(*) OVER (PARTITION BY v_endpoints[u.place]) AS plain
+                FROM unnest(v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops)
+                    AS u (place, row, peer_id, sequence, message_type_id, peer_group, queue_id, below_top)
                 WHERE u.queue_id IS NOT NULL
                 ORDER BY u.place
             ) AS p
@@ -269,14 +272,14 @@ BEGIN
         IF 0 < ANY (v_behind) THEN
             UPDATE dialoq.conversation_endpoint AS e SET send_sequence = n.next
             FROM (
-                SELECT u.endpoint_id, max(u.sequence) + 1 AS next
-                FROM unnest(v_endpoint_ids, v_sequences) AS u (endpoint_id, sequence) GROUP BY u.endpoint_id
+                SELECT u.row, max(u.sequence) + 1 AS next
+                FROM unnest(v_rows, v_sequences) AS u (row, sequence) GROUP BY u.row
             ) AS n
-            WHERE e.endpoint_id = n.endpoint_id;
+            WHERE e.ctid = n.row;
         ELSE
             UPDATE dialoq.conversation_endpoint AS e SET send_sequence = u.sequence + 1
-            FROM unnest(v_endpoint_ids, v_sequences) AS u (endpoint_id, sequence)
-            WHERE e.endpoint_id = u.endpoint_id;
+            FROM unnest(v_rows, v_sequences) AS u (row, sequence)
+            WHERE e.ctid = u.row;
         END IF;
         -- As add_ready, for all of them.
         WITH arrived AS MATERIALIZED (

@@ -7,7 +7,8 @@ CREATE OR REPLACE FUNCTION dialoq.send_many(
     p_conversation_handles uuid[], p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL)
 RETURNS TABLE (said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_count integer := coalesce(cardinality(p_conversation_handles), 0);
     v_type text := coalesce(p_message_type_name, 'DEFAULT');

@@ -1,0 +1,170 @@
+//! No verb's plan depends on what the server's statistics say, or on how full the tables were when it was made.
+//!
+//! Queues are empty at one moment and full at the next. Statistics gathered at the first, and plans made then, are used at
+//! the second: a scan of a whole table, which was right, would cost every SEND as much as there are conversations.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::Broker;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls, SimpleQueryMessage};
+
+const SCRIPT: &str =
+    "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);";
+
+/// Conversations that are begun, each with two messages that wait.
+const CONVERSATIONS: u64 = 600;
+
+/// So many more, whose handles stand in table `handle`.
+const FILL: &str = "
+    INSERT INTO handle (handle)
+    SELECT (dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', 'CURRENT DATABASE', '//t/Talk')).conversation_handle
+    FROM generate_series(1, $count);
+    SELECT dialoq.send(h.handle, '//t/Word', '\\x01') FROM handle AS h ORDER BY h.id DESC LIMIT $count;
+    SELECT dialoq.send(h.handle, '//t/Word', '\\x02') FROM handle AS h ORDER BY h.id DESC LIMIT $count;";
+
+/// What ANALYZE finds in a transaction that has emptied the tables outlives its rollback.
+const ANALYZE_EMPTY: &str = "
+    BEGIN;
+    DELETE FROM dialoq.conversation_endpoint; DELETE FROM dialoq.queue_message; DELETE FROM dialoq.ready_group;
+    ANALYZE dialoq.conversation_endpoint, dialoq.queue_message, dialoq.ready_group, dialoq.transmission, dialoq.receive_attempt;
+    ROLLBACK;";
+
+/// What was read so far in this session, of tables and of indexes.
+const READ: &str = "
+    SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'dialoq' AND c.relkind IN ('r', 'i')";
+
+/// The verbs, how many messages each handles, and whether it goes through the queue.
+const VERBS: &[(u64, &str)] = &[
+    (
+        32,
+        "SELECT dialoq.send_batch(h.handles, array_fill('//t/Word'::text, ARRAY[32]), array_fill('\\x03'::bytea, ARRAY[32]),
+        array_fill(NULL::text, ARRAY[32]), array_fill(''::text, ARRAY[32]), array_fill(NULL::uuid, ARRAY[32]))
+        FROM (SELECT array_agg(h.handle) AS handles FROM (SELECT * FROM handle ORDER BY id LIMIT 32) AS h) AS h",
+    ),
+    // Two of each conversation, which is not the short way.
+    (
+        32,
+        "SELECT dialoq.send_batch(h.handles || h.handles, array_fill('//t/Word'::text, ARRAY[32]),
+        array_fill('\\x03'::bytea, ARRAY[32]), array_fill(NULL::text, ARRAY[32]), array_fill(''::text, ARRAY[32]),
+        array_fill(NULL::uuid, ARRAY[32]))
+        FROM (SELECT array_agg(h.handle) AS handles FROM (SELECT * FROM handle ORDER BY id LIMIT 16) AS h) AS h",
+    ),
+    (32, "SELECT dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[32]))"),
+    (32, "SELECT dialoq.receive_batch('server', array_fill(2::bigint, ARRAY[16]))"),
+    (1, "SELECT dialoq.send(h.handle, '//t/Word', '\\x03') FROM handle AS h WHERE h.id = 1"),
+    (
+        2,
+        "SELECT dialoq.send_many(ARRAY(SELECT h.handle FROM handle AS h ORDER BY h.id LIMIT 2), '//t/Word', '\\x03')",
+    ),
+    (1, "SELECT dialoq.receive('server', 1)"),
+    (2, "SELECT dialoq.receive('server', NULL)"),
+    (1, "SELECT dialoq.receive('server', 1, p_oldest => true)"),
+    (2, "SELECT dialoq.receive('server', NULL, t.conversation_handle) FROM target AS t"),
+    (2, "SELECT dialoq.receive('server', NULL, NULL, t.conversation_group_id) FROM target AS t"),
+    (1, "SELECT dialoq.get_conversation_group('server')"),
+    (
+        1,
+        "SELECT dialoq.begin_attempt('01234567-89ab-cdef-0123-456789abcdef', t.queue_id, t.conversation_group_id)
+        FROM target AS t;
+        SELECT dialoq.count_rollback('01234567-89ab-cdef-0123-456789abcdef')",
+    ),
+    (1, "SELECT dialoq.end_conversation(h.handle) FROM handle AS h WHERE h.id = 2"),
+    (1, "SELECT dialoq.end_conversation(h.handle, 5, 'wrong') FROM handle AS h WHERE h.id = 2"),
+    (1, "SELECT dialoq.begin_conversation_timer(h.handle, 60) FROM handle AS h WHERE h.id = 2"),
+    (1, "SELECT dialoq.get_transmission_status(h.handle) FROM handle AS h WHERE h.id = 2"),
+    (1, "SELECT dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', 'CURRENT DATABASE', '//t/Talk')"),
+    (1, "SELECT dialoq.move_conversation(t.asker, t.asker_group) FROM target AS t"),
+    (1, "SELECT dialoq.reprioritise(h.handle, 7) FROM handle AS h WHERE h.id = 2"),
+    (1, "SELECT dialoq.tick()"),
+];
+
+/// A scan of the smallest of the tables that grow reads as much as there are conversations.
+fn most(messages: u64) -> u64 {
+    CONVERSATIONS / 4 + 12 * messages
+}
+
+async fn client(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    // What the broker's own connections say of themselves: they hear words in the answers.
+    client.batch_execute("SET dialoq.client = '1'; SET search_path = public").await.unwrap();
+    client
+}
+
+async fn fill(client: &Client, conversations: u64) {
+    client.batch_execute(&FILL.replace("$count", &conversations.to_string())).await.unwrap();
+}
+
+/// Runs every verb in a transaction that is rolled back, and gives what each has read.
+async fn reads(client: &Client) -> Vec<u64> {
+    let mut reads = Vec::new();
+    for (_, verb) in VERBS {
+        client.batch_execute("BEGIN").await.unwrap();
+        let mut read = Vec::new();
+        for text in [READ, *verb, READ] {
+            let rows = client.simple_query(text).await.unwrap_or_else(|error| panic!("{text}: {error:?}"));
+            if let (READ, Some(SimpleQueryMessage::Row(row))) =
+                (text, rows.iter().find(|row| matches!(row, SimpleQueryMessage::Row(_))))
+            {
+                read.push(row.get(0).unwrap().parse::<u64>().unwrap());
+            }
+        }
+        client.batch_execute("ROLLBACK").await.unwrap();
+        reads.push(read[1] - read[0]);
+    }
+    reads
+}
+
+pub(crate) fn no_plan_depends_on_what_the_statistics_say(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let early = client(database.url()).await;
+        for table in ["conversation_endpoint", "queue_message", "ready_group", "transmission", "receive_attempt"] {
+            let off = format!("ALTER TABLE dialoq.{table} SET (autovacuum_enabled = off)");
+            early.batch_execute(&off).await.unwrap();
+        }
+        let handles = "CREATE TABLE handle (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, handle uuid NOT NULL)";
+        early.batch_execute(handles).await.unwrap();
+        // Plans are made and kept while there is next to nothing.
+        fill(&early, 2).await;
+        early.batch_execute("ANALYZE").await.unwrap();
+        // Tables, so that whatever is read is read by the verbs.
+        let target = "CREATE TABLE target AS
+            SELECT t.conversation_handle, t.conversation_group_id, s.queue_id, i.conversation_handle AS asker,
+                (SELECT o.conversation_group_id FROM dialoq.conversation_endpoint AS o JOIN handle AS h
+                    ON h.handle = o.conversation_handle WHERE h.id = 1) AS asker_group
+            FROM handle AS h
+            JOIN dialoq.conversation_endpoint AS i ON i.conversation_handle = h.handle
+            JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+            JOIN dialoq.service AS s ON s.service_id = t.service_id
+            WHERE h.id = 2";
+        early.batch_execute(target).await.unwrap();
+        let second = "SELECT dialoq.send(h.handle, '//t/Word', '\\x00'), dialoq.send(h.handle, '//t/Word', '\\x00') FROM handle AS h";
+        early.batch_execute(second).await.unwrap();
+        reads(&early).await;
+        fill(&client(database.url()).await, CONVERSATIONS).await;
+        let mut seen = vec![("made on nearly nothing", reads(&early).await)];
+        early.batch_execute(ANALYZE_EMPTY).await.unwrap();
+        seen.push(("of tables that were empty", reads(&client(database.url()).await).await));
+        early.batch_execute("ANALYZE").await.unwrap();
+        seen.push(("of full tables", reads(&client(database.url()).await).await));
+        let mut wrong = Vec::new();
+        for (plans, reads) in seen {
+            for ((messages, verb), read) in VERBS.iter().zip(reads) {
+                if read > most(*messages) {
+                    wrong.push(format!("{read} by plans {plans}: {verb}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "a verb reads more than its share:\n{}", wrong.join("\n"));
+        broker.close().await.unwrap();
+    };
+    runtime.block_on(async { tokio::time::timeout(6 * SOON, test).await.expect("the test hangs") });
+}
