@@ -192,6 +192,7 @@ impl Course<'_> {
         let (callers, length) = (self.options.callers, self.options.round_length);
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
+            self.clear().await?;
             ours.push(flow::send(&self.ground.lane, self.bodies(), callers, 1, length).await?);
             rivals.push(flow::send(&self.rival, self.bodies(), callers, 1, length).await?);
         }
@@ -202,17 +203,12 @@ impl Course<'_> {
     async fn receive(&self, report: &mut ServerReport) -> Result<()> {
         let (callers, length) = (self.options.callers, self.options.round_length);
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
-        let (mut in_ours, mut in_rival) = (0, 0);
-        let enough = self.enough();
         for _ in 0..self.options.rounds {
-            self.ground.fill(self.bodies(), enough - in_ours).await?;
-            let round = flow::receive(&self.ground.lane, callers, 1, length).await?;
-            in_ours = enough.saturating_sub(round.messages as usize);
-            ours.push(round);
-            self.rival.fill(self.bodies(), enough - in_rival).await?;
-            let round = flow::receive(&self.rival, callers, 1, length).await?;
-            in_rival = enough.saturating_sub(round.messages as usize);
-            rivals.push(round);
+            self.clear().await?;
+            self.ground.fill(self.bodies(), self.enough()).await?;
+            self.rival.fill(self.bodies(), self.enough()).await?;
+            ours.push(flow::receive(&self.ground.lane, callers, 1, length).await?);
+            rivals.push(flow::receive(&self.rival, callers, 1, length).await?);
         }
         conclude(report, "receive", ours, DELETE, rivals);
         self.clear().await
@@ -221,13 +217,12 @@ impl Course<'_> {
     async fn both(&self, report: &mut ServerReport) -> Result<()> {
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
+            self.clear().await?;
             ours.push(self.through(&self.ground.lane, Pace::Closed, self.options.round_length).await?);
-            self.ground.drain().await?;
             rivals.push(self.through(&self.rival, Pace::Closed, self.options.round_length).await?);
-            self.rival.empty().await?;
         }
         conclude(report, "both", ours, TABLE_QUEUE, rivals);
-        Ok(())
+        self.clear().await
     }
 
     async fn through<S: Side>(&self, side: &Arc<S>, pace: Pace, length: Duration) -> Result<Round> {
@@ -302,9 +297,15 @@ impl Course<'_> {
         Ok(())
     }
 
+    /// Both sides as they were at the beginning. A round that began on what others left would measure how much that was.
     async fn clear(&self) -> Result<()> {
         self.ground.drain().await?;
-        self.rival.empty().await
+        self.rival.empty().await?;
+        self.clean().await
+    }
+
+    async fn clean(&self) -> Result<()> {
+        self.server.script(self.server.texts.clean).await
     }
 }
 
