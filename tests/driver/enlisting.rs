@@ -263,6 +263,40 @@ pub(crate) fn a_batch_shares_out_what_is_usual_and_what_is_not(store: Store) {
     });
 }
 
+/// A batch that is told where the one before began gives what is older only when nothing else is left, and what is of a higher
+/// level at once.
+pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
+    on(store, |broker, client, _| async move {
+        let mut handles = Vec::new();
+        for text in ["a", "b", "c", "d"] {
+            let handle = dialog(&broker).await;
+            broker.send(handle, "//t/Word", text).await.unwrap();
+            handles.push(handle);
+        }
+        let orders = "SELECT array_agg(m.queuing_order ORDER BY m.queuing_order) FROM dialoq.queue_message AS m";
+        let orders: Vec<i64> = client.query_one(orders, &[]).await.unwrap().get(0);
+        let batch = "SELECT convert_from(message_body, 'UTF8') FROM dialoq.receive_batch('server', ARRAY[1, 1], 5, $1)";
+        let texts = async |from: Option<i64>| -> Vec<String> {
+            client.query(batch, &[&from]).await.unwrap().iter().map(|row| row.get(0)).collect()
+        };
+        assert_eq!(texts(Some(orders[2])).await, ["c", "d"]);
+        assert_eq!(texts(Some(orders[2])).await, ["a", "b"], "nothing else was left");
+        for handle in &handles {
+            broker.send(*handle, "//t/Word", "e").await.unwrap();
+        }
+        let higher = "SELECT dialoq.reprioritise(t.conversation_handle, 7) FROM dialoq.conversation_endpoint AS i
+            JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+            WHERE i.conversation_handle = $1::text::uuid";
+        client.execute(higher, &[&handles[0].0.to_string()]).await.unwrap();
+        let levels = "SELECT array_agg(r.priority) FROM dialoq.receive_batch('server', ARRAY[1], 5, 1000000) AS r";
+        let levels: Vec<i32> = client.query_one(levels, &[]).await.unwrap().get(0);
+        assert_eq!(levels, [7]);
+        assert_eq!(texts(None).await, ["e", "e"]);
+        assert_eq!(texts(Some(1_000_000)).await, ["e"]);
+        assert!(texts(Some(1_000_000)).await.is_empty());
+    });
+}
+
 /// Whichever way a batch of SENDs goes: all usual, two on one conversation, one of them refused.
 pub(crate) fn a_batch_numbers_what_it_sends_and_refuses_one_by_one(store: Store) {
     on(store, |broker, client, _| async move {

@@ -326,13 +326,13 @@ IF OBJECT_ID(N'dialoq.receive_items') IS NOT NULL DROP PROCEDURE dialoq.receive_
 GO
 CREATE PROCEDURE dialoq.receive_items
     @queue_id int, @items dialoq.receive_batch_rows READONLY, @group uniqueidentifier, @only bigint, @from_top int,
-    @to_top int, @by_age bit, @with_item bit
+    @to_top int, @by_age bit, @start_top int, @start bigint, @with_item bit
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
-    DECLARE @retains bit, @past_top int = @from_top, @past bigint = -1;
+    DECLARE @retains bit, @past_top int = COALESCE(@start_top, @from_top), @past bigint = COALESCE(@start, -1);
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int;
@@ -357,7 +357,16 @@ BEGIN
             IF @top <= 0 CONTINUE;
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
                 @chosen OUTPUT, @said OUTPUT;
-            IF @chosen IS NULL BREAK;
+            IF @chosen IS NULL AND @start_top IS NULL BREAK;
+            IF @chosen IS NULL
+            BEGIN
+                -- Where it began nothing is left: once more, from the first row of all.
+                SET @start_top = NULL;
+                SET @past_top = @from_top;
+                SET @past = -1;
+                SET @item = @item - 1;
+                CONTINUE;
+            END
             -- Plans over table variables are not kept everywhere, and this is what nearly all do.
             IF @top = 1
             BEGIN

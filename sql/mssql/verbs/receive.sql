@@ -72,7 +72,7 @@ BEGIN
         -- Not every server gives table variables for nothing.
         DECLARE @items dialoq.receive_batch_rows;
         INSERT INTO @items (item, [top]) VALUES (0, @top);
-        EXEC dialoq.receive_items @queue_id, @items, @group, @only, @from_top, @to_top, @by_age, 0;
+        EXEC dialoq.receive_items @queue_id, @items, @group, @only, @from_top, @to_top, @by_age, NULL, NULL, 0;
     END
 END
 GO

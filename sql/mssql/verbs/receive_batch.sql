@@ -1,18 +1,28 @@
 -- RECEIVEs without WHERE of different callers, one after the other in one transaction. Never waits.
--- Takes: the queue; receive_batch_rows: for each how many at most (NULL: all of a group)
+-- Takes: the queue; receive_batch_rows: for each how many at most (NULL: all of a group); the level and the oldest
+--     queuing_order of what the batch before gave, or nothing: of that level, what is older is looked at only if nothing
+--     else is there
 -- Gives: the messages, with the item that they are for; items that got nothing have no row
 -- Errors: 59617, 60002
 -- Locks: the groups, without waiting
 IF OBJECT_ID(N'dialoq.receive_batch') IS NOT NULL DROP PROCEDURE dialoq.receive_batch
 GO
 CREATE PROCEDURE dialoq.receive_batch
-    @queue nvarchar(4000), @items dialoq.receive_batch_rows READONLY
+    @queue nvarchar(4000), @items dialoq.receive_batch_rows READONLY, @from_level int = NULL, @from_order bigint = NULL
 AS
 BEGIN
     SET NOCOUNT ON;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    DECLARE @queue_id int;
+    DECLARE @queue_id int, @start_top int, @start bigint;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
-    EXEC dialoq.receive_items @queue_id, @items, NULL, NULL, 0, 9, 0, 1;
+    -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
+    IF @from_order IS NOT NULL AND NOT EXISTS (
+        SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE r.queue_id = @queue_id AND r.below_top < 10 - @from_level)
+    BEGIN
+        SET @start_top = 10 - @from_level;
+        SET @start = @from_order - 1;
+    END
+    EXEC dialoq.receive_items @queue_id, @items, NULL, NULL, 0, 9, 0, @start_top, @start, 1;
 END
 GO

@@ -1,10 +1,12 @@
 -- RECEIVEs of different callers from one queue in one transaction. Never waits. Callers share out the groups of the best
 -- level, the oldest first; a group goes to several callers if there are fewer groups than callers.
--- Takes: the queue; for each how many at most (NULL: all of the group)
+-- Takes: the queue; for each how many at most (NULL: all of the group); the level and the oldest queuing_order of what the
+--     batch before gave, or nothing: of that level, what is older is looked at only if nothing else is there
 -- Gives: for each item, from 0, its messages in order of receipt; none for one that got nothing
 -- Errors: 9617, 60002
 -- Locks: the groups, without waiting
-CREATE OR REPLACE FUNCTION dialoq.receive_batch(p_queue text, p_tops bigint[])
+CREATE OR REPLACE FUNCTION dialoq.receive_batch(
+    p_queue text, p_tops bigint[], p_from_level integer DEFAULT NULL, p_from_order bigint DEFAULT NULL)
 RETURNS TABLE (
     item integer, status integer, priority integer, queuing_order bigint, conversation_group_id uuid,
     conversation_handle uuid, message_sequence_number bigint, service_name text, service_id integer,
@@ -26,6 +28,9 @@ DECLARE
     -- How far the claim index was looked through.
     v_past_top smallint := -1;
     v_past bigint := -1;
+    -- Where it begins.
+    v_start_top smallint := -1;
+    v_start bigint := -1;
     v_top smallint;
     v_row_tops smallint[];
     v_groups uuid[];
@@ -85,6 +90,15 @@ BEGIN
         FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
     END IF;
     v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
+    -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
+    IF p_from_order IS NOT NULL AND NOT EXISTS (
+        SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.below_top < 10 - p_from_level)
+    THEN
+        v_start_top := 10 - p_from_level;
+        v_start := p_from_order - 1;
+        v_past_top := v_start_top;
+        v_past := v_start;
+    END IF;
     WHILE cardinality(v_items) > 0 LOOP
         -- The best groups that nobody else holds, as many as there are callers; of those the ones of the best level.
         SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
@@ -102,7 +116,14 @@ BEGIN
             WHERE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
             LIMIT cardinality(v_items)
         ) AS c;
-        EXIT WHEN v_groups IS NULL;
+        IF v_groups IS NULL THEN
+            EXIT WHEN v_start_top < 0;
+            v_start_top := -1;
+            v_start := -1;
+            v_past_top := -1;
+            v_past := -1;
+            CONTINUE;
+        END IF;
         v_top := v_row_tops[1];
         IF v_row_tops[cardinality(v_row_tops)] > v_top THEN
             v_oldest := v_oldest[:cardinality(array_positions(v_row_tops, v_top))];
@@ -212,8 +233,8 @@ BEGIN
                 IF v_is_plain AND cardinality(v_held) > v_served THEN
                     DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
                 END IF;
-                v_past_top := -1;
-                v_past := -1;
+                v_past_top := v_start_top;
+                v_past := v_start;
                 CONTINUE;
             END IF;
             v_is_plain := false;
@@ -356,7 +377,7 @@ BEGIN
             LEFT JOIN (SELECT DISTINCT t.item FROM unnest(v_takers) AS t (item)) AS s ON s.item = i.item
             WHERE s.item IS NULL;
             -- The groups that have more are where they were, or behind.
-            v_past := -1;
+            v_past := CASE v_past_top WHEN v_start_top THEN v_start ELSE -1 END;
         END IF;
     END LOOP;
     -- There was no message to say it with.
