@@ -58,13 +58,9 @@ DECLARE
     v_rest_oldest bigint[];
     v_wrong uuid[];
     v_said text;
-    -- Whether every caller wants one message; the signposts of the groups, and what is known of those that have nothing but
-    -- messages to give.
+    -- Whether every caller wants one message; the signposts of the groups.
     v_is_plain boolean;
     v_rows tid[];
-    v_plain_rows tid[];
-    v_plain_oldest bigint[];
-    v_endpoints bigint[];
     v_served integer;
     -- More than any group has; a sum of so many such numbers is still a number.
     v_most_of_all CONSTANT bigint := 1000000000000;
@@ -158,28 +154,20 @@ BEGIN
         -- One message of each group for a caller each, where there is nothing but to give it: where the group is one
         -- conversation, and that was told nothing. With few groups that would be many rounds.
         IF v_is_plain AND cardinality(v_groups) >= cardinality(v_items) / 2 THEN
-            SELECT array_agg(c.row) FILTER (WHERE c.is_plain), array_agg(c.oldest) FILTER (WHERE c.is_plain),
-                array_agg(c.endpoint_id) FILTER (WHERE c.is_plain), array_agg(c.group_id) FILTER (WHERE c.is_plain),
-                array_agg(c.handle) FILTER (WHERE c.is_plain), array_agg(c.service_id) FILTER (WHERE c.is_plain),
-                array_agg(c.service_contract_id) FILTER (WHERE c.is_plain)
-            INTO v_plain_rows, v_plain_oldest, v_endpoints, v_taken_groups, v_handles, v_taken_services, v_contracts
-            FROM (
-                SELECT g.place, g.row, g.oldest, e.endpoint_id, e.conversation_group_id AS group_id,
-                    e.conversation_handle AS handle, e.service_id, e.service_contract_id,
-                    e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
-                        AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AND e.service_id = ANY (v_services) AS is_plain
-                FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
-                CROSS JOIN LATERAL (
-                    SELECT * FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = g.id OFFSET 0
-                ) AS e
-            ) AS c
-            HAVING count(*) = cardinality(v_groups) AND count(DISTINCT c.place) = count(*);
             RETURN QUERY
             WITH first AS MATERIALIZED (
                 SELECT c.row, c.endpoint_id, c.group_id, c.handle, c.service_id, c.service_contract_id,
                     m.row AS message, m.next, row_number() OVER () AS place
-                FROM unnest(v_plain_rows, v_plain_oldest, v_endpoints, v_taken_groups, v_handles, v_taken_services, v_contracts)
-                    AS c (row, oldest, endpoint_id, group_id, handle, service_id, service_contract_id)
+                FROM (
+                    SELECT g.row, g.oldest, g.id AS group_id, e.*, count(*) OVER (PARTITION BY g.place) AS endpoints
+                    FROM unnest(v_rows, v_oldest, v_groups) WITH ORDINALITY AS g (row, oldest, id, place)
+                    CROSS JOIN LATERAL (
+                        SELECT e.endpoint_id, e.conversation_handle AS handle, e.service_id, e.service_contract_id,
+                            e.rollbacks = 0 AND (e.due_at IS NULL OR e.due_at > v_now) AND NOT e.is_quarantined
+                                AND e.state IN ('SO', 'CO') AND 10 - e.priority = v_top AND e.service_id = ANY (v_services) AS is_plain
+                        FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = g.id OFFSET 0
+                    ) AS e
+                ) AS c
                 CROSS JOIN LATERAL (
                     SELECT (array_agg(q.row))[1] AS row, nullif(max(q.queuing_order), min(q.queuing_order)) AS next
                     FROM (
@@ -189,7 +177,7 @@ BEGIN
                         LIMIT 2
                     ) AS q
                 ) AS m
-                WHERE m.row IS NOT NULL AND (
+                WHERE c.is_plain AND c.endpoints = 1 AND m.row IS NOT NULL AND (
                     NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
                     OR NOT EXISTS (
                         SELECT FROM dialoq.queue_message AS n
