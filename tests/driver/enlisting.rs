@@ -264,7 +264,7 @@ pub(crate) fn a_batch_shares_out_what_is_usual_and_what_is_not(store: Store) {
 }
 
 /// A batch that is told where the one before began gives what is older only when nothing else is left, and what is of a higher
-/// level at once.
+/// level at once. DIFFERENCE(oldest-in-batches)
 pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
     on(store, |broker, client, _| async move {
         let mut handles = Vec::new();
