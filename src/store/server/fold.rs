@@ -283,4 +283,36 @@ mod tests {
         assert!(fold.release(key(7)).is_empty(), "no place is free");
         assert_eq!(names(&fold.next()), [5]);
     }
+
+    /// Puts in a thing a turn, so many times, beside whoever gathers.
+    fn come_one_by_one(fold: &Arc<Fold<Thing>>, things: u32) {
+        let fold = fold.clone();
+        tokio::spawn(async move {
+            for name in 1..=things {
+                assert!(fold.enter(thing(name)).is_none());
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+
+    #[tokio::test]
+    async fn where_one_batch_goes_at_a_time_it_waits_as_long_as_more_come() {
+        let fold = Arc::new(Fold::new(beside()));
+        assert!(fold.enter(thing(0)).is_some());
+        come_one_by_one(&fold, 3);
+        fold.gather().await;
+        assert_eq!(names(&fold.next()), [1, 2, 3]);
+        come_one_by_one(&fold, 1000);
+        fold.gather().await;
+        assert!(fold.next().len() <= MOST_TURNS, "but not for ever");
+    }
+
+    #[tokio::test]
+    async fn where_two_go_at_once_it_waits_a_turn() {
+        let fold = Arc::new(Fold::new(Kinds::default()));
+        assert!(fold.enter(thing(0)).is_some() && fold.enter(thing(0)).is_some());
+        come_one_by_one(&fold, 3);
+        fold.gather().await;
+        assert_eq!(names(&fold.next()), [1], "the others go with the second batch");
+    }
 }
