@@ -66,7 +66,7 @@ impl ServerOptions {
             callers: 64,
             workloads: Workload::ON_SERVERS.to_vec(),
             rounds: 5,
-            // In a shorter one the rival has not met its own dead rows yet: its receives halve within ten seconds.
+            // In a shorter one the rival has not met its own dead rows yet: its receives fall by a quarter within ten seconds.
             round_length: Duration::from_secs(10),
             largest: MILLION,
             load_length: Duration::from_secs(60),
