@@ -207,6 +207,10 @@ impl Driver {
                     Some(Command::Retry) => self.monitor.retry_now(),
                     Some(Command::Look(answer)) => {
                         self.take_failures();
+                        // Whoever asks again and again is heard first each time; who has left is still seen out.
+                        while let Some(ended) = self.readers.try_join_next_with_id() {
+                            stopping |= self.saw_out(ended);
+                        }
                         if !stopping {
                             self.look().await;
                         }
@@ -228,18 +232,22 @@ impl Driver {
                     }
                 },
                 Some(ended) = self.readers.join_next_with_id() => {
-                    let ended = self.ended(ended);
-                    let is_closed = matches!(&ended, Some(code) if *code == Code::STORE_CLOSED);
-                    if is_closed && !stopping {
-                        stopping = true;
-                        self.stopping.send_replace(true);
-                    }
+                    stopping |= self.saw_out(ended);
                 }
                 Some((task_id, error)) = self.failures.1.recv() => self.failed(task_id, &error),
                 () = quietly, if !stopping => {}
                 () = due, if !stopping => {}
             }
         }
+    }
+
+    /// Sees out a reader that has gone; whether the readers stop because the store is closed.
+    fn saw_out(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
+        let is_closed = matches!(self.ended(ended), Some(code) if code == Code::STORE_CLOSED);
+        if is_closed {
+            self.stopping.send_replace(true);
+        }
+        is_closed
     }
 
     async fn see_out(&mut self) {
