@@ -1,6 +1,7 @@
 //! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
 //! goes away. Verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
+mod batches;
 mod enlisting;
 mod enlisting_mssql;
 mod errors;
@@ -45,9 +46,10 @@ fn main() -> ExitCode {
         Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
-            a_batch_begins_where_the_last_one_began
-            a_batch_shares_out_what_is_usual_and_what_is_not a_batch_numbers_what_it_sends_and_refuses_one_by_one
             the_example_runs_and_leaves_nothing_behind;
+        Postgres batches: a_batch_shares_out_what_is_usual_and_what_is_not
+           a_batch_begins_where_the_last_one_began
+            a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_gives_way_to_who_sent_between_its_look_and_its_lock;
         Postgres plans: no_plan_depends_on_what_the_statistics_say;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was

@@ -1,0 +1,202 @@
+//! Batches of SENDs and of RECEIVEs, as the broker folds them.
+
+use crate::enlisting::{dialog, on};
+use crate::servers::Store;
+use dialoq::Act;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls, error::SqlState, types::ToSql};
+
+/// What a batch refuses: to each of the handles $1, $2 in number, its own text is sent.
+const SEND: &str = "SELECT item, error_number FROM dialoq.send_batch(
+    $1::text[]::uuid[], array_fill('//t/Word'::text, ARRAY[$2::int]),
+    ARRAY(SELECT convert_to(h.handle, 'UTF8') FROM unnest($1) WITH ORDINALITY AS h (handle, place) ORDER BY h.place),
+    array_fill(NULL::text, ARRAY[$2]), array_fill(''::text, ARRAY[$2]), array_fill(NULL::uuid, ARRAY[$2]))
+    WHERE error_number IS NOT NULL";
+
+/// The sequence numbers of what stands at the other side of conversation $1, and whether each has the text meant for it.
+const NUMBERS: &str =
+    "SELECT array_agg(m.sequence ORDER BY m.queuing_order), bool_and(convert_from(m.body, 'UTF8') IN ($1, 'alone'))
+    FROM dialoq.conversation_endpoint AS i
+    JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+    JOIN dialoq.queue_message AS m ON m.endpoint_id = t.endpoint_id
+    WHERE i.is_initiator AND i.conversation_handle = $1::text::uuid";
+
+/// A batch has a short way for what is usual. Here is what is not beside what is, on one level: conversations that are ended,
+/// two in one group, and rows of the claim index that say better than is true, twice the same, or what is gone.
+pub(crate) fn a_batch_shares_out_what_is_usual_and_what_is_not(store: Store) {
+    on(store, |broker, client, _| async move {
+        for number in 0..12 {
+            let handle = dialog(&broker).await;
+            for text in ["a", "b"] {
+                broker.send(handle, "//t/Word", text).await.unwrap();
+            }
+            if number % 4 == 3 {
+                broker.end(handle).await.unwrap();
+            }
+        }
+        let targets = "SELECT conversation_handle::text, conversation_group_id::text FROM dialoq.conversation_endpoint
+            WHERE NOT is_initiator ORDER BY endpoint_id";
+        let targets = client.query(targets, &[]).await.unwrap();
+        let (moved, group): (String, String) = (targets[0].get(0), targets[1].get(1));
+        client
+            .query("SELECT dialoq.move_conversation($1::text::uuid, $2::text::uuid)", &[&moved, &group])
+            .await
+            .unwrap();
+        let rows = "INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT r.queue_id, r.below_top, r.oldest - d.age, r.conversation_group_id
+            FROM dialoq.ready_group AS r CROSS JOIN (VALUES (0), (0), (3)) AS d (age)
+            WHERE r.conversation_group_id IN ($1::text::uuid, $2::text::uuid)
+            UNION ALL
+            SELECT r.queue_id, r.below_top, 0, gen_random_uuid() FROM dialoq.ready_group AS r WHERE r.conversation_group_id = $1::text::uuid";
+        let groups: (String, String) = (targets[2].get(1), targets[3].get(1));
+        client.execute(rows, &[&groups.0, &groups.1]).await.unwrap();
+        let mut seen = std::collections::BTreeMap::<String, Vec<(i64, String)>>::new();
+        let mut rounds = 0;
+        loop {
+            let callers = [3, 5, 2][rounds % 3];
+            let batch = "SELECT item, conversation_handle::text, message_sequence_number, message_type_name
+                FROM dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[$1::int]))";
+            let rows = client.query(batch, &[&callers]).await.unwrap();
+            if rows.is_empty() {
+                break;
+            }
+            let mut items: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+            items.sort_unstable();
+            items.dedup();
+            assert_eq!(items.len(), rows.len(), "each caller asked for one");
+            for row in rows {
+                seen.entry(row.get(1)).or_default().push((row.get(2), row.get(3)));
+            }
+            rounds += 1;
+            assert!(rounds <= 27, "as many as there are messages, at the very most");
+        }
+        assert_eq!(seen.len(), 12);
+        for (place, target) in targets.iter().enumerate() {
+            let messages: Vec<(i64, &str)> =
+                seen[target.get::<_, &str>(0)].iter().map(|(n, name)| (*n, &**name)).collect();
+            let mut wanted = vec![(0, "//t/Word"), (1, "//t/Word")];
+            if place % 4 == 3 {
+                wanted.push((2, "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog"));
+            }
+            assert_eq!(messages, wanted, "conversation {place}");
+        }
+        let left = "SELECT (SELECT count(*) FROM dialoq.queue_message) + (SELECT count(*) FROM dialoq.ready_group)";
+        let left: i64 = client.query_one(left, &[]).await.unwrap().get(0);
+        assert_eq!(left, 0, "nothing is left of messages and of the rows that lead to them");
+    });
+}
+
+/// A batch that is told where the one before began gives what is older only when nothing else is left, and what is of a higher
+/// level at once. DIFFERENCE(oldest-in-batches)
+pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
+    on(store, |broker, client, _| async move {
+        let mut handles = Vec::new();
+        for text in ["a", "b", "c", "d"] {
+            let handle = dialog(&broker).await;
+            broker.send(handle, "//t/Word", text).await.unwrap();
+            handles.push(handle);
+        }
+        let orders = "SELECT array_agg(m.queuing_order ORDER BY m.queuing_order) FROM dialoq.queue_message AS m";
+        let orders: Vec<i64> = client.query_one(orders, &[]).await.unwrap().get(0);
+        let batch = "SELECT convert_from(message_body, 'UTF8') FROM dialoq.receive_batch('server', ARRAY[1, 1], 5, $1)";
+        let texts = async |from: Option<i64>| -> Vec<String> {
+            client.query(batch, &[&from]).await.unwrap().iter().map(|row| row.get(0)).collect()
+        };
+        assert_eq!(texts(Some(orders[2])).await, ["c", "d"]);
+        assert_eq!(texts(Some(orders[2])).await, ["a", "b"], "nothing else was left");
+        for handle in &handles {
+            broker.send(*handle, "//t/Word", "e").await.unwrap();
+        }
+        let higher = "SELECT dialoq.reprioritise(t.conversation_handle, 7) FROM dialoq.conversation_endpoint AS i
+            JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND NOT t.is_initiator
+            WHERE i.conversation_handle = $1::text::uuid";
+        client.execute(higher, &[&handles[0].0.to_string()]).await.unwrap();
+        let levels = "SELECT array_agg(r.priority) FROM dialoq.receive_batch('server', ARRAY[1], 5, 1000000) AS r";
+        let levels: Vec<i32> = client.query_one(levels, &[]).await.unwrap().get(0);
+        assert_eq!(levels, [7]);
+        assert_eq!(texts(None).await, ["e", "e"]);
+        assert_eq!(texts(Some(1_000_000)).await, ["e"]);
+        assert!(texts(Some(1_000_000)).await.is_empty());
+    });
+}
+
+/// Whichever way a batch of SENDs goes: all usual, two on one conversation, one of them refused.
+pub(crate) fn a_batch_numbers_what_it_sends_and_refuses_one_by_one(store: Store) {
+    on(store, |broker, client, _| async move {
+        let mut handles = Vec::new();
+        for _ in 0..4 {
+            handles.push(dialog(&broker).await.0.to_string());
+        }
+        let ended = dialog(&broker).await;
+        broker.end(ended).await.unwrap();
+        let pick = |places: &[usize]| places.iter().map(|place| handles[*place].clone()).collect::<Vec<_>>();
+        let mut with_ended = pick(&[0, 1, 3]);
+        with_ended.insert(2, ended.0.to_string());
+        let batches = [pick(&[0, 1, 2, 3]), pick(&[0, 1, 2, 3]), pick(&[0, 1, 0, 2]), with_ended];
+        let refusals: [&[(i32, i32)]; 4] = [&[], &[], &[], &[(2, 8426)]];
+        for (batch, wanted) in batches.iter().zip(refusals) {
+            let rows = client.query(SEND, &[batch, &(batch.len() as i32)]).await.unwrap();
+            let refused: Vec<(i32, i32)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            assert_eq!(refused, wanted);
+        }
+        let sent: Vec<Vec<i64>> = [5, 4, 3, 3].map(|sent| (0..sent).collect()).into();
+        assert_eq!(numbers(&client, &handles).await, sent);
+        let ways = "SELECT count(*) FROM (SELECT DISTINCT t.conversation_group_id FROM dialoq.conversation_endpoint AS t
+            JOIN dialoq.queue_message AS m USING (endpoint_id)
+            WHERE NOT EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = t.conversation_group_id)) AS g";
+        let lost: i64 = client.query_one(ways, &[]).await.unwrap().get(0);
+        assert_eq!(lost, 0, "every group with messages has a row that leads to it");
+    });
+}
+
+/// The short way reads before it locks. Who has sent in between would be overtaken; the batch is refused whole instead.
+pub(crate) fn a_batch_gives_way_to_who_sent_between_its_look_and_its_lock(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        let handles = [dialog(&broker).await, dialog(&broker).await];
+        for handle in handles {
+            broker.send(handle, "//t/Word", "alone").await.unwrap();
+        }
+        // Whoever wants a group's key and has set the parameter waits for that lock first: after its look, before its lock.
+        client
+            .batch_execute(
+                "CREATE OR REPLACE FUNCTION dialoq.group_key(p_group uuid) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN
+                    IF current_setting('test.waits', true) = '1' THEN PERFORM pg_advisory_xact_lock_shared(1); END IF;
+                    RETURN (uuid_hash_extended(p_group, 0) & 281474976710655) | (17513::bigint << 48);
+                END $$",
+            )
+            .await
+            .unwrap();
+        let (sender, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        sender.batch_execute("SET test.waits = '1'").await.unwrap();
+        let batch: Vec<String> = handles.iter().map(|handle| handle.0.to_string()).collect();
+        let transaction = client.transaction().await.unwrap();
+        transaction.execute("SELECT pg_advisory_xact_lock(1)", &[]).await.unwrap();
+        let of_the_batch: [&(dyn ToSql + Sync); 2] = [&batch, &2];
+        let (sent, ()) = tokio::join!(sender.query(SEND, &of_the_batch), async {
+            let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = 1
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+            while broker.query(waits, ()).await.unwrap().rows[0].get::<i64>("count").unwrap() == 0 {}
+            broker.send(handles[1], "//t/Word", "alone").await.unwrap();
+            transaction.commit().await.unwrap();
+        });
+        let refusal = sent.expect_err("it would have given a number twice");
+        assert_eq!(refusal.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{refusal:?}");
+        assert_eq!(numbers(&client, &batch).await, [vec![0], vec![0, 1]], "nothing of it was sent");
+        assert!(
+            sender.query(SEND, &[&batch, &2]).await.unwrap().is_empty(),
+            "the second try is no different from others"
+        );
+        assert_eq!(numbers(&client, &batch).await, [vec![0, 1], vec![0, 1, 2]]);
+    });
+}
+
+/// The sequence numbers at the other sides of these.
+async fn numbers(client: &Client, handles: &[String]) -> Vec<Vec<i64>> {
+    let mut numbers = Vec::new();
+    for handle in handles {
+        let row = client.query_one(NUMBERS, &[handle]).await.unwrap();
+        assert!(row.get::<_, bool>(1), "each body goes to the conversation it was given with");
+        numbers.push(row.get(0));
+    }
+    numbers
+}
