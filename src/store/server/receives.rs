@@ -181,9 +181,9 @@ impl Server {
     async fn run_receives(self: Arc<Self>, queue: Arc<Queue>, first: Receiving) {
         let mut batch = vec![first];
         while !batch.is_empty() {
+            let asked = batch.len();
             self.receive_batch(&queue, batch).await;
-            queue.fold.gather().await;
-            batch = queue.fold.next();
+            batch = queue.fold.next(asked).await;
         }
     }
 

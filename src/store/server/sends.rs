@@ -75,14 +75,14 @@ impl Server {
     /// Sends batch after batch, as long as something has gathered meanwhile.
     async fn run_sends(self: Arc<Self>, mut batch: Vec<Sending>) {
         while !batch.is_empty() {
-            if batch.len() == 1 {
+            let sent = batch.len();
+            if sent == 1 {
                 let mut alone = self.spawn_alone(batch);
                 let _ = tokio::time::timeout(self.patience, &mut alone).await;
             } else {
                 self.send_batch(batch).await;
             }
-            self.sends.gather().await;
-            batch = self.sends.next();
+            batch = self.sends.next(sent).await;
         }
     }
 
