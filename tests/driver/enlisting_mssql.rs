@@ -40,7 +40,7 @@ async fn run(client: &mut Client, text: &str) {
 }
 
 /// A broker, and a connection that is not its own.
-fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client) -> F) {
+pub(crate) fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         // It goes when this does, after the test.
@@ -54,7 +54,7 @@ fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Client) ->
     });
 }
 
-async fn dialog(act: &impl Act) -> ConversationHandle {
+pub(crate) async fn dialog(act: &impl Act) -> ConversationHandle {
     act.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap()
 }
 

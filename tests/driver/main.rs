@@ -2,6 +2,7 @@
 //! goes away. Verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
 mod batches;
+mod batches_mssql;
 mod enlisting;
 mod enlisting_mssql;
 mod errors;
@@ -54,5 +55,7 @@ fn main() -> ExitCode {
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;
+        Mssql batches_mssql: a_batch_begins_where_the_last_one_began
+            a_row_that_leads_to_nothing_is_removed;
     })
 }

@@ -143,23 +143,24 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest), @got int;
+    DECLARE @is_locked bit;
     IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     EXEC @got = sp_getapplock
         @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
-    IF @got < 0 OR EXISTS (
+    IF @got < 0 RETURN;
+    -- Who holds the group may have just taken what it has, and give it back: so it is looked at under its lock.
+    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+    IF @is_locked = 0 RETURN;
+    IF NOT EXISTS (
         SELECT 1
-        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id = @queue_id)
-        RETURN;
-    -- Who holds the group may have just taken what it has, and give it back.
-    SET @resource = CONCAT(N'dialoq:group:', @group);
-    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
-    -- One: a sender that could not rely on it may have added one like it since.
-    DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-    WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
+        -- One: a sender that could not rely on it may have added one like it since.
+        DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
+        WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
 END
 GO
 

@@ -1,0 +1,82 @@
+//! Batches of RECEIVEs on SQL Server, as the broker folds them.
+
+use crate::enlisting_mssql::{dialog, on};
+use crate::servers::Store;
+use dialoq::Act;
+use dialoq::mssql::{Client, Enlisted};
+
+/// The levels and the texts that so many RECEIVEs of one message each give, begun at such a level and number.
+async fn taken(client: &mut Client, receives: usize, from: &str) -> Vec<(i32, String)> {
+    let items: Vec<String> = (0..receives).map(|item| format!("({item}, 1)")).collect();
+    let batch = format!(
+        "DECLARE @items dialoq.receive_batch_rows; INSERT @items (item, [top]) VALUES {};
+        EXEC dialoq.receive_batch N'server', @items, {from};",
+        items.join(", ")
+    );
+    let rows = client.simple_query(batch).await.unwrap().into_first_result().await.unwrap();
+    let text = |row: &dialoq::mssql::tiberius::Row| {
+        String::from_utf8(row.get::<&[u8], _>("message_body").expect("a body").to_vec()).unwrap()
+    };
+    rows.iter().map(|row| (row.get("priority").expect("a level"), text(row))).collect()
+}
+
+fn of_level_five(texts: &[&str]) -> Vec<(i32, String)> {
+    texts.iter().map(|text| (5, (*text).to_owned())).collect()
+}
+
+/// A batch that is told where the one before began gives what is older only when nothing else is left, and what is of a higher
+/// level at once. DIFFERENCE(oldest-in-batches)
+pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
+    on(store, |broker, mut client| async move {
+        let mut handles = Vec::new();
+        for text in ["a", "b", "c", "d"] {
+            let handle = dialog(&broker).await;
+            broker.send(handle, "//t/Word", text).await.unwrap();
+            handles.push(handle);
+        }
+        let orders = "SELECT queuing_order FROM dialoq.queue_message ORDER BY queuing_order";
+        let orders = client.simple_query(orders).await.unwrap().into_first_result().await.unwrap();
+        let third = format!("5, {}", orders[2].get::<i64, _>(0).unwrap());
+        assert_eq!(taken(&mut client, 2, &third).await, of_level_five(&["c", "d"]));
+        assert_eq!(taken(&mut client, 2, &third).await, of_level_five(&["a", "b"]), "nothing else was left");
+        for handle in &handles {
+            broker.send(*handle, "//t/Word", "e").await.unwrap();
+        }
+        let higher = format!(
+            "DECLARE @handle uniqueidentifier = (
+                SELECT t.conversation_handle FROM dialoq.conversation_endpoint AS i
+                JOIN dialoq.conversation_endpoint AS t ON t.conversation_id = i.conversation_id AND t.is_initiator = 0
+                WHERE i.conversation_handle = '{}');
+            EXEC dialoq.reprioritise @handle, 7;",
+            handles[0].0
+        );
+        client.simple_query(higher).await.unwrap().into_results().await.unwrap();
+        assert_eq!(taken(&mut client, 1, "5, 1000000").await, [(7, "e".to_owned())]);
+        assert_eq!(taken(&mut client, 2, "NULL, NULL").await, of_level_five(&["e", "e"]));
+        assert_eq!(taken(&mut client, 2, "5, 1000000").await, of_level_five(&["e"]));
+        assert_eq!(taken(&mut client, 2, "5, 1000000").await, []);
+    });
+}
+
+/// A row that leads to a group with nothing goes, and whoever sends to the group later is heard.
+pub(crate) fn a_row_that_leads_to_nothing_is_removed(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        assert!(broker.receive("server").await.unwrap().is_some());
+        let leftover = "INSERT dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            SELECT s.queue_id, 5, 1, t.conversation_group_id FROM dialoq.conversation_endpoint AS t
+            JOIN dialoq.service AS s ON s.service_id = t.service_id WHERE t.is_initiator = 0;
+            BEGIN TRANSACTION";
+        client.simple_query(leftover).await.unwrap().into_results().await.unwrap();
+        assert!(Enlisted::new(&broker, &mut client).receive("server").await.unwrap().is_none());
+        let left = "SELECT COUNT(*) FROM dialoq.ready_group";
+        let left = client.simple_query(left).await.unwrap().into_row().await.unwrap().unwrap();
+        assert_eq!(left.get::<i32, _>(0), Some(0), "the leftover is gone");
+        // Who cannot rely on the leftover says again where there is something.
+        broker.send(handle, "//t/Word", "b").await.unwrap();
+        client.simple_query("COMMIT").await.unwrap().into_results().await.unwrap();
+        let batch = broker.receive("server").await.unwrap().expect("what was sent meanwhile");
+        assert_eq!(batch.first().text().unwrap(), "b");
+    });
+}
