@@ -3,6 +3,7 @@
 use serde::Serialize;
 use std::path::Path;
 use std::process::Command;
+use std::time::UNIX_EPOCH;
 
 /// The machine, the file system and the build.
 #[derive(Debug, Clone, Serialize)]
@@ -17,7 +18,8 @@ pub struct Machine {
     pub file_system: String,
     /// The version of Dialoq.
     pub version: &'static str,
-    /// The commit this was built from, if the command still lies in the tree that it was built in.
+    /// The commit this was built from, if the command still lies in the tree that it was built in; with a `+` if others have
+    /// come since, so that nobody knows whether it was all.
     pub commit: Option<String>,
     /// `release` or `debug`: figures of a debug build are worth nothing.
     pub build: &'static str,
@@ -72,7 +74,15 @@ fn file_system(folder: &Path) -> Option<String> {
 
 fn commit() -> Option<String> {
     let exe = std::env::current_exe().ok()?;
-    output(Command::new("git").arg("-C").arg(exe.parent()?).args(["describe", "--always", "--dirty", "--tags"]))
+    let git = |args: &[&str]| output(Command::new("git").arg("-C").arg(exe.parent()?).args(args));
+    let built_at = exe.metadata().ok()?.modified().ok()?.duration_since(UNIX_EPOCH).ok()?.as_secs();
+    let last_at: u64 = git(&["log", "-1", "--format=%ct"])?.parse().ok()?;
+    if last_at <= built_at {
+        return git(&["describe", "--always", "--dirty", "--tags"]);
+    }
+    // The tree has moved on since.
+    let before = git(&["log", "-1", &format!("--before={built_at}"), "--format=%h"])?;
+    Some(before + "+")
 }
 
 /// Memory of this process that is resident now, in bytes.
