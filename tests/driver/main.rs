@@ -1,5 +1,5 @@
 //! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
-//! goes away. Verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
+//! goes away. Batches, and verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
 mod batches;
 mod batches_mssql;
