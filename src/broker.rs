@@ -39,7 +39,7 @@ impl Broker {
     /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed.
     /// `postgres://user:password@host/database` and `mssql://user:password@host/database` are databases of servers, shared
     /// with other processes; the latter may also be an ADO string after `mssql:`. Parameters follow a question mark:
-    /// `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`, and those of [`ServerUrl`](crate::store::url::ServerUrl).
+    /// `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`, `sql_timeout_ms=n`, and those of [`ServerUrl`](crate::store::url::ServerUrl).
     ///
     /// # Errors
     /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012 it

@@ -184,4 +184,8 @@ codes! {
     ACCESS_DENIED = 60034;
     /// The database has no Dialoq schema, or only part of one.
     SCHEMA_MISSING = 60035;
+    /// A statement of the user's own SQL ran longer than its limit and was stopped.
+    SQL_TIMEOUT = 60036;
+    /// A row of the broker was changed or deleted by another program while this process owned the database.
+    STORE_CHANGED = 60037;
 }

@@ -22,6 +22,9 @@ pub struct OpenOptions {
     pub max_body_bytes: usize,
     /// How long an ended target endpoint is kept against replays. Default 30 minutes.
     pub closed_retention: Duration,
+    /// How long one statement of the user's own SQL may run. A statement that runs longer is stopped and fails with
+    /// 60036. Default no limit.
+    pub sql_timeout: Option<Duration>,
     /// Whether a database that does not exist is made. Default true.
     pub create: bool,
     /// Where the access tokens come from that SQL Server is shown if its URL says `authentication=entra_token`. Default the
@@ -63,6 +66,7 @@ impl Default for OpenOptions {
             ids: IdSource::Random,
             max_body_bytes: 64 << 20,
             closed_retention: Duration::from_secs(30 * 60),
+            sql_timeout: None,
             create: true,
             entra_token: None,
         }
@@ -99,10 +103,17 @@ impl OpenOptions {
         self
     }
 
+    /// Sets how long one statement of the user's own SQL may run; `None` for no limit.
+    pub fn sql_timeout(mut self, timeout: impl Into<Option<Duration>>) -> Self {
+        self.sql_timeout = timeout.into();
+        self
+    }
+
     /// The same, with what a URL of a server says.
     pub(crate) fn said_by(mut self, url: &ServerUrl) -> Self {
         self.max_body_bytes = url.common.max_body_bytes.unwrap_or(self.max_body_bytes);
         self.closed_retention = url.common.closed_retention.unwrap_or(self.closed_retention);
+        self.sql_timeout = url.common.sql_timeout.or(self.sql_timeout);
         self.create = url.install.unwrap_or(self.create);
         self
     }

@@ -66,7 +66,8 @@ impl SqliteStore {
     /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, 60012 if it is damaged, 60013 if a
     /// newer Dialoq wrote it, 60014 if it cannot be written, 60017 if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
-        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, fault } = options;
+        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, sql_timeout: _, fault } =
+            options;
         let (location, owner) = match location {
             Location::Memory => (Location::Memory, None),
             Location::File(path) => {

@@ -7,6 +7,7 @@ use crate::store::url::{Durability, Location, SqliteUrl};
 use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 /// How to open an embedded store.
 #[derive(Debug, Clone)]
@@ -23,6 +24,8 @@ pub struct SqliteOptions {
     pub ids: IdSource,
     /// The largest body, and how long closed endpoints stay.
     pub limits: Limits,
+    /// How long one statement of the user's own SQL may run.
+    pub sql_timeout: Option<Duration>,
     /// A fault to strike the writing of tables, for tests of recovery.
     pub fault: Option<Arc<Fault>>,
 }
@@ -37,6 +40,7 @@ impl SqliteOptions {
             clock: Clock::system(),
             ids: IdSource::Random,
             limits: Limits::default(),
+            sql_timeout: None,
             fault: None,
         }
     }
@@ -50,6 +54,7 @@ impl SqliteOptions {
         options.ids = otherwise.ids;
         options.limits.max_body_bytes = otherwise.max_body_bytes;
         options.limits.closed_retention = otherwise.closed_retention;
+        options.sql_timeout = url.common.sql_timeout.or(otherwise.sql_timeout);
         if let Some(max_body_bytes) = url.common.max_body_bytes {
             options.limits.max_body_bytes = max_body_bytes;
         }

@@ -44,7 +44,8 @@ pub enum StoreUrl {
     Mssql(MssqlUrl),
 }
 
-/// The parameters that every store takes: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`.
+/// The parameters that every store takes: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`,
+/// `sql_timeout_ms=n`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommonParameters {
     /// What an answered commit has survived.
@@ -53,7 +54,12 @@ pub struct CommonParameters {
     pub max_body_bytes: Option<usize>,
     /// How long a closed target endpoint is kept against replay, if not the default.
     pub closed_retention: Option<Duration>,
+    /// How long one statement of the user's own SQL may run, if the URL limits it.
+    pub sql_timeout: Option<Duration>,
 }
+
+/// The names of [`CommonParameters`], for messages.
+const COMMON_NAMES: &str = "durability, max_body_bytes, closed_retention_s, sql_timeout_ms";
 
 /// No store holds a value above this: SQLite's limit, and just under PostgreSQL's.
 const LARGEST_BODY_BYTES: u64 = 999_000_000;
@@ -103,6 +109,10 @@ impl CommonParameters {
             "closed_retention_s" => {
                 let seconds = number(url, name, value, 0, i32::MAX as u64)?;
                 self.closed_retention = Some(Duration::from_secs(seconds));
+            }
+            "sql_timeout_ms" => {
+                let milliseconds = number(url, name, value, 1, i32::MAX as u64)?;
+                self.sql_timeout = Some(Duration::from_millis(milliseconds));
             }
             _ => return Ok(false),
         }

@@ -23,7 +23,8 @@ pub struct ServerUrl {
 }
 
 /// The names of the parameters, for messages.
-pub(super) const NAMES: &str = "durability, max_body_bytes, closed_retention_s, pool_size, pool_wait_s, install";
+pub(super) const NAMES: &str =
+    "durability, max_body_bytes, closed_retention_s, sql_timeout_ms, pool_size, pool_wait_s, install";
 
 impl ServerUrl {
     pub(super) fn new(url: &str) -> Self {

@@ -1,6 +1,6 @@
 //! `sqlite:path`.
 
-use super::{CommonParameters, bad, decode, parameters};
+use super::{COMMON_NAMES, CommonParameters, bad, decode, parameters};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -54,10 +54,7 @@ impl SqliteUrl {
         let mut common = CommonParameters::default();
         for (name, value) in parameters(query) {
             if !common.set(url, name, value)? {
-                return Err(bad(
-                    url,
-                    format!("'{name}' is not a parameter; there are durability, max_body_bytes and closed_retention_s"),
-                ));
+                return Err(bad(url, format!("'{name}' is not a parameter; the parameters are {COMMON_NAMES}")));
             }
         }
         Ok(Self { location, common })
@@ -96,10 +93,11 @@ mod tests {
 
     #[test]
     fn parameters_are_read() {
-        let url = parsed("sqlite:x?durability=normal&max_body_bytes=10&closed_retention_s=0").common;
+        let url = parsed("sqlite:x?durability=normal&max_body_bytes=10&closed_retention_s=0&sql_timeout_ms=250").common;
         assert_eq!(url.durability, Durability::Normal);
         assert_eq!(url.max_body_bytes, Some(10));
         assert_eq!(url.closed_retention, Some(Duration::ZERO));
+        assert_eq!(url.sql_timeout, Some(Duration::from_millis(250)));
     }
 
     #[test]
@@ -110,6 +108,7 @@ mod tests {
             ("sqlite:x?durability=some", "'some'"),
             ("sqlite:x?max_body_bytes=0", "max_body_bytes"),
             ("sqlite:x?max_body_bytes=many", "'many'"),
+            ("sqlite:x?sql_timeout_ms=0", "sql_timeout_ms"),
             ("sqlite:x?mode=ro", "'mode'"),
             ("sqlite:x%2", "hexadecimal"),
             ("sqlite:x%ff", "UTF-8"),
