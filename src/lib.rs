@@ -120,6 +120,9 @@ pub mod install;
 pub mod jsonl;
 #[cfg(feature = "cli")]
 pub mod lab;
+#[cfg(test)]
+#[path = "../tests/servers/limit.rs"]
+mod limit;
 pub mod maintain;
 pub mod message;
 #[cfg(feature = "mssql")]
@@ -128,6 +131,9 @@ pub mod mssql;
 pub mod postgres;
 pub mod protocol;
 pub mod receive;
+#[cfg(test)]
+#[path = "../tests/servers/seeds.rs"]
+mod seeds;
 pub mod store;
 pub mod testing;
 pub mod time;

@@ -97,6 +97,18 @@ impl TestBroker {
     }
 }
 
+/// What each open embedded store of this process holds and waits for: locked conversation groups, their sessions, and
+/// verbs that are parked. For a test that does not end.
+pub fn describe_waits() -> Vec<String> {
+    crate::store::sqlite::waits::describe()
+}
+
+/// A limit for a test of this crate, held to the test's end.
+#[cfg(test)]
+pub(crate) fn limit() -> crate::limit::Limit {
+    crate::limit::limit(|| describe_waits().join("\n"))
+}
+
 const FILE: &str = "test.db";
 
 async fn open_file(folder: &Path, clock: &Clock) -> Result<Broker> {

@@ -395,6 +395,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_a_cancelled_receive_took_goes_to_the_next_one() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         cancelled_receive(&store, &tx);
         store.gate.add_permits(10);
@@ -409,6 +410,7 @@ mod tests {
 
     #[tokio::test]
     async fn messages_nobody_has_seen_are_not_committed_away() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         cancelled_receive(&store, &tx);
         store.gate.add_permits(10);
@@ -421,6 +423,7 @@ mod tests {
 
     #[tokio::test]
     async fn rolling_back_to_a_savepoint_forgets_what_was_taken_unseen_after_it() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         tx.savepoint("s").await.unwrap();
         cancelled_receive(&store, &tx);
@@ -436,6 +439,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropping_it_rolls_it_back_even_with_a_verb_under_way() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         assert_eq!(tx.receive("q").top(1).await.unwrap().unwrap().len(), 1);
         cancelled_receive(&store, &tx);
@@ -447,6 +451,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_send_whose_future_was_dropped_is_still_done_before_the_commit() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         store.gate.forget_permits(usize::MAX);
         let handle = crate::id::ConversationHandle(uuid::Uuid::nil());

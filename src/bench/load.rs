@@ -115,6 +115,7 @@ mod tests {
 
     #[tokio::test]
     async fn callers_stop_when_nothing_is_left() {
+        let _limit = crate::testing::limit();
         let round = run([Countdown(3), Countdown(4)], Duration::from_secs(60)).await.unwrap();
         assert_eq!((round.messages, round.latency.len()), (7, 7));
     }

@@ -232,6 +232,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_appended_is_taken_once_and_in_order() {
+        let _limit = crate::testing::limit();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let log = Log::create(&path, Keep { synced: true, takable: true, in_place: false }).unwrap();
@@ -246,6 +247,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_take_is_answered_by_a_later_append() {
+        let _limit = crate::testing::limit();
         let folder = tempfile::tempdir().unwrap();
         let log =
             Log::create(&folder.path().join("log"), Keep { synced: true, takable: true, in_place: false }).unwrap();

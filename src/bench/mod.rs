@@ -234,6 +234,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_workload_runs_and_leaves_nothing_behind() {
+        let _limit = crate::testing::limit();
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             rounds: 1,
@@ -264,6 +265,7 @@ mod tests {
 
     #[tokio::test]
     async fn options_that_measure_nothing_are_refused() {
+        let _limit = crate::testing::limit();
         let none = Options { rounds: 0, ..Options::quick(Path::new(".")) };
         let error = run(none, |_| ()).await.unwrap_err();
         assert_eq!(

@@ -343,6 +343,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_judges_what_was_measured_and_nothing_else() {
+        let _limit = crate::testing::limit();
         let options = Options::quick(Path::new("."));
         let mut report = Report {
             settings: Settings::of(&options),

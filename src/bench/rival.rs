@@ -104,6 +104,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_inserts_and_deletes_one_by_one() {
+        let _limit = crate::testing::limit();
         let folder = tempfile::tempdir().unwrap();
         let rival = Rival::create(&folder.path().join("rival.db"), true).unwrap();
         let inserted = rival.insert(16, Duration::from_millis(20)).await.unwrap();

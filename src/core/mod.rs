@@ -28,6 +28,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod waits;
 
 pub use change::{Change, EndpointRow, MessageRow, Stored, TransmissionRow};
 pub use effects::{Arrival, Depth, Effects, ReadRow, Reply, Step, Taken};

@@ -102,6 +102,8 @@ mod tests {
     use std::collections::VecDeque;
 
     proptest! {
+        #![proptest_config(crate::seeds::config(256))]
+
         #[test]
         fn behaves_as_a_plain_list(steps in proptest::collection::vec((0u64..1 << 40, 0usize..3), 0..300)) {
             let (mut orders, mut plain, mut next) = (Orders::default(), VecDeque::new(), 0);

@@ -21,6 +21,7 @@ async fn short() -> Report {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
+    let _limit = crate::testing::limit();
     let report = short().await;
     assert_eq!(report.strategies.len(), 8);
     for result in &report.strategies {
@@ -65,6 +66,7 @@ async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
 
 #[tokio::test]
 async fn settings_out_of_range_are_refused() {
+    let _limit = crate::testing::limit();
     let refused = |options: Options| async { run(options, |_| ()).await.unwrap_err() };
     let unknown = Options { strategies: vec!["fifo".to_owned()], ..Options::default() };
     let error = refused(unknown).await;
@@ -79,6 +81,7 @@ async fn settings_out_of_range_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_played_to_the_strategies_named() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("load.jsonl");
     let lines: String = (0..30)

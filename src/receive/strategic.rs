@@ -215,6 +215,7 @@ mod tests {
 
     #[tokio::test]
     async fn high_conversations_are_drained_before_one_low_is_taken() {
+        let _limit = crate::testing::limit();
         let broker = broker().await;
         send(&broker, "both", "routine", &["l1", "l2"]).await;
         send(&broker, "both", "urgent", &["a1", "a2"]).await;
@@ -230,6 +231,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_improved_dual_loop_wakes_for_either_queue_while_the_clock_stands_still() {
+        let _limit = crate::testing::limit();
         let broker = broker().await;
         let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
         for (queue, contract) in [("low", "routine"), ("high", "urgent"), ("low", "routine")] {
@@ -244,6 +246,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_classic_dual_loop_sits_out_its_ten_ms_before_a_low_message() {
+        let _limit = crate::testing::limit();
         let broker = broker().await;
         send(&broker, "low", "routine", &["x"]).await;
         let mut turns = broker.receive_by(dual_queue_loop_classic("high", "low")).unwrap();
@@ -266,6 +269,7 @@ mod tests {
 
     #[tokio::test]
     async fn aging_lets_a_low_message_overtake_when_it_is_old_enough() {
+        let _limit = crate::testing::limit();
         let broker = broker().await;
         let mut turns = broker.receive_by(aging("both", Duration::from_secs(1))).unwrap();
         send(&broker, "both", "routine", &["l1", "l2", "l3"]).await;
@@ -288,6 +292,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_rolled_back_comes_again_and_what_nobody_awaited_is_kept() {
+        let _limit = crate::testing::limit();
         let broker = broker().await;
         let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();
         // A caller that gives up after its first poll.
@@ -306,6 +311,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_cannot_run_is_refused_at_once_and_an_error_ends_the_stream() {
+        let _limit = crate::testing::limit();
         let broker = broker().await;
         let refused = broker.receive_by(dual_queue_loop("high", "nowhere")).err().unwrap();
         assert_eq!(refused.code(), Code::OBJECT_NOT_FOUND);

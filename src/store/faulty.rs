@@ -182,6 +182,7 @@ mod tests {
 
     #[tokio::test]
     async fn calls_fail_from_the_one_that_was_named() {
+        let _limit = crate::testing::limit();
         let store = Traced::over(SqliteStore::open(SqliteOptions::new(Location::Memory)).unwrap());
         let faulty = Faulty::after(store, 3);
         faulty.submit(Vec::new()).await.unwrap();

@@ -1,6 +1,6 @@
 //! Activation on a real store with a clock that only the test moves (reference 5.1 to 5.7, assertions 186 to 204).
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Arguments;
 use servers::Store;
 use std::pin::Pin;
 use std::process::ExitCode;
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     for store in Store::here() {
         for test in inventory::iter::<Staged>.into_iter().filter(|test| test.stores.contains(&store)) {
             let section = test.module.rsplit("::").next().unwrap_or_default();
-            trials.push(Trial::test(format!("{}::{section}::{}", store.name(), test.name), move || {
+            trials.push(servers::trial(format!("{}::{section}::{}", store.name(), test.name), move || {
                 let runtime = match test.threads {
                     1 => tokio::runtime::Builder::new_current_thread().enable_all().build()?,
                     threads => {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
                     }
                 };
                 runtime.block_on((test.run)(store));
-                Ok::<(), Failed>(())
+                Ok(())
             }));
         }
     }

@@ -50,6 +50,7 @@ fn main() -> ExitCode {
 
 /// Runs a test on a runtime of its own; it fails if it hangs.
 fn on<F: Future<Output = Result<()>>>(test: F) {
+    servers::limit::allow(3);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async { tokio::time::timeout(5 * SOON, test).await.expect("the test hangs") }).unwrap();
 }

@@ -17,6 +17,7 @@ fn event(running: &mut crate::shop::Running, kind: &str) -> Value {
 
 #[test]
 fn a_program_is_run_for_every_message_until_ctrl_c() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a", "b"]);
     shop.order(&["c"]);
@@ -50,6 +51,7 @@ fn a_program_is_run_for_every_message_until_ctrl_c() {
 
 #[test]
 fn a_message_that_fails_stays() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
     let mut running =
@@ -65,6 +67,7 @@ fn a_message_that_fails_stays() {
 
 #[test]
 fn what_is_in_hand_at_ctrl_c_is_finished() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
     let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done; cat > done";
@@ -79,6 +82,7 @@ fn what_is_in_hand_at_ctrl_c_is_finished() {
 
 #[test]
 fn what_cannot_run_is_told_at_once() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let error = shop.fails(1, &["activate", "orders", "--exec", "./no-such-program"]);
     assert!(error.starts_with("error[60025]") && error.contains("no-such-program"), "{error}");
@@ -90,6 +94,7 @@ fn what_cannot_run_is_told_at_once() {
 
 #[test]
 fn a_second_ctrl_c_drops_what_is_in_hand() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
     let script = "echo $$ > pid.new; mv pid.new pid; exec sleep 1000";

@@ -2,6 +2,7 @@ use crate::shop::{SHOP, Shop};
 
 #[test]
 fn a_dump_makes_the_same_again() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let first = shop.ok(&["dump"]);
     assert!(first.contains("//shop/PlaceOrder"), "{first}");
@@ -14,6 +15,7 @@ fn a_dump_makes_the_same_again() {
 
 #[test]
 fn a_file_is_applied() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     std::fs::write(shop.path("shop.sql"), format!("\u{feff}{}", SHOP.replace('\n', "\r\n"))).unwrap();
     assert_eq!(shop.ok(&["apply", "shop.sql"]), "applied shop.sql\n");
@@ -22,6 +24,7 @@ fn a_file_is_applied() {
 
 #[test]
 fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let before = shop.ok(&["dump"]);
     let mut script: String = (1..=9).map(|number| format!("CREATE QUEUE q{number};\n")).collect();
@@ -39,6 +42,7 @@ fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
 
 #[test]
 fn what_is_not_understood_is_pointed_at() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let error = shop.fails_with(1, &["apply", "-"], "CREATE QUEUE [a🚚] WIHT STATUS = ON".as_bytes());
     assert!(error.starts_with("error[60004]"), "{error}");
@@ -48,6 +52,7 @@ fn what_is_not_understood_is_pointed_at() {
 
 #[test]
 fn a_file_that_cannot_be_read_changes_nothing() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let error = shop.fails(1, &["apply", "missing.sql"]);
     assert!(error.contains("'missing.sql'"), "{error}");

@@ -19,6 +19,7 @@ fn all_fail(shop: &Shop, code: &str) {
 
 #[test]
 fn a_missing_file_is_not_made_by_reading_it() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     all_fail(&shop, "60018");
     assert!(!shop.path("shop.db").exists());
@@ -26,6 +27,7 @@ fn a_missing_file_is_not_made_by_reading_it() {
 
 #[test]
 fn a_foreign_file_is_left_alone() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let text = b"This is a letter to my aunt, not a database. ".repeat(100);
     std::fs::write(shop.path("shop.db"), &text).unwrap();
@@ -38,6 +40,7 @@ fn a_foreign_file_is_left_alone() {
 
 #[test]
 fn a_foreign_database_is_left_alone() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     Connection::open(shop.path("shop.db"))
         .unwrap()
@@ -48,6 +51,7 @@ fn a_foreign_database_is_left_alone() {
 
 #[test]
 fn a_newer_database_is_left_alone() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     Connection::open(shop.path("shop.db")).unwrap().execute_batch("PRAGMA user_version = 1000000").unwrap();
     all_fail(&shop, "60013");
@@ -55,6 +59,7 @@ fn a_newer_database_is_left_alone() {
 
 #[test]
 fn a_url_that_is_not_understood_is_named() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     for url in ["", "shop.db?", "mysql://x", "sqlite:"] {
         let error = shop.fails(1, &["--db", url, "dump"]);
@@ -67,6 +72,7 @@ fn a_url_that_is_not_understood_is_named() {
 
 #[test]
 fn a_damaged_file_is_an_error_and_no_crash() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
     let mut bytes = std::fs::read(shop.path("shop.db")).unwrap();

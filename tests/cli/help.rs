@@ -17,6 +17,7 @@ const COMMANDS: &[&str] = &[
 
 #[test]
 fn help_is_documentation() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let help = shop.ok(&["--help"]);
     for part in COMMANDS.iter().chain(&["Exit codes", "DIALOQ_URL", "Examples"]) {
@@ -34,6 +35,7 @@ fn help_is_documentation() {
 
 #[test]
 fn completions_know_the_commands() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = shop.ok(&["completions", shell]);

@@ -20,6 +20,7 @@ fn names(steps: &Value) -> Vec<&str> {
 
 #[test]
 fn an_installation_is_done_once_and_can_be_taken_out_again() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
     let would = json(&shop, url, &["install", "--dry-run"]);
@@ -49,6 +50,7 @@ fn an_installation_is_done_once_and_can_be_taken_out_again() {
 
 #[test]
 fn of_many_installers_one_installs() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let installers: Vec<_> = (0..6).map(|_| shop.start(&["--db", database.url(), "--json", "install"])).collect();
     let mut ran = 0;
@@ -65,6 +67,7 @@ fn of_many_installers_one_installs() {
 
 #[test]
 fn logic_that_differs_is_replaced_unless_it_is_newer() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
     shop.ok(&["--db", url, "install"]);
@@ -88,6 +91,7 @@ fn logic_that_differs_is_replaced_unless_it_is_newer() {
 
 #[test]
 fn what_is_newer_foreign_or_damaged_is_left_alone() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
     shop.ok(&["--db", url, "install"]);
@@ -109,6 +113,7 @@ fn what_is_newer_foreign_or_damaged_is_left_alone() {
 
 #[test]
 fn who_may_not_install_is_told_what_is_missing() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let user = database.login("");
     let refused = shop.fails(1, &["--db", &user, "install"]);
@@ -130,6 +135,7 @@ fn who_may_not_install_is_told_what_is_missing() {
 
 #[test]
 fn a_user_executes_verbs_and_reads_views_and_nothing_else() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     shop.ok(&["--db", database.url(), "install"]);
     let (user, admin) = (database.login("dialoq_user"), database.login("dialoq_admin"));
@@ -174,6 +180,7 @@ fn a_user_executes_verbs_and_reads_views_and_nothing_else() {
 
 #[test]
 fn a_user_sends_and_receives_but_does_not_define() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let (user, admin) = {
         shop.ok(&["--db", database.url(), "install"]);
@@ -196,6 +203,7 @@ fn a_user_sends_and_receives_but_does_not_define() {
 /// A function that anybody may execute, that runs with its owner's rights, must not be led astray by the caller's path.
 #[test]
 fn nobody_leads_the_owners_functions_astray() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     shop.ok(&["--db", database.url(), "install"]);
     let open = database.sql(
@@ -214,6 +222,7 @@ fn nobody_leads_the_owners_functions_astray() {
 
 #[test]
 fn an_extension_in_the_schema_is_neither_lost_nor_left_behind() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
     // PostgreSQL's own packages bring both: hstore can be moved, xml2 cannot.
@@ -248,6 +257,7 @@ fn an_extension_in_the_schema_is_neither_lost_nor_left_behind() {
 
 #[test]
 fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
     shop.ok(&["--db", url, "install"]);
@@ -266,6 +276,7 @@ fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
 
 #[test]
 fn what_a_user_named_dialoq_made_in_the_schema_stays_his() {
+    let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
     shop.ok(&["--db", url, "install"]);

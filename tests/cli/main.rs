@@ -14,3 +14,8 @@ mod send;
 mod servers;
 mod shop;
 mod status;
+
+/// A limit for a test, held to its end.
+fn limit() -> servers::limit::Limit {
+    servers::limit::limit(|| dialoq::testing::describe_waits().join("\n"))
+}

@@ -2,6 +2,7 @@ use crate::shop::Shop;
 
 #[test]
 fn the_lab_compares_and_writes_its_page() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let arguments = ["lab", "--strategy", "weighted", "--length", "1s", "--folder", "."];
     let printed = shop.ok(&arguments);
@@ -21,6 +22,7 @@ fn the_lab_compares_and_writes_its_page() {
 
 #[test]
 fn the_bench_measures_beside_its_limit() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let short = ["--rounds", "1", "--round-length", "500ms", "--callers", "2", "--folder", "."];
     let report = &shop.json(&[&["--json", "bench", "--quick", "--workload", "send"], &short[..]].concat())[0];
@@ -35,6 +37,7 @@ fn the_bench_measures_beside_its_limit() {
 /// Before anything is reached: the server of these does not exist.
 #[test]
 fn what_does_not_bear_on_what_is_measured_is_refused() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let server = "postgres://nobody@127.0.0.1:1/nowhere";
     for (url, arguments, named) in [

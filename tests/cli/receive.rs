@@ -2,6 +2,7 @@ use crate::shop::{SEND_ORDER, Shop, body, lines};
 
 #[test]
 fn nothing_ready_is_told_by_the_exit_code() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     assert!(shop.fails(3, &["receive", "orders"]).contains("'orders'"));
     assert_eq!(shop.fails(3, &["--json", "receive", "orders", "--wait", "10ms"]), "");
@@ -10,6 +11,7 @@ fn nothing_ready_is_told_by_the_exit_code() {
 
 #[test]
 fn top_and_where_choose() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let first = shop.order(&["a", "b", "c"]);
     shop.order(&["other"]);
@@ -24,6 +26,7 @@ fn top_and_where_choose() {
 
 #[test]
 fn end_answers_the_end_of_dialogs() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok(&[SEND_ORDER, &["a", "--end"]].concat());
     assert_eq!(shop.json(&["--json", "receive", "orders", "--end"]).len(), 2);
@@ -34,6 +37,7 @@ fn end_answers_the_end_of_dialogs() {
 
 #[test]
 fn hostile_bodies_do_not_rule_the_terminal() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["\u{1b}]0;title\u{7}\u{1b}[2J"]);
     let printed = shop.ok(&["receive", "orders"]);
@@ -43,6 +47,7 @@ fn hostile_bodies_do_not_rule_the_terminal() {
 
 #[test]
 fn following_ends_by_ctrl_c_and_what_was_printed_is_gone() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
     let mut running = shop.start(&["--json", "receive", "orders", "--follow"]);
@@ -62,6 +67,7 @@ fn following_ends_by_ctrl_c_and_what_was_printed_is_gone() {
 
 #[test]
 fn following_with_a_wait_ends_by_itself() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
     shop.order(&["b"]);
@@ -71,6 +77,7 @@ fn following_with_a_wait_ends_by_itself() {
 
 #[test]
 fn a_reader_that_leaves_is_no_error_and_loses_nothing_unread() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let long = "x".repeat(100_000);
     let bodies: Vec<&str> = (0..10).map(|_| long.as_str()).collect();

@@ -7,6 +7,7 @@ fn order_lines(shop: &Shop, more: &[&str], input: &[u8]) -> String {
 
 #[test]
 fn bodies_arrive_as_they_were_given() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     std::fs::write(shop.path("binary"), b"\xff\x00\x01").unwrap();
     let utf16: Vec<u8> = "grün".encode_utf16().flat_map(u16::to_le_bytes).collect();
@@ -24,6 +25,7 @@ fn bodies_arrive_as_they_were_given() {
 
 #[test]
 fn a_message_can_be_without_a_body() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok(&[SEND_ORDER, &["--no-body"]].concat());
     assert!(shop.json(&["--json", "receive", "orders"])[0]["body"].is_null());
@@ -31,6 +33,7 @@ fn a_message_can_be_without_a_body() {
 
 #[test]
 fn lines_are_sent_in_order_on_one_dialog() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let input: String = (0..2_500).map(|number| format!("{{\"body\":{{\"n\":{number}}}}}\n")).collect();
     let printed = order_lines(&shop, &[], input.as_bytes());
@@ -44,6 +47,7 @@ fn lines_are_sent_in_order_on_one_dialog() {
 
 #[test]
 fn a_dialog_per_message_gives_a_handle_per_message() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let input = "{\"body\":\"a\"}\n{\"body\":\"b\"}\n{\"body\":\"c\"}\n";
     let printed = order_lines(&shop, &["--json", "--dialog-per-message", "--end"], input.as_bytes());
@@ -57,6 +61,7 @@ fn a_dialog_per_message_gives_a_handle_per_message() {
 
 #[test]
 fn an_open_conversation_goes_on_and_is_ended() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let handle = shop.order(&["first"]);
     let line =
@@ -72,6 +77,7 @@ fn an_open_conversation_goes_on_and_is_ended() {
 
 #[test]
 fn a_bad_line_is_named_and_what_stands_before_it_is_sent() {
+    let _limit = crate::limit();
     for (bad, part) in [
         ("{oops}", "key"),
         ("{\"body\":\"x\",\"to\":\"y\"}", "unknown field"),
@@ -89,6 +95,7 @@ fn a_bad_line_is_named_and_what_stands_before_it_is_sent() {
 
 #[test]
 fn bad_lines_can_be_stepped_over() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let input = "{\"body\":\"a\"}\n{oops}\n{\"type\":\"//no/such\"}\n{\"body\":\"b\"}\n";
     let error = shop.fails_with(1, &[SEND_ORDER, &["--keep-going"]].concat(), input.as_bytes());
@@ -100,6 +107,7 @@ fn bad_lines_can_be_stepped_over() {
 
 #[test]
 fn a_dialog_for_a_refused_message_is_not_begun() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let arguments = ["send", "--from", "//shop/Checkout", "--to", "//shop/OrderService", "--contract", "//shop/Orders"];
     shop.fails(1, &[&arguments[..], &["--type", "//shop/OrderPlaced", "<a/>"]].concat());
@@ -109,6 +117,7 @@ fn a_dialog_for_a_refused_message_is_not_begun() {
 
 #[test]
 fn the_command_line_is_checked_first() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     for arguments in [
         &["send", "--from", "//a", "body"][..],
@@ -132,6 +141,7 @@ fn the_command_line_is_checked_first() {
 
 #[test]
 fn conversations_end_in_three_ways() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let [plain, error, cleanup] = ["1", "2", "3"].map(|body| shop.order(&[body]));
     assert!(shop.ok(&["end", &plain]).contains("CONVERSING"));
@@ -146,6 +156,7 @@ fn conversations_end_in_three_ways() {
 
 #[test]
 fn lines_are_sent_as_they_come_and_ctrl_c_stops_between_them() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let mut running = shop.start(&[SEND_ORDER, &["--json", "--dialog-per-message"]].concat());
     let mut input = running.input.take().unwrap();
@@ -160,6 +171,7 @@ fn lines_are_sent_as_they_come_and_ctrl_c_stops_between_them() {
 
 #[test]
 fn a_body_over_the_limit_is_refused() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let url = format!("{}?max_body_bytes=10", shop.url());
     let error = shop.fails(1, &[&["--db", &url], SEND_ORDER, &["1234567890", "12345678901"]].concat());
@@ -169,6 +181,7 @@ fn a_body_over_the_limit_is_refused() {
 
 #[test]
 fn an_error_of_the_other_side_is_readable() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"ALTER MESSAGE TYPE [//shop/PlaceOrder] VALIDATION = JSON");
     shop.order(&["no json"]);

@@ -7,6 +7,7 @@ fn status(shop: &Shop) -> Value {
 
 #[test]
 fn a_new_shop_is_empty() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let printed = shop.ok(&["status"]);
     for part in ["orders", "checkout", "delivery on", "Transmission queue\nempty"] {
@@ -16,6 +17,7 @@ fn a_new_shop_is_empty() {
 
 #[test]
 fn queues_are_shown_per_level_also_while_another_process_owns_them() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok_with(
         &["apply", "-"],
@@ -56,6 +58,7 @@ fn queues_are_shown_per_level_also_while_another_process_owns_them() {
 
 #[test]
 fn what_cannot_be_delivered_is_shown_with_the_reason() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok(&[
         "send",
@@ -78,6 +81,7 @@ fn what_cannot_be_delivered_is_shown_with_the_reason() {
 
 #[test]
 fn a_queue_that_is_off_says_so() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH STATUS = OFF, RETENTION = ON");
     let printed = shop.ok(&["status"]);
@@ -86,6 +90,7 @@ fn a_queue_that_is_off_says_so() {
 
 #[test]
 fn watching_looks_again() {
+    let _limit = crate::limit();
     let shop = Shop::open();
     let mut watching = shop.start(&["--json", "status", "--watch", "60ms"]);
     for _ in 0..3 {

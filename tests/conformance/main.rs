@@ -24,7 +24,7 @@ mod transactions;
 mod validation;
 mod views;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Arguments, Failed};
 use rig::{Case, Rig};
 use servers::Store;
 use std::process::ExitCode;
@@ -32,14 +32,16 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let mut trials = vec![
-        Trial::test("table::conformance_table_is_what_the_suite_generates", || table::check().map_err(Failed::from)),
-        Trial::test("table::differences_are_listed_where_users_read", || {
+        servers::trial("table::conformance_table_is_what_the_suite_generates".into(), || {
+            table::check().map_err(Failed::from)
+        }),
+        servers::trial("table::differences_are_listed_where_users_read".into(), || {
             table::check_differences().map_err(Failed::from)
         }),
     ];
     for store in Store::here() {
         for case in inventory::iter::<Case> {
-            trials.push(Trial::test(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
+            trials.push(servers::trial(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
                 run(store, case)
             }));
         }

@@ -110,11 +110,13 @@ async fn strike_everywhere(make: fn(u64) -> Arc<Fault>) -> u64 {
 
 #[tokio::test]
 async fn a_write_that_fails_costs_nothing_acknowledged() {
+    let _limit = crate::limit();
     let operations = strike_everywhere(Fault::before).await;
     assert!(operations > 50, "the load wrote only {operations} times");
 }
 
 #[tokio::test]
 async fn a_write_whose_answer_is_lost_is_there_wholly_or_not_at_all() {
+    let _limit = crate::limit();
     strike_everywhere(Fault::after).await;
 }

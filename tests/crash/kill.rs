@@ -29,6 +29,7 @@ fn say(line: &str) {
 #[test]
 #[ignore = "run by nothing_acknowledged_is_lost_or_doubled_by_a_kill"]
 fn child() {
+    let _limit = crate::limit();
     let Some(path) = std::env::var_os(FILE).map(PathBuf::from) else { return };
     let round = std::env::var(ROUND).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
@@ -108,6 +109,7 @@ fn run_and_kill(path: &Path, round: usize, lines: usize) -> Vec<String> {
 
 #[test]
 fn nothing_acknowledged_is_lost_or_doubled_by_a_kill() {
+    let limit = crate::limit();
     let rounds = std::env::var("DIALOQ_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("killed.db");
@@ -120,6 +122,7 @@ fn nothing_acknowledged_is_lost_or_doubled_by_a_kill() {
     });
     let (mut sent, mut received) = (BTreeSet::new(), BTreeSet::new());
     for round in 0..rounds {
+        limit.doing(format!("round {round}"));
         // Kills at many places of the load, early and late, without a random number that no one could repeat.
         for line in run_and_kill(&path, round, 20 + round * 37 % 400) {
             // The harness may have begun a line of its own before the child's first.

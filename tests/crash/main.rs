@@ -5,5 +5,14 @@
 
 mod faults;
 mod kill;
+#[path = "../servers/limit.rs"]
+mod limits;
 mod rows;
+#[path = "../servers/seeds.rs"]
+mod seeds;
 mod shop;
+
+/// A limit for a test, held to its end.
+fn limit() -> limits::Limit {
+    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+}

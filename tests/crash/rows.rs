@@ -239,10 +239,11 @@ async fn play(steps: Vec<Step>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(crate::seeds::config(40))]
 
     #[test]
     fn the_tables_hold_what_the_model_holds(steps in prop::collection::vec(step(), 1..60)) {
+        let _limit = crate::limit();
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap().block_on(play(steps));
     }
 }

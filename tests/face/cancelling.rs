@@ -10,6 +10,7 @@ const MESSAGES: u64 = 300;
 /// Receivers that give up all the time, while messages arrive: each message is received exactly once all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn receivers_that_give_up_lose_and_double_nothing() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let mut receivers = JoinSet::new();
     for seed in 1..=4_u64 {
@@ -66,6 +67,7 @@ async fn poll_once<F: Future>(mut future: std::pin::Pin<&mut F>) -> Option<F::Ou
 
 #[tokio::test]
 async fn a_wait_that_was_given_up_leaves_the_transaction_as_it_was() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let tx = broker.begin().await.unwrap();
     let handle = send(&tx, 1).await;
@@ -80,6 +82,7 @@ async fn a_wait_that_was_given_up_leaves_the_transaction_as_it_was() {
 /// A verb that waits for a lock does not keep a rollback waiting.
 #[tokio::test]
 async fn rolling_back_gives_up_a_verb_that_waits_for_a_lock() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let handle = dialog(&*broker).await;
     let holder = broker.begin().await.unwrap();

@@ -15,6 +15,7 @@ fn shop(d: &mut Definitions) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_comes_first_makes_them_and_the_others_find_them() {
+    let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     let mut starts = JoinSet::new();
     for _ in 0..8 {
@@ -34,6 +35,7 @@ async fn whoever_comes_first_makes_them_and_the_others_find_them() {
 
 #[tokio::test]
 async fn what_differs_is_refused_and_nothing_is_changed() {
+    let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     broker.ensure(shop).await.unwrap();
     let before = broker.dump();
@@ -58,6 +60,7 @@ async fn what_differs_is_refused_and_nothing_is_changed() {
 
 #[tokio::test]
 async fn a_list_that_contradicts_itself_is_refused() {
+    let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     let twice = broker.ensure(|d| {
         d.queue("q").queue("Q");
@@ -68,6 +71,7 @@ async fn a_list_that_contradicts_itself_is_refused() {
 
 #[tokio::test]
 async fn a_name_that_is_taken_is_refused_by_define() {
+    let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     broker.define(shop).await.unwrap();
     assert_eq!(broker.define(shop).await.unwrap_err().code(), Code::DUPLICATE_NAME);
@@ -75,6 +79,7 @@ async fn a_name_that_is_taken_is_refused_by_define() {
 
 #[tokio::test]
 async fn a_dump_makes_the_same_broker_again() {
+    let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     broker.define(shop).await.unwrap();
     let copy = TestBroker::in_memory().await.unwrap();

@@ -2,6 +2,8 @@
 
 mod cancelling;
 mod defining;
+#[path = "../servers/limit.rs"]
+mod limits;
 mod transactions;
 mod waiting;
 
@@ -13,6 +15,11 @@ const NUMBER: MessageType<u64> = MessageType::json("//test/Number");
 
 /// How long something that must happen may take before the test gives up on it.
 const SOON: Duration = Duration::from_secs(20);
+
+/// A limit for a test, held to its end.
+fn limit() -> limits::Limit {
+    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+}
 
 /// Services `//test/Asker` on queue `asker` and `//test/Server` on queue `server`, and a contract between them.
 async fn rig() -> TestBroker {

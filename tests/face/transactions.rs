@@ -22,6 +22,7 @@ impl Session {
 
 #[tokio::test]
 async fn a_transaction_may_be_kept_across_calls() {
+    let _limit = crate::limit();
     let broker = rig().await;
     send(&*broker, 1).await;
     send(&*broker, 2).await;
@@ -39,6 +40,7 @@ async fn a_transaction_may_be_kept_across_calls() {
 
 #[tokio::test]
 async fn dropping_it_undoes_messages_and_sql_alike() {
+    let _limit = crate::limit();
     let broker = rig().await;
     broker.sql("create table note (number integer)", ()).await.unwrap();
     let first = send(&*broker, 1).await;
@@ -61,6 +63,7 @@ async fn dropping_it_undoes_messages_and_sql_alike() {
 
 #[tokio::test]
 async fn sql_that_fails_takes_the_messages_with_it() {
+    let _limit = crate::limit();
     let broker = rig().await;
     broker.sql("create table note (number integer primary key)", ()).await.unwrap();
     send(&*broker, 1).await;
@@ -74,6 +77,7 @@ async fn sql_that_fails_takes_the_messages_with_it() {
 
 #[tokio::test]
 async fn going_back_to_a_savepoint_keeps_what_came_before() {
+    let _limit = crate::limit();
     let broker = rig().await;
     broker.sql("create table note (number integer)", ()).await.unwrap();
     let tx = broker.begin().await.unwrap();
@@ -94,6 +98,7 @@ async fn going_back_to_a_savepoint_keeps_what_came_before() {
 
 #[tokio::test]
 async fn of_two_that_wait_for_each_other_one_is_refused_and_has_ended() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let (one, other) = (dialog(&*broker).await, dialog(&*broker).await);
     let (first, second) = (broker.begin().await.unwrap(), broker.begin().await.unwrap());
@@ -115,6 +120,7 @@ async fn of_two_that_wait_for_each_other_one_is_refused_and_has_ended() {
 
 #[tokio::test]
 async fn a_unit_happens_wholly_or_not_at_all() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let handle = dialog(&*broker).await;
     let send = |message_type: &str| Verb::Send {
@@ -132,6 +138,7 @@ async fn a_unit_happens_wholly_or_not_at_all() {
 
 #[tokio::test]
 async fn trace_context_travels_with_a_message_and_with_no_other() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let handle = dialog(&*broker).await;
@@ -144,6 +151,7 @@ async fn trace_context_travels_with_a_message_and_with_no_other() {
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_reopen() {
+    let _limit = crate::limit();
     let mut broker = TestBroker::in_file().await.unwrap();
     broker.execute("CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT]);").await.unwrap();
     let handle = broker.begin_dialog("s", "s").await.unwrap();

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_however_many_wait() {
+    let _limit = crate::limit();
     let broker = rig().await;
     for round in 0..20 {
         let mut receivers = JoinSet::new();
@@ -34,6 +35,7 @@ async fn no_wake_up_is_lost_however_many_wait() {
 
 #[tokio::test]
 async fn where_a_group_is_locked_elsewhere_only_a_wait_waits() {
+    let _limit = crate::limit();
     let broker = rig().await;
     send(&*broker, 1).await;
     let holder = broker.begin().await.unwrap();
@@ -51,6 +53,7 @@ async fn where_a_group_is_locked_elsewhere_only_a_wait_waits() {
 
 #[tokio::test]
 async fn what_a_rollback_gives_back_wakes_who_waits() {
+    let _limit = crate::limit();
     let broker = rig().await;
     send(&*broker, 1).await;
     let holder = broker.begin().await.unwrap();
@@ -65,6 +68,7 @@ async fn what_a_rollback_gives_back_wakes_who_waits() {
 
 #[tokio::test]
 async fn a_queue_turned_off_dropped_or_closed_ends_every_wait() {
+    let _limit = crate::limit();
     let broker = rig().await;
     broker
         .define(|d| {
@@ -101,6 +105,7 @@ async fn a_queue_turned_off_dropped_or_closed_ends_every_wait() {
 
 #[tokio::test]
 async fn one_wait_spans_queues_and_levels() {
+    let _limit = crate::limit();
     let broker = rig().await;
     let looks = [Look::at("server").levels(8..=10), Look::at("asker"), Look::at("server").top(1)];
     let waiting: Broker = broker.clone();
@@ -119,6 +124,7 @@ async fn one_wait_spans_queues_and_levels() {
 
 #[tokio::test]
 async fn a_stream_of_messages_takes_one_at_a_time() {
+    let _limit = crate::limit();
     use tokio_stream::StreamExt;
     let broker = rig().await;
     let handle = dialog(&*broker).await;
@@ -136,6 +142,7 @@ async fn a_stream_of_messages_takes_one_at_a_time() {
 
 #[tokio::test]
 async fn a_clock_that_is_put_back_does_not_lengthen_a_wait() {
+    let _limit = crate::limit();
     let clock = Clock::wrong_by(3600);
     let broker = Broker::open_with("sqlite::memory:", OpenOptions::new().clock(clock.clone())).await.unwrap();
     broker

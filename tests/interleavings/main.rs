@@ -2,6 +2,7 @@
 //! way to interleave them; what comes of each run must be one of the outcomes the play allows, and every outcome it
 //! names must come of some run.
 
+mod limits;
 mod plays;
 #[path = "../servers/mod.rs"]
 mod servers;
@@ -13,11 +14,18 @@ use std::process::ExitCode;
 macro_rules! plays {
     ($($name:ident),+ $(,)?) => {
         fn main() -> ExitCode {
-            servers::run(&[$(OnStores {
-                name: stringify!($name),
-                stores: &Store::ALL,
-                run: |store| stage::run_all(&plays::$name(), store),
-            }),+])
+            servers::run(&[
+                $(OnStores {
+                    name: stringify!($name),
+                    stores: &Store::ALL,
+                    run: |store| stage::run_all(&plays::$name(), store),
+                },)+
+                OnStores {
+                    name: "a_wait_without_end_is_reported",
+                    stores: &Store::ALL,
+                    run: limits::a_wait_without_end_is_reported,
+                },
+            ])
         }
     };
 }

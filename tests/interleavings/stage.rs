@@ -1,6 +1,6 @@
 //! Runs a play in every order.
 
-use crate::servers::{Database, Store};
+use crate::servers::{Database, Store, limit};
 use dialoq::act::Act;
 use dialoq::{Broker, ConversationHandle, Error, GroupId, Tx};
 use std::collections::BTreeMap;
@@ -79,6 +79,7 @@ pub(crate) fn run_all(play: &Play, store: Store) {
     let mut seen: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     let mut theatre = None;
     for order in orders(&lengths) {
+        limit::doing(format!("{order:?}"));
         if theatre.is_none() || !store.is_server() {
             theatre = Some(runtime.block_on(Theatre::build(store)).expect("a database"));
         }

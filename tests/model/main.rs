@@ -9,26 +9,18 @@ mod servers;
 mod steps;
 mod storm;
 
-use proptest::test_runner::{Config, TestError, TestRunner};
 use servers::{OnStores, Store};
 use std::process::ExitCode;
 
-/// `PROPTEST_CASES` asks for more.
+/// Seeds as [`servers::seeds`] says; `DIALOQ_SEED=fresh DIALOQ_MINUTES=60 cargo test --test model` looks for an hour.
 fn check(store: Store, steps: impl proptest::strategy::Strategy<Value = Vec<steps::Step>>) {
     // A server's steps take a hundred times as long.
-    let by_default = if store.is_server() { 12 } else { 48 };
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(by_default);
-    let max_shrink_iters = if store.is_server() { 100 } else { 400 };
-    let config = Config { cases, failure_persistence: None, max_shrink_iters, ..Config::default() };
+    let (by_default, max_shrink_iters) = if store.is_server() { (12, 100) } else { (48, 400) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let result = TestRunner::new(config).run(&steps, |steps| {
+    servers::seeds::check(by_default, max_shrink_iters, &steps, |seed, steps| {
+        servers::limit::doing(format!("DIALOQ_SEED={seed}"));
         runtime.block_on(run::run(store, &steps)).map_err(proptest::test_runner::TestCaseError::fail)
     });
-    match result {
-        Ok(()) => {}
-        Err(TestError::Fail(why, steps)) => panic!("{why}\nsteps: {steps:#?}"),
-        Err(TestError::Abort(why)) => panic!("the run was aborted: {why}"),
-    }
 }
 
 fn main() -> ExitCode {

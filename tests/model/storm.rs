@@ -1,7 +1,7 @@
 //! Many tasks at once on several threads: senders that commit, roll back and give up, receivers that commit, roll back
 //! and go back to savepoints. Whatever the threads do, each message is received once and no group is in two hands.
 
-use crate::servers::{Database, Store};
+use crate::servers::{Database, Store, limit};
 use dialoq::act::Act;
 use dialoq::{Broker, Code, ConversationHandle, Error, GroupId, Tx};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -39,6 +39,7 @@ impl Dice {
 }
 
 pub(crate) fn storm_on(store: Store) {
+    limit::allow(3);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().expect("a runtime");
     runtime.block_on(storm(store));

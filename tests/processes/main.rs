@@ -99,6 +99,7 @@ fn kill_again_and_again(store: Store) {
         })
         .collect();
     let mut kills = 0;
+    servers::limit::allow(3);
     while until.map_or(kills < KILLS, |until| Instant::now() < until) {
         // At many places of the load, early and late, without a random number that no one could repeat.
         let victim = (kills * 7 + kills / 3) % PROCESSES;
@@ -106,6 +107,7 @@ fn kill_again_and_again(store: Store) {
         children[victim].kill().expect("it was running");
         children[victim].wait().expect("it was killed");
         kills += 1;
+        servers::limit::doing(format!("{kills} kills"));
         hear_until(&hear, &mut ledger, 10, |process| process != victim);
         started += 1;
         children[victim] = start(started, victim, &database, &said);

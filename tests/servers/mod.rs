@@ -8,8 +8,10 @@
 // Each test target uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod limit;
 mod mssql;
 mod postgres;
+pub(crate) mod seeds;
 
 use dialoq::act::Act;
 use dialoq::{Broker, ConversationHandle};
@@ -183,20 +185,33 @@ impl Database {
                 (url, Place::Mssql { name, is_bare: false })
             }
         };
-        Self { store, url, place: Arc::new(place) }
+        Self::placed(store, url, place)
+    }
+
+    /// If the test of this thread does not end, what this database waits for is shown.
+    fn placed(store: Store, url: String, place: Place) -> Self {
+        let place = Arc::new(place);
+        let (there, at) = (Arc::downgrade(&place), url.clone());
+        limit::report_on(move || match there.upgrade().as_deref() {
+            None => format!("{at} is gone"),
+            Some(Place::Folder(folder)) => describe_embedded(&folder.path().display().to_string()),
+            Some(Place::Postgres(server, _)) => format!("{at}:\n{}", server.describe_waits(&at)),
+            Some(Place::Mssql { .. }) => format!("{at}:\n{}", mssql::describe_waits(&at)),
+        });
+        Self { store, url, place }
     }
 
     /// A database without a broker on a PostgreSQL that no other test uses. Not a copy of another: PostgreSQL 15 may lose
     /// the indexes of unlogged tables when a server falls that has such a copy.
     pub(crate) fn on_a_server_of_its_own() -> Self {
         let (server, name) = (postgres::alone(), unique());
-        Self { store: Store::Postgres, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
+        Self::placed(Store::Postgres, server.create_bare(&name), Place::Postgres(server, name))
     }
 
     /// The same on a PostgreSQL that listens to that port of 127.0.0.1 too; everybody there is believed to be who he says.
     pub(crate) fn on_a_server_at(port: u16) -> Self {
         let (server, name) = (postgres::alone_at(port), unique());
-        Self { store: Store::Postgres, url: server.create_bare(&name), place: Arc::new(Place::Postgres(server, name)) }
+        Self::placed(Store::Postgres, server.create_bare(&name), Place::Postgres(server, name))
     }
 
     /// A database of a server without a broker; not for the embedded store.
@@ -210,7 +225,7 @@ impl Database {
             }
             Store::Mssql => (mssql::create(&name), Place::Mssql { name, is_bare: true }),
         };
-        Self { store, url, place: Arc::new(place) }
+        Self::placed(store, url, place)
     }
 
     /// Runs SQL as the owner of a server's database, past the broker; gives what it prints. Panics if it fails.
@@ -305,6 +320,18 @@ pub(crate) fn conclude(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
     if is_complete { conclusion.exit_code() } else { ExitCode::FAILURE }
 }
 
+/// A test of that name with a limit: see [`limit`].
+pub(crate) fn trial(name: String, test: impl FnOnce() -> Result<(), Failed> + Send + 'static) -> Trial {
+    let shown = name.clone();
+    Trial::test(name, move || limit::run(&shown, test).map_err(Failed::from).flatten())
+}
+
+/// What the embedded stores of this process wait for whose file is in that folder.
+fn describe_embedded(folder: &str) -> String {
+    let stores = dialoq::testing::describe_waits();
+    stores.into_iter().filter(|store| store.contains(folder)).collect::<Vec<_>>().join("\n")
+}
+
 /// A test that runs once on each store that is here.
 pub(crate) struct OnStores {
     pub(crate) name: &'static str,
@@ -319,10 +346,10 @@ pub(crate) fn run(tests: &[OnStores]) -> ExitCode {
     for test in tests {
         for store in Store::here().filter(|store| test.stores.contains(store)) {
             let run = test.run;
-            trials.push(Trial::test(format!("{}::{}", store.name(), test.name), move || {
-                // The harness tells a panic as a failure.
+            trials.push(trial(format!("{}::{}", store.name(), test.name), move || {
+                // The harness reports a panic as a failure.
                 run(store);
-                Ok::<(), Failed>(())
+                Ok(())
             }));
         }
     }

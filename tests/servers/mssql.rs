@@ -120,6 +120,29 @@ pub(super) async fn working(broker: &Broker) -> &'static str {
     })
 }
 
+/// What every session of that database does, waits for and holds, as far as the server shows it.
+pub(super) fn describe_waits(url: &str) -> String {
+    let parts = [
+        (
+            "sessions",
+            "SELECT session_id, status, command, wait_type, blocking_session_id FROM sys.dm_exec_requests WHERE database_id = DB_ID() AND session_id <> @@SPID",
+        ),
+        (
+            "locks",
+            "SELECT request_session_id, resource_type, resource_description, request_mode, request_status FROM sys.dm_tran_locks WHERE resource_type IN ('APPLICATION', 'KEY', 'OBJECT') AND request_session_id <> @@SPID",
+        ),
+        (
+            "sessions of a relative",
+            "SELECT pid, state, wait_event_type, wait_event, query FROM pg_catalog.pg_stat_activity WHERE backend_type = 'client backend' AND pid <> @@SPID",
+        ),
+        (
+            "locks of a relative",
+            "SELECT pid, locktype, classid, objid, mode, granted FROM pg_catalog.pg_locks WHERE locktype = 'advisory' OR granted = false",
+        ),
+    ];
+    parts.map(|(what, text)| format!("{what}:\n{}", try_sql(url, text).unwrap_or_else(|why| why))).join("\n")
+}
+
 /// Ends that session and waits until it is gone.
 pub(super) fn end_session(url: &str, session: i64) {
     let there = format!("SELECT CAST(session_id AS bigint) FROM sys.dm_exec_sessions WHERE session_id = {session}");

@@ -157,6 +157,25 @@ impl Server {
         let _ = self.try_sql(&self.url.of("postgres"), &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
     }
 
+    /// What every session of that database does, waits for and holds.
+    pub(super) fn describe_waits(&self, url: &str) -> String {
+        let text = "SET statement_timeout = '20s';
+            SELECT format('session %s (%s, transaction open for %s) waits for %s %s, blocked by sessions %s; holds %s; last statement: %s',
+                a.pid, a.state, clock_timestamp() - a.xact_start, coalesce(a.wait_event_type, 'nothing'), a.wait_event,
+                pg_blocking_pids(a.pid), l.locks, left(regexp_replace(a.query, '\\s+', ' ', 'g'), 300))
+            FROM pg_stat_activity AS a
+            LEFT JOIN LATERAL (
+                SELECT string_agg(concat_ws(' ', l.locktype, l.relation::regclass, l.mode,
+                    CASE WHEN l.locktype = 'advisory' THEN (l.classid::bigint << 32 | l.objid::bigint)::text END,
+                    CASE WHEN NOT l.granted THEN '(waits)' END), ', ') AS locks
+                FROM pg_locks AS l
+                WHERE l.pid = a.pid AND (l.locktype IN ('advisory', 'transactionid', 'tuple') OR NOT l.granted)
+            ) AS l ON true
+            WHERE a.datname = current_database() AND a.pid <> pg_backend_pid()
+            ORDER BY a.pid";
+        self.try_sql(url, text).unwrap_or_else(|why| why)
+    }
+
     fn install(&self) -> String {
         let name = format!("{TEMPLATE}_{}", std::process::id());
         self.sql(&format!("CREATE DATABASE {name}"));

@@ -97,6 +97,41 @@ fn nothing_is_left_undone() {
     assert!(undone.is_empty(), "{undone:#?}");
 }
 
+/// A test that waits has an end: see `tests/servers/limit.rs`. Suites with a harness of their own limit every case.
+#[test]
+fn tests_that_wait_have_a_limit() {
+    let mut unlimited = Vec::new();
+    let asynchronous = |line: &str| line.starts_with("#[tokio::test");
+    let any = |line: &str| asynchronous(line) || line == "#[test]";
+    let folders: [(&str, &dyn Fn(&str) -> bool); 4] =
+        [("src", &asynchronous), ("tests/face", &any), ("tests/cli", &any), ("tests/crash", &any)];
+    for (folder, is_test) in folders {
+        for file in files(&root().join(folder), "rs") {
+            let text = fs::read_to_string(&file).unwrap();
+            let mut lines = text.lines().map(str::trim);
+            while let Some(line) = lines.next() {
+                if is_test(line) {
+                    let name = lines.find(|line| line.contains("fn ")).unwrap_or_default().to_owned();
+                    let first = if name.ends_with('{') {
+                        lines.next()
+                    } else {
+                        lines.find(|line| line.ends_with('{')).and(lines.next())
+                    };
+                    let is_limited =
+                        first.is_some_and(|first| first.starts_with("let ") && first.ends_with("limit();"));
+                    if !is_limited {
+                        unlimited.push(format!("{}: {name}", shown(&file)));
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        unlimited.is_empty(),
+        "tests that do not begin with `let _limit = crate::limit();` (in src `crate::testing::limit()`): {unlimited:#?}"
+    );
+}
+
 /// A link from one of our documents to a file of ours leads somewhere.
 #[test]
 fn links_between_documents_lead_somewhere() {

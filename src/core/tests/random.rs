@@ -136,7 +136,7 @@ fn assert_sound(memory: &Memory) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(crate::seeds::config(400))]
 
     #[test]
     fn rows_rebuild_the_broker_that_wrote_them(steps in prop::collection::vec(step(), 1..120)) {

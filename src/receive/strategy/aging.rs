@@ -147,6 +147,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::seeds::config(256))]
+
         /// A message is overtaken against the rule at most once by each other level.
         #[test]
         fn out_of_turn_at_most_once_per_level(

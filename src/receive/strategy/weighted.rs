@@ -183,6 +183,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(crate::seeds::config(256))]
+
         /// Whatever the weights and whatever arrives, every window gives each class that was backlogged its weight.
         #[test]
         fn every_window_keeps_the_bound(

@@ -21,6 +21,7 @@ fn texts(batch: Option<Batch>) -> Vec<String> {
 
 #[tokio::test]
 async fn without_wait_an_empty_queue_answers_at_once() {
+    let _limit = crate::testing::limit();
     let (_, broker) = rig();
     assert_eq!(broker.receive("low").await.unwrap(), None);
     let facts = broker.activity().queue("low").facts();
@@ -29,6 +30,7 @@ async fn without_wait_an_empty_queue_answers_at_once() {
 
 #[tokio::test]
 async fn a_wait_ends_at_its_deadline_by_the_brokers_clock() {
+    let _limit = crate::testing::limit();
     let (_, broker) = rig();
     let mut receive = broker.receive("low").wait(Duration::from_secs(60)).into_future();
     assert!(poll_once(&mut receive).is_pending());
@@ -42,6 +44,7 @@ async fn a_wait_ends_at_its_deadline_by_the_brokers_clock() {
 
 #[tokio::test]
 async fn an_arrival_ends_a_wait() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let mut receive = broker.receive("low").wait_forever().into_future();
     assert!(poll_once(&mut receive).is_pending());
@@ -51,6 +54,7 @@ async fn an_arrival_ends_a_wait() {
 
 #[tokio::test]
 async fn as_many_arrivals_serve_as_many_waits() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let mut waits: Vec<_> = (0..5).map(|_| broker.receive("low").wait_forever().into_future()).collect();
     for wait in &mut waits {
@@ -66,6 +70,7 @@ async fn as_many_arrivals_serve_as_many_waits() {
 
 #[tokio::test]
 async fn a_receiver_that_leaves_passes_its_signal_on() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let mut leaves = broker.receive("low").wait_forever().into_future();
     let mut stays = broker.receive("low").wait_forever().into_future();
@@ -79,6 +84,7 @@ async fn a_receiver_that_leaves_passes_its_signal_on() {
 
 #[tokio::test]
 async fn a_receiver_cut_off_while_it_looks_passes_its_signal_on() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let tx = broker.begin().await.unwrap();
     let mut leaves = tx.receive("low").wait_forever().into_future();
@@ -97,6 +103,7 @@ async fn a_receiver_cut_off_while_it_looks_passes_its_signal_on() {
 
 #[tokio::test]
 async fn a_queue_turned_off_or_dropped_ends_the_wait_with_its_error() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let mut high = broker.receive("high").wait_forever().into_future();
     let mut low = broker.get_conversation_group("low").wait_forever().into_future();
@@ -112,6 +119,7 @@ async fn a_queue_turned_off_or_dropped_ends_the_wait_with_its_error() {
 
 #[tokio::test]
 async fn looks_are_tried_in_order_and_waited_for_together() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let looks = [Look::at("high"), Look::at("low").top(1)];
     store.arrive("low", 1, &["l1"]);
@@ -132,6 +140,7 @@ async fn looks_are_tried_in_order_and_waited_for_together() {
 
 #[tokio::test]
 async fn a_receiver_of_two_queues_gives_the_signal_of_the_other_back() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let looks = [Look::at("high"), Look::at("low")];
     let mut both = Box::pin(receive_first(&broker, &looks, Deadline::Never));
@@ -147,6 +156,7 @@ async fn a_receiver_of_two_queues_gives_the_signal_of_the_other_back() {
 
 #[tokio::test]
 async fn a_choosy_receiver_hears_every_arrival_and_takes_only_its_own() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let mut chosen = broker.receive("low").levels(8..=10).wait_forever().into_future();
     assert!(poll_once(&mut chosen).is_pending());
@@ -158,6 +168,7 @@ async fn a_choosy_receiver_hears_every_arrival_and_takes_only_its_own() {
 
 #[tokio::test]
 async fn with_where_a_wait_is_not_one_of_the_queue_monitors() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let group = GroupId(uuid::Uuid::from_u128(1));
     let mut chosen = broker.receive("low").group(group).wait_forever().into_future();
@@ -170,6 +181,7 @@ async fn with_where_a_wait_is_not_one_of_the_queue_monitors() {
 
 #[tokio::test]
 async fn top_0_never_waits() {
+    let _limit = crate::testing::limit();
     let (store, broker) = rig();
     store.arrive("low", 5, &["x"]);
     assert_eq!(broker.receive("low").top(0).wait_forever().await.unwrap(), None);
@@ -178,6 +190,7 @@ async fn top_0_never_waits() {
 
 #[tokio::test]
 async fn a_stream_gives_transactions_and_ends_after_an_error() {
+    let _limit = crate::testing::limit();
     use tokio_stream::StreamExt;
     let (store, broker) = rig();
     store.arrive("low", 5, &["a", "b"]);

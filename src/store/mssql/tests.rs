@@ -100,6 +100,7 @@ fn fail(a: i32, number: i32) -> Call<'static> {
 
 #[tokio::test]
 async fn values_go_there_and_come_back() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut link = database.driver.take().await.unwrap();
     let id = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
@@ -130,6 +131,7 @@ async fn values_go_there_and_come_back() {
 
 #[tokio::test]
 async fn rows_go_together() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut link = database.driver.take().await.unwrap();
     let id = Uuid::from_u128(7);
@@ -162,6 +164,7 @@ async fn rows_go_together() {
 /// Babelfish is not asked for rows like that twice in a session.
 #[tokio::test]
 async fn rows_go_as_a_table() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let StoreUrl::Mssql(url) = StoreUrl::parse(&database.url).unwrap() else { panic!("{}", database.url) };
     let mut connection = super::connect::Connector::new(url, None).connect().await.unwrap();
@@ -189,6 +192,7 @@ async fn rows_go_as_a_table() {
 
 #[tokio::test]
 async fn a_refusal_leaves_the_transaction_and_a_mark_undoes_it() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut link = database.driver.take().await.unwrap();
     link.begin().await.unwrap();
@@ -212,6 +216,7 @@ async fn a_refusal_leaves_the_transaction_and_a_mark_undoes_it() {
 
 #[tokio::test]
 async fn transactions_are_not_the_users() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut link = database.driver.take().await.unwrap();
     link.begin().await.unwrap();
@@ -229,6 +234,7 @@ async fn transactions_are_not_the_users() {
 
 #[tokio::test]
 async fn a_refusal_outside_a_transaction_leaves_nothing_open() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("pool_size=1").await else { return };
     let mut link = database.driver.take().await.unwrap();
     let failure = link.call(fail(1, 60_033)).await.unwrap_err();
@@ -243,6 +249,7 @@ async fn a_refusal_outside_a_transaction_leaves_nothing_open() {
 
 #[tokio::test]
 async fn a_transaction_dropped_is_rolled_back_at_once() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("pool_size=1&pool_wait_s=1").await else { return };
     let mut link = database.driver.take().await.unwrap();
     link.begin().await.unwrap();
@@ -266,6 +273,7 @@ async fn a_transaction_dropped_is_rolled_back_at_once() {
 
 #[tokio::test]
 async fn locks_of_the_session_do_not_go_back_to_the_pool() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("pool_size=1&pool_wait_s=1").await else { return };
     let session = async |link: &mut dyn Link| -> i64 {
         let rows = link.read("SELECT CAST(@@SPID AS bigint) AS n").await.unwrap();
@@ -298,6 +306,7 @@ async fn futures_poll_once<T>(future: &mut (impl Future<Output = T> + Unpin)) ->
 
 #[tokio::test]
 async fn the_users_sql_has_values_of_every_type() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut link = database.driver.take().await.unwrap();
     let id = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
@@ -340,6 +349,7 @@ async fn the_users_sql_has_values_of_every_type() {
 
 #[tokio::test]
 async fn of_two_that_wait_for_each_other_one_is_told_1205() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut first = database.driver.take().await.unwrap();
     for a in [1, 2] {
@@ -366,6 +376,7 @@ async fn of_two_that_wait_for_each_other_one_is_told_1205() {
 
 #[tokio::test]
 async fn a_connection_that_the_server_closed_is_not_given_out() {
+    let _limit = crate::testing::limit();
     let Some(database) = Database::new("pool_size=1").await else { return };
     let mut link = database.driver.take().await.unwrap();
     let row = link.read("SELECT CAST(@@SPID AS int) AS n").await.unwrap();
@@ -390,6 +401,7 @@ async fn a_connection_that_the_server_closed_is_not_given_out() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_or_refuses_is_named() {
+    let _limit = crate::testing::limit();
     let error = driver("mssql://sa:secret@127.0.0.1:9/d?connect_timeout_s=5").take().await.err().unwrap();
     assert_eq!(error.code(), Code::SERVER_UNREACHABLE);
     assert!(error.message().contains("127.0.0.1:9") && !error.message().contains("secret"), "{error}");

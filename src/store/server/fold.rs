@@ -312,6 +312,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_batch_waits_for_those_who_came_back_from_the_one_before() {
+        let _limit = crate::testing::limit();
         let fold = Arc::new(Fold::new(beside()));
         assert!(fold.enter(thing(0)).is_some());
         for name in 0..32 {
@@ -325,6 +326,7 @@ mod tests {
 
     #[tokio::test]
     async fn batches_that_go_at_once_share_out_evenly() {
+        let _limit = crate::testing::limit();
         let fold = Arc::new(Fold::new(Kinds::default()));
         assert!(fold.enter(thing(0)).is_some() && fold.enter(thing(0)).is_some());
         for name in 0..62 {

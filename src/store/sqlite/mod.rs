@@ -16,6 +16,7 @@ mod recent;
 mod state;
 mod tx;
 mod user_sql;
+pub(crate) mod waits;
 mod write;
 
 #[cfg(test)]
@@ -110,6 +111,7 @@ impl SqliteStore {
         write.fault = fault;
         let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, path));
         engine.tell_depths();
+        waits::register(&engine);
         let stop_listening = Arc::new(Notify::new());
         let threads = Mutex::new(Self::start(&engine, &stop_listening, &doing())?);
         let (room, owner) = (Semaphore::new(ROOM as usize), Mutex::new(owner));

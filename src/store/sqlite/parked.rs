@@ -28,6 +28,11 @@ impl Parked {
         self.queues.is_empty()
     }
 
+    /// Each waiter with the group it waits for.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (GroupKey, &Waiter)> {
+        self.queues.iter().flat_map(|(group, waiters)| waiters.iter().map(|waiter| (*group, waiter)))
+    }
+
     pub(super) fn unit(&mut self, group: GroupKey, unit: Unit, sender: Sender) {
         self.queues.entry(group).or_default().push_back(Waiter::Unit { unit, sender });
     }

@@ -130,6 +130,16 @@ impl State {
             && !self.effects.catalog_changed)
     }
 
+    /// What is ordered and not answered yet, as text.
+    pub(super) fn describe_orders(&self) -> String {
+        format!(
+            "{} answers wait for the sync, {} units for the writer, {} commits for their SQL",
+            self.answers.len(),
+            self.deferred.len(),
+            self.sql_commits.len()
+        )
+    }
+
     /// Whether something is due sooner than the sleeping writer knows, because a caller wrote it by itself.
     pub(super) fn overslept(&self) -> bool {
         match (self.core.next_due(), self.sleeps_until) {

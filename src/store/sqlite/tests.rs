@@ -87,6 +87,7 @@ async fn count(store: &SqliteStore, text: &str) -> i64 {
 
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_drop_and_after_a_close() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -109,6 +110,7 @@ async fn what_was_answered_is_there_after_a_drop_and_after_a_close() {
 
 #[tokio::test]
 async fn memory_holds_a_broker_too() {
+    let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     let handle = begin(&store).await;
     store.submit(vec![send(handle, "one")]).await.unwrap();
@@ -122,6 +124,7 @@ async fn memory_holds_a_broker_too() {
 
 #[tokio::test]
 async fn a_transaction_that_is_dropped_gives_back_what_it_took() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -135,6 +138,7 @@ async fn a_transaction_that_is_dropped_gives_back_what_it_took() {
 
 #[tokio::test]
 async fn what_meets_a_locked_group_waits_for_it() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -158,6 +162,7 @@ async fn what_meets_a_locked_group_waits_for_it() {
 
 #[tokio::test]
 async fn whoever_stops_waiting_for_a_group_keeps_its_transaction() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let (one, two) = (begin(&store).await, begin(&store).await);
@@ -181,6 +186,7 @@ async fn whoever_stops_waiting_for_a_group_keeps_its_transaction() {
 
 #[tokio::test]
 async fn two_who_wait_for_each_other_are_found() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let (one, two) = (begin(&store).await, begin(&store).await);
@@ -203,6 +209,7 @@ async fn two_who_wait_for_each_other_are_found() {
 
 #[tokio::test]
 async fn the_users_sql_is_in_the_same_commit_and_only_its_own_unit_fails_with_it() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -228,6 +235,7 @@ async fn the_users_sql_is_in_the_same_commit_and_only_its_own_unit_fails_with_it
 
 #[tokio::test]
 async fn the_users_sql_is_checked_and_kept_away_from_the_brokers_tables() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let mut tx = store.begin().await.unwrap();
@@ -260,6 +268,7 @@ async fn the_users_sql_is_checked_and_kept_away_from_the_brokers_tables() {
 
 #[tokio::test]
 async fn a_foreign_key_put_off_to_the_commit_fails_its_own_transaction_only() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     store.run_sql(sql("create table parent (id integer primary key)")).await.unwrap();
@@ -276,6 +285,7 @@ async fn a_foreign_key_put_off_to_the_commit_fails_its_own_transaction_only() {
 
 #[tokio::test]
 async fn savepoints_undo_verbs_and_sql_alike() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -294,6 +304,7 @@ async fn savepoints_undo_verbs_and_sql_alike() {
 
 #[tokio::test]
 async fn a_moved_clock_does_what_is_due_before_an_empty_unit_is_answered() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(Timestamp(1_000_000));
     let store = defined(SqliteOptions { clock: clock.clone(), ..options(folder.path()) }).await;
@@ -314,6 +325,7 @@ async fn a_moved_clock_does_what_is_due_before_an_empty_unit_is_answered() {
 
 #[tokio::test]
 async fn a_second_owner_is_refused_and_a_reader_is_not() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let error = SqliteStore::open(options(folder.path())).err().unwrap();
@@ -333,6 +345,7 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
 
 #[tokio::test]
 async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -349,6 +362,7 @@ async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_under_load_loses_nothing_that_was_answered() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let answered = Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -381,6 +395,7 @@ async fn a_close_under_load_loses_nothing_that_was_answered() {
 
 #[tokio::test]
 async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let refused = |name: &str| {
         let mut options = SqliteOptions::new(Location::File(folder.path().join(name)));
@@ -423,6 +438,7 @@ async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
 
 #[tokio::test]
 async fn views_have_the_sequences_that_memory_has() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
@@ -447,6 +463,7 @@ async fn views_have_the_sequences_that_memory_has() {
 
 #[tokio::test]
 async fn messages_that_waited_are_delivered_when_the_broker_is_enabled() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let ids = IdSource::Counted(0);
     let store = defined(SqliteOptions { ids, ..options(folder.path()) }).await;

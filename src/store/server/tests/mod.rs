@@ -65,6 +65,7 @@ async fn codes(sent: Vec<Sent>) -> Vec<Option<Code>> {
 
 #[tokio::test]
 async fn senders_that_come_together_go_together() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let sent = ten_senders(&stage, &store).await;
@@ -76,6 +77,7 @@ async fn senders_that_come_together_go_together() {
 
 #[tokio::test]
 async fn one_that_is_refused_leaves_the_others_alone_and_one_that_is_locked_out_waits_alone() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| {
@@ -93,6 +95,7 @@ async fn one_that_is_refused_leaves_the_others_alone_and_one_that_is_locked_out_
 
 #[tokio::test]
 async fn a_batch_whose_answer_never_came_is_not_sent_again() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| (name == "send_batch").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
@@ -105,6 +108,7 @@ async fn a_batch_whose_answer_never_came_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_batch_that_is_known_not_to_have_happened_is_sent_again() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut failures =
@@ -117,6 +121,7 @@ async fn a_batch_that_is_known_not_to_have_happened_is_sent_again() {
 
 #[tokio::test]
 async fn a_deadlock_that_never_passes_is_told_in_the_end() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     stage.play(|name, _| (name == "move_conversation").then(|| Err(failure(Code::DEADLOCK, Fate::TransactionUndone))));
@@ -129,6 +134,7 @@ async fn a_deadlock_that_never_passes_is_told_in_the_end() {
 
 #[tokio::test]
 async fn bodies_are_checked_against_the_definitions_that_are_true() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let faults = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -155,6 +161,7 @@ async fn bodies_are_checked_against_the_definitions_that_are_true() {
 
 #[tokio::test]
 async fn what_was_received_for_somebody_who_is_gone_goes_to_the_next() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut rows = vec![vec![received(0, "a"), received(0, "b")]];
@@ -177,6 +184,7 @@ async fn what_was_received_for_somebody_who_is_gone_goes_to_the_next() {
 
 #[tokio::test]
 async fn a_refusal_in_a_transaction_leaves_what_was_done_before() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut tx = store.begin().await.unwrap();
@@ -195,6 +203,7 @@ async fn a_refusal_in_a_transaction_leaves_what_was_done_before() {
 
 #[tokio::test]
 async fn a_transaction_that_was_lost_has_ended() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut tx = store.begin().await.unwrap();
@@ -216,6 +225,7 @@ async fn received_in_a_transaction(stage: &Stage, store: &Arc<ServerStore>) -> B
 
 #[tokio::test]
 async fn a_receive_is_noted_before_it_is_seen_and_counted_if_it_is_rolled_back() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let of = ["receive", "begin_attempt", "commit_attempt", "count_rollback", "commit", "rollback"];
@@ -231,6 +241,7 @@ async fn a_receive_is_noted_before_it_is_seen_and_counted_if_it_is_rolled_back()
 
 #[tokio::test]
 async fn a_commit_whose_answer_never_came_is_neither_repeated_nor_counted() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let tx = received_in_a_transaction(&stage, &store).await;
@@ -245,6 +256,7 @@ async fn a_commit_whose_answer_never_came_is_neither_repeated_nor_counted() {
 
 #[tokio::test]
 async fn who_finds_nothing_holds_no_connection() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut tx = store.begin().await.unwrap();
@@ -256,6 +268,7 @@ async fn who_finds_nothing_holds_no_connection() {
 
 #[tokio::test]
 async fn savepoints_are_numbered_and_hold_locks_beyond_the_end() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut tx = store.begin().await.unwrap();
@@ -275,6 +288,7 @@ async fn savepoints_are_numbered_and_hold_locks_beyond_the_end() {
 
 #[tokio::test]
 async fn a_connection_on_which_a_mark_was_given_up_is_asked_nothing_more() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut tx = store.begin().await.unwrap();
@@ -293,6 +307,7 @@ async fn a_connection_on_which_a_mark_was_given_up_is_asked_nothing_more() {
 
 #[tokio::test]
 async fn an_id_lets_a_unit_be_tried_when_nobody_knows() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut commits = 0;
@@ -314,6 +329,7 @@ async fn an_id_lets_a_unit_be_tried_when_nobody_knows() {
 
 #[tokio::test]
 async fn words_of_others_wake_those_who_wait_and_bring_new_definitions() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut signal = Box::pin(store.activity().queue("q").register(false));
@@ -330,6 +346,7 @@ async fn words_of_others_wake_those_who_wait_and_bring_new_definitions() {
 
 #[tokio::test]
 async fn what_a_commit_brought_about_is_told_to_others_once() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
@@ -370,6 +387,7 @@ async fn asked_while_idle(receivers: usize) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_many_wait() {
+    let _limit = crate::testing::limit();
     assert_eq!(asked_while_idle(0).await, ["tick"; 10], "nobody waits, so nobody looks");
     let one = asked_while_idle(1).await;
     assert_eq!(one, [["look"; 10], ["tick"; 10]].concat());
@@ -378,6 +396,7 @@ async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_ma
 
 #[tokio::test(start_paused = true)]
 async fn what_was_due_when_the_server_failed_is_still_due() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let mut failures = 3;
     stage.play(move |name, _| {
@@ -392,6 +411,7 @@ async fn what_was_due_when_the_server_failed_is_still_due() {
 
 #[tokio::test]
 async fn what_a_lost_connection_had_published_is_published_again() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let (published, mut times) = (Arc::new(std::sync::Mutex::new(Vec::new())), 0);
@@ -437,6 +457,7 @@ async fn what_a_lost_connection_had_published_is_published_again() {
 
 #[tokio::test]
 async fn a_closed_broker_takes_nothing() {
+    let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut tx = store.begin().await.unwrap();
