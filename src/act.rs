@@ -1,7 +1,7 @@
 //! One trait for everything that can be done: at once on a [`Broker`](crate::Broker), or in a [`Tx`](crate::Tx).
 
 use crate::define::Level;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::message::SendsAs;
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, Relation, Verb};
@@ -269,11 +269,7 @@ fn ended(outcome: Outcome) -> Result<ConversationState> {
 
 /// 60012: the store answered one verb with the outcome of another.
 pub(crate) fn unexpected(outcome: &Outcome) -> Error {
-    Error::new(
-        Code::STORE_DAMAGED,
-        ErrorKind::Store,
-        format!("the store gave an answer of the wrong kind: {outcome:?}"),
-    )
+    Error::new(Code::STORE_DAMAGED, format!("the store gave an answer of the wrong kind: {outcome:?}"))
 }
 
 /// Whole seconds, rounded up, for statements that count in seconds.

@@ -3,7 +3,7 @@
 use crate::act::{Perform, unexpected};
 use crate::catalog::{Catalog, apply, ddl};
 use crate::define::{Definitions, missing};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
@@ -250,9 +250,8 @@ async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Sto
         None => options,
     };
     let driver = server_driver(url, options.entra_token.clone())?;
-    let driver = driver.ok_or_else(|| {
-        Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, "the URL names an embedded database, not a server")
-    })?;
+    let driver =
+        driver.ok_or_else(|| Error::new(Code::UNSUPPORTED, "the URL names an embedded database, not a server"))?;
     Ok(ServerStore::open(driver, options).await?)
 }
 
@@ -281,9 +280,7 @@ pub(crate) fn server_driver(url: &StoreUrl, entra_token: Option<AccessToken>) ->
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(failure) => {
-            Err(Error::new(Code::STORE_IO, ErrorKind::Store, "opening the store was cut short").caused_by(failure))
-        }
+        Err(failure) => Err(Error::new(Code::STORE_IO, "opening the store was cut short").caused_by(failure)),
     }
 }
 
@@ -296,9 +293,10 @@ impl Perform for Broker {
         let span = trace::span(&verb);
         let answer = async move {
             let outcomes = self.store.submit(vec![verb]).await?;
-            outcomes.into_iter().next().ok_or_else(|| {
-                Error::new(Code::STORE_DAMAGED, ErrorKind::Store, "the store gave no answer to a verb it was asked")
-            })
+            outcomes
+                .into_iter()
+                .next()
+                .ok_or_else(|| Error::new(Code::STORE_DAMAGED, "the store gave no answer to a verb it was asked"))
         };
         Box::pin(answer.instrument(span))
     }

@@ -5,7 +5,7 @@
 //! verbs and read the views, or of `dialoq_admin`, who may also change definitions.
 
 use crate::broker::server_driver;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::store::server::dialect::Script;
 use crate::store::server::install;
@@ -67,7 +67,6 @@ fn driver(url: &str) -> Result<Arc<dyn Driver>> {
     server_driver(&StoreUrl::parse(url)?, None)?.ok_or_else(|| {
         Error::new(
             Code::UNSUPPORTED,
-            ErrorKind::Unsupported,
             "nothing is installed in an embedded database: it is made when it is opened, and gone when its file is removed",
         )
     })

@@ -1,7 +1,7 @@
 //! Messages as lines of JSON: what `dialoq receive --json` prints, what `dialoq send` reads, and what activated
 //! programs are handed and answer.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::Message;
 use base64::Engine;
@@ -160,7 +160,7 @@ pub fn parse_handle(text: &str) -> Result<ConversationHandle> {
 }
 
 fn bad_line(why: String) -> Error {
-    Error::new(Code::BAD_INPUT, ErrorKind::Input, why)
+    Error::new(Code::BAD_INPUT, why)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Messages as an application sees them: typed bodies, what was received, what went wrong.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::protocol::definition::Validation;
 use crate::protocol::{Body, Message, system};
@@ -127,7 +127,6 @@ fn encode_json<T: Serialize>(value: &T) -> Result<Body> {
     serde_json::to_vec(value).map(|bytes| Some(Arc::new(bytes))).map_err(|cause| {
         Error::new(
             Code::BODY_UNENCODABLE,
-            ErrorKind::Input,
             format!("a value of {} cannot be written as JSON: {cause}", std::any::type_name::<T>()),
         )
         .caused_by(cause)
@@ -149,7 +148,6 @@ fn decode_empty(message: &Message) -> Result<()> {
 fn undecodable(message: &Message, wanted: &str, why: &dyn fmt::Display) -> Error {
     Error::new(
         Code::BODY_UNDECODABLE,
-        ErrorKind::Input,
         format!(
             "the body of message {} of type '{}' does not decode as {wanted}: {why}",
             message.message_id, message.message_type_name

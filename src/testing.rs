@@ -67,7 +67,7 @@ impl TestBroker {
         let folder = Folder(std::env::temp_dir().join(format!("dialoq-{}", Uuid::new_v4())));
         std::fs::create_dir_all(&folder.0).map_err(|cause| {
             let what = format!("the folder {} cannot be made: {cause}", folder.0.display());
-            crate::Error::new(crate::Code::STORE_IO, crate::ErrorKind::Store, what).caused_by(cause)
+            crate::Error::new(crate::Code::STORE_IO, what).caused_by(cause)
         })?;
         let clock = Clock::manual(START);
         let broker = open_file(&folder.0, &clock).await?;

@@ -1,7 +1,7 @@
 //! Transactions: verbs and the user's own SQL in one commit.
 
 use crate::act::Perform;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
 use crate::trace;
@@ -293,11 +293,10 @@ impl Tx {
     }
 }
 
-/// 60020: committing would remove messages that nobody has seen.
+/// 60038: committing would remove messages that nobody has seen.
 fn unseen_messages() -> Error {
     Error::new(
-        Code::TRANSACTION_ENDED,
-        ErrorKind::Conflict,
+        Code::RECEIVE_CANCELLED,
         "a RECEIVE of this transaction was cancelled after it had taken messages and before it could hand them over; the \
          transaction was rolled back, so that they are not lost: run it again, or RECEIVE from that queue before COMMIT",
     )
@@ -415,7 +414,7 @@ mod tests {
         cancelled_receive(&store, &tx);
         store.gate.add_permits(10);
         let error = tx.commit().await.unwrap_err();
-        assert_eq!(error.code(), Code::TRANSACTION_ENDED);
+        assert_eq!(error.code(), Code::RECEIVE_CANCELLED);
         assert!(error.is_retryable());
         let again = Broker::over(Arc::new(Shared(store.clone()))).receive("q").await.unwrap();
         assert_eq!(again.expect("the messages are back").len(), 2);

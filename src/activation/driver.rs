@@ -5,7 +5,7 @@ use super::reader::panic_text;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
 use crate::catalog::{Catalog, Queue};
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::protocol::Verb;
 use crate::protocol::definition::QueueEvent;
 use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Store};
@@ -436,7 +436,7 @@ impl Driver {
         let (outcome, left_open) = match ended {
             Ok((_, (outcome, left_open))) => (outcome.map_err(super::HandlerError::into_error), left_open),
             Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
-            Err(error) => (Err(Error::new(Code::HANDLER_FAILED, ErrorKind::User, error.to_string())), false),
+            Err(error) => (Err(Error::new(Code::HANDLER_FAILED, error.to_string())), false),
         };
         let own = outcome.as_ref().err().map(Error::code);
         self.spare.push(reader.place);
@@ -534,5 +534,5 @@ fn limit_of(catalog: &Catalog, queue: &str) -> Option<u16> {
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {
-    Error::new(Code::HANDLER_FAILED, ErrorKind::User, format!("the procedure panicked: {}", panic_text(panic)))
+    Error::new(Code::HANDLER_FAILED, format!("the procedure panicked: {}", panic_text(panic)))
 }

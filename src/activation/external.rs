@@ -8,7 +8,7 @@ mod line;
 use super::handlers::{Context, HandlerError, HandlerResult, unhandled};
 use super::reader::{self, Options, Serve};
 use super::{IntoProcedure, Procedure, Session};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::jsonl::MessageLine;
 use crate::protocol::{From as LookAt, Message};
 use crate::store::BoxFuture;
@@ -236,7 +236,7 @@ fn line_of(message: &Message) -> std::result::Result<Vec<u8>, HandlerError> {
 
 /// 60025: what became of a program.
 fn failed(what: String) -> Error {
-    Error::new(Code::PROGRAM_FAILED, ErrorKind::User, what)
+    Error::new(Code::PROGRAM_FAILED, what)
 }
 
 /// The file a program's name stands for, as the shell would find it.

@@ -3,7 +3,7 @@
 use super::reader::{self, Options, Serve};
 use super::{IntoProcedure, Procedure};
 use crate::act::{Act, Answer, Perform};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::{BrokerError, MessageType, SendsAs};
 use crate::protocol::{ConversationState, EndForm, From as LookAt, Message, Outcome, Verb};
@@ -37,7 +37,7 @@ impl HandlerError {
             Ok(error) => *error,
             Err(cause) => {
                 let what = format!("the handler failed: {cause}");
-                Error::new(Code::HANDLER_FAILED, ErrorKind::User, what).caused_by(cause)
+                Error::new(Code::HANDLER_FAILED, what).caused_by(cause)
             }
         }
     }

@@ -156,7 +156,7 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 fn failed(what: String) -> Error {
-    Error::new(Code::HANDLER_FAILED, ErrorKind::User, what)
+    Error::new(Code::HANDLER_FAILED, what)
 }
 
 /// A failure of a handler names the message; errors of the broker's own name their object already.
@@ -171,5 +171,5 @@ fn named(error: Error, message: &Message) -> Error {
         message.conversation_handle,
         error.message()
     );
-    Error::new(error.code(), error.kind(), what).caused_by(error)
+    Error::new(error.code(), what).caused_by(error)
 }

@@ -5,7 +5,7 @@
 //! says "taken". What a store is slower than this is the price of its semantics.
 
 use super::flow::{Bodies, Side, Stamp};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -219,7 +219,7 @@ fn duplicate(result: &Result<()>) -> Result<()> {
 /// 60018 with the system's own words.
 pub(super) fn io_error(error: io::Error) -> Error {
     let message = format!("the bench's folder could not be read or written: {error}");
-    Error::new(Code::STORE_IO, ErrorKind::Store, message).caused_by(error)
+    Error::new(Code::STORE_IO, message).caused_by(error)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use super::load::{Round, new_histogram};
 use super::log::io_error;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -95,7 +95,7 @@ async fn on_own_thread(work: impl FnOnce() -> Result<Round> + Send + 'static) ->
 }
 
 fn sql_error(error: rusqlite::Error) -> Error {
-    Error::new(Code::STORE_IO, ErrorKind::Store, format!("the bare SQLite database failed: {error}")).caused_by(error)
+    Error::new(Code::STORE_IO, format!("the bare SQLite database failed: {error}")).caused_by(error)
 }
 
 #[cfg(test)]

@@ -302,6 +302,6 @@ impl Side for Lane {
 
 /// What a workload says when its messages do not come.
 pub(super) fn stalled(what: &str) -> Error {
-    use crate::error::{Code, ErrorKind};
-    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("{what} did not arrive within 10 seconds"))
+    use crate::error::Code;
+    Error::new(Code::STORE_DAMAGED, format!("{what} did not arrive within 10 seconds"))
 }

@@ -1,7 +1,7 @@
 //! How a command ends when it does not end well.
 
 use super::output::{Output, printable};
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use serde_json::json;
 use std::error::Error as _;
 use std::io;
@@ -25,13 +25,13 @@ pub(super) enum Failure {
 impl Failure {
     /// Input that is not usable.
     pub(super) fn input(message: impl Into<String>) -> Self {
-        Self::Refused(Error::new(Code::BAD_INPUT, ErrorKind::Input, message))
+        Self::Refused(Error::new(Code::BAD_INPUT, message))
     }
 
     /// A file that cannot be read or written.
     pub(super) fn file(done: &str, path: impl std::fmt::Display, error: io::Error) -> Self {
         let message = format!("'{path}' cannot be {done}: {error}");
-        Self::Refused(Error::new(Code::BAD_INPUT, ErrorKind::Input, message).caused_by(error))
+        Self::Refused(Error::new(Code::BAD_INPUT, message).caused_by(error))
     }
 
     /// Tells the user, and says how the process ends.
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_refusal_names_code_and_place() {
-        let error = Error::new(Code::SYNTAX, ErrorKind::Input, "no \u{1b}[31mred").at(Position { line: 3, column: 7 });
+        let error = Error::new(Code::SYNTAX, "no \u{1b}[31mred").at(Position { line: 3, column: 7 });
         assert_eq!(refusal(&error, false, ""), "error[60004]: no \\u{1b}[31mred (line 3, column 7)");
         let object: serde_json::Value = serde_json::from_str(&refusal(&error, true, "")).unwrap();
         assert_eq!(object["error"]["code"], 60004);

@@ -5,7 +5,7 @@ use super::execute::{Checked, lock};
 use super::orders::Orders;
 use super::session::{Op, Session};
 use super::state::Core;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::{Addressee, BeginDialog, ConversationState, Outcome, Relation, system};
 use crate::time::Timestamp;
@@ -33,7 +33,6 @@ impl Core {
         if !(1..=LONGEST_SECONDS).contains(&lifetime) {
             return Err(Error::new(
                 Code::LIFETIME_OUT_OF_RANGE,
-                ErrorKind::Input,
                 format!("LIFETIME is {lifetime} seconds; it must be 1 to {LONGEST_SECONDS}"),
             ));
         }
@@ -48,7 +47,6 @@ impl Core {
                 if endpoint.state.is_ended() || session.overlay(related).is_some_and(|overlay| overlay.has_ended) {
                     return Err(Error::new(
                         Code::RELATION_IMPOSSIBLE,
-                        ErrorKind::State,
                         format!("conversation {handle} has ended; a new one cannot be related to it"),
                     ));
                 }
@@ -57,7 +55,6 @@ impl Core {
             Relation::Group(GroupId(id)) if id.is_nil() => {
                 return Err(Error::new(
                     Code::BAD_GROUP_ID,
-                    ErrorKind::Input,
                     "the conversation group id is all zeros; give an id of your own, or none for a new one",
                 ));
             }
@@ -68,7 +65,6 @@ impl Core {
             let other = self.catalog.services.get(&other).map_or("another service", |service| &service.name);
             return Err(Error::new(
                 Code::GROUP_OF_OTHER_SERVICE,
-                ErrorKind::Input,
                 format!(
                     "conversation group {} belongs to service '{other}'; a conversation FROM SERVICE '{}' cannot join it",
                     self.groups[group].id, dialog.from_service
@@ -135,7 +131,6 @@ impl Core {
                 Ok(guid) => Ok(Some(guid.to_string().into())),
                 Err(_) => Err(Error::new(
                     Code::BAD_BROKER_INSTANCE,
-                    ErrorKind::Input,
                     format!("'{text}' is no broker instance; it must be a GUID, or 'CURRENT DATABASE'"),
                 )),
             },
@@ -150,7 +145,6 @@ fn check_service_name(name: &str) -> Result<()> {
     }
     Err(Error::new(
         Code::BAD_SERVICE_NAME,
-        ErrorKind::Input,
         format!("the name of the TO SERVICE has {length} characters; it must have 1 to 256"),
     ))
 }

@@ -3,7 +3,7 @@
 use super::change::Change;
 use super::group::GroupKey;
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
 use crate::protocol::{Message, Outcome};
 use crate::time::Timestamp;
@@ -70,7 +70,6 @@ impl Taken {
         let missing = |what: &str, id: i32| {
             Error::new(
                 Code::STORE_DAMAGED,
-                ErrorKind::Store,
                 format!("message {} names {what} {id}, which the catalog does not have", self.queuing_order),
             )
         };

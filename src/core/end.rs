@@ -7,7 +7,7 @@ use super::endpoint::NONE;
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, MessageId};
 use crate::protocol::{ConversationState, EndForm, Outcome, system};
 use crate::time::Timestamp;
@@ -29,7 +29,6 @@ impl Core {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
             return Err(Error::new(
                 Code::STATE_FORBIDS_END,
-                ErrorKind::State,
                 format!("conversation {handle} is {state}: this side has ended it already"),
             ));
         }
@@ -157,7 +156,6 @@ fn check_form(form: &EndForm) -> Result<()> {
     if *code < 1 {
         return Err(Error::new(
             Code::END_ERROR_CODE_MISSING,
-            ErrorKind::Input,
             format!(
                 "the error code of END CONVERSATION is {code}; it must be above 0, the others belong to the broker"
             ),

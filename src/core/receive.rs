@@ -6,7 +6,7 @@ use super::execute::Checked;
 use super::group::{GroupKey, Rank};
 use super::session::{Op, Session};
 use super::state::Core;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::protocol::{From, Outcome};
 use smallvec::SmallVec;
@@ -85,7 +85,6 @@ impl Core {
         if self.queue_of(place) != queue_id {
             return Err(Error::new(
                 Code::CONVERSATION_NOT_FOUND,
-                ErrorKind::NotFound,
                 format!(
                     "conversation handle {handle} was not found in queue '{queue}': its service uses another queue"
                 ),

@@ -6,7 +6,7 @@ use super::orders::Orders;
 use super::state::{Core, Limits};
 use super::status::Delay;
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::ConversationState;
 use crate::time::Timestamp;
@@ -168,11 +168,7 @@ impl Restore {
     pub fn finish(self, now: Timestamp) -> Result<Core> {
         let Self { mut core, places, damage, .. } = self;
         if let Some(what) = damage {
-            return Err(Error::new(
-                Code::STORE_DAMAGED,
-                ErrorKind::Store,
-                format!("the database is damaged: {what}; restore a backup"),
-            ));
+            return Err(Error::new(Code::STORE_DAMAGED, format!("the database is damaged: {what}; restore a backup")));
         }
         for place in places.into_values() {
             core.reschedule(place, now);

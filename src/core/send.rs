@@ -6,7 +6,7 @@ use super::effects::Effects;
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, MessageId};
 use crate::protocol::definition::SentBy;
 use crate::protocol::{Body, ConversationState, Outcome, system};
@@ -30,7 +30,6 @@ impl Core {
         {
             return Err(Error::new(
                 Code::MESSAGE_TOO_LARGE,
-                ErrorKind::Input,
                 format!(
                     "the message body has {length} bytes; the limit of this broker is {} (max_body_bytes)",
                     self.limits.max_body_bytes
@@ -56,11 +55,7 @@ impl Core {
     /// The endpoints of a list of handles: none missing, none twice.
     fn addressed(&self, handles: &[ConversationHandle]) -> Result<SmallVec<[u32; 4]>> {
         if handles.is_empty() {
-            return Err(Error::new(
-                Code::HANDLE_MISSING,
-                ErrorKind::Input,
-                "SEND names no conversation; it needs at least one handle",
-            ));
+            return Err(Error::new(Code::HANDLE_MISSING, "SEND names no conversation; it needs at least one handle"));
         }
         let mut places = SmallVec::with_capacity(handles.len());
         for (index, handle) in handles.iter().enumerate() {
@@ -70,7 +65,6 @@ impl Core {
                 }
                 Error::new(
                     Code::LISTED_CONVERSATION_NOT_FOUND,
-                    ErrorKind::NotFound,
                     format!("handle {} of {} in the list, {handle}, was not found", index + 1, handles.len()),
                 )
             })?;
@@ -82,7 +76,6 @@ impl Core {
             if let Some(pair) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
                 return Err(Error::new(
                     Code::LISTED_HANDLE_TWICE,
-                    ErrorKind::Input,
                     format!(
                         "handle {} is listed twice; each conversation may be named once",
                         self.endpoints[pair[0]].handle
@@ -101,7 +94,6 @@ impl Core {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
             return Err(Error::new(
                 Code::STATE_FORBIDS_SEND,
-                ErrorKind::State,
                 format!("conversation {} is {state}; SEND needs STARTED_OUTBOUND or CONVERSING", endpoint.handle),
             ));
         }
@@ -109,21 +101,18 @@ impl Core {
             (None, _) => {
                 return Err(Error::new(
                     Code::MESSAGE_TYPE_NOT_IN_CONTRACT,
-                    ErrorKind::Input,
                     format!("message type '{name}' is not in contract '{}'", contract()),
                 ));
             }
             (Some(SentBy::Target), true) => {
                 return Err(Error::new(
                     Code::SENT_BY_TARGET_ONLY,
-                    ErrorKind::Input,
                     format!("contract '{}' lets only the target send '{name}'; this side is the initiator", contract()),
                 ));
             }
             (Some(SentBy::Initiator), false) => {
                 return Err(Error::new(
                     Code::SENT_BY_INITIATOR_ONLY,
-                    ErrorKind::Input,
                     format!("contract '{}' lets only the initiator send '{name}'; this side is the target", contract()),
                 ));
             }
@@ -133,7 +122,6 @@ impl Core {
         if !queue.is_enqueue_enabled && queue.is_retention_enabled {
             return Err(Error::new(
                 Code::OWN_QUEUE_DISABLED_WITH_RETENTION,
-                ErrorKind::State,
                 format!(
                     "queue '{}' of the sending service is disabled and retains messages, so the copy cannot be kept; \
                      ALTER QUEUE [{}] WITH STATUS = ON enables it",

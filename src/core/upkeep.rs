@@ -6,7 +6,7 @@ use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
 use super::status;
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::id::{ConversationHandle, GroupId};
 use crate::protocol::{ConversationState, Outcome};
 use crate::time::Timestamp;
@@ -24,7 +24,6 @@ impl Core {
         if !(1..=LONGEST_SECONDS).contains(&timeout_seconds) {
             return Err(Error::new(
                 Code::LIFETIME_OUT_OF_RANGE,
-                ErrorKind::Input,
                 format!("TIMEOUT is {timeout_seconds} seconds; it must be 1 to {LONGEST_SECONDS}"),
             ));
         }
@@ -33,7 +32,6 @@ impl Core {
         if due > lifetime {
             return Err(Error::new(
                 Code::TIMER_BEYOND_LIFETIME,
-                ErrorKind::Input,
                 format!("the timer would fire at {due}, after the conversation expires at {lifetime}"),
             ));
         }
@@ -63,7 +61,6 @@ impl Core {
             let name = |service_id| self.catalog.services.get(&service_id).map_or("", |service| &service.name);
             return Err(Error::new(
                 Code::BAD_DESTINATION_GROUP,
-                ErrorKind::Input,
                 format!(
                     "conversation group {to} belongs to service '{}', the conversation to '{}'; MOVE stays within one",
                     name(self.groups[group].service_id),
@@ -156,7 +153,6 @@ impl Core {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
             return Err(Error::new(
                 code,
-                ErrorKind::State,
                 format!("conversation {handle} is {state}; {statement} needs one that this side has not ended"),
             ));
         }

@@ -1,7 +1,7 @@
 //! Which definitions of a list are still to be made, and which contradict what is there.
 
 use crate::catalog::{Activation, Catalog, Priority, Queue, same_name};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
     ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions,
 };
@@ -77,7 +77,6 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
         }
         other => Err(Error::new(
             Code::UNSUPPORTED,
-            ErrorKind::Unsupported,
             format!("ensure only creates what is missing; {other:?} changes what is there: use define for it"),
         )),
     }
@@ -96,7 +95,6 @@ fn same<A: PartialEq<B> + std::fmt::Debug, B: std::fmt::Debug>(
 fn differs(what: &str, name: &str, aspect: &str, found: &dyn std::fmt::Debug, wanted: &dyn std::fmt::Debug) -> Error {
     Error::new(
         Code::DUPLICATE_NAME,
-        ErrorKind::InUse,
         format!(
             "{what} '{name}' exists already but differs: {aspect} is {found:?}, asked for was {wanted:?}; alter it or ask for the same"
         ),

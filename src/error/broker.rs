@@ -1,6 +1,6 @@
 //! Conditions that Service Broker knows, under its numbers.
 
-use super::{Code, Error, ErrorKind};
+use super::{Code, Error};
 use std::fmt::Display;
 
 impl Error {
@@ -8,34 +8,24 @@ impl Error {
     pub(crate) fn conversation_not_found(handle: impl Display) -> Self {
         Self::new(
             Code::CONVERSATION_NOT_FOUND,
-            ErrorKind::NotFound,
             format!("conversation handle {handle} was not found: it was never begun here, or it has ended"),
         )
     }
 
     /// 8423: no service of that name here.
     pub(crate) fn service_not_found(name: &str) -> Self {
-        Self::new(
-            Code::SERVICE_NOT_FOUND,
-            ErrorKind::NotFound,
-            format!("service '{name}' was not found; names are compared byte by byte"),
-        )
+        Self::new(Code::SERVICE_NOT_FOUND, format!("service '{name}' was not found; names are compared byte by byte"))
     }
 
     /// 8425: no contract of that name here.
     pub(crate) fn contract_not_found(name: &str) -> Self {
-        Self::new(
-            Code::CONTRACT_NOT_FOUND,
-            ErrorKind::NotFound,
-            format!("contract '{name}' was not found; names are compared byte by byte"),
-        )
+        Self::new(Code::CONTRACT_NOT_FOUND, format!("contract '{name}' was not found; names are compared byte by byte"))
     }
 
     /// 8428: no message type of that name here.
     pub(crate) fn message_type_not_found(name: &str) -> Self {
         Self::new(
             Code::MESSAGE_TYPE_NOT_FOUND,
-            ErrorKind::NotFound,
             format!("message type '{name}' was not found; names are compared byte by byte"),
         )
     }
@@ -44,25 +34,19 @@ impl Error {
     pub(crate) fn queue_disabled(queue: &str) -> Self {
         Self::new(
             Code::QUEUE_DISABLED,
-            ErrorKind::State,
             format!("queue '{queue}' is disabled; ALTER QUEUE [{queue}] WITH STATUS = ON enables it"),
         )
     }
 
     /// 3716: others still refer to the object.
     pub(crate) fn in_use(what: &str, name: &str, by: impl Display) -> Self {
-        Self::new(
-            Code::OBJECT_IN_USE,
-            ErrorKind::InUse,
-            format!("{what} '{name}' cannot be dropped: {by} refers to it; drop that first"),
-        )
+        Self::new(Code::OBJECT_IN_USE, format!("{what} '{name}' cannot be dropped: {by} refers to it; drop that first"))
     }
 
     /// 9663: the object belongs to the system.
     pub(crate) fn system_object(what: &str, name: &str) -> Self {
         Self::new(
             Code::SYSTEM_OBJECT,
-            ErrorKind::Input,
             format!("{what} '{name}' belongs to the system and cannot be created, altered or dropped"),
         )
     }
@@ -71,7 +55,6 @@ impl Error {
     pub(crate) fn group_not_found(group: impl Display) -> Self {
         Self::new(
             Code::GROUP_NOT_FOUND,
-            ErrorKind::NotFound,
             format!("conversation group {group} was not found: it has no conversations here"),
         )
     }
@@ -80,7 +63,6 @@ impl Error {
     pub(crate) fn deadlock(group: impl Display) -> Self {
         Self::new(
             Code::DEADLOCK,
-            ErrorKind::Conflict,
             format!(
                 "the transaction was chosen as a deadlock victim and rolled back: it waited for conversation group \
                  {group}, whose holder waits for one of this transaction's; run the transaction again"

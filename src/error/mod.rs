@@ -57,7 +57,6 @@ pub struct Error(Box<Inner>);
 
 struct Inner {
     code: Code,
-    kind: ErrorKind,
     message: String,
     position: Option<Position>,
     statement: Option<usize>,
@@ -66,8 +65,8 @@ struct Inner {
 
 impl Error {
     /// An error of our own making; everything else in the crate goes through the named constructors.
-    pub(crate) fn new(code: Code, kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, kind, message: message.into(), position: None, statement: None, source: None }))
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Inner { code, message: message.into(), position: None, statement: None, source: None }))
     }
 
     /// The same error with its cause attached.
@@ -95,7 +94,7 @@ impl Error {
 
     /// The class of the condition.
     pub fn kind(&self) -> ErrorKind {
-        self.0.kind
+        self.0.code.kind()
     }
 
     /// What happened, without the number and the position.
@@ -115,14 +114,14 @@ impl Error {
 
     /// Whether the same call, made again from the start of its transaction, may succeed.
     pub fn is_retryable(&self) -> bool {
-        self.0.kind == ErrorKind::Conflict || [Code::SERVER_UNREACHABLE, Code::POOL_EXHAUSTED].contains(&self.0.code)
+        self.kind() == ErrorKind::Conflict || [Code::SERVER_UNREACHABLE, Code::POOL_EXHAUSTED].contains(&self.0.code)
     }
 
     /// A second copy for another caller of the same failed batch; the cause is kept as text only.
     pub(crate) fn duplicate(&self) -> Self {
         let source = self.0.source.as_ref().map(|source| source.to_string().into());
-        let Inner { code, kind, ref message, position, statement, .. } = *self.0;
-        Self(Box::new(Inner { code, kind, message: message.clone(), position, statement, source }))
+        let Inner { code, ref message, position, statement, .. } = *self.0;
+        Self(Box::new(Inner { code, message: message.clone(), position, statement, source }))
     }
 }
 

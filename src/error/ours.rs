@@ -1,34 +1,33 @@
 //! Conditions of our own, from 60001.
 
-use super::{Code, Error, ErrorKind};
+use super::{Code, Error};
 use std::fmt::Display;
 
 impl Error {
     /// 60001: the name is taken.
     pub(crate) fn duplicate_name(what: &str, name: &str) -> Self {
-        Self::new(Code::DUPLICATE_NAME, ErrorKind::InUse, format!("{what} '{name}' exists already"))
+        Self::new(Code::DUPLICATE_NAME, format!("{what} '{name}' exists already"))
     }
 
     /// 60002: a definition names what does not exist.
     pub(crate) fn object_not_found(what: &str, name: &str) -> Self {
-        Self::new(Code::OBJECT_NOT_FOUND, ErrorKind::NotFound, format!("{what} '{name}' was not found"))
+        Self::new(Code::OBJECT_NOT_FOUND, format!("{what} '{name}' was not found"))
     }
 
     /// 60003: the name is empty, too long, or begins with a character it may not.
     pub(crate) fn bad_name(what: &str, name: &str, why: impl Display) -> Self {
-        Self::new(Code::BAD_NAME, ErrorKind::Input, format!("'{name}' cannot name a {what}: {why}"))
+        Self::new(Code::BAD_NAME, format!("'{name}' cannot name a {what}: {why}"))
     }
 
     /// 60005: a value is out of its range.
     pub(crate) fn out_of_range(what: &str, found: impl Display, right: &str) -> Self {
-        Self::new(Code::OUT_OF_RANGE, ErrorKind::Input, format!("{what} is {found}; it must be {right}"))
+        Self::new(Code::OUT_OF_RANGE, format!("{what} is {found}; it must be {right}"))
     }
 
     /// 60008: definitions stand alone.
     pub(crate) fn definition_in_transaction() -> Self {
         Self::new(
             Code::DEFINITION_IN_TRANSACTION,
-            ErrorKind::Unsupported,
             "definitions and other verbs do not mix in one transaction; make definitions on their own, all in one script",
         )
     }
@@ -37,14 +36,13 @@ impl Error {
     pub(crate) fn transaction_ended() -> Self {
         Self::new(
             Code::TRANSACTION_ENDED,
-            ErrorKind::State,
             "the transaction has ended: it was committed, rolled back, or lost to an earlier error; begin another",
         )
     }
 
     /// 60016: the broker is closed.
     pub(crate) fn closed() -> Self {
-        Self::new(Code::STORE_CLOSED, ErrorKind::Store, "the broker is closed; open it again")
+        Self::new(Code::STORE_CLOSED, "the broker is closed; open it again")
     }
 
     /// 60026: a URL of a server that this build cannot speak to.
@@ -52,7 +50,6 @@ impl Error {
     pub(crate) fn without_driver(server: &str, feature: &str) -> Self {
         Self::new(
             Code::UNSUPPORTED,
-            ErrorKind::Unsupported,
             format!("this build has no driver for {server}; build Dialoq with feature '{feature}'"),
         )
     }

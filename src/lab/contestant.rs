@@ -2,7 +2,7 @@
 
 use super::load::Class;
 use super::scene::{HIGH_LEVEL, HIGH_QUEUE, LOW_QUEUE, Layout, QUEUE, Scene};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::receive::strategy::{
     Bound, Form, ReaderPools, Strategy, aging, by_levels, drain_high_then_one_low, drain_one_conversation,
     dual_queue_loop, dual_queue_loop_classic, independent_readers, weighted,
@@ -124,7 +124,7 @@ impl Contestant {
             Self::Drain(Form::Classic) => {
                 let known = scene.receiver((Class::High, 0)).ok_or_else(|| {
                     let why = "the lab's first message of the high conversation did not arrive";
-                    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why)
+                    Error::new(Code::STORE_DAMAGED, why)
                 })?;
                 led(Box::new(drain_one_conversation(QUEUE, known).high_top(1)))
             }

@@ -1,6 +1,6 @@
 //! What arrives when: drawn from a seed, or read from a recording.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -91,11 +91,7 @@ impl Load {
         load.arrivals.sort_by_key(|arrival| arrival.at_us);
         match load.arrivals.first() {
             Some(_) => Ok(load),
-            None => Err(Error::new(
-                Code::BAD_INPUT,
-                ErrorKind::Input,
-                format!("the load holds no messages: {}", load.description),
-            )),
+            None => Err(Error::new(Code::BAD_INPUT, format!("the load holds no messages: {}", load.description))),
         }
     }
 
@@ -210,7 +206,7 @@ struct Line {
 fn recorded(path: &Path) -> Result<Load> {
     let text = std::fs::read_to_string(path).map_err(|cause| {
         let why = format!("the recording {} cannot be read as text: {cause}", path.display());
-        Error::new(Code::BAD_INPUT, ErrorKind::Input, why).caused_by(cause)
+        Error::new(Code::BAD_INPUT, why).caused_by(cause)
     })?;
     let mut dice = Dice(1);
     let mut arrivals = Vec::new();
@@ -219,7 +215,7 @@ fn recorded(path: &Path) -> Result<Load> {
             let place = format!("line {} of {}", index + 1, path.display());
             let right =
                 r#"it must be like {"at_ms": 12.5, "class": "high", "body": {...}}, where body may be left out"#;
-            Error::new(Code::BAD_INPUT, ErrorKind::Input, format!("{place}: {why}; {right}"))
+            Error::new(Code::BAD_INPUT, format!("{place}: {why}; {right}"))
         };
         let line: Line = serde_json::from_str(line).map_err(|cause| refuse(cause.to_string()))?;
         // A day: a recording is played in its own time.

@@ -5,7 +5,7 @@ use super::load::{Arrival, Class, Load};
 use super::scene::{ADD_ITEM, Line, Scene, Site};
 use crate::activation::{Context, HandlerError, Handlers, Ramp};
 use crate::broker::Broker;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::message::SendsAs;
 use crate::protocol::{Message, Verb};
@@ -68,7 +68,7 @@ impl Recorder {
         let Some(&(class, conversation)) = self.lines.get(&message.conversation_handle) else {
             let why =
                 format!("a message came on conversation {}, which the lab never began", message.conversation_handle);
-            return Err(Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why));
+            return Err(Error::new(Code::STORE_DAMAGED, why));
         };
         let take = Take {
             class,
@@ -88,7 +88,7 @@ impl Recorder {
         let slept = tokio::task::spawn_blocking(move || std::thread::sleep(service)).await;
         slept.map_err(|cause| {
             let why = "the lab was stopped while it served a message";
-            Error::new(Code::HANDLER_FAILED, ErrorKind::User, why).caused_by(cause)
+            Error::new(Code::HANDLER_FAILED, why).caused_by(cause)
         })?;
         self.takes.lock().unwrap_or_else(PoisonError::into_inner)[place].done_us = self.now_us();
         self.done.send_modify(|done| *done += 1);
@@ -153,7 +153,7 @@ async fn play_in(
 fn joined(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
     done.map_err(|cause| {
         let why = format!("a task of the lab failed: {cause}");
-        Error::new(Code::HANDLER_FAILED, ErrorKind::User, why).caused_by(cause)
+        Error::new(Code::HANDLER_FAILED, why).caused_by(cause)
     })?
 }
 
@@ -247,12 +247,12 @@ fn check_complete(takes: &[Take], total: usize) -> Result<()> {
                 "message {} of {} conversation {} was served twice",
                 take.sequence, take.class, take.conversation
             );
-            return Err(Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why));
+            return Err(Error::new(Code::STORE_DAMAGED, why));
         }
     }
     if seen.len() != total {
         let why = format!("{total} messages were sent and {} were served", seen.len());
-        return Err(Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why));
+        return Err(Error::new(Code::STORE_DAMAGED, why));
     }
     Ok(())
 }

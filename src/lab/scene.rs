@@ -4,7 +4,7 @@ use super::load::{Class, HIGH_CONVERSATIONS, LOW_CONVERSATIONS};
 use crate::act::Act;
 use crate::broker::Broker;
 use crate::define::{Definitions, Level};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::message::MessageType;
 use std::collections::HashMap;
@@ -143,7 +143,7 @@ impl Folder {
             Ok(()) => Ok(Self(path)),
             Err(cause) => {
                 let why = format!("the lab's folder {} cannot be made: {cause}", path.display());
-                Err(Error::new(Code::STORE_READ_ONLY, ErrorKind::Store, why).caused_by(cause))
+                Err(Error::new(Code::STORE_READ_ONLY, why).caused_by(cause))
             }
         }
     }
@@ -195,7 +195,7 @@ impl Scene {
                 for message in &batch {
                     let line: Line = serde_json::from_value(message.decode(ADD_ITEM)?).map_err(|cause| {
                         let why = format!("the lab's own first message came back changed: {cause}");
-                        Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why).caused_by(cause)
+                        Error::new(Code::STORE_DAMAGED, why).caused_by(cause)
                     })?;
                     receivers.insert(message.conversation_handle, line);
                 }

@@ -2,7 +2,7 @@
 
 use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
 use crate::protocol::{From, Message, MessageValidation, Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
@@ -179,7 +179,7 @@ impl Store for Shared {
 }
 
 fn no_sql() -> Error {
-    Error::new(Code::USER_SQL_FAILED, ErrorKind::User, "this store has no SQL")
+    Error::new(Code::USER_SQL_FAILED, "this store has no SQL")
 }
 
 struct FakeTx {
@@ -218,11 +218,9 @@ impl StoreTx for FakeTx {
             let mut undone = self.taken.split_off(*kept);
             self.store.put_back(&mut undone);
         }
-        Box::pin(async move {
-            known
-                .map(drop)
-                .ok_or_else(|| Error::new(Code::SAVEPOINT_NOT_FOUND, ErrorKind::NotFound, "no such savepoint"))
-        })
+        Box::pin(
+            async move { known.map(drop).ok_or_else(|| Error::new(Code::SAVEPOINT_NOT_FOUND, "no such savepoint")) },
+        )
     }
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {

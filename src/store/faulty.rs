@@ -2,7 +2,7 @@
 
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ impl Left {
         self.0
             .fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1))
             .map(drop)
-            .map_err(|_| Error::new(Code::STORE_IO, ErrorKind::Store, "the store failed, as the test asked it to"))
+            .map_err(|_| Error::new(Code::STORE_IO, "the store failed, as the test asked it to"))
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) use texts::store_texts;
 pub use texts::{DoctorTexts, StatusTexts, StoreTexts};
 
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use server::link::Guest;
@@ -79,7 +79,6 @@ pub trait Store: Send + Sync + 'static {
         Box::pin(async {
             Err(Error::new(
                 Code::UNSUPPORTED,
-                ErrorKind::Unsupported,
                 "this store takes no verbs on connections of others; use Broker::begin, whose Tx takes SQL of your own",
             ))
         })
@@ -152,7 +151,6 @@ pub trait StoreTx: Send {
 fn no_unit_ids() -> Error {
     Error::new(
         Code::UNSUPPORTED,
-        ErrorKind::Unsupported,
         "this store keeps no ids of units: one process owns it, and whether a unit happened is known when it is opened",
     )
 }

@@ -1,6 +1,6 @@
 //! The user's own SQL as it crosses the seam: text, parameters, and what must come of it.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
 use serde::Serialize;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl SqlRow {
     /// # Errors
     /// 60022 if there is no such column or its value is of another type.
     pub fn get<T: FromSqlValue>(&self, column: &str) -> Result<T> {
-        let refuse = |why: String| Error::new(Code::USER_SQL_FAILED, ErrorKind::User, why);
+        let refuse = |why: String| Error::new(Code::USER_SQL_FAILED, why);
         let place = self.columns.iter().position(|name| name == column).ok_or_else(|| {
             refuse(format!("the query gives no column '{column}'; its columns are {}", self.columns.join(", ")))
         })?;

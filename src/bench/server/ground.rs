@@ -4,7 +4,7 @@ use super::texts::Server;
 use crate::Broker;
 use crate::bench::subject::{CLIENT, Class, Lane, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject};
 use crate::define::Definitions;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::server::link::Link;
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(crate) async fn check_unused(url: &str, what: &str) -> Result<()> {
         "the database holds {conversations} conversation endpoints; {what} would load it and measure their presence: name an \
          empty database, or say --in-use"
     );
-    Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why))
+    Err(Error::new(Code::UNSUPPORTED, why))
 }
 
 /// The broker under test and what it stands on.

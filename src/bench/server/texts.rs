@@ -1,7 +1,7 @@
 //! The SQL of a bench on a server, by dialect.
 
 use crate::broker::server_driver;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::SqlRow;
 use crate::store::server::link::{Driver, Failure};
 use crate::store::url::{Durability, StoreUrl};
@@ -62,7 +62,7 @@ impl Server {
         let url = StoreUrl::parse(url)?;
         let (Some(server), Some(driver)) = (url.server(), server_driver(&url, None)?) else {
             let why = "this bench is for servers; an embedded database is measured without a URL";
-            return Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why));
+            return Err(Error::new(Code::UNSUPPORTED, why));
         };
         let texts = if driver.dialect().name == "mssql" { &MSSQL } else { &POSTGRES };
         Ok(Self { driver, texts, durability: server.common.durability })
@@ -76,9 +76,9 @@ impl Server {
     pub(super) async fn read(&self, text: &'static str) -> Result<SqlRow> {
         let mut link = self.driver.dedicated().await?;
         let rows = link.read(text).await.map_err(error)?;
-        rows.into_iter().next().ok_or_else(|| {
-            Error::new(Code::STORE_DAMAGED, ErrorKind::Store, "the server gave no row to a read of the bench")
-        })
+        rows.into_iter()
+            .next()
+            .ok_or_else(|| Error::new(Code::STORE_DAMAGED, "the server gave no row to a read of the bench"))
     }
 
     /// Runs a script of the bench's own.

@@ -4,7 +4,7 @@ use super::{Applied, Consequence, Touched, take_object_id};
 use crate::catalog::builtin::is_system_id;
 use crate::catalog::name::check_name;
 use crate::catalog::objects::{Catalog, Contract};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{ContractEntry, SentBy};
 use crate::protocol::system;
 use std::sync::Arc;
@@ -27,7 +27,6 @@ pub(super) fn create(
         if matches!(found.id, system::ERROR_ID | system::END_DIALOG_ID | system::DIALOG_TIMER_ID) {
             return Err(Error::new(
                 Code::SYSTEM_OBJECT,
-                ErrorKind::Input,
                 format!(
                     "contract '{name}' lists message type '{message_type}', which only the broker sends; leave it out: \
                      every conversation can receive it"
@@ -37,7 +36,6 @@ pub(super) fn create(
         if entries[..at].iter().any(|earlier| earlier.message_type == *message_type) {
             return Err(Error::new(
                 Code::MESSAGE_TYPE_LISTED_TWICE,
-                ErrorKind::Input,
                 format!(
                     "contract '{name}' lists message type '{message_type}' twice; list it once, SENT BY ANY for both"
                 ),
@@ -47,7 +45,6 @@ pub(super) fn create(
     if entries.iter().all(|entry| entry.sent_by == SentBy::Target) {
         return Err(Error::new(
             Code::CONTRACT_WITHOUT_INITIATOR,
-            ErrorKind::Input,
             format!(
                 "contract '{name}' lets the initiator send nothing; at least one message type must be SENT BY INITIATOR \
                  or SENT BY ANY"

@@ -5,7 +5,7 @@ use crate::catalog::body::{check_json_schema, check_xml_schemas};
 use crate::catalog::builtin::is_system_id;
 use crate::catalog::name::check_name;
 use crate::catalog::objects::{Catalog, MessageType, XmlSchemaCollection, same_name};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{ContractEntry, Validation};
 use std::sync::Arc;
 
@@ -99,5 +99,5 @@ fn checked(catalog: &Catalog, validation: &Validation) -> Result<Validation> {
 }
 
 fn bad_schema(what: &str, why: String) -> Error {
-    Error::new(Code::BAD_SCHEMA, ErrorKind::Input, format!("{what} is not usable: {why}"))
+    Error::new(Code::BAD_SCHEMA, format!("{what} is not usable: {why}"))
 }

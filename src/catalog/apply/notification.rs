@@ -3,7 +3,7 @@
 use super::{Applied, Consequence, Touched, take_object_id};
 use crate::catalog::name::{check_far_service_name, check_name};
 use crate::catalog::objects::{Catalog, EventNotification};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::definition::QueueEvent;
 use std::sync::Arc;
@@ -27,7 +27,6 @@ pub(super) fn create(
     if event == QueueEvent::QueueActivation && watched.activation.as_ref().is_some_and(|a| a.is_enabled) {
         return Err(Error::new(
             Code::ACTIVATION_EXCLUDES_NOTIFICATION,
-            ErrorKind::InUse,
             format!(
                 "event notification '{name}' for QUEUE_ACTIVATION cannot be created: activation of queue '{queue}' is \
                  enabled; ALTER QUEUE [{queue}] WITH ACTIVATION (STATUS = OFF) disables it"

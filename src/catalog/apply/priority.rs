@@ -4,7 +4,7 @@ use super::{Applied, Touched, take_object_id};
 use crate::catalog::name::{check_far_service_name, check_name};
 use crate::catalog::objects::{Catalog, Priority};
 use crate::catalog::priority::DEFAULT_LEVEL;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{AnyOr, PriorityOptions};
 use std::sync::Arc;
 
@@ -37,7 +37,6 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, set: &PriorityOptions) ->
     if *set == PriorityOptions::default() {
         return Err(Error::new(
             Code::SYNTAX,
-            ErrorKind::Input,
             format!(
                 "ALTER BROKER PRIORITY '{name}' sets nothing; SET must hold CONTRACT_NAME, LOCAL_SERVICE_NAME, \
                  REMOTE_SERVICE_NAME or PRIORITY_LEVEL"
@@ -90,7 +89,6 @@ fn with(catalog: &Catalog, mut row: Priority, set: &PriorityOptions) -> Result<P
     if let Some(same) = catalog.priorities.values().find(|p| p.id != row.id && criteria(p) == criteria(&row)) {
         return Err(Error::new(
             Code::DUPLICATE_PRIORITY_CRITERIA,
-            ErrorKind::InUse,
             format!(
                 "broker priority '{}' would have the same contract, local service and remote service as '{}'; \
                  alter or drop that one",

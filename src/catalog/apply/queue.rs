@@ -3,7 +3,7 @@
 use super::{Applied, Consequence, Touched, notification, take_object_id};
 use crate::catalog::name::{check_name, check_queue_name};
 use crate::catalog::objects::{Activation, Catalog, Queue};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{ActivationChange, ActivationOptions, ExecuteAs, QueueEvent, QueueOptions};
 use std::sync::Arc;
 
@@ -24,7 +24,6 @@ pub(super) fn create(catalog: &mut Catalog, name: &str, options: &QueueOptions) 
         Some(ActivationChange::Drop) => {
             return Err(Error::new(
                 Code::SYNTAX,
-                ErrorKind::Input,
                 format!("ACTIVATION (DROP) for the new queue '{name}'; only ALTER QUEUE has it"),
             ));
         }
@@ -57,7 +56,6 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, options: &QueueOptions) -
             if next.is_enabled && is_watched_for_activation(catalog, row.id) {
                 return Err(Error::new(
                     Code::NOTIFICATION_EXCLUDES_ACTIVATION,
-                    ErrorKind::InUse,
                     format!(
                         "activation of queue '{name}' cannot be enabled: an event notification for QUEUE_ACTIVATION \
                          watches it; drop that first"
@@ -127,7 +125,6 @@ fn activation(
         (None, None) => {
             return Err(Error::new(
                 Code::ACTIVATION_PROCEDURE_MISSING,
-                ErrorKind::Input,
                 format!("activation of queue '{queue}' has no procedure; give PROCEDURE_NAME"),
             ));
         }
@@ -151,7 +148,6 @@ fn activation(
         (None, None) if must_be_whole => {
             return Err(Error::new(
                 Code::ACTIVATION_USER_MISSING,
-                ErrorKind::Input,
                 format!("activation of queue '{queue}' has no user to run as; give EXECUTE AS SELF, OWNER or 'user'"),
             ));
         }
@@ -163,12 +159,11 @@ fn activation(
 fn checked_procedure(queue: &str, name: &str) -> Result<Arc<str>> {
     check_name("activation procedure", name).map_err(|why| {
         let text = format!("activation of queue '{queue}': {}", why.message());
-        Error::new(Code::ACTIVATION_PROCEDURE_MISSING, ErrorKind::Input, text)
+        Error::new(Code::ACTIVATION_PROCEDURE_MISSING, text)
     })?;
     if name.starts_with('#') {
         return Err(Error::new(
             Code::ACTIVATION_PROCEDURE_TEMPORARY,
-            ErrorKind::Input,
             format!("activation procedure '{name}' of queue '{queue}' is temporary; leave the leading '#' out"),
         ));
     }

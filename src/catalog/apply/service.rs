@@ -4,7 +4,7 @@ use super::{Applied, Consequence, Touched, take_object_id};
 use crate::catalog::builtin::is_system_id;
 use crate::catalog::name::check_name;
 use crate::catalog::objects::{Catalog, Service};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use std::sync::Arc;
 
 const WHAT: &str = "service";
@@ -73,7 +73,6 @@ pub(super) fn alter(
     if to_queue_id == from_queue_id && add_contracts.is_empty() && dropped.is_empty() {
         return Err(Error::new(
             Code::ALTER_SERVICE_EMPTY,
-            ErrorKind::Input,
             format!("ALTER SERVICE '{name}' changes nothing; name another queue, or contracts to add or drop"),
         ));
     }
@@ -121,7 +120,6 @@ fn contract_id(catalog: &Catalog, name: &str) -> Result<i32> {
 fn listed_twice(service: &str, contract: &str) -> Error {
     Error::new(
         Code::CONTRACT_LISTED_TWICE,
-        ErrorKind::Input,
         format!("service '{service}' would list contract '{contract}' twice; list it once"),
     )
 }

@@ -1,7 +1,7 @@
 //! Walking over tokens, and saying what was expected where.
 
 use super::lexer::Token;
-use crate::error::{Code, Error, ErrorKind, Position, Result};
+use crate::error::{Code, Error, Position, Result};
 
 /// The schema that queues and XML schema collections live in; there is no other.
 const SCHEMA: &str = "dbo";
@@ -186,12 +186,12 @@ impl Cursor {
     /// 60004: what was expected, and what is there instead.
     pub(super) fn unexpected(&self, expected: &str) -> Error {
         let text = format!("expected {expected}, found {}", self.token());
-        Error::new(Code::SYNTAX, ErrorKind::Input, text).at(self.position())
+        Error::new(Code::SYNTAX, text).at(self.position())
     }
 
     /// 60004: an option that is there a second time.
     pub(super) fn given_twice(&self, option: &str) -> Error {
-        Error::new(Code::SYNTAX, ErrorKind::Input, format!("{option} is given twice; give it once")).at(self.position())
+        Error::new(Code::SYNTAX, format!("{option} is given twice; give it once")).at(self.position())
     }
 
     /// Passes the keyword of an option that may be given once, and keeps its value.
@@ -212,7 +212,7 @@ impl Cursor {
 
 /// 60026: Service Broker has it, Dialoq does not, and why.
 pub(super) fn unsupported(why: impl Into<String>) -> Error {
-    Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, why)
+    Error::new(Code::UNSUPPORTED, why)
 }
 
 /// `A, B or C`

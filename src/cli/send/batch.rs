@@ -7,7 +7,7 @@ use crate::broker::Broker;
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::Output;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::jsonl::SendLine;
 use crate::tx::Tx;
@@ -137,7 +137,7 @@ impl<'a> Sender<'a> {
         {
             self.dialog = before;
             let message = format!("nothing from {first} to {last} was sent: {}", error.message());
-            return Err(Error::new(error.code(), error.kind(), message).caused_by(error).into());
+            return Err(Error::new(error.code(), message).caused_by(error).into());
         }
         self.believe(done)?;
         match stopped_by {
@@ -152,7 +152,7 @@ impl<'a> Sender<'a> {
                         format!("{}; {} before it were sent, nothing else", refused(&place, &error), self.sent)
                     }
                 };
-                Err(Error::new(error.code(), error.kind(), message).into())
+                Err(Error::new(error.code(), message).into())
             }
         }
     }
@@ -205,7 +205,7 @@ impl<'a> Sender<'a> {
     async fn begin(&self, tx: &Tx) -> Result<Dialog> {
         let (Some(from), Some(to)) = (&self.options.from, &self.options.to) else {
             let why = "it names no conversation, and there is neither --conversation nor --from and --to";
-            return Err(Error::new(Code::BAD_INPUT, ErrorKind::Input, why));
+            return Err(Error::new(Code::BAD_INPUT, why));
         };
         let mut dialog = tx.begin_dialog(from.as_str(), to.as_str());
         if let Some(contract) = &self.options.contract {

@@ -1,7 +1,7 @@
 //! Where messages to send come from.
 
 use crate::cli::failure::Failure;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::jsonl::SendLine;
 use std::fmt;
 use std::fs::File;
@@ -104,7 +104,7 @@ fn read_lines(mut reader: impl BufRead, sender: &mpsc::Sender<Item>) {
 }
 
 fn unreadable(why: String) -> Error {
-    Error::new(Code::BAD_INPUT, ErrorKind::Input, why)
+    Error::new(Code::BAD_INPUT, why)
 }
 
 #[cfg(test)]

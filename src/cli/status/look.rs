@@ -2,7 +2,7 @@
 
 use crate::broker::Broker;
 use crate::cli::failure::Failure;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::ConversationState;
 use crate::store::{SqlRow, SqlValue, StatusTexts};
 use crate::time::Timestamp;
@@ -82,11 +82,7 @@ impl Reader {
         let now = self.0.clock().now();
         let broker = self.rows(|texts| texts.broker).await?;
         let broker = broker.first().ok_or_else(|| {
-            Error::new(
-                Code::STORE_DAMAGED,
-                ErrorKind::Store,
-                "the database holds no settings of a broker; it is damaged",
-            )
+            Error::new(Code::STORE_DAMAGED, "the database holds no settings of a broker; it is damaged")
         })?;
         let mut levels = self.levels(now).await?;
         let mut queues = Vec::new();

@@ -1,7 +1,7 @@
 //! What counts as high.
 
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::AnyOr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -81,7 +81,6 @@ fn above_the_rest(catalog: &Catalog, queue: &str, high: &str) -> Result<u8> {
     match highest_other {
         Some((level, other)) if level >= lowest_high => Err(Error::new(
             Code::OUT_OF_RANGE,
-            ErrorKind::Input,
             format!(
                 "contract '{}' has level {lowest_high} in queue '{queue}' and contract '{other}' has level {level}: give \
                  '{}' a broker priority above all others, or name the high class by levels",

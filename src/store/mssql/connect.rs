@@ -4,7 +4,7 @@ use super::args::RowsForm;
 use super::failure::{self, Text};
 use super::session::{Client, Session};
 use super::texts;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::url::{Encryption, Login, MssqlUrl};
 use crate::store::{AccessToken, SqlValue};
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
@@ -141,7 +141,6 @@ impl Connector {
             None => std::env::var(TOKEN_VARIABLE).map_err(|_| {
                 Error::new(
                     Code::ACCESS_DENIED,
-                    ErrorKind::Store,
                     format!("the URL asks for a token of Entra, but {TOKEN_VARIABLE} is not set, nor OpenOptions::entra_token"),
                 )
             }),
@@ -160,7 +159,7 @@ impl Connector {
     fn unreachable(&self, why: &dyn Display) -> Error {
         let place = &self.url.server.shown;
         let message = format!("the server of '{place}' cannot be reached: {why}");
-        Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, message)
+        Error::new(Code::SERVER_UNREACHABLE, message)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the server's numbers mean.
 
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::store::server::refusal;
 use tiberius::error::TokenError;
 
@@ -20,60 +20,44 @@ pub(super) fn refused(error: &TokenError, text: Text) -> Error {
         return told;
     }
     let message = format!("{} (line {} of {})", told.message(), error.line(), error.procedure());
-    Error::new(told.code(), told.kind(), message)
+    Error::new(told.code(), message)
 }
 
 fn refused_number(number: u32, message: &str, text: Text) -> Error {
     if is_passing(number) {
         let why = format!("the server asks to be tried again ({number}): {message}");
-        return Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, why);
+        return Error::new(Code::SERVER_UNREACHABLE, why);
     }
     match (number, text) {
         (1205 | 51205, _) => Error::new(
             Code::DEADLOCK,
-            ErrorKind::Conflict,
             format!("the transaction was chosen as a deadlock victim and rolled back; run it again ({message})"),
         ),
         // Two that met under SNAPSHOT; the server has rolled back the later one.
         (3960, _) => Error::new(
             Code::DEADLOCK,
-            ErrorKind::Conflict,
             format!("the transaction met another one and was rolled back; run it again ({message})"),
         ),
-        (1222, Text::Ours) => {
-            Error::new(Code::STORE_IO, ErrorKind::Conflict, format!("a lock was not had in time (1222): {message}"))
+        (1222, Text::Ours) => Error::new(Code::LOCK_TIMEOUT, format!("a lock was not had in time (1222): {message}")),
+        (1105 | 1101 | 9002, _) => Error::new(Code::STORE_FULL, format!("the database is full ({number}): {message}")),
+        (3906 | 3908 | 976 | 978, _) => {
+            Error::new(Code::STORE_READ_ONLY, format!("the database cannot be written ({number}): {message}"))
         }
-        (1105 | 1101 | 9002, _) => {
-            Error::new(Code::STORE_FULL, ErrorKind::Store, format!("the database is full ({number}): {message}"))
-        }
-        (3906 | 3908 | 976 | 978, _) => Error::new(
-            Code::STORE_READ_ONLY,
-            ErrorKind::Store,
-            format!("the database cannot be written ({number}): {message}"),
-        ),
         (18_456 | 18_452 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 916 | 40_615 | 47_073, _) => {
-            Error::new(
-                Code::ACCESS_DENIED,
-                ErrorKind::Store,
-                format!("the server refuses the login ({number}): {message}"),
-            )
+            Error::new(Code::ACCESS_DENIED, format!("the server refuses the login ({number}): {message}"))
         }
-        (_, Text::Users) => {
-            Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("the statement failed ({number}): {message}"))
-        }
+        (_, Text::Users) => Error::new(Code::USER_SQL_FAILED, format!("the statement failed ({number}): {message}")),
         (229 | 230 | 262 | 297 | 300 | 2760 | 15_151 | 15_247, _) => Error::new(
             Code::ACCESS_DENIED,
-            ErrorKind::Store,
             format!("this user may not do that ({number}): {message}; a member of dialoq_admin can grant it"),
         ),
         (208 | 2812, _) if message.contains("dialoq") => Error::new(
             Code::SCHEMA_MISSING,
-            ErrorKind::Store,
             format!("the database has no Dialoq schema, or only part of one ({number}): {message}"),
         ),
         (50_001..=59_999, _) => refusal(i64::from(number) - 50_000, message),
         (60_001..=65_535, _) => refusal(i64::from(number), message),
-        _ => Error::new(Code::STORE_IO, ErrorKind::Store, format!("the server failed ({number}): {message}")),
+        _ => Error::new(Code::STORE_IO, format!("the server failed ({number}): {message}")),
     }
 }
 
@@ -91,13 +75,11 @@ pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
     if is_unknown {
         return Error::new(
             Code::COMMIT_UNKNOWN,
-            ErrorKind::Store,
             format!("the connection was lost before the server answered ({error}): it may have happened or not"),
         );
     }
     Error::new(
         Code::SERVER_UNREACHABLE,
-        ErrorKind::Store,
         format!("the connection was lost before anything was committed ({error}); try it again"),
     )
 }
@@ -106,7 +88,6 @@ pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
 pub(super) fn closed(error: &TokenError) -> Error {
     Error::new(
         Code::SERVER_UNREACHABLE,
-        ErrorKind::Store,
         format!("the server closed the connection and rolled back ({}): {}", error.code(), error.message()),
     )
 }
@@ -114,6 +95,7 @@ pub(super) fn closed(error: &TokenError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     fn code(number: u32, text: Text) -> (u16, ErrorKind) {
         let error = refused_number(number, "Could not find stored procedure 'dialoq.send'", text);
@@ -129,7 +111,7 @@ mod tests {
             (1205, 1205, ErrorKind::Conflict),
             (51_205, 1205, ErrorKind::Conflict),
             (3960, 1205, ErrorKind::Conflict),
-            (1222, 60_018, ErrorKind::Conflict),
+            (1222, 1222, ErrorKind::Conflict),
             (40_613, 60_030, ErrorKind::Store),
             (18_456, 60_034, ErrorKind::Store),
             (229, 60_034, ErrorKind::Store),

@@ -1,7 +1,7 @@
 //! What a statement of the user's may not begin with: transactions are Dialoq's. One that ends ours further on in a batch is
 //! the server's to find (266, 3902).
 
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::store::server::link::{Failure, Fate, Linked};
 use crate::store::statement::first_word;
 
@@ -20,7 +20,7 @@ pub(super) fn guard(text: &str) -> Linked<()> {
     let message = format!(
         "the statement failed: {word} belongs to Dialoq, which opens and ends transactions; use a Tx and its savepoints"
     );
-    let error = Error::new(Code::USER_SQL_FAILED, ErrorKind::User, message);
+    let error = Error::new(Code::USER_SQL_FAILED, message);
     Err(Failure { error, fate: Fate::Undone, is_link_usable: true })
 }
 

@@ -3,7 +3,7 @@
 use super::args::{Request, RowsForm};
 use super::session::{Client, Session};
 use super::{sql, texts};
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
 use crate::store::{BoxFuture, SqlRow};
 
@@ -49,7 +49,7 @@ impl<'c> MssqlGuest<'c> {
 /// 60012: without it nobody knows whether the user has a transaction open.
 fn no_row() -> Error {
     let why = "the server gave no row to the question what the enlisted connection is like";
-    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, why)
+    Error::new(Code::STORE_DAMAGED, why)
 }
 
 fn unread(error: Error) -> Failure {

@@ -14,7 +14,7 @@ mod tests;
 mod texts;
 mod values;
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::server::dialect::Dialect;
 use crate::store::server::link::{Driver, Link, Listener};
 use crate::store::url::MssqlUrl;
@@ -56,7 +56,7 @@ impl MssqlDriver {
             .timeouts(Timeouts { wait: Some(pool_wait), create: None, recycle: None })
             .runtime(deadpool::Runtime::Tokio1)
             .build()
-            .map_err(|error| Error::new(Code::BAD_URL, ErrorKind::Input, "the pool cannot be made").caused_by(error))?;
+            .map_err(|error| Error::new(Code::BAD_URL, "the pool cannot be made").caused_by(error))?;
         Ok(Self { connector: Arc::new(connector), pool, pool_size, pool_wait_s: pool_wait.as_secs() })
     }
 
@@ -64,7 +64,6 @@ impl MssqlDriver {
         let (size, seconds) = (self.pool_size, self.pool_wait_s);
         Error::new(
             Code::POOL_EXHAUSTED,
-            ErrorKind::Store,
             format!(
                 "no connection became free within {seconds} s: all {size} are in use; end transactions sooner, or raise \
                  pool_size in the URL"
@@ -87,7 +86,7 @@ impl Driver for MssqlDriver {
                 Err(PoolError::Closed) => Err(Error::closed()),
                 Err(error) => {
                     let why = format!("no connection could be had: {error}");
-                    Err(Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, why))
+                    Err(Error::new(Code::SERVER_UNREACHABLE, why))
                 }
             }
         })

@@ -254,6 +254,6 @@ pub(super) fn in_batch(mut failure: Failure, text: &str) -> Failure {
     }
     let error = &failure.error;
     let message = format!("{} (in the batch that begins with:{begins})", error.message());
-    failure.error = crate::error::Error::new(error.code(), error.kind(), message);
+    failure.error = crate::error::Error::new(error.code(), message);
     failure
 }

@@ -4,7 +4,7 @@ use super::failure::{chain, not_connected, silent};
 use super::texts::TEXTS;
 use super::tls;
 use super::values::Prepared;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::url::{Durability, PostgresUrl, TlsMode};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use std::collections::HashMap;
@@ -60,9 +60,7 @@ pub(super) struct Session {
 impl Connector {
     pub(super) fn new(url: &PostgresUrl) -> Result<Self> {
         let shown = &url.server.shown;
-        let refuse = |why: String| {
-            Error::new(Code::BAD_URL, ErrorKind::Input, format!("the URL '{shown}' is not understood: {why}"))
-        };
+        let refuse = |why: String| Error::new(Code::BAD_URL, format!("the URL '{shown}' is not understood: {why}"));
         // Its errors name the parameter and not its value.
         let mut config = Config::from_str(&url.connection).map_err(|error| refuse(chain(&error)))?;
         if config.get_hosts().is_empty() && config.get_hostaddrs().is_empty() {

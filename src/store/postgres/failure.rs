@@ -1,7 +1,7 @@
 //! What an error of the server or of the connection means.
 
 use super::connect::Place;
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::store::server::link::{Failure, Fate};
 use crate::store::server::refusal;
 use std::fmt;
@@ -60,8 +60,8 @@ impl Asked<'_> {
     /// The error of something that was not done.
     pub(super) fn refused(&self, why: &str) -> Error {
         match self {
-            Self::Users(_) => Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("{self} failed: {why}")),
-            _ => Error::new(Code::STORE_IO, ErrorKind::Store, format!("{self} was not called: {why}")),
+            Self::Users(_) => Error::new(Code::USER_SQL_FAILED, format!("{self} failed: {why}")),
+            _ => Error::new(Code::STORE_IO, format!("{self} was not called: {why}")),
         }
     }
 
@@ -95,18 +95,12 @@ pub(super) fn failure(
 
 /// The connection is gone.
 pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
-    let unreachable = |told: &str| {
-        Error::new(
-            Code::SERVER_UNREACHABLE,
-            ErrorKind::Store,
-            format!("the connection to {place} was lost: {why}; {told}"),
-        )
-    };
+    let unreachable =
+        |told: &str| Error::new(Code::SERVER_UNREACHABLE, format!("the connection to {place} was lost: {why}; {told}"));
     let (error, fate) = match stake {
         Stake::Commit => (
             Error::new(
                 Code::COMMIT_UNKNOWN,
-                ErrorKind::Store,
                 format!(
                     "the connection to {place} was lost while a commit was under way: {why}; nobody knows whether it happened"
                 ),
@@ -123,25 +117,22 @@ pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
 pub(super) fn not_connected(error: &tokio_postgres::Error, place: &Place) -> Error {
     let why = chain(error);
     match error.code() {
-        Some(code) if is_access(code) => {
-            Error::new(Code::ACCESS_DENIED, ErrorKind::Store, format!("{place} refuses the login: {why}"))
-        }
+        Some(code) if is_access(code) => Error::new(Code::ACCESS_DENIED, format!("{place} refuses the login: {why}")),
         Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => Error::new(
             Code::ACCESS_DENIED,
-            ErrorKind::Store,
             format!(
                 "{place} refuses the login: {why}; lower pool_size in the URLs of its processes, or raise the server's \
                  max_connections"
             ),
         ),
-        _ => Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, format!("{place} cannot be reached: {why}")),
+        _ => Error::new(Code::SERVER_UNREACHABLE, format!("{place} cannot be reached: {why}")),
     }
 }
 
 /// The failure of connecting to what takes connections and never answers.
 pub(super) fn silent(limit: Duration, place: &Place) -> Error {
     let message = format!("{place} cannot be reached: no answer within {} s (connect_timeout)", limit.as_secs());
-    Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, message)
+    Error::new(Code::SERVER_UNREACHABLE, message)
 }
 
 /// An error and its causes in one line, each once.
@@ -194,7 +185,7 @@ fn is_access(code: &SqlState) -> bool {
 /// What the server refused, and whether the transaction went with it.
 fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
     let (said, what) = (server.message(), asked);
-    let store = |code, text: String| (Error::new(code, ErrorKind::Store, text), Fate::Undone);
+    let store = |code, text: String| (Error::new(code, text), Fate::Undone);
     if server.code().code().starts_with("SB")
         && let Some(number) =
             server.detail().and_then(|detail| detail.strip_prefix("dialoq ")).and_then(|n| n.trim().parse().ok())
@@ -207,7 +198,6 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
         "40P01" => (
             Error::new(
                 Code::DEADLOCK,
-                ErrorKind::Conflict,
                 format!(
                     "the transaction was chosen as a deadlock victim and rolled back: {what} waited for a lock whose holder \
                      waits for one of this transaction's; run the transaction again"
@@ -218,7 +208,6 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
         "55P03" if !asked.is_users() => (
             Error::new(
                 Code::DEADLOCK,
-                ErrorKind::Conflict,
                 format!(
                     "the transaction waited too long for a lock and was rolled back: {said} ({what}); run it again"
                 ),
@@ -228,7 +217,6 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
         "40001" => (
             Error::new(
                 Code::DEADLOCK,
-                ErrorKind::Conflict,
                 format!(
                     "the transaction met another one and was rolled back: {said} ({what}); run the transaction again"
                 ),
@@ -262,15 +250,12 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
                 "{what} is refused on {place}, for something of yours is built on the broker's objects: {what_stands}; drop it \
                  and make it again afterwards"
             );
-            (Error::new(Code::OBJECT_IN_USE, ErrorKind::InUse, text), Fate::Undone)
+            (Error::new(Code::OBJECT_IN_USE, text), Fate::Undone)
         }
         "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{place} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {
             let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();
-            (
-                Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("{what} failed: {said}{more} [{state}]")),
-                Fate::Undone,
-            )
+            (Error::new(Code::USER_SQL_FAILED, format!("{what} failed: {said}{more} [{state}]")), Fate::Undone)
         }
         state => {
             let position = server.where_().map(|place| format!("; in {}", shortened(place))).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::failure::{Asked, Loss, Stake, failure, lost};
 use super::guard::guard;
 use super::texts::TEXTS;
 use super::values::{Eyes, Prepared};
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
@@ -415,7 +415,6 @@ impl PgLink {
                 self.rollback_now().await?;
                 let error = Error::new(
                     Code::TRANSACTION_ENDED,
-                    ErrorKind::State,
                     "the transaction cannot be committed: a statement of it failed, and it was rolled back",
                 );
                 return Err(Failure { error, fate: Fate::TransactionUndone, is_link_usable: true });
@@ -435,7 +434,7 @@ impl PgLink {
                 failure.fate = Fate::TransactionUndone;
                 if failure.error.code() == Code::STORE_IO {
                     let why = failure.error.message().to_owned();
-                    failure.error = Error::new(Code::USER_SQL_FAILED, ErrorKind::User, why).caused_by(failure.error);
+                    failure.error = Error::new(Code::USER_SQL_FAILED, why).caused_by(failure.error);
                 }
             }
             return Err(failure);
@@ -489,7 +488,7 @@ pub(super) fn refuse(asked: Asked<'_>, why: &str) -> Failure {
 
 /// A function of ours answered what is not understood.
 pub(super) fn unread(asked: Asked<'_>, why: &str) -> Failure {
-    let error = Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("{asked} gave an answer whose {why}"));
+    let error = Error::new(Code::STORE_DAMAGED, format!("{asked} gave an answer whose {why}"));
     Failure { error, fate: Fate::Unknown, is_link_usable: false }
 }
 

@@ -12,7 +12,7 @@ mod texts;
 mod tls;
 mod values;
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::BoxFuture;
 use crate::store::server::dialect::Dialect;
 use crate::store::server::link::{Driver, Link, Listener};
@@ -59,9 +59,7 @@ impl PostgresDriver {
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()
-            .map_err(|error| {
-                Error::new(Code::STORE_IO, ErrorKind::Store, format!("the pool cannot be made: {error}"))
-            })?;
+            .map_err(|error| Error::new(Code::STORE_IO, format!("the pool cannot be made: {error}")))?;
         Ok(Self { connector, pool, size, wait })
     }
 
@@ -72,7 +70,6 @@ impl PostgresDriver {
             Err(PoolError::Closed) => Err(Error::closed()),
             Err(PoolError::Timeout(TimeoutType::Wait)) => Err(Error::new(
                 Code::POOL_EXHAUSTED,
-                ErrorKind::Store,
                 format!(
                     "none of the {} connections to {} became free within {} s; end transactions sooner, or raise pool_size \
                      or pool_wait_s in the URL",
@@ -81,7 +78,7 @@ impl PostgresDriver {
                     self.wait.as_secs()
                 ),
             )),
-            Err(other) => Err(Error::new(Code::STORE_IO, ErrorKind::Store, format!("the pool failed: {other}"))),
+            Err(other) => Err(Error::new(Code::STORE_IO, format!("the pool failed: {other}"))),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! TLS as the URL asks for it.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::url::{PostgresUrl, TlsMode};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -68,7 +68,7 @@ fn certificates(parameter: &str, path: &Path) -> Result<Vec<CertificateDer<'stat
 }
 
 fn unusable(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Error {
-    Error::new(Code::BAD_URL, ErrorKind::Input, format!("{what} cannot be used: {why}"))
+    Error::new(Code::BAD_URL, format!("{what} cannot be used: {why}"))
 }
 
 /// Verifies as much as the mode asks for.

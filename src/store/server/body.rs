@@ -6,7 +6,7 @@
 use super::Server;
 use super::catalog::Known;
 use super::verbs::Beside;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::Validation;
 use crate::protocol::{Body, Relation, Verb, system};
 use std::sync::PoisonError;
@@ -68,7 +68,6 @@ impl Server {
             None => Ok(()),
             Some(length) => Err(Error::new(
                 Code::MESSAGE_TOO_LARGE,
-                ErrorKind::Input,
                 format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
             )),
         }

@@ -5,7 +5,7 @@ use super::body::settled;
 use super::link::Guest;
 use super::retry::{Tries, verdict};
 use super::verbs;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl Server {
         if theirs != ours {
             let message =
                 format!("the connection speaks {theirs}, the broker is in {ours}; enlist one to its database");
-            return Err(Error::new(Code::UNSUPPORTED, ErrorKind::Unsupported, message));
+            return Err(Error::new(Code::UNSUPPORTED, message));
         }
         if matches!(verb, Verb::Define(_)) {
             return Err(Error::definition_in_transaction());

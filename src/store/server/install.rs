@@ -8,7 +8,7 @@ use super::dialect::{Dialect, Script};
 use super::link::{Arg, Call, Failure, Link};
 use super::put;
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::store::SqlRow;
 
@@ -61,7 +61,6 @@ pub async fn check(link: &mut dyn Link, dialect: &Dialect) -> Result<()> {
     }
     Err(Error::new(
         Code::SCHEMA_MISSING,
-        ErrorKind::Store,
         format!(
             "database '{}' has {}; `dialoq install --db {}://...` installs it",
             found.database_name,
@@ -201,7 +200,6 @@ impl Standing {
         if let Some(missing) = &self.missing_to_use {
             return Err(Error::new(
                 Code::ACCESS_DENIED,
-                ErrorKind::Store,
                 format!(
                     "user '{}' may not use the broker of database '{}': it lacks {missing}",
                     self.user_name, self.database_name
@@ -215,7 +213,6 @@ impl Standing {
         if version.schema_version > known {
             return Err(Error::new(
                 Code::STORE_NEWER,
-                ErrorKind::Store,
                 format!(
                     "the broker of database '{}' was installed by {}: its tables have version {}, this {INSTALLER} knows \
                      {known}; use the newer one",
@@ -237,7 +234,6 @@ impl Standing {
         let Some(missing) = &self.missing_to_install else { return Ok(()) };
         Err(Error::new(
             Code::ACCESS_DENIED,
-            ErrorKind::Store,
             format!(
                 "database '{}' has {}, and user '{}' may not install it: it lacks {missing}; an administrator can run \
                  `dialoq install --db {}://...`",
@@ -253,7 +249,6 @@ impl Standing {
         let Some(missing) = &self.missing_to_install else { return Ok(()) };
         Err(Error::new(
             Code::ACCESS_DENIED,
-            ErrorKind::Store,
             format!(
                 "user '{}' may not take the broker out of database '{}': it lacks {missing}; an administrator can run \
                  `dialoq uninstall --db {}://...`",
@@ -270,7 +265,6 @@ impl Standing {
     fn foreign(&self) -> Error {
         Error::new(
             Code::STORE_FOREIGN,
-            ErrorKind::Store,
             format!(
                 "database '{}' has a schema 'dialoq' with {} objects that Dialoq did not install; use another database, or \
                  remove that schema",
@@ -282,7 +276,6 @@ impl Standing {
     fn partial(&self, why: &str) -> Error {
         Error::new(
             Code::SCHEMA_MISSING,
-            ErrorKind::Store,
             format!(
                 "the schema 'dialoq' of database '{}' is not whole: {why}; restore a backup, or `dialoq uninstall` and install \
                  it again",
@@ -348,7 +341,7 @@ fn told(failure: Failure) -> Error {
 }
 
 fn no_row(what: &str) -> Error {
-    Error::new(Code::SCHEMA_MISSING, ErrorKind::Store, format!("{what} gave no row"))
+    Error::new(Code::SCHEMA_MISSING, format!("{what} gave no row"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 
 use super::dialect::Dialect;
 #[cfg(any(feature = "postgres", feature = "mssql"))]
-use crate::error::{Code, ErrorKind};
+use crate::error::Code;
 use crate::error::{Error, Result};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use crate::time::Timestamp;
@@ -82,7 +82,7 @@ impl Failure {
     pub(crate) fn of_a_failed_guest(verb: &str) -> Self {
         let message =
             format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back");
-        let error = Error::new(Code::TRANSACTION_ENDED, ErrorKind::State, message);
+        let error = Error::new(Code::TRANSACTION_ENDED, message);
         Self { error, fate: Fate::TransactionUndone, is_link_usable: true }
     }
 }

@@ -38,7 +38,7 @@ pub use refusal::refusal;
 use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
@@ -205,7 +205,7 @@ fn cut_short(failure: tokio::task::JoinError) -> Error {
     if failure.is_cancelled() {
         return Error::closed();
     }
-    Error::new(Code::STORE_IO, ErrorKind::Store, "work on the store was cut short").caused_by(failure)
+    Error::new(Code::STORE_IO, "work on the store was cut short").caused_by(failure)
 }
 
 impl Store for ServerStore {
@@ -356,6 +356,6 @@ async fn run_alone(link: &mut dyn link::Link, sql: &SqlStatement) -> link::Linke
     link.rollback().await?;
     let message =
         format!("the statement '{}' changed {changed} rows where {expected} were expected; it was undone", sql.text);
-    let error = Error::new(Code::USER_SQL_FAILED, ErrorKind::User, message);
+    let error = Error::new(Code::USER_SQL_FAILED, message);
     Err(link::Failure { error, fate: Fate::Undone, is_link_usable: true })
 }

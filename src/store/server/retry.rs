@@ -4,7 +4,7 @@
 //! lost. Work whose fate nobody knows is not, unless doing it twice is as good as doing it once.
 
 use super::link::{Failure, Fate};
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ pub(super) fn unknown(cause: Error) -> Error {
          of its own, which can be tried again",
         cause.message()
     );
-    Error::new(Code::COMMIT_UNKNOWN, ErrorKind::Store, message).caused_by(cause)
+    Error::new(Code::COMMIT_UNKNOWN, message).caused_by(cause)
 }
 
 /// A failure before anything was sent.

@@ -1,6 +1,6 @@
 //! Reading what a server answers: values by the names of their columns.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::{SqlRow, SqlValue};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -103,5 +103,5 @@ fn wrong(column: &str, found: &SqlValue, right: &str) -> Error {
 /// 60012: an answer that none of our functions gives.
 pub(super) fn damaged(why: impl std::fmt::Display) -> Error {
     let message = format!("the answer of the server is not that of this version of Dialoq: {why}; install it again");
-    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, message)
+    Error::new(Code::STORE_DAMAGED, message)
 }

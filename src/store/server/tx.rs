@@ -13,7 +13,7 @@ use super::rows::{only, said};
 use super::taken::Share;
 use super::unit::{found_nothing, outcome_ready};
 use super::verbs::{self, received_queue};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
 use std::collections::BTreeSet;
@@ -76,7 +76,6 @@ impl Step<'_> {
                     Some(expected) if expected != changed => Err(Failure {
                         error: Error::new(
                             Code::USER_SQL_FAILED,
-                            ErrorKind::User,
                             format!(
                                 "the statement '{}' changed {changed} rows where {expected} were expected; it was undone",
                                 sql.text
@@ -383,7 +382,6 @@ impl Session {
         let place = self.savepoints.iter().rposition(|(known, ..)| known == name).ok_or_else(|| {
             Error::new(
                 Code::SAVEPOINT_NOT_FOUND,
-                ErrorKind::NotFound,
                 format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
             )
         })?;
@@ -437,7 +435,7 @@ fn undone(mut failure: Failure) -> Failure {
         failure.fate = Fate::TransactionUndone;
         if failure.error.code() == Code::COMMIT_UNKNOWN {
             let message = format!("the connection was lost before COMMIT: {}", failure.error.message());
-            failure.error = Error::new(Code::SERVER_UNREACHABLE, ErrorKind::Store, message);
+            failure.error = Error::new(Code::SERVER_UNREACHABLE, message);
         }
     }
     failure

@@ -3,7 +3,7 @@
 use super::link::{Arg, Call, Column};
 use super::message::messages;
 use super::rows::{damaged, only};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::{
     Addressee, BeginDialog, Body, ConversationState, EndForm, From, Outcome, Relation, Verb, system,
@@ -194,5 +194,5 @@ pub(super) fn received_queue(verb: &Verb) -> Option<&Arc<str>> {
 
 fn no_handle() -> Error {
     let message = "SEND names no conversation; it needs at least one handle";
-    Error::new(Code::HANDLE_MISSING, ErrorKind::Input, message)
+    Error::new(Code::HANDLE_MISSING, message)
 }

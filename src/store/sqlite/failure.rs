@@ -1,6 +1,6 @@
 //! SQLite's failures as errors of ours.
 
-use crate::error::{Code, Error, ErrorKind};
+use crate::error::{Code, Error};
 use rusqlite::ErrorCode;
 
 /// What a failure of SQLite means when the store itself was reading or writing.
@@ -26,26 +26,25 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             _ => (Code::STORE_IO, "the store failed"),
         },
     };
-    Error::new(code, ErrorKind::Store, format!("{doing}: {why} ({error})")).caused_by(error)
+    Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
 }
 
 /// The tables contradict themselves.
 pub(super) fn damaged(why: impl std::fmt::Display) -> Error {
-    Error::new(Code::STORE_DAMAGED, ErrorKind::Store, format!("the database is damaged: {why}; restore it from a copy"))
+    Error::new(Code::STORE_DAMAGED, format!("the database is damaged: {why}; restore it from a copy"))
 }
 
 /// The user's own SQL failed.
 pub(super) fn user(text: &str, why: impl std::fmt::Display) -> Error {
     let shown: String = text.trim().chars().take(80).collect();
     let dots = if text.trim().chars().count() > 80 { "..." } else { "" };
-    Error::new(Code::USER_SQL_FAILED, ErrorKind::User, format!("the statement '{shown}{dots}' failed: {why}"))
+    Error::new(Code::USER_SQL_FAILED, format!("the statement '{shown}{dots}' failed: {why}"))
 }
 
 /// An earlier commit failed.
 pub(super) fn poisoned(first: &str) -> Error {
     Error::new(
         Code::STORE_POISONED,
-        ErrorKind::Store,
         format!("an earlier commit failed, so nothing more is taken until the store is opened again: {first}"),
     )
 }

@@ -29,7 +29,7 @@ use super::url::Location;
 use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use batch::{Batch, Slot, Slots, WriteSide};
@@ -128,7 +128,7 @@ impl SqliteStore {
 
     fn start(engine: &Arc<Engine>, stop_listening: &Arc<Notify>, doing: &str) -> Result<Vec<JoinHandle<()>>> {
         let failed = |error: std::io::Error| {
-            Error::new(Code::STORE_IO, ErrorKind::Store, format!("{doing}: no thread could be started ({error})"))
+            Error::new(Code::STORE_IO, format!("{doing}: no thread could be started ({error})"))
         };
         let mut threads = Vec::new();
         let writer = engine.clone();

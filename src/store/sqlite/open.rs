@@ -2,7 +2,7 @@
 
 use super::failure::{damaged, storage};
 use super::guard;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::url::{Durability, Location};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::File;
@@ -60,7 +60,7 @@ pub(super) fn settle(path: &Path) -> PathBuf {
 /// Refuses what can be seen to be unusable before SQLite or the lock touch it.
 pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
     let refuse = |code: Code, why: String| {
-        Err(Error::new(code, ErrorKind::Store, format!("database '{}' cannot be opened: {why}", path.display())))
+        Err(Error::new(code, format!("database '{}' cannot be opened: {why}", path.display())))
     };
     match std::fs::metadata(path) {
         Ok(found) if found.is_dir() => refuse(Code::STORE_FOREIGN, "it is a folder".to_owned()),
@@ -160,7 +160,6 @@ pub(super) fn identify(connection: &Connection, location: &Location) -> Result<b
     if application_id != APPLICATION_ID {
         return Err(Error::new(
             Code::STORE_FOREIGN,
-            ErrorKind::Store,
             format!(
                 "'{location}' is a SQLite database, but not one of Dialoq (its application_id is {application_id}); \
                  name another file, and make your own tables in that"
@@ -170,7 +169,6 @@ pub(super) fn identify(connection: &Connection, location: &Location) -> Result<b
     if version > SCHEMA.len() as i32 {
         return Err(Error::new(
             Code::STORE_NEWER,
-            ErrorKind::Store,
             format!(
                 "database '{location}' was written by a newer Dialoq: its tables have version {version}, this one \
                  knows {}; use the newer one",

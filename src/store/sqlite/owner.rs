@@ -3,7 +3,7 @@
 //! The lock is the operating system's, so that it goes with the process however that ends; what is written in the file
 //! only tells others whom to ask.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,6 @@ fn owned(database: &Path, file: &mut File) -> Error {
     };
     Error::new(
         Code::STORE_OWNED,
-        ErrorKind::Store,
         format!(
             "database '{}' cannot be opened: {who}; close it there, or read it here without owning it",
             database.display()
@@ -86,8 +85,7 @@ fn unwritable(path: &Path, error: std::io::Error) -> Error {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::STORE_FULL,
         _ => Code::STORE_IO,
     };
-    Error::new(code, ErrorKind::Store, format!("lock file '{}' cannot be written: {error}", path.display()))
-        .caused_by(error)
+    Error::new(code, format!("lock file '{}' cannot be written: {error}", path.display())).caused_by(error)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::{SqliteOptions, blocking, failure, load, open, read, user_sql};
 use crate::catalog::Catalog;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
 use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
@@ -25,7 +25,6 @@ impl ReadOnlyStore {
         let Location::File(path) = options.location else {
             return Err(Error::new(
                 Code::BAD_URL,
-                ErrorKind::Input,
                 "a database in memory belongs to the process that made it; name a file to read",
             ));
         };
@@ -33,7 +32,6 @@ impl ReadOnlyStore {
         if !path.is_file() {
             return Err(Error::new(
                 Code::STORE_IO,
-                ErrorKind::Store,
                 format!("database '{}' cannot be read: there is no such file", path.display()),
             ));
         }
@@ -47,11 +45,7 @@ impl ReadOnlyStore {
     }
 
     fn refuse<T>(&self) -> Result<T> {
-        Err(Error::new(
-            Code::STORE_READ_ONLY,
-            ErrorKind::Store,
-            format!("database '{}' was opened only to be read", self.path.display()),
-        ))
+        Err(Error::new(Code::STORE_READ_ONLY, format!("database '{}' was opened only to be read", self.path.display())))
     }
 }
 

@@ -6,7 +6,7 @@ use super::read::Reader;
 use super::state::{SqlCommit, State, TxSender};
 use super::{SqliteStore, user_sql};
 use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken};
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
 use rusqlite::Connection;
@@ -324,7 +324,6 @@ impl StoreTx for SqliteTx {
             let found = self.savepoints.iter().rposition(|(known, ..)| known == name).ok_or_else(|| {
                 Error::new(
                     Code::SAVEPOINT_NOT_FOUND,
-                    ErrorKind::NotFound,
                     format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
                 )
             })?;

@@ -10,7 +10,7 @@ pub use postgres::{PostgresUrl, TlsMode};
 pub use server::ServerUrl;
 pub use sqlite::{Location, SqliteUrl};
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use std::fmt;
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ fn number(url: &str, name: &str, value: &str, lowest: u64, highest: u64) -> Resu
 
 fn bad(url: &str, why: impl fmt::Display) -> Error {
     let url = without_password(url);
-    Error::new(Code::BAD_URL, ErrorKind::Input, format!("the URL '{url}' is not understood: {why}"))
+    Error::new(Code::BAD_URL, format!("the URL '{url}' is not understood: {why}"))
 }
 
 /// The URL as it may be shown. Whatever stands between a user's name and the last `@` may be a password, and so may

@@ -8,7 +8,7 @@ mod vocabulary;
 use super::Statement;
 use super::cursor::{Cursor, either, unsupported};
 use super::lexer::Token;
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::definition::Definition;
 
 /// What a statement gave: mostly one definition.
@@ -136,5 +136,5 @@ fn list<T>(cursor: &mut Cursor, mut item: impl FnMut(&mut Cursor) -> Result<T>) 
 /// 60004: this kind of object has no such statement.
 fn no_alter<T>(cursor: &Cursor, what: &str, instead: &str) -> Result<T> {
     let text = format!("a {what} cannot be altered; {instead}");
-    Err(Error::new(Code::SYNTAX, ErrorKind::Input, text).at(cursor.position()))
+    Err(Error::new(Code::SYNTAX, text).at(cursor.position()))
 }

@@ -1,6 +1,6 @@
 //! A server that is played: what it answers is said by the test, and what it was asked is written down.
 
-use crate::error::{Code, Error, ErrorKind, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::server::ServerStore;
 use crate::store::server::dialect::{Dialect, Install, Reads};
 use crate::store::server::link::{Arg, Call, Column, Driver, Failure, Fate, Link, Linked, Listener};
@@ -155,9 +155,8 @@ pub(super) fn received(item: i64, text: &str) -> SqlRow {
 
 /// A failure of that code and fate.
 pub(super) fn failure(code: Code, fate: Fate) -> Failure {
-    let kind = if code == Code::DEADLOCK { ErrorKind::Conflict } else { ErrorKind::Store };
     let is_link_usable = !matches!(code, Code::SERVER_UNREACHABLE | Code::COMMIT_UNKNOWN);
-    Failure { error: Error::new(code, kind, "as the test asked"), fate, is_link_usable }
+    Failure { error: Error::new(code, "as the test asked"), fate, is_link_usable }
 }
 
 struct Played(Arc<Stage>);
