@@ -121,7 +121,7 @@ impl SendLine {
     /// # Errors
     /// 60028 says what is wrong with it.
     pub fn parse(line: &str) -> Result<Self> {
-        let raw: RawLine = serde_json::from_str(line).map_err(|error| bad_line(error.to_string()))?;
+        let raw: RawLine = serde_json::from_str(line).map_err(|error| bad_line(shorten(&error.to_string())))?;
         let body = match (raw.body, raw.body_base64) {
             (Some(_), Some(_)) => return Err(bad_line("it has both body and body_base64; give one of them".into())),
             (Some(body), None) => bytes_of(&body)?,
@@ -153,10 +153,21 @@ fn bytes_of(body: &RawValue) -> Result<Option<Vec<u8>>> {
 /// 60028 if it is not a UUID.
 pub fn parse_handle(text: &str) -> Result<ConversationHandle> {
     text.parse().map_err(|_| {
+        let shown: String = text.chars().take(80).collect();
         bad_line(format!(
-            "'{text}' is not a conversation handle; it must be a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057"
+            "'{shown}' is not a conversation handle; it must be a UUID such as 01890a5d-ac96-774b-bcce-b302099a8057"
         ))
     })
+}
+
+/// The beginning and the end of a message that may repeat what a stranger wrote.
+fn shorten(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= 400 {
+        return text.to_owned();
+    }
+    let part = |skip: usize, take: usize| text.chars().skip(skip).take(take).collect::<String>();
+    format!("{} ... {}", part(0, 200), part(length - 200, 200))
 }
 
 fn bad_line(why: String) -> Error {

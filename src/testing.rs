@@ -28,6 +28,15 @@ use uuid::Uuid;
 /// When the clock of a test stands still at first: 2026-01-01 00:00 UTC.
 pub const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
+/// Checks a line that an external program wrote: whether a reader in either [`Mode`](crate::activation::Mode) understands
+/// it.
+///
+/// # Errors
+/// 60025 says what is wrong with it.
+pub fn check_program_line(line: &str) -> Result<()> {
+    crate::activation::check_program_line(line)
+}
+
 /// A broker for one test. It is used like a [`Broker`]; its file is removed when it is dropped.
 #[derive(Debug)]
 pub struct TestBroker {

@@ -234,6 +234,11 @@ fn line_of(message: &Message) -> std::result::Result<Vec<u8>, HandlerError> {
     Ok(line)
 }
 
+/// Whether a line that a program answered is understood.
+pub(crate) fn check_program_line(line: &str) -> Result<()> {
+    Line::parse(line).map(drop)
+}
+
 /// 60025: what became of a program.
 fn failed(what: String) -> Error {
     Error::new(Code::PROGRAM_FAILED, what)

@@ -14,6 +14,7 @@ mod session;
 
 pub use driver::ReaderEvent;
 pub use external::Program;
+pub(crate) use external::check_program_line;
 pub use handlers::{Context, Handle, HandlerError, HandlerResult, Handlers};
 pub use monitor::{ActivationCounters, Launches, Monitor, MonitorSettings, MonitorState, Ramp};
 pub use procedures::{ActivatedProcedures, Procedures};

@@ -73,7 +73,8 @@ impl Line {
     /// 60025 says what is wrong with it.
     pub(super) fn parse(line: &str) -> Result<Self> {
         Self::read(line).map_err(|why| {
-            let shown: String = line.trim_end().chars().take(200).collect();
+            let shorten = |text: &str| text.trim_end().chars().take(200).collect::<String>();
+            let (why, shown) = (shorten(&why), shorten(line));
             failed(format!("the program answered what is not understood: {why}; the line is: {shown}"))
         })
     }

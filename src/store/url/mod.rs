@@ -100,7 +100,12 @@ impl CommonParameters {
                 self.durability = match value {
                     "full" => Durability::Full,
                     "normal" => Durability::Normal,
-                    _ => return Err(bad(url, format!("durability is '{value}'; it must be 'full' or 'normal'"))),
+                    _ => {
+                        return Err(bad(
+                            url,
+                            format!("durability is '{}'; it must be 'full' or 'normal'", shown(url, value)),
+                        ));
+                    }
                 }
             }
             "max_body_bytes" => {
@@ -127,11 +132,18 @@ fn parameters(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
 }
 
 fn number(url: &str, name: &str, value: &str, lowest: u64, highest: u64) -> Result<u64> {
-    value
-        .parse::<u64>()
-        .ok()
-        .filter(|number| (lowest..=highest).contains(number))
-        .ok_or_else(|| bad(url, format!("{name} is '{value}'; it must be a whole number from {lowest} to {highest}")))
+    value.parse::<u64>().ok().filter(|number| (lowest..=highest).contains(number)).ok_or_else(|| {
+        let value = shown(url, value);
+        bad(url, format!("{name} is '{value}'; it must be a whole number from {lowest} to {highest}"))
+    })
+}
+
+/// A part of the URL as an error may show it. Of a password that was not encoded, what follows a `&` or `;` reads as
+/// parameters, so an error shows only what [`without_password`] shows too.
+fn shown<'a>(url: &str, part: &'a str) -> &'a str {
+    let (url, lower) = (without_password(url).to_lowercase(), part.to_lowercase());
+    let is_shown = url.contains(&lower) || decode(&url).is_some_and(|url| url.contains(&lower));
+    if is_shown { part } else { "***" }
 }
 
 fn bad(url: &str, why: impl fmt::Display) -> Error {
@@ -139,8 +151,8 @@ fn bad(url: &str, why: impl fmt::Display) -> Error {
     Error::new(Code::BAD_URL, format!("the URL '{url}' is not understood: {why}"))
 }
 
-/// The URL as it may be shown. Whatever stands between a user's name and the last `@` may be a password, and so may
-/// any parameter of such a name.
+/// The URL as it may be shown. Whatever stands between a user's name and the last `@` may be a password. So may whatever
+/// follows a parameter of such a name.
 fn without_password(url: &str) -> String {
     let is_ado = url.starts_with("mssql:") && !url.starts_with("mssql://");
     let Some((scheme, rest)) = url.split_once("://").filter(|_| !is_ado) else {
@@ -149,29 +161,30 @@ fn without_password(url: &str) -> String {
         let secret = ["password", "pwd"].iter().filter_map(|name| lower.find(name)).min();
         return secret.map_or_else(|| url.to_owned(), |place| format!("{}***", &url[..place]));
     };
-    let (before, query) = rest.split_once('?').map_or((rest, None), |(before, query)| (before, Some(query)));
-    // A password that was not encoded may hold a question mark.
-    let (authority, query) = match query {
-        Some(query) if !before.contains('@') && query.contains('@') => (rest, None),
-        query => (before, query),
-    };
-    let mut shown = format!("{scheme}://");
-    match authority.rsplit_once('@') {
-        Some((user, place)) => {
-            match user.split_once(':') {
-                Some((user, _)) => shown.extend([user, ":***"]),
-                None => shown.push_str(user),
-            }
-            shown.extend(["@", place]);
+    // A password that was not encoded may hold anything, also `@`, `?` and `&`: one after a user's name ends at the last
+    // `@` there is, one among the parameters has no end that can be told.
+    let secret = secret_parameter(rest);
+    let (head, tail) = match (rest.find(':'), rest.rfind('@')) {
+        (Some(colon), Some(at)) if colon < at && secret.is_none_or(|secret| colon < secret) => {
+            let tail = if secret.is_some_and(|secret| secret < at) { "" } else { &rest[at..] };
+            (format!("{}:***", &rest[..colon]), tail)
         }
-        None => shown.push_str(authority),
+        _ => (String::new(), rest),
+    };
+    match secret_parameter(tail) {
+        Some(secret) => format!("{scheme}://{head}{}***", &tail[..secret]),
+        None => format!("{scheme}://{head}{tail}"),
     }
-    for (place, (name, value)) in parameters(query).enumerate() {
+}
+
+/// Where the value of the first parameter begins that is named as a password is.
+fn secret_parameter(text: &str) -> Option<usize> {
+    text.match_indices(['?', '&']).find_map(|(place, _)| {
+        let rest = &text[place + 1..];
+        let name = &rest[..rest.find(['=', '&', '?'])?];
         let is_secret = name.to_ascii_lowercase().contains("pass") || name.eq_ignore_ascii_case("pwd");
-        shown.push(if place == 0 { '?' } else { '&' });
-        shown.extend([name, "=", if is_secret { "***" } else { value }]);
-    }
-    shown
+        (is_secret && rest[name.len()..].starts_with('=')).then_some(place + 1 + name.len() + 1)
+    })
 }
 
 /// The text with `%xx` replaced by that byte.
@@ -203,13 +216,30 @@ mod tests {
     }
 
     #[test]
+    fn errors_show_no_part_of_a_password_that_reads_as_parameters() {
+        for url in [
+            "postgres://u:sec@ret?sslmode=hidden&hidden=1@h/db",
+            "postgres://u@h/db?password=a&sslmode=hidden",
+            "mssql:Server=h;Password=a;hidden=b",
+            "mssql:Server=h;Password=a;Connect Timeout=hidden",
+            "mssql:Server=h;Password=a;hidden='b",
+        ] {
+            let error = StoreUrl::parse(url).unwrap_err();
+            assert!(!error.message().contains("hidden"), "{error}");
+        }
+    }
+
+    #[test]
     fn passwords_are_never_shown() {
         for (url, shown) in [
             ("postgres://u:secret@h/db", "postgres://u:***@h/db"),
             ("postgres://u:se@cret@h/db", "postgres://u:***@h/db"),
             ("postgres://u:se?cret@h/db", "postgres://u:***@h/db"),
             ("postgres://u:se/cret@h/db?a=b", "postgres://u:***@h/db?a=b"),
-            ("postgres://u@h/db?password=secret&a=b", "postgres://u@h/db?password=***&a=b"),
+            ("postgres://u@h/db?password=secret&a=b", "postgres://u@h/db?password=***"),
+            ("postgres://u@h/db?password=se:c@ret&a=b", "postgres://u@h/db?password=***"),
+            ("postgres://u:secret@h/db?password=sec@ret", "postgres://u:***"),
+            ("postgres://u@server:se@c?r=e&t@h/db?a=b", "postgres://u@server:***@h/db?a=b"),
             ("postgres://u@h/db?sslpassword=secret", "postgres://u@h/db?sslpassword=***"),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("mssql:Server=h;Password=a://b;c", "mssql:Server=h;***"),

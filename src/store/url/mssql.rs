@@ -1,7 +1,7 @@
 //! `mssql://user:password@host:port/database?parameters`, and `mssql:` before an ADO string.
 
 use super::server::{NAMES, ServerUrl};
-use super::{Durability, bad, decode, number, parameters};
+use super::{Durability, bad, decode, number, parameters, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -78,6 +78,9 @@ pub struct MssqlUrl {
 const OWN: &str = "encrypt, trust_server_certificate, trust_server_certificate_ca, host_name_in_certificate, authentication, \
                    connect_timeout_s, application_name, instance";
 
+/// The parts of a URL before its parameters.
+const NAMED: [&str; 4] = ["host", "database", "user", "password"];
+
 /// What ADO strings often hold and means nothing here: there is one pool, ours, and one result set at a time.
 const IGNORED: [&str; 9] = [
     "persist security info",
@@ -133,6 +136,7 @@ impl MssqlUrl {
         }
         let text = |what: &str, value: &str| {
             decode(value).ok_or_else(|| {
+                let what = if NAMED.contains(&what) { what } else { shown(url, what) };
                 bad(url, format!("its {what} has a '%' without two hexadecimal digits, or bytes that are not UTF-8"))
             })
         };
@@ -251,6 +255,7 @@ impl MssqlUrl {
                     "off" | "false" | "no" => Encryption::Off,
                     "strict" => Encryption::Strict,
                     _ => {
+                        let value = shown(url, value);
                         let why = format!("encrypt is '{value}'; it must be 'required', 'on', 'off' or 'strict'");
                         return Err(bad(url, why));
                     }
@@ -260,7 +265,7 @@ impl MssqlUrl {
                 self.trust_server_certificate = match value.to_ascii_lowercase().as_str() {
                     "yes" | "true" => true,
                     "no" | "false" => false,
-                    _ => return Err(bad(url, format!("{name} is '{value}'; it must be 'yes' or 'no'"))),
+                    _ => return Err(bad(url, format!("{name} is '{}'; it must be 'yes' or 'no'", shown(url, value)))),
                 };
             }
             "trust_server_certificate_ca" if !value.is_empty() => self.trust_server_certificate_ca = Some(value.into()),
@@ -272,7 +277,7 @@ impl MssqlUrl {
             _ => {
                 return Err(bad(
                     url,
-                    format!("'{name}' is not a parameter, or has no value; there are {NAMES}, {OWN}"),
+                    format!("'{}' is not a parameter, or has no value; there are {NAMES}, {OWN}", shown(url, name)),
                 ));
             }
         }
@@ -288,7 +293,10 @@ fn parse_authentication(url: &str, value: &str) -> Result<bool> {
     match value.to_ascii_lowercase().as_str() {
         "sql" | "sqlpassword" | "sql password" => Ok(false),
         "entra_token" => Ok(true),
-        _ => Err(bad(url, format!("authentication is '{value}'; it must be 'sql' or 'entra_token'"))),
+        _ => {
+            let value = shown(url, value);
+            Err(bad(url, format!("authentication is '{value}'; it must be 'sql' or 'entra_token'")))
+        }
     }
 }
 
@@ -303,7 +311,7 @@ fn ado_pairs(url: &str, text: &str) -> Result<Vec<(String, String)>> {
         let after = after.trim_start();
         let (value, after) = match after.chars().next() {
             Some(quote @ ('"' | '\'')) => quoted(&after[1..], quote)
-                .ok_or_else(|| bad(url, format!("the value of {} has no closing quote", name.trim())))?,
+                .ok_or_else(|| bad(url, format!("the value of {} has no closing quote", shown(url, name.trim()))))?,
             _ => {
                 let end = after.find(';').unwrap_or(after.len());
                 (after[..end].trim_end().to_owned(), &after[end..])

@@ -1,7 +1,7 @@
 //! `postgres://user:password@host:port/database?parameters`.
 
 use super::server::{NAMES, ServerUrl};
-use super::{bad, decode, parameters};
+use super::{bad, decode, parameters, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -103,6 +103,7 @@ impl PostgresUrl {
         for (name, value) in parameters(query) {
             let file = || {
                 decode(value).filter(|path| !path.is_empty()).map(PathBuf::from).ok_or_else(|| {
+                    let value = shown(url, value);
                     bad(url, format!("{name} is '{value}'; it must name a file, with '%xx' for what is not a letter"))
                 })
             };
@@ -118,8 +119,9 @@ impl PostgresUrl {
                             return Err(bad(
                                 url,
                                 format!(
-                                    "sslmode is '{value}'; it must be 'disable', 'prefer', 'require', 'verify-ca' or \
-                                     'verify-full'"
+                                    "sslmode is '{}'; it must be 'disable', 'prefer', 'require', 'verify-ca' or \
+                                     'verify-full'",
+                                    shown(url, value)
                                 ),
                             ));
                         }
@@ -142,8 +144,9 @@ impl PostgresUrl {
                     return Err(bad(
                         url,
                         format!(
-                            "'{name}' is not a parameter; there are {NAMES}, sslmode, sslrootcert, sslcert, sslkey, and \
+                            "'{}' is not a parameter; there are {NAMES}, sslmode, sslrootcert, sslcert, sslkey, and \
                              libpq's {}",
+                            shown(url, name),
                             PASSED_ON.join(", ")
                         ),
                     ));

@@ -1,6 +1,6 @@
 //! What the URLs of all database servers say of a broker.
 
-use super::{CommonParameters, bad, number};
+use super::{CommonParameters, bad, number, shown};
 use crate::error::Result;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl ServerUrl {
                 self.install = Some(match value {
                     "yes" => true,
                     "no" => false,
-                    _ => return Err(bad(url, format!("install is '{value}'; it must be 'yes' or 'no'"))),
+                    _ => return Err(bad(url, format!("install is '{}'; it must be 'yes' or 'no'", shown(url, value)))),
                 });
             }
             _ => return self.common.set(url, name, value),
