@@ -1,0 +1,266 @@
+//! Initiators and targets that use every verb, paced, until they are told to stop.
+
+use crate::servers::Store;
+use dialoq::act::Act;
+use dialoq::{Broker, Code, ConversationHandle, Error, Message};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+const INITIATORS: u64 = 6;
+const TARGETS: u64 = 6;
+/// Between two scenes of an initiator: a load that leaves the machine free, so that a soak can run for hours beside work.
+const PACE: Duration = Duration::from_millis(40);
+/// Conversations end by themselves after this, so that none is left whatever a fault did to its two sides.
+const LIFETIME: Duration = Duration::from_secs(5);
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Makes the queues, services and the user's own table.
+pub(crate) async fn define(store: Store, broker: &Broker) -> Result<(), Error> {
+    broker
+        .execute(
+            "CREATE MESSAGE TYPE [Text]; CREATE MESSAGE TYPE [Bye] VALIDATION = EMPTY;
+             CREATE MESSAGE TYPE [Xml] VALIDATION = WELL_FORMED_XML; CREATE MESSAGE TYPE [Json] VALIDATION = JSON;
+             CREATE CONTRACT [C] ([Text] SENT BY ANY, [Bye] SENT BY ANY, [Xml] SENT BY ANY, [Json] SENT BY ANY);
+             CREATE QUEUE [QI]; CREATE QUEUE [QT];
+             CREATE SERVICE [I] ON QUEUE [QI]; CREATE SERVICE [T] ON QUEUE [QT] ([C]);
+             CREATE BROKER PRIORITY [high] FOR CONVERSATION SET (REMOTE_SERVICE_NAME = 'T', PRIORITY_LEVEL = 8)",
+        )
+        .await?;
+    broker.sql(store.sql("CREATE TABLE note (id bigint PRIMARY KEY, body varchar(60))"), ()).await?;
+    broker.sql(store.sql("INSERT INTO note (id, body) VALUES (?1, ?2)"), (0, "taken")).await.map(drop)
+}
+
+/// What happened, by name.
+#[derive(Clone, Default)]
+struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
+
+impl Counts {
+    fn add(&self, what: impl Into<String>) {
+        *self.0.lock().expect("counts").entry(what.into()).or_default() += 1;
+    }
+
+    /// Counts a refusal. One that says that the store broke something fails the soak.
+    fn refused(&self, error: &Error) {
+        let broken = [Code::STORE_DAMAGED, Code::STORE_POISONED, Code::STORE_FULL];
+        assert!(!broken.contains(&error.code()), "the store broke: {error}");
+        self.add(format!("refused with {}", error.code()));
+    }
+}
+
+pub(crate) struct Load {
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<()>,
+    counts: Counts,
+}
+
+impl Load {
+    pub(crate) fn start(store: Store, broker: Broker) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        let counts = Counts::default();
+        let mut tasks = JoinSet::new();
+        for seed in 0..INITIATORS {
+            let worker = Worker { store, broker: broker.clone(), dice: Dice(seed + 1), counts: counts.clone() };
+            tasks.spawn(worker.initiate(stopped.clone()));
+        }
+        for seed in 0..TARGETS {
+            let worker = Worker { store, broker: broker.clone(), dice: Dice(seed + 100), counts: counts.clone() };
+            tasks.spawn(worker.answer(stopped.clone()));
+        }
+        let worker = Worker { store, broker, dice: Dice(1000), counts: counts.clone() };
+        tasks.spawn(worker.operate(stopped));
+        Self { stop, tasks, counts }
+    }
+
+    /// Ends the load and gives what happened, by name.
+    pub(crate) async fn stop(mut self) -> BTreeMap<String, u64> {
+        let _ = self.stop.send(true);
+        while let Some(ended) = self.tasks.join_next().await {
+            ended.expect("a task of the load failed");
+        }
+        self.counts.0.lock().expect("counts").clone()
+    }
+}
+
+/// A small generator, so that a run needs nothing but its seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+struct Worker {
+    store: Store,
+    broker: Broker,
+    dice: Dice,
+    counts: Counts,
+}
+
+impl Worker {
+    async fn initiate(mut self, stopped: watch::Receiver<bool>) {
+        let mut pace = tokio::time::interval(PACE);
+        while !*stopped.borrow() {
+            pace.tick().await;
+            if let Err(error) = self.scene().await {
+                self.counts.refused(&error);
+            }
+            // What came back: ends what the other side has ended or broken.
+            match self.broker.receive("QI").top(20).await {
+                Ok(Some(batch)) => end_all(&self.broker, batch.messages()).await,
+                Ok(None) => {}
+                Err(error) => self.counts.refused(&error),
+            }
+        }
+    }
+
+    async fn begin(&self) -> Result<ConversationHandle, Error> {
+        self.broker.begin_dialog("I", "T").contract("C").lifetime(LIFETIME).await
+    }
+
+    async fn scene(&mut self) -> Result<(), Error> {
+        let dialog = self.begin().await?;
+        let choice = self.dice.roll(12);
+        self.counts.add(format!("scene {choice:02}"));
+        match choice {
+            // A plain talk, sent at once.
+            0..=2 => {
+                for number in 0..self.dice.roll(8) {
+                    self.broker.send(dialog, "Text", &format!("message {number}")).await?;
+                }
+                self.broker.send(dialog, "Bye", "").await
+            }
+            // Bodies that pass, and bodies that break the conversation.
+            3 => {
+                self.broker.send(dialog, "Xml", "<a b=\"c\">d</a>").await?;
+                self.broker.send(dialog, "Json", "{\"a\":[1,2]}").await?;
+                self.broker.send(dialog, if self.dice.roll(2) == 0 { "Xml" } else { "Json" }, "<<{").await
+            }
+            // In a transaction, with a savepoint and SQL that fails.
+            4 | 5 => {
+                let tx = self.broker.begin().await?;
+                tx.send(dialog, "Text", "kept").await?;
+                tx.savepoint("here").await?;
+                tx.send(dialog, "Text", "undone").await?;
+                tx.rollback_to("here").await?;
+                if choice == 5 {
+                    let taken = self.store.sql("INSERT INTO note (id, body) VALUES (?1, ?2)");
+                    tx.sql(taken, (0, "twice")).await?;
+                }
+                tx.commit().await
+            }
+            // A timer, and nothing else until the lifetime is over.
+            6 => self.broker.timer(dialog, Duration::from_secs(1)).await,
+            // Two conversations in one group, then moved apart.
+            7 => {
+                let other = self.broker.begin_dialog("I", "T").contract("C").lifetime(LIFETIME).with_ids().await?;
+                self.broker.send(dialog, "Text", "moved").await?;
+                self.broker.move_conversation(dialog, other.group).await?;
+                self.broker.send(other.handle, "Bye", "").await
+            }
+            8 => self.broker.end_with_error(dialog, 77, "this side gives up").await.map(drop),
+            9 => {
+                self.broker.send(dialog, "Text", "forgotten").await?;
+                self.broker.end_with_cleanup(dialog).await.map(drop)
+            }
+            // Gives up while a SEND is under way, and drops a transaction.
+            10 => {
+                let tx = self.broker.begin().await?;
+                tx.send(dialog, "Text", "dropped").await?;
+                drop(tx);
+                let send = self.broker.send(dialog, "Text", "cancelled");
+                tokio::select! {
+                    biased;
+                    done = send => done,
+                    () = tokio::task::yield_now() => Ok(()),
+                }
+            }
+            // A service that does not exist: the message waits until the lifetime is over.
+            _ => {
+                let nowhere = self.broker.begin_dialog("I", "Nowhere").contract("C").lifetime(LIFETIME).await?;
+                self.broker.send(nowhere, "Text", "undelivered").await?;
+                self.broker.send(dialog, "Bye", "").await
+            }
+        }
+    }
+
+    async fn answer(mut self, stopped: watch::Receiver<bool>) {
+        while !*stopped.borrow() {
+            if let Err(error) = self.answer_once().await {
+                self.counts.refused(&error);
+                // A queue that poison turned off gives nothing until it is on again.
+                tokio::time::timeout(WAIT, stopped.clone().wait_for(|stopped| *stopped)).await.ok();
+            }
+        }
+    }
+
+    async fn answer_once(&mut self) -> Result<(), Error> {
+        let choice = self.dice.roll(10);
+        if choice == 0 {
+            // Gives up while it waits or while messages are on their way.
+            let receive = self.broker.receive("QT").wait(WAIT);
+            return match tokio::time::timeout(Duration::from_millis(3), receive.into_future()).await {
+                Ok(Ok(Some(batch))) => {
+                    end_all(&self.broker, batch.messages()).await;
+                    Ok(())
+                }
+                Ok(Err(error)) => Err(error),
+                Ok(Ok(None)) | Err(_) => Ok(()),
+            };
+        }
+        let tx = self.broker.begin().await?;
+        let Some(batch) = tx.receive("QT").top(1 + choice).wait(WAIT).await? else { return tx.rollback().await };
+        self.counts.add("batches received");
+        if choice == 1 {
+            return tx.rollback().await;
+        }
+        for message in batch.messages() {
+            if message.is_end_dialog() || message.is_error() || &*message.message_type_name == "Bye" {
+                tx.end(message.handle()).await?;
+            } else if choice == 2 {
+                tx.send(message.handle(), "Text", "answer").await?;
+            }
+        }
+        tx.commit().await
+    }
+
+    /// Turns queues on that poison turned off, and changes definitions while they are used.
+    async fn operate(self, stopped: watch::Receiver<bool>) {
+        let mut is_high = true;
+        let mut pace = tokio::time::interval(Duration::from_millis(500));
+        while !*stopped.borrow() {
+            pace.tick().await;
+            is_high = !is_high;
+            let level = if is_high { 8 } else { 3 };
+            let script = format!(
+                "ALTER QUEUE [QT] WITH STATUS = ON; ALTER QUEUE [QI] WITH STATUS = ON;
+                 ALTER BROKER PRIORITY [high] FOR CONVERSATION SET (PRIORITY_LEVEL = {level})"
+            );
+            match self.broker.execute(&script).await {
+                Ok(_) => self.counts.add("definitions changed"),
+                Err(error) => self.counts.refused(&error),
+            }
+        }
+    }
+}
+
+/// Ends what the other side has ended or broken. What is gone already is as it should be.
+async fn end_all(broker: &Broker, messages: &[Message]) {
+    for message in messages.iter().filter(|message| message.is_end_dialog() || message.is_error()) {
+        let _ = broker.end(message.handle()).await;
+    }
+}
+
+/// After the load: empties both queues and ends whatever says that it is over.
+pub(crate) async fn end_what_is_left(broker: &Broker) {
+    let _ = broker.execute("ALTER QUEUE [QT] WITH STATUS = ON; ALTER QUEUE [QI] WITH STATUS = ON").await;
+    for queue in ["QI", "QT"] {
+        while let Ok(Some(batch)) = broker.receive(queue).top(100).await {
+            end_all(broker, batch.messages()).await;
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the samples say.
+
+use crate::sample::Sample;
+use std::fmt;
+
+/// How one series went.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    name: &'static str,
+    early: f64,
+    late: f64,
+    pub(crate) has_grown: bool,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, early, late, has_grown } = self;
+        let verdict = if *has_grown { "HAS GROWN" } else { "steady" };
+        write!(f, "{name}: median {early:.0} in the second quarter, {late:.0} in the last: {verdict}")
+    }
+}
+
+/// What a series may vary by without having grown: counts vary with the load of the moment.
+const TOLERANCE: f64 = 1.25;
+const SLACK: [(&str, f64); 10] = [
+    ("resident KiB", 8192.0),
+    ("handles", 8.0),
+    ("tasks", 8.0),
+    ("file bytes", 1_048_576.0),
+    ("log bytes", 8_388_608.0),
+    ("table bytes", 4_194_304.0),
+    ("endpoints", 100.0),
+    ("groups", 100.0),
+    ("undelivered", 100.0),
+    ("messages", 200.0),
+];
+
+/// Compares the second quarter of the samples, when everything is warm, with the last.
+pub(crate) fn of(samples: &[Sample]) -> Vec<Verdict> {
+    // The last sample is taken when everything has ended.
+    let samples = &samples[..samples.len() - 1];
+    let quarter = samples.len() / 4;
+    let Some(first) = samples.first().filter(|_| quarter > 0) else { return Vec::new() };
+    let names = first.values.iter().map(|(name, _)| *name);
+    names
+        .map(|name| {
+            let early = median(&samples[quarter..2 * quarter], name);
+            let late = median(&samples[samples.len() - quarter..], name);
+            let slack = SLACK.iter().find(|(known, _)| *known == name).map_or(10.0, |(_, slack)| *slack);
+            Verdict { name, early, late, has_grown: late > early * TOLERANCE + slack }
+        })
+        .collect()
+}
+
+fn median(samples: &[Sample], name: &str) -> f64 {
+    let mut values: Vec<f64> = samples.iter().filter_map(|sample| sample.value(name)).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// What must be gone when every conversation has ended.
+const GONE: [&str; 5] = ["endpoints", "groups", "undelivered", "messages", "transaction locks"];
+/// Connections of a pool and the tasks that serve them stay once they are there.
+const MORE_HANDLES: f64 = 24.0;
+const MORE_TASKS: f64 = 40.0;
+
+/// Whether everything that a run makes is gone.
+pub(crate) fn is_as_before(before: &Sample, after: &Sample) -> bool {
+    faults(before, after).is_empty()
+}
+
+/// Fails if something that a run makes is left.
+pub(crate) fn nothing_is_left(before: &Sample, after: &Sample) {
+    let faults = faults(before, after);
+    assert!(faults.is_empty(), "when everything had ended: {faults:?}");
+}
+
+fn faults(before: &Sample, after: &Sample) -> Vec<String> {
+    let mut faults = Vec::new();
+    for name in GONE {
+        if let Some(left) = after.value(name).filter(|left| *left > 0.0) {
+            faults.push(format!("{name}: {left} are left"));
+        }
+    }
+    for (name, more) in [("handles", MORE_HANDLES), ("tasks", MORE_TASKS)] {
+        if let (Some(first), Some(last)) = (before.value(name), after.value(name))
+            && last > first + more
+        {
+            faults.push(format!("{name}: {last} where there were {first}"));
+        }
+    }
+    faults
+}
