@@ -10,7 +10,10 @@
 //! - of messages that were received at once, outside a transaction, none was received twice, and no more are missing than
 //!   RECEIVEs were under way when a process was killed.
 //!
-//! `DIALOQ_KILL_MINUTES=10 cargo test --test processes` kills for that long; a few times by default.
+//! On bad days (PostgreSQL) it is not only the processes that are struck: every session is ended, the server falls and
+//! recovers, and a process is stopped in the middle of its work and goes on later.
+//!
+//! `DIALOQ_KILL_MINUTES=10 cargo test --test processes` strikes for that long; a few times by default.
 
 mod ledger;
 #[path = "../servers/mod.rs"]
@@ -21,14 +24,15 @@ use dialoq::Broker;
 use dialoq::act::Act;
 use ledger::Ledger;
 use servers::{Database, OnStores, Store};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 const PROCESSES: usize = 4;
-/// Kills by default.
-const KILLS: usize = 12;
+/// Strikes by default.
+const STRIKES: usize = 12;
 /// The longest a process may say nothing; none is silent for so long unless something hangs.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -46,11 +50,37 @@ fn main() -> ExitCode {
     if worker::work_if_asked() {
         return ExitCode::SUCCESS;
     }
-    servers::run(&[OnStores {
-        name: "four_processes_lose_and_double_nothing_when_killed",
-        stores: &[Store::Postgres, Store::Mssql],
-        run: kill_again_and_again,
-    }])
+    servers::run(&[
+        OnStores {
+            name: "four_processes_lose_and_double_nothing_when_killed",
+            stores: &[Store::Postgres, Store::Mssql],
+            run: |store| strike_again_and_again(&Database::fresh(store), |_| Strike::Kill),
+        },
+        OnStores {
+            name: "four_processes_lose_and_double_nothing_on_bad_days",
+            stores: &[Store::Postgres],
+            run: |_| strike_again_and_again(&Database::on_a_server_of_its_own(), Strike::in_turn),
+        },
+    ])
+}
+
+/// What happens while the processes work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strike {
+    /// A process is killed and another takes its place.
+    Kill,
+    /// A process does nothing for a while, with all it holds.
+    Stop,
+    /// Every session of the server is ended.
+    EndSessions,
+    /// The server falls with all its sessions, and recovers.
+    Fall,
+}
+
+impl Strike {
+    fn in_turn(number: usize) -> Self {
+        [Self::Kill, Self::EndSessions, Self::Stop, Self::Kill, Self::Stop, Self::Fall][number % 6]
+    }
 }
 
 /// What a process said, and when its output ends, nothing more.
@@ -82,35 +112,59 @@ fn start(number: usize, place: usize, database: &Database, said: &Sender<Said>) 
     child
 }
 
-fn kill_again_and_again(store: Store) {
+fn strike_again_and_again(database: &Database, strike: impl Fn(usize) -> Strike) {
     let minutes = std::env::var("DIALOQ_KILL_MINUTES").ok().and_then(|minutes| minutes.parse::<f64>().ok());
     let until = minutes.map(|minutes| Instant::now() + Duration::from_secs_f64(minutes * 60.0));
-    let database = Database::fresh(store);
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    runtime.block_on(prepare(&database)).expect("definitions");
+    runtime.block_on(prepare(database)).expect("definitions");
     let (said, hear) = channel();
     let mut ledger = Ledger::default();
     let mut started = 0;
     let mut children: Vec<Child> = (0..PROCESSES)
         .map(|place| {
             started += 1;
-            start(started, place, &database, &said)
+            start(started, place, database, &said)
         })
         .collect();
-    let mut kills = 0;
+    let mut strikes: BTreeMap<String, usize> = BTreeMap::new();
+    // RECEIVEs outside a transaction that may have been answered to nobody.
+    let mut unheard = 0;
     servers::limit::allow(3);
-    while until.map_or(kills < KILLS, |until| Instant::now() < until) {
+    for number in 0.. {
+        if until.map_or(number >= STRIKES, |until| Instant::now() >= until) {
+            break;
+        }
         // At many places of the load, early and late, without a random number that no one could repeat.
-        let victim = (kills * 7 + kills / 3) % PROCESSES;
-        hear_until(&hear, &mut ledger, 5 + kills * 37 % 200, |process| process == victim);
-        children[victim].kill().expect("it was running");
-        children[victim].wait().expect("it was killed");
-        kills += 1;
-        servers::limit::doing(format!("{kills} kills"));
+        let victim = (number * 7 + number / 3) % PROCESSES;
+        hear_until(&hear, &mut ledger, 5 + number * 37 % 200, |process| process == victim);
+        let strike = strike(number);
+        match strike {
+            Strike::Kill => {
+                children[victim].kill().expect("it was running");
+                children[victim].wait().expect("it was killed");
+            }
+            Strike::Stop => signal(&children[victim], "STOP"),
+            Strike::EndSessions => {
+                database.end_sessions();
+                unheard += PROCESSES * worker::TAKERS;
+            }
+            Strike::Fall => {
+                database.fall();
+                unheard += PROCESSES * worker::TAKERS;
+            }
+        }
+        *strikes.entry(format!("{strike:?}")).or_default() += 1;
+        servers::limit::doing(format!("{strikes:?}"));
         hear_until(&hear, &mut ledger, 10, |process| process != victim);
-        started += 1;
-        children[victim] = start(started, victim, &database, &said);
+        match strike {
+            Strike::Kill => {
+                started += 1;
+                children[victim] = start(started, victim, database, &said);
+            }
+            Strike::Stop => signal(&children[victim], "CONT"),
+            Strike::EndSessions | Strike::Fall => {}
+        }
     }
     for child in &mut children {
         child.kill().expect("it was running");
@@ -120,9 +174,14 @@ fn kill_again_and_again(store: Store) {
     for said in hear.iter() {
         ledger.hear(&said.line);
     }
-    let left = runtime.block_on(drain(&database)).expect("what is left is received");
-    ledger.check(&left, started * worker::TAKERS);
-    println!("{}: {} killed; {}", store.name(), kills + PROCESSES, ledger.summary());
+    let left = runtime.block_on(drain(database)).expect("what is left is received");
+    ledger.check(&left, started * worker::TAKERS + unheard);
+    println!("{}: {strikes:?}; {}", database.store().name(), ledger.summary());
+}
+
+fn signal(child: &Child, name: &str) {
+    let done = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status().expect("kill");
+    assert!(done.success(), "the process cannot be sent {name}");
 }
 
 /// Hears all of them until those meant have said so much that counts.

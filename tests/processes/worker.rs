@@ -38,7 +38,7 @@ pub(crate) fn work_if_asked() -> bool {
 }
 
 async fn work(url: &str, store: Store, number: &str) {
-    let broker = Broker::open(url).await.expect("the broker opens");
+    let broker = opened(url).await.expect("the broker opens");
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..SENDERS {
         tasks.spawn(send(broker.clone(), format!("{number}.{task}")));
@@ -57,48 +57,76 @@ async fn work(url: &str, store: Store, number: &str) {
     std::process::exit(1);
 }
 
+/// Opens the broker, while its server may be falling.
+async fn opened(url: &str) -> Result<Broker, Error> {
+    loop {
+        match Broker::open(url).await {
+            Err(error) if is_of_a_lost_server(&error) => tokio::task::yield_now().await,
+            done => return done,
+        }
+    }
+}
+
+/// Whether an error says that the server or the connection was lost: then nobody knows, or nothing happened.
+fn is_of_a_lost_server(error: &Error) -> bool {
+    error.is_retryable() || error.code() == Code::COMMIT_UNKNOWN
+}
+
+/// Nothing, if what failed was the server.
+fn outlived<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
+    match done {
+        Err(error) if is_of_a_lost_server(&error) => Ok(T::default()),
+        done => done,
+    }
+}
+
 /// Begins conversations, sends on them in every way there is, and ends them.
 async fn send(broker: Broker, name: String) -> Result<(), Error> {
-    for round in 0.. {
-        let kept = broker.begin_dialog("sender", "receiver").contract("C").await?;
-        let other = broker.begin_dialog("sender", "receiver").contract("C").await?;
-        let loose = broker.begin_dialog("sender", "taker").contract("C").await?;
-        for number in 0..LENGTH {
-            let body = |kind: &str| format!("{kind} {name}.{round} {number}");
-            let (one, two, free) = (body("one"), body("two"), body("loose"));
-            match number % 4 {
-                0 => {
-                    say("tries", &one);
-                    broker.send(kept, "Text", &one).await?;
-                    say("sent", &one);
-                }
-                1 => {
-                    [&one, &two].iter().for_each(|body| say("tries", body));
-                    let tx = broker.begin().await?;
-                    tx.send(kept, "Text", &one).await?;
-                    tx.send(other, "Text", &two).await?;
-                    tx.commit().await?;
-                    [&one, &two].iter().for_each(|body| say("sent", body));
-                }
-                2 => {
-                    // Never tried as far as anybody is concerned: it is rolled back.
-                    let tx = broker.begin().await?;
-                    tx.send(kept, "Text", &one).await?;
-                    tx.rollback().await?;
-                }
-                _ => {
-                    say("tries", &two);
-                    broker.send(other, "Text", &two).await?;
-                    say("sent", &two);
-                }
+    for round in 0_u64.. {
+        outlived(send_round(&broker, &name, round).await)?;
+    }
+    Ok(())
+}
+
+async fn send_round(broker: &Broker, name: &str, round: u64) -> Result<(), Error> {
+    let kept = broker.begin_dialog("sender", "receiver").contract("C").await?;
+    let other = broker.begin_dialog("sender", "receiver").contract("C").await?;
+    let loose = broker.begin_dialog("sender", "taker").contract("C").await?;
+    for number in 0..LENGTH {
+        let body = |kind: &str| format!("{kind} {name}.{round} {number}");
+        let (one, two, free) = (body("one"), body("two"), body("loose"));
+        match number % 4 {
+            0 => {
+                say("tries", &one);
+                broker.send(kept, "Text", &one).await?;
+                say("sent", &one);
             }
-            say("tries", &free);
-            broker.send(loose, "Text", &free).await?;
-            say("sent", &free);
+            1 => {
+                [&one, &two].iter().for_each(|body| say("tries", body));
+                let tx = broker.begin().await?;
+                tx.send(kept, "Text", &one).await?;
+                tx.send(other, "Text", &two).await?;
+                tx.commit().await?;
+                [&one, &two].iter().for_each(|body| say("sent", body));
+            }
+            2 => {
+                // Never tried as far as anybody is concerned: it is rolled back.
+                let tx = broker.begin().await?;
+                tx.send(kept, "Text", &one).await?;
+                tx.rollback().await?;
+            }
+            _ => {
+                say("tries", &two);
+                broker.send(other, "Text", &two).await?;
+                say("sent", &two);
+            }
         }
-        for dialog in [kept, other, loose] {
-            broker.end(dialog).await?;
-        }
+        say("tries", &free);
+        broker.send(loose, "Text", &free).await?;
+        say("sent", &free);
+    }
+    for dialog in [kept, other, loose] {
+        broker.end(dialog).await?;
     }
     Ok(())
 }
@@ -106,24 +134,28 @@ async fn send(broker: Broker, name: String) -> Result<(), Error> {
 /// Receives in transactions, each with its rows in the tests' own table; now and then gives everything back.
 async fn receive(broker: Broker, store: Store) -> Result<(), Error> {
     for round in 0_u64.. {
-        let tx = broker.begin().await?;
-        let Some(batch) = tx.receive("to").top(1 + round % 5).wait(WAIT).await? else { continue };
-        record(&tx, store, batch.messages()).await?;
-        if round % 7 == 3 {
-            tx.rollback().await?;
-            continue;
-        }
-        let bodies = texts(batch.messages());
-        tx.commit().await?;
-        bodies.iter().for_each(|body| say("received", body));
+        outlived(receive_round(&broker, store, round).await)?;
     }
+    Ok(())
+}
+
+async fn receive_round(broker: &Broker, store: Store, round: u64) -> Result<(), Error> {
+    let tx = broker.begin().await?;
+    let Some(batch) = tx.receive("to").top(1 + round % 5).wait(WAIT).await? else { return Ok(()) };
+    record(&tx, store, batch.messages()).await?;
+    if round % 7 == 3 {
+        return tx.rollback().await;
+    }
+    let bodies = texts(batch.messages());
+    tx.commit().await?;
+    bodies.iter().for_each(|body| say("received", body));
     Ok(())
 }
 
 /// Receives outside a transaction.
 async fn take(broker: Broker) -> Result<(), Error> {
     loop {
-        let Some(batch) = broker.receive("loose").top(1).wait(WAIT).await? else { continue };
+        let Some(batch) = outlived(broker.receive("loose").top(1).wait(WAIT).await)? else { continue };
         texts(batch.messages()).iter().for_each(|body| say("took", body));
         for message in batch.messages().iter().filter(|message| message.is_end_dialog()) {
             end(broker.end(message.handle()).await)?;
@@ -134,7 +166,7 @@ async fn take(broker: Broker) -> Result<(), Error> {
 /// Ends what has come back to the senders.
 async fn tidy(broker: Broker) -> Result<(), Error> {
     loop {
-        let Some(batch) = broker.receive("from").wait(WAIT).await? else { continue };
+        let Some(batch) = outlived(broker.receive("from").wait(WAIT).await)? else { continue };
         for message in batch.messages() {
             end(broker.end(message.handle()).await)?;
         }
@@ -144,7 +176,7 @@ async fn tidy(broker: Broker) -> Result<(), Error> {
 /// A conversation that is closed on both sides is gone, which is what was wanted.
 fn end<T>(ended: Result<T, Error>) -> Result<(), Error> {
     match ended {
-        Err(error) if ![Code(8426), Code(8429)].contains(&error.code()) => Err(error),
+        Err(error) if ![Code(8426), Code(8429)].contains(&error.code()) && !is_of_a_lost_server(&error) => Err(error),
         _ => Ok(()),
     }
 }

@@ -267,6 +267,20 @@ impl Database {
         }
     }
 
+    /// Kills a process of the server, upon which all of it falls and recovers; waits until it answers again. For a
+    /// PostgreSQL that no other test uses.
+    pub(crate) fn fall(&self) {
+        let pid = self.sql(
+            "SELECT min(pid) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        );
+        let killed = std::process::Command::new("kill").args(["-9", pid.trim()]).status().expect("kill");
+        assert!(killed.success(), "the session {pid} is served by a process");
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        while self.try_sql_as(&self.url, "SELECT 1").is_err() {
+            assert!(std::time::Instant::now() < until, "the server does not come back");
+        }
+    }
+
     /// The URL of a new user of a server's database, who is a member of that role, if one is named, and may nothing else.
     pub(crate) fn login(&self, role: &str) -> String {
         match &*self.place {
