@@ -42,7 +42,7 @@ impl Core {
                 self.group_place(id, service_id, queue_id)
             }
             Relation::Conversation(handle) => {
-                let related = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+                let related = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
                 let endpoint = &self.endpoints[related];
                 if endpoint.state.is_ended() || session.overlay(related).is_some_and(|overlay| overlay.has_ended) {
                     return Err(Error::new(
@@ -60,18 +60,12 @@ impl Core {
             }
             Relation::Group(GroupId(id)) => self.group_place(id, service_id, queue_id),
         };
-        if self.groups[group].service_id != service_id {
-            let other = self.groups[group].service_id;
-            let other = self.catalog.services.get(&other).map_or("another service", |service| &service.name);
-            return Err(Error::new(
-                Code::GROUP_OF_OTHER_SERVICE,
-                format!(
-                    "conversation group {} belongs to service '{other}'; a conversation FROM SERVICE '{}' cannot join it",
-                    self.groups[group].id, dialog.from_service
-                ),
-            ));
+        // A refusal that no lock can change does not wait for one. A group that only another session sees may yet go.
+        if self.has_visible_member(session, group) {
+            self.check_group_of_service(group, service_id, &dialog.from_service)?;
         }
         lock!(self, session, group);
+        self.check_group_of_service(group, service_id, &dialog.from_service)?;
         let priority = self.catalog.level_for(contract_id, service_id, &dialog.to_service);
         let handle = self.ids.next_id();
         let conversation_id = self.ids.next_id();
@@ -109,6 +103,21 @@ impl Core {
             group: GroupId(self.groups[group].id),
             conversation_id: ConversationId(conversation_id),
         }))
+    }
+
+    fn check_group_of_service(&self, group: u32, service_id: i32, from_service: &str) -> Result<()> {
+        let (id, other) = (self.groups[group].id, self.groups[group].service_id);
+        if other == service_id {
+            return Ok(());
+        }
+        let other = self.catalog.services.get(&other).map_or("another service", |service| &service.name);
+        Err(Error::new(
+            Code::GROUP_OF_OTHER_SERVICE,
+            format!(
+                "conversation group {id} belongs to service '{other}'; a conversation FROM SERVICE '{from_service}' \
+                 cannot join it"
+            ),
+        ))
     }
 
     pub(super) fn take_endpoint_id(&mut self) -> u64 {

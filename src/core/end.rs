@@ -21,8 +21,8 @@ impl Core {
         form: EndForm,
     ) -> Checked<Outcome> {
         check_form(&form)?;
-        let place = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
-        lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+        // What a committed END refuses stays refused, whoever holds the group: check first, then wait for the lock.
         let endpoint = &self.endpoints[place];
         let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
         if has_ended || (endpoint.state.is_ended() && form != EndForm::Cleanup) {
@@ -32,6 +32,8 @@ impl Core {
                 format!("conversation {handle} is {state}: this side has ended it already"),
             ));
         }
+        lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        let endpoint = &self.endpoints[place];
         let (state, endpoint_id) = (endpoint.state, endpoint.endpoint_id);
         session.record(Op::End { endpoint: place, endpoint_id, form });
         Ok(Ok(Outcome::Ended(state)))

@@ -35,7 +35,7 @@ impl Core {
             }
             From::Group(id) => {
                 let group = self
-                    .find_group(id.0)
+                    .find_group_for(session, id.0)
                     .filter(|group| self.groups[*group].queue_id == queue_id)
                     .ok_or_else(|| Error::group_not_found(format!("{id} of queue '{queue}'")))?;
                 self.free_or_own(session, group)
@@ -77,7 +77,7 @@ impl Core {
 
     /// The endpoint that a RECEIVE names, if it is one of this queue that may still receive.
     fn receiver(&self, session: &Session, queue: &str, queue_id: i32, handle: ConversationHandle) -> Result<u32> {
-        let place = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
+        let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
         let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
         if has_ended || self.endpoints[place].state.is_ended() {
             return Err(Error::conversation_not_found(handle));

@@ -3,7 +3,7 @@
 use super::change::{Change, MessageRow, Stored};
 use super::delivery::Letter;
 use super::effects::Effects;
-use super::execute::{Checked, lock};
+use super::execute::Checked;
 use super::session::{Op, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
@@ -23,7 +23,7 @@ impl Core {
         body: Body,
         trace: Option<Arc<str>>,
     ) -> Checked<Outcome> {
-        let places = self.addressed(handles)?;
+        let places = self.addressed(session, handles)?;
         let name = message_type.unwrap_or(system::DEFAULT);
         let message_type_id = self.lookup.message_type(name).ok_or_else(|| Error::message_type_not_found(name))?;
         if let Some(length) = body.as_ref().map(|body| body.len()).filter(|length| *length > self.limits.max_body_bytes)
@@ -38,11 +38,14 @@ impl Core {
         }
         // A zero-length body is stored as none.
         let body = body.filter(|body| !body.is_empty());
-        for &place in &places {
-            lock!(self, session, session.group_of(place, &self.endpoints[place]));
-        }
+        // A conversation that has ended never speaks again, and its contract does not change: check before any wait. The
+        // core runs a verb without interruption, so what was checked here still holds under the locks.
         for &place in &places {
             self.check_may_send(session, place, message_type_id, name)?;
+        }
+        let groups = places.iter().map(|place| session.group_of(*place, &self.endpoints[*place])).collect();
+        if let Err(blocked) = self.lock_in_order(session, groups) {
+            return Ok(Err(blocked));
         }
         for place in places {
             let message_id = MessageId(self.ids.next_id());
@@ -53,13 +56,13 @@ impl Core {
     }
 
     /// The endpoints of a list of handles: none missing, none twice.
-    fn addressed(&self, handles: &[ConversationHandle]) -> Result<SmallVec<[u32; 4]>> {
+    fn addressed(&self, session: &Session, handles: &[ConversationHandle]) -> Result<SmallVec<[u32; 4]>> {
         if handles.is_empty() {
             return Err(Error::new(Code::HANDLE_MISSING, "SEND names no conversation; it needs at least one handle"));
         }
         let mut places = SmallVec::with_capacity(handles.len());
         for (index, handle) in handles.iter().enumerate() {
-            let place = self.find_open(*handle).ok_or_else(|| {
+            let place = self.find_for(session, *handle).ok_or_else(|| {
                 if handles.len() == 1 {
                     return Error::conversation_not_found(handle);
                 }

@@ -13,6 +13,7 @@ use crate::id::{ConversationHandle, IdSource};
 use crate::protocol::ConversationState;
 use crate::time::Timestamp;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -178,6 +179,29 @@ impl Core {
     /// The endpoint of a handle that an application may name: the broker's own conversations are not theirs.
     pub(super) fn find_open(&self, handle: ConversationHandle) -> Option<u32> {
         self.find(handle.0).filter(|place| !self.endpoints[*place].is_system)
+    }
+
+    /// The endpoint of a handle that this session may name. A conversation that another session has begun and not
+    /// committed is not there yet.
+    pub(super) fn find_for(&self, session: &Session, handle: ConversationHandle) -> Option<u32> {
+        self.find_open(handle).filter(|place| self.is_visible(session, *place))
+    }
+
+    /// Whether an endpoint is committed, or begun by this session: the session that begins one holds its group.
+    fn is_visible(&self, session: &Session, place: u32) -> bool {
+        let endpoint = &self.endpoints[place];
+        !endpoint.is_uncommitted || self.groups[endpoint.group].owner == session.id
+    }
+
+    /// The group of an id, if it has a conversation that this session sees in it.
+    pub(super) fn find_group_for(&self, session: &Session, id: Uuid) -> Option<u32> {
+        self.find_group(id).filter(|group| self.has_visible_member(session, *group))
+    }
+
+    pub(super) fn has_visible_member(&self, session: &Session, group: u32) -> bool {
+        let is_in_it = |place: u32| session.group_of(place, &self.endpoints[place]) == group;
+        self.groups[group].members.iter().any(|place| self.is_visible(session, *place) && is_in_it(*place))
+            || session.has_moved && session.overlays.values().any(|overlay| overlay.group == Some(group))
     }
 
     pub(super) fn find_group(&self, id: Uuid) -> Option<u32> {
@@ -360,6 +384,16 @@ impl Core {
         self.groups[group].owner = session.id;
         session.locks.push(group);
         Ok(())
+    }
+
+    /// Takes the locks of several groups in the one order of all sessions: by the group's id.
+    pub(super) fn lock_in_order(
+        &mut self,
+        session: &mut Session,
+        mut groups: SmallVec<[u32; 4]>,
+    ) -> Result<(), GroupKey> {
+        groups.sort_unstable_by_key(|group| self.groups[*group].id);
+        groups.into_iter().try_for_each(|group| self.lock(session, group))
     }
 
     pub(super) fn unlock_all(&mut self, session: &mut Session, effects: &mut Effects) {

@@ -6,10 +6,11 @@ use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
 use super::status;
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::protocol::{ConversationState, Outcome};
 use crate::time::Timestamp;
+use smallvec::SmallVec;
 
 impl Core {
     pub(super) fn begin_timer(
@@ -19,14 +20,13 @@ impl Core {
         timeout_seconds: i64,
         now: Timestamp,
     ) -> Checked<Outcome> {
-        let place = self.lock_open(session, handle, Code::STATE_FORBIDS_TIMER, "BEGIN CONVERSATION TIMER")?;
-        let Ok(place) = place else { return Ok(place.map(|_| Outcome::Done)) };
         if !(1..=LONGEST_SECONDS).contains(&timeout_seconds) {
             return Err(Error::new(
                 Code::LIFETIME_OUT_OF_RANGE,
                 format!("TIMEOUT is {timeout_seconds} seconds; it must be 1 to {LONGEST_SECONDS}"),
             ));
         }
+        let place = self.find_not_ended(session, handle, Code::STATE_FORBIDS_TIMER, "BEGIN CONVERSATION TIMER")?;
         let due = now.after_seconds(timeout_seconds);
         let lifetime = self.endpoints[place].lifetime;
         if due > lifetime {
@@ -35,6 +35,7 @@ impl Core {
                 format!("the timer would fire at {due}, after the conversation expires at {lifetime}"),
             ));
         }
+        lock!(self, session, session.group_of(place, &self.endpoints[place]));
         session.record(Op::Timer { endpoint: place, due });
         Ok(Ok(Outcome::Done))
     }
@@ -54,9 +55,8 @@ impl Core {
         handle: ConversationHandle,
         to: GroupId,
     ) -> Checked<Outcome> {
-        let place = self.lock_open(session, handle, Code::STATE_FORBIDS_MOVE, "MOVE CONVERSATION")?;
-        let Ok(place) = place else { return Ok(place.map(|_| Outcome::Done)) };
-        let group = self.find_group(to.0).ok_or_else(|| Error::group_not_found(to))?;
+        let place = self.find_not_ended(session, handle, Code::STATE_FORBIDS_MOVE, "MOVE CONVERSATION")?;
+        let group = self.find_group_for(session, to.0).ok_or_else(|| Error::group_not_found(to))?;
         if self.groups[group].service_id != self.endpoints[place].service_id {
             let name = |service_id| self.catalog.services.get(&service_id).map_or("", |service| &service.name);
             return Err(Error::new(
@@ -68,7 +68,10 @@ impl Core {
                 ),
             ));
         }
-        lock!(self, session, group);
+        let own = session.group_of(place, &self.endpoints[place]);
+        if let Err(blocked) = self.lock_in_order(session, SmallVec::from_slice(&[own, group])) {
+            return Ok(Err(blocked));
+        }
         session.record(Op::Move { endpoint: place, group });
         Ok(Ok(Outcome::Done))
     }
@@ -93,8 +96,8 @@ impl Core {
         if !(1..=10).contains(&level) {
             return Err(Error::out_of_range("the level", level, "1 (low) to 10 (high)"));
         }
-        let place = self.lock_open(session, handle, Code::STATE_FORBIDS_MOVE, "REPRIORITISE")?;
-        let Ok(place) = place else { return Ok(place.map(|_| Outcome::Done)) };
+        let place = self.find_not_ended(session, handle, Code::STATE_FORBIDS_MOVE, "REPRIORITISE")?;
+        lock!(self, session, session.group_of(place, &self.endpoints[place]));
         session.record(Op::Reprioritise { endpoint: place, level });
         Ok(Ok(Outcome::Done))
     }
@@ -105,7 +108,7 @@ impl Core {
     }
 
     pub(super) fn release_quarantine(&mut self, session: &mut Session, group: GroupId) -> Checked<Outcome> {
-        let place = self.find_group(group.0).ok_or_else(|| Error::group_not_found(group))?;
+        let place = self.find_group_for(session, group.0).ok_or_else(|| Error::group_not_found(group))?;
         lock!(self, session, place);
         session.record(Op::Release { group: place });
         Ok(Ok(Outcome::Done))
@@ -137,16 +140,16 @@ impl Core {
         delay.map_or_else(String::new, |delay| status::text(delay).to_string())
     }
 
-    /// The endpoint of a handle, its group locked, if this side has not ended it.
-    fn lock_open(
-        &mut self,
-        session: &mut Session,
+    /// The endpoint of a handle, if this side has not ended it. A committed END is final, so this is checked before the
+    /// group's lock is waited for; the core runs a verb without interruption, so it still holds under the lock.
+    fn find_not_ended(
+        &self,
+        session: &Session,
         handle: ConversationHandle,
         code: Code,
         statement: &str,
-    ) -> Checked<u32> {
-        let place = self.find_open(handle).ok_or_else(|| Error::conversation_not_found(handle))?;
-        lock!(self, session, session.group_of(place, &self.endpoints[place]));
+    ) -> Result<u32> {
+        let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
         let endpoint: &Endpoint = &self.endpoints[place];
         let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
         if has_ended || endpoint.state.is_ended() {
@@ -156,6 +159,6 @@ impl Core {
                 format!("conversation {handle} is {state}; {statement} needs one that this side has not ended"),
             ));
         }
-        Ok(Ok(place))
+        Ok(place)
     }
 }

@@ -4,6 +4,7 @@
 
 mod limits;
 mod plays;
+mod refusals;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod stage;
@@ -24,6 +25,11 @@ macro_rules! plays {
                     name: "a_wait_without_end_is_reported",
                     stores: &Store::ALL,
                     run: limits::a_wait_without_end_is_reported,
+                },
+                OnStores {
+                    name: "what_is_refused_anyway_waits_for_no_lock",
+                    stores: &Store::ALL,
+                    run: refusals::what_is_refused_anyway_waits_for_no_lock,
                 },
             ])
         }

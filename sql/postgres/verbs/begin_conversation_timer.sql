@@ -13,17 +13,20 @@ DECLARE
     v_timer timestamptz;
     v_lifetime timestamptz;
 BEGIN
-    SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8458, 'BEGIN CONVERSATION TIMER');
     IF p_timeout_seconds IS NULL OR p_timeout_seconds NOT BETWEEN 1 AND 2147483647 THEN
         PERFORM dialoq.fail(8411, format('TIMEOUT is %s seconds; it must be 1 to 2147483647', p_timeout_seconds));
     END IF;
     v_now := dialoq.current_time_utc();
     v_timer := v_now + p_timeout_seconds * interval '1 second';
-    SELECT e.lifetime INTO v_lifetime FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_lock.endpoint_id;
+    -- A lifetime never changes, so no lock need be waited for to know it. lock_open refuses a conversation that has ended.
+    SELECT e.lifetime INTO v_lifetime
+    FROM dialoq.conversation_endpoint AS e
+    WHERE e.conversation_handle = p_conversation_handle AND NOT e.is_system AND e.state NOT IN ('DO', 'CD');
     IF v_timer > v_lifetime THEN
         PERFORM dialoq.fail(8410, format('the timer would fire at %s, after the conversation expires at %s',
             dialoq.time_text(v_timer), dialoq.time_text(v_lifetime)));
     END IF;
+    SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8458, 'BEGIN CONVERSATION TIMER');
     UPDATE dialoq.conversation_endpoint AS e SET dialog_timer = v_timer WHERE e.endpoint_id = v_lock.endpoint_id;
     RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_lock.said, dialoq.reschedule(v_lock.endpoint_id, v_now)));
 END $$;

@@ -94,6 +94,7 @@ BEGIN
             END IF;
             v_said := v_related.said;
         ELSE
+            PERFORM dialoq.check_isolation();
             PERFORM dialoq.lock_group(v_group);
         END IF;
         v_is_locked := true;

@@ -23,16 +23,16 @@ BEGIN
         PERFORM dialoq.fail(60005, format(
             'the length of the error description is %s; it must be 3000 characters at most', length(p_description)));
     END IF;
-    SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
-    IF v_lock.endpoint_id IS NULL THEN
-        PERFORM dialoq.fail(8426, format(
-            'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+    IF p_cleanup IS TRUE THEN
+        SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
+        IF v_lock.endpoint_id IS NULL THEN
+            PERFORM dialoq.fail(8426, format(
+                'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+        END IF;
+    ELSE
+        SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8427, NULL);
     END IF;
     SELECT e.state INTO v_state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_lock.endpoint_id;
-    IF v_state IN ('DO', 'CD') AND p_cleanup IS NOT TRUE THEN
-        PERFORM dialoq.fail(8427, format('conversation %s is %s: this side has ended it already',
-            p_conversation_handle, dialoq.state_words(v_state)));
-    END IF;
     v_said := dialoq.end_endpoint(v_lock.endpoint_id, p_error_code, coalesce(p_description, ''),
         p_cleanup IS TRUE, dialoq.current_time_utc());
     RETURN QUERY SELECT v_state, dialoq.say(concat_ws(' ', v_lock.said, v_said));

@@ -86,10 +86,11 @@ BEGIN
     RETURN regexp_replace(ltrim(v_text, U&'\FEFF'), '^<\?xml\s[^>]*\?>', '');
 END $$;
 
--- Sends a message of an endpoint whose group is locked, or says why not; then nothing was written.
+-- Sends a message of an endpoint whose group is locked, or says why not; then nothing was written. With `p_is_check` it
+-- only says why not, of an endpoint whose group need not be locked: none of the reasons goes away again.
 CREATE OR REPLACE FUNCTION dialoq.send_from(
     p_endpoint_id bigint, p_message_type_id integer, p_message_type text, p_body bytea, p_trace text, p_body_fault text,
-    p_message_id uuid, OUT error_number integer, OUT error_message text, OUT said text)
+    p_message_id uuid, OUT error_number integer, OUT error_message text, OUT said text, p_is_check boolean DEFAULT false)
 LANGUAGE plpgsql AS $$
 DECLARE
     e record;
@@ -102,6 +103,10 @@ BEGIN
     JOIN dialoq.service AS s ON s.service_id = c.service_id
     LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
     WHERE c.endpoint_id = p_endpoint_id;
+    IF p_is_check THEN
+        -- Only who holds the group notes in the row what arrived.
+        SELECT n.state INTO e.state FROM dialoq.noted_endpoint AS n WHERE n.endpoint_id = p_endpoint_id;
+    END IF;
     IF e.state NOT IN ('SO', 'CO') THEN
         error_number := 8429;
         error_message := format('conversation %s is %s; SEND needs STARTED_OUTBOUND or CONVERSING',
@@ -132,6 +137,9 @@ BEGIN
             e.queue, e.queue);
         RETURN;
     END IF;
+    IF p_is_check THEN
+        RETURN;
+    END IF;
     v_now := dialoq.current_time_utc();
     UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', send_sequence = c.send_sequence + 1
     WHERE c.endpoint_id = p_endpoint_id;
@@ -143,6 +151,21 @@ BEGIN
     END IF;
     said := dialoq.dispatch(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
         p_body_fault, v_now);
+END $$;
+
+-- Refuses a SEND that is refused whoever holds the conversation's group.
+CREATE OR REPLACE FUNCTION dialoq.check_send(p_handle uuid, p_message_type text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_sent record;
+BEGIN
+    SELECT s.* INTO v_sent
+    FROM dialoq.conversation_endpoint AS e
+    CROSS JOIN LATERAL dialoq.send_from(e.endpoint_id, NULL, p_message_type, NULL, NULL, NULL, NULL, true) AS s
+    WHERE e.conversation_handle = p_handle AND NOT e.is_system;
+    IF v_sent.error_number IS NOT NULL THEN
+        PERFORM dialoq.fail(v_sent.error_number, v_sent.error_message);
+    END IF;
 END $$;
 
 -- The name of a contract, '' if there is none.

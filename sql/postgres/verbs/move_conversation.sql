@@ -2,7 +2,7 @@
 -- Takes: the handle, the group, which must have conversations
 -- Gives: said
 -- Errors: 8426, 8436, 8438, 8439
--- Locks: both groups, waiting
+-- Locks: both groups in the order of their keys, waiting
 CREATE OR REPLACE FUNCTION dialoq.move_conversation(p_conversation_handle uuid, p_conversation_group_id uuid)
 RETURNS TABLE (said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
@@ -10,25 +10,22 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_lock record;
     e dialoq.conversation_endpoint;
-    v_other integer;
-    v_is_quarantined boolean;
     v_said text;
 BEGIN
-    SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8438, 'MOVE CONVERSATION');
-    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_lock.endpoint_id;
-    PERFORM dialoq.lock_group(p_conversation_group_id);
-    SELECT c.service_id, c.is_quarantined INTO v_other, v_is_quarantined
-    FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = p_conversation_group_id LIMIT 1;
-    IF NOT FOUND THEN
-        PERFORM dialoq.fail(8436, format(
-            'conversation group %s was not found: it has no conversations here', p_conversation_group_id));
-    ELSIF v_other <> e.service_id THEN
-        PERFORM dialoq.fail(8439, format(
-            'conversation group %s belongs to service ''%s'', the conversation to ''%s''; MOVE stays within one',
-            p_conversation_group_id,
-            coalesce((SELECT s.name FROM dialoq.service AS s WHERE s.service_id = v_other), ''),
-            coalesce((SELECT s.name FROM dialoq.service AS s WHERE s.service_id = e.service_id), '')));
+    PERFORM dialoq.check_isolation();
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c
+    WHERE c.conversation_handle = p_conversation_handle AND NOT c.is_system AND c.state NOT IN ('DO', 'CD');
+    -- What is refused whoever holds the groups does not wait for them; the locks are taken in the order of their keys.
+    IF FOUND THEN
+        PERFORM dialoq.check_destination(p_conversation_group_id, e.service_id);
+        IF dialoq.group_key(p_conversation_group_id) < dialoq.group_key(e.conversation_group_id) THEN
+            PERFORM dialoq.lock_group(p_conversation_group_id);
+        END IF;
     END IF;
+    SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8438, 'MOVE CONVERSATION');
+    PERFORM dialoq.lock_group(p_conversation_group_id);
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_lock.endpoint_id;
+    PERFORM dialoq.check_destination(p_conversation_group_id, e.service_id);
     IF e.conversation_group_id <> p_conversation_group_id THEN
         UPDATE dialoq.conversation_endpoint AS c SET conversation_group_id = p_conversation_group_id
         WHERE c.endpoint_id = e.endpoint_id;
@@ -40,4 +37,21 @@ BEGIN
         PERFORM dialoq.unsettle(e.endpoint_id);
     END IF;
     RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_lock.said, v_said));
+END $$;
+
+-- Refuses a MOVE into a group that has no conversations, or those of another service.
+CREATE OR REPLACE FUNCTION dialoq.check_destination(p_group uuid, p_service_id integer) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_other integer;
+BEGIN
+    SELECT c.service_id INTO v_other FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = p_group LIMIT 1;
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(8436, format('conversation group %s was not found: it has no conversations here', p_group));
+    ELSIF v_other <> p_service_id THEN
+        PERFORM dialoq.fail(8439, format(
+            'conversation group %s belongs to service ''%s'', the conversation to ''%s''; MOVE stays within one',
+            p_group, coalesce((SELECT s.name FROM dialoq.service AS s WHERE s.service_id = v_other), ''),
+            coalesce((SELECT s.name FROM dialoq.service AS s WHERE s.service_id = p_service_id), '')));
+    END IF;
 END $$;

@@ -10,14 +10,18 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 DECLARE
     v_queue_id integer;
 BEGIN
-    PERFORM dialoq.lock_group(p_conversation_group_id);
-    SELECT s.queue_id INTO v_queue_id
-    FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
-    WHERE e.conversation_group_id = p_conversation_group_id LIMIT 1;
-    IF NOT FOUND THEN
-        PERFORM dialoq.fail(8436, format(
-            'conversation group %s was not found: it has no conversations here', p_conversation_group_id));
-    END IF;
+    PERFORM dialoq.check_isolation();
+    -- Before the lock is waited for, and under it.
+    FOR v_look IN 1..2 LOOP
+        SELECT s.queue_id INTO v_queue_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = p_conversation_group_id LIMIT 1;
+        IF NOT FOUND THEN
+            PERFORM dialoq.fail(8436, format(
+                'conversation group %s was not found: it has no conversations here', p_conversation_group_id));
+        END IF;
+        PERFORM dialoq.lock_group(p_conversation_group_id);
+    END LOOP;
     UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, rollbacks = 0
     WHERE e.conversation_group_id = p_conversation_group_id;
     PERFORM dialoq.put_right(p_conversation_group_id);

@@ -30,7 +30,12 @@ BEGIN
     IF v_type_id IS NULL THEN
         PERFORM dialoq.fail(8428, format('message type ''%s'' was not found; names are compared byte by byte', v_type));
     END IF;
-    SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
+    SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, false);
+    IF v_lock.endpoint_id = -1 THEN
+        -- What is refused whoever holds the group does not wait for it.
+        PERFORM dialoq.check_send(p_conversation_handle, v_type);
+        SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
+    END IF;
     IF v_lock.endpoint_id IS NULL THEN
         PERFORM dialoq.fail(8426, format(
             'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));

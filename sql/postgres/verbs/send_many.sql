@@ -53,10 +53,20 @@ BEGIN
         WHERE e.conversation_handle = ANY (p_conversation_handles)
         ORDER BY dialoq.group_key(e.conversation_group_id)
     LOOP
-        SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, true);
-        IF v_lock.endpoint_id IS NULL THEN
+        SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, false);
+        IF v_lock.endpoint_id = -1 THEN
+            -- What is refused whoever holds the groups does not wait for them.
+            PERFORM dialoq.check_send(h.handle, v_type)
+            FROM (SELECT u.handle FROM unnest(p_conversation_handles) WITH ORDINALITY AS u (handle, place)
+                ORDER BY u.place OFFSET 0) AS h;
+            SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, true);
+        END IF;
+        IF v_lock.endpoint_id IS NULL AND v_count = 1 THEN
             PERFORM dialoq.fail(8426, format(
                 'conversation handle %s was not found: it was never begun here, or it has ended', v_row.handle));
+        ELSIF v_lock.endpoint_id IS NULL THEN
+            PERFORM dialoq.fail(8435, format('handle %s of %s in the list, %s, was not found',
+                array_position(p_conversation_handles, v_row.handle), v_count, v_row.handle));
         END IF;
         v_said := concat_ws(' ', v_said, v_lock.said);
     END LOOP;
