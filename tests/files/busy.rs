@@ -56,16 +56,19 @@ async fn wait_is_over_when_the_lock_goes(is_lone: bool) {
 
 #[tokio::test]
 async fn commits_wait_while_another_program_holds_the_lock() {
+    let _limit = crate::limit();
     wait_is_over_when_the_lock_goes(false).await;
 }
 
 #[tokio::test]
 async fn a_lone_caller_waits_too() {
+    let _limit = crate::limit();
     wait_is_over_when_the_lock_goes(true).await;
 }
 
 #[tokio::test]
 async fn a_close_ends_while_another_program_holds_the_lock_and_says_what_was_not_written() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -89,6 +92,7 @@ async fn a_close_ends_while_another_program_holds_the_lock_and_says_what_was_not
 
 #[tokio::test]
 async fn a_drop_does_not_wait_for_the_lock_of_another_program() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);

@@ -3,12 +3,14 @@
 
 mod abandoned;
 mod busy;
+#[path = "../servers/limit.rs"]
 mod limits;
 mod ownership;
 mod rows;
 mod schema;
 #[path = "../crash/shop.rs"]
 mod shop;
+mod statements;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,6 +18,11 @@ use std::time::{Duration, Instant};
 
 const FILE: &str = "DIALOQ_FILES_FILE";
 const WORK: &str = "DIALOQ_FILES_WORK";
+
+/// A limit for a test, held to its end.
+fn limit() -> limits::Limit {
+    limits::limit(|| dialoq::testing::describe_waits().join("\n"))
+}
 
 /// How long a test waits for what must come.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -38,6 +38,7 @@ async fn assert_log_is_kept(path: &Path, store: &SqliteStore, handle: Conversati
 #[cfg(unix)]
 #[tokio::test]
 async fn a_refused_second_opening_keeps_the_locks_of_the_owner() {
+    let _limit = crate::limit();
     type Name = fn(&Path) -> PathBuf;
     let names: [(&str, Name); 5] = [
         ("the same name", Path::to_path_buf),
@@ -73,6 +74,7 @@ async fn a_refused_second_opening_keeps_the_locks_of_the_owner() {
 
 #[tokio::test]
 async fn a_reader_in_the_process_of_the_owner_keeps_its_locks() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, handle) = broker(&path).await;
@@ -82,6 +84,7 @@ async fn a_reader_in_the_process_of_the_owner_keeps_its_locks() {
 
 #[tokio::test]
 async fn a_refused_opening_by_another_process_changes_nothing() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, handle) = broker(&path).await;
@@ -92,6 +95,7 @@ async fn a_refused_opening_by_another_process_changes_nothing() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn removing_the_file_beside_the_database_lets_no_second_owner_in() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, handle) = broker(&path).await;
@@ -106,6 +110,7 @@ async fn removing_the_file_beside_the_database_lets_no_second_owner_in() {
 
 #[tokio::test]
 async fn a_closed_broker_owns_nothing_even_if_a_transaction_of_it_lives_on() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, handle) = broker(&path).await;
@@ -124,6 +129,7 @@ async fn a_closed_broker_owns_nothing_even_if_a_transaction_of_it_lives_on() {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_closed_broker_keeps_the_locks_of_other_connections_of_its_process() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, _) = broker(&path).await;

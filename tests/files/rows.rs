@@ -17,6 +17,7 @@ const CASES: [(&str, &str); 6] = [
 
 #[tokio::test]
 async fn a_row_of_the_broker_that_another_program_deleted_is_an_error() {
+    let _limit = crate::limit();
     for (removal, verb) in CASES {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");

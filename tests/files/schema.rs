@@ -65,6 +65,7 @@ const ALLOWED: &[&[&str]] = &[
 
 #[tokio::test]
 async fn no_definition_of_the_user_reaches_the_tables_of_the_broker() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = open(&path);
@@ -99,6 +100,7 @@ async fn no_definition_of_the_user_reaches_the_tables_of_the_broker() {
 
 #[tokio::test]
 async fn a_foreign_key_that_another_program_made_is_reported_at_opening() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     drop(open(&path));

@@ -32,6 +32,7 @@ async fn patiently<T>(work: impl Future<Output = T>) -> T {
 
 #[tokio::test]
 async fn a_statement_over_its_limit_fails_alone() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let memory = SqliteOptions { location: Location::Memory, ..limited(Path::new("")) };
     for options in [limited(&folder.path().join("a.db")), memory] {
@@ -66,6 +67,7 @@ async fn a_statement_over_its_limit_fails_alone() {
 
 #[tokio::test]
 async fn a_statement_whose_caller_has_gone_is_stopped() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = broker(options(&path)).await;
@@ -87,6 +89,7 @@ async fn a_statement_whose_caller_has_gone_is_stopped() {
 
 #[tokio::test]
 async fn a_close_is_not_held_by_a_statement_that_does_not_end() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = broker(options(&path)).await;
@@ -102,6 +105,7 @@ async fn a_close_is_not_held_by_a_statement_that_does_not_end() {
 
 #[tokio::test]
 async fn a_drop_is_not_held_by_a_statement_that_does_not_end() {
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = broker(options(&path)).await;
