@@ -5,6 +5,14 @@ IF DATABASE_PRINCIPAL_ID(N'dialoq_user') IS NULL EXEC(N'CREATE ROLE dialoq_user'
 GO
 IF DATABASE_PRINCIPAL_ID(N'dialoq_admin') IS NULL EXEC(N'CREATE ROLE dialoq_admin')
 GO
+-- The locks of the broker belong to dialoq_user, so whoever calls a verb must be a member.
+IF NOT EXISTS (
+    SELECT 1 FROM sys.database_role_members AS m
+    WHERE m.role_principal_id = DATABASE_PRINCIPAL_ID(N'dialoq_user')
+        AND m.member_principal_id = DATABASE_PRINCIPAL_ID(N'dialoq_admin'))
+    EXEC(N'ALTER ROLE dialoq_user ADD MEMBER dialoq_admin');
+GO
+GRANT SELECT ON dialoq.tick_failure TO dialoq_admin;
 GRANT SELECT ON dialoq.installed TO dialoq_user, dialoq_admin;
 GRANT SELECT ON dialoq.live_process TO dialoq_user, dialoq_admin;
 GRANT SELECT ON dialoq.noted_endpoint TO dialoq_user, dialoq_admin;

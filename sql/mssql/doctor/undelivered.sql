@@ -6,6 +6,8 @@ SELECT
     t.status AS detail
 FROM dialoq.noted_transmission AS t
 JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id
-WHERE t.enqueued_at < DATEADD(microsecond, @P1 % 1000000, DATEADD(second, CAST(@P1 / 1000000 AS int), CAST('1970-01-01' AS datetime2(6))))
+WHERE t.enqueued_at < DATEADD(microsecond, @P1 % 1000000,
+        DATEADD(second, CAST(@P1 / 1000000 % 86400 AS int),
+            DATEADD(day, CAST(@P1 / 86400000000 AS int), CAST('1970-01-01' AS datetime2(6)))))
 GROUP BY e.far_service, t.status
 ORDER BY amount DESC, subject, detail

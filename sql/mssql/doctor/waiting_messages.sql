@@ -8,7 +8,9 @@ FROM dialoq.noted_message AS m
 JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = m.endpoint_id
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
-WHERE m.enqueued_at < DATEADD(microsecond, @P1 % 1000000, DATEADD(second, CAST(@P1 / 1000000 AS int), CAST('1970-01-01' AS datetime2(6))))
+WHERE m.enqueued_at < DATEADD(microsecond, @P1 % 1000000,
+        DATEADD(second, CAST(@P1 / 1000000 % 86400 AS int),
+            DATEADD(day, CAST(@P1 / 86400000000 AS int), CAST('1970-01-01' AS datetime2(6)))))
     AND q.is_receive_enabled = 1 AND e.is_quarantined = 0
 GROUP BY q.queue_id, q.name, q.is_activation_enabled, q.activation_procedure
 ORDER BY since, subject

@@ -1,8 +1,8 @@
 -- Notes that an open transaction has received from a group. Called on another connection, so that it is known even if
 -- the transaction is never heard of again.
 -- Takes: the transaction's attempt id, the queue, the group
--- Gives: nothing
--- Errors: none
+-- Gives: nothing; nothing is noted of a group that no transaction holds, or that has no conversation in that queue
+-- Errors: 60005
 -- Locks: none
 IF OBJECT_ID(N'dialoq.begin_attempt') IS NOT NULL DROP PROCEDURE dialoq.begin_attempt
 GO
@@ -11,8 +11,23 @@ CREATE PROCEDURE dialoq.begin_attempt
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @now datetime2(6) = dialoq.current_time_utc();
+    IF @attempt_id IS NULL OR @queue_id IS NULL OR @conversation_group_id IS NULL
+        THROW 60005, N'an attempt needs its id, a queue and a conversation group; one of them is NULL', 1;
+    -- Rollbacks that are made up would disable a queue: a group that nobody holds has nothing that could be given back.
+    IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @conversation_group_id), N'Exclusive', N'Session') = 1
+        OR NOT EXISTS (
+            SELECT 1
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE e.conversation_group_id = @conversation_group_id AND s.queue_id = @queue_id)
+        RETURN;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         IF NOT EXISTS (

@@ -10,6 +10,10 @@ CREATE PROCEDURE dialoq.begin_conversation_timer
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
@@ -23,21 +27,21 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         IF @state IN (N'DO', N'CD')
         BEGIN
-            SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N'; BEGIN CONVERSATION TIMER needs one that this side has not ended');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+                N'; BEGIN CONVERSATION TIMER needs one that this side has not ended'));
             THROW 58458, @text, 1;
         END
         IF @timeout_seconds IS NULL OR @timeout_seconds NOT BETWEEN 1 AND 2147483647
         BEGIN
-            SET @text = CONCAT(N'TIMEOUT is ', @timeout_seconds, N' seconds; it must be 1 to 2147483647');
+            SET @text = dialoq.throw_text(CONCAT(N'TIMEOUT is ', @timeout_seconds, N' seconds; it must be 1 to 2147483647'));
             THROW 58411, @text, 1;
         END
         SET @now = dialoq.current_time_utc();
         SET @timer = DATEADD(second, CAST(@timeout_seconds AS int), @now);
         IF @timer > @lifetime
         BEGIN
-            SET @text = CONCAT(N'the timer would fire at ', dialoq.time_text(@timer), N', after the conversation expires at ',
-                dialoq.time_text(@lifetime));
+            SET @text = dialoq.throw_text(CONCAT(N'the timer would fire at ', dialoq.time_text(@timer), N', after the conversation expires at ',
+                dialoq.time_text(@lifetime)));
             THROW 58410, @text, 1;
         END
         UPDATE dialoq.conversation_endpoint SET dialog_timer = @timer WHERE endpoint_id = @endpoint_id;

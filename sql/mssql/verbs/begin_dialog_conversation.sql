@@ -3,7 +3,7 @@
 --     conversation or the group to be related to, the lifetime in seconds (NULL is the longest), the encryption option
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
 -- Gives: conversation_handle, conversation_group_id, conversation_id, said
--- Errors: 58411, 58412, 58413, 58414, 58423, 58425, 58426, 59601, 59610
+-- Errors: 58411, 58412, 58413, 58414, 58423, 58425, 58426, 59601, 59610, 60005
 -- Locks: the group, waiting if it is one that there was
 IF OBJECT_ID(N'dialoq.begin_dialog_conversation') IS NOT NULL DROP PROCEDURE dialoq.begin_dialog_conversation
 GO
@@ -15,6 +15,10 @@ CREATE PROCEDURE dialoq.begin_dialog_conversation
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
@@ -26,23 +30,23 @@ BEGIN
         FROM dialoq.broker AS b WHERE b.singleton = 1;
         SET @contract = COALESCE(@contract, N'DEFAULT');
         SET @lifetime_seconds = COALESCE(@lifetime_seconds, 2147483647);
-        SELECT @service_id = s.service_id FROM dialoq.service AS s WHERE s.name = @from_service;
+        SELECT @service_id = s.service_id FROM dialoq.service AS s WHERE s.name = @from_service AND DATALENGTH(s.name) = DATALENGTH(@from_service);
         IF @service_id IS NULL
         BEGIN
-            SET @text = CONCAT(N'service ''', @from_service, N''' was not found; names are compared byte by byte');
+            SET @text = dialoq.throw_text(CONCAT(N'service ''', @from_service, N''' was not found; names are compared byte by byte'));
             THROW 58423, @text, 1;
         END
         SELECT @contract_id = c.service_contract_id
-        FROM dialoq.service_contract AS c WHERE c.name = @contract AND c.is_dropped = 0;
+        FROM dialoq.service_contract AS c WHERE c.name = @contract AND DATALENGTH(c.name) = DATALENGTH(@contract) AND c.is_dropped = 0;
         IF @contract_id IS NULL
         BEGIN
-            SET @text = CONCAT(N'contract ''', @contract, N''' was not found; names are compared byte by byte');
+            SET @text = dialoq.throw_text(CONCAT(N'contract ''', @contract, N''' was not found; names are compared byte by byte'));
             THROW 58425, @text, 1;
         END
         SET @length = dialoq.character_count(@to_service, 256);
         IF @length NOT BETWEEN 1 AND 256
         BEGIN
-            SET @text = CONCAT(N'the name of the TO SERVICE has ', @length, N' characters; it must have 1 to 256');
+            SET @text = dialoq.throw_text(CONCAT(N'the name of the TO SERVICE has ', @length, N' characters; it must have 1 to 256'));
             THROW 58412, @text, 1;
         END
         IF @broker_instance COLLATE Latin1_General_100_BIN2 = N'CURRENT DATABASE'
@@ -52,18 +56,22 @@ BEGIN
             SET @instance = dialoq.id_text(TRY_CAST(@broker_instance AS uniqueidentifier));
             IF @instance IS NULL
             BEGIN
-                SET @text = CONCAT(N'''', @broker_instance, N''' is no broker instance; it must be a GUID, or ''CURRENT DATABASE''');
+                SET @text = dialoq.throw_text(CONCAT(N'''', @broker_instance, N''' is no broker instance; it must be a GUID, or ''CURRENT DATABASE'''));
                 THROW 58413, @text, 1;
             END
         END
         IF @lifetime_seconds NOT BETWEEN 1 AND 2147483647
         BEGIN
-            SET @text = CONCAT(N'LIFETIME is ', @lifetime_seconds, N' seconds; it must be 1 to 2147483647');
+            SET @text = dialoq.throw_text(CONCAT(N'LIFETIME is ', @lifetime_seconds, N' seconds; it must be 1 to 2147483647'));
             THROW 58411, @text, 1;
         END
         IF @related_group = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
             AND @related_conversation IS NULL
             THROW 58414, N'the conversation group id is all zeros; give an id of your own, or none for a new one', 1;
+        IF CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
+            IN (@conversation_handle, @conversation_id,
+                CASE WHEN @related_conversation IS NULL AND @related_group IS NULL THEN @conversation_group_id END)
+            THROW 58414, N'an id of the caller''s choice is all zeros; give another, or none for a new one', 1;
         SET @group = @related_group;
         -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
         WHILE @related_conversation IS NOT NULL OR @related_group IS NOT NULL
@@ -74,8 +82,8 @@ BEGIN
                 WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
             IF @state IN (N'DO', N'CD')
             BEGIN
-                SET @text = CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
-                    N' has ended; a new one cannot be related to it');
+                SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
+                    N' has ended; a new one cannot be related to it'));
                 THROW 59601, @text, 1;
             END
             SET @other_id = NULL;
@@ -85,9 +93,9 @@ BEGIN
             WHERE e.conversation_group_id = @group;
             IF @other_id <> @service_id
             BEGIN
-                SET @text = CONCAT(N'conversation group ', dialoq.id_text(@group), N' belongs to service ''',
+                SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group), N' belongs to service ''',
                     COALESCE(@other, N'another service'), N'''; a conversation FROM SERVICE ''', @from_service,
-                    N''' cannot join it');
+                    N''' cannot join it'));
                 THROW 59610, @text, 1;
             END
             IF @is_locked = 1 BREAK;
@@ -99,9 +107,31 @@ BEGIN
         END
         IF @group IS NULL
         BEGIN
-            -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
+            -- A new group is unlocked, so this does not wait. An id of the caller's choice may be that of a group that exists:
+            -- its conversations are joined as @related_group, which looks at their service, and not like this.
             SET @group = COALESCE(@conversation_group_id, NEWID());
-            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
+            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+            IF @conversation_group_id IS NOT NULL AND (@is_locked = 0 OR EXISTS (
+                SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.conversation_group_id = @group))
+            BEGIN
+                SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group),
+                    N' is in use; name it as @related_group to join it, or give another id'));
+                THROW 60005, @text, 1;
+            END
+        END
+        -- An endpoint of that conversation may be all that is left of one that another user began.
+        IF @conversation_id IS NOT NULL AND EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.conversation_id = @conversation_id)
+        BEGIN
+            SET @text = dialoq.throw_text(CONCAT(N'conversation id ', dialoq.id_text(@conversation_id), N' is in use; give another, or none'));
+            THROW 60005, @text, 1;
+        END
+        IF @conversation_handle IS NOT NULL AND EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+            WHERE e.conversation_handle = @conversation_handle)
+        BEGIN
+            SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle), N' is in use; give another, or none'));
+            THROW 60005, @text, 1;
         END
         SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
         SET @conversation_id = COALESCE(@conversation_id, NEWID());

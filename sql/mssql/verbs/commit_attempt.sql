@@ -10,14 +10,20 @@ CREATE PROCEDURE dialoq.commit_attempt
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @number int = 0, @queue_id int, @group uniqueidentifier;
     DECLARE @gone TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        DELETE FROM dialoq.receive_attempt
+        DELETE FROM a
         OUTPUT deleted.queue_id, deleted.conversation_group_id INTO @gone (queue_id, group_id)
-        WHERE attempt_id = @attempt_id;
+        FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
+        WHERE a.attempt_id = @attempt_id;
         WHILE 1 = 1
         BEGIN
             SET @group = NULL;
@@ -25,7 +31,7 @@ BEGIN
             FROM @gone AS g WHERE g.row_number > @number ORDER BY g.row_number;
             IF @group IS NULL BREAK;
             EXEC dialoq.forget_rollbacks @queue_id;
-            UPDATE dialoq.conversation_endpoint SET rollbacks = 0 WHERE conversation_group_id = @group AND rollbacks <> 0;
+            EXEC dialoq.forget_group_rollbacks @group;
             -- What came while the group was locked can be received from now on.
             IF EXISTS (
                 SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group)

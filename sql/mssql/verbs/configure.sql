@@ -2,7 +2,7 @@
 -- only, the time that counts instead of the server's; NULL is the server's again.
 -- Takes: seconds after an END that the initiator heard of; seconds otherwise, NULL being the LIFETIME; or the time
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the broker's row
 IF OBJECT_ID(N'dialoq.configure') IS NOT NULL DROP PROCEDURE dialoq.configure
 GO
@@ -11,6 +11,14 @@ CREATE PROCEDURE dialoq.configure
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF @closed_retention_s IS NULL OR @closed_retention_s NOT BETWEEN 0 AND 2147483647
+        OR @unconfirmed_retention_s NOT BETWEEN 0 AND 2147483647
+        THROW 60005, N'a retention of closed endpoints is out of range; it must be 0 to 2147483647 seconds', 1;
     UPDATE dialoq.broker
     SET closed_retention_s = @closed_retention_s, unconfirmed_retention_s = @unconfirmed_retention_s
     WHERE closed_retention_s <> @closed_retention_s
@@ -24,6 +32,13 @@ CREATE PROCEDURE dialoq.set_manual_now
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF @now NOT BETWEEN '1900-01-01' AND '9000-01-01'
+        THROW 60005, N'the manual time is out of range; it must be of the years 1900 to 8999, or NULL', 1;
     UPDATE dialoq.broker SET manual_now = @now;
 END
 GO

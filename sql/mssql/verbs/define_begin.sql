@@ -1,7 +1,7 @@
 -- Begins a change of definitions: whoever else changes them waits until this transaction, which is the caller's, ends.
 -- Takes: catalog_version: of the definitions that the change was computed from
 -- Gives: is_current: whether they still stand; if not, read them and compute again
--- Errors: 51205
+-- Errors: 51205, 60018
 -- Locks: the lock of definitions, waiting; from now on lock_group waits for a group no longer than a moment, and then fails
 --     with 51205: the client lets go and tries again, so that other definitions need not wait for whoever holds a
 --     conversation
@@ -12,13 +12,21 @@ CREATE PROCEDURE dialoq.define_begin
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @got int, @definer nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':definer');
     EXEC dialoq.lock_definitions;
     -- Only who has the lock of definitions asks for this one, so nobody waits for it.
     EXEC @got = sp_getapplock
-        @Resource = @definer, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = -1;
+        @Resource = @definer, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 30000,
+        @DbPrincipal = N'dialoq_user';
+    IF @got = -1
+        THROW 60018, N'the lock dialoq:<database>:definer was not had within 30 s; a session holds it that is no client', 1;
     IF @got < 0
-        THROW 51205, N'the transaction was chosen as a deadlock victim: it began to change definitions; run it again', 1;
+        THROW 51205, N'the transaction met another one when it began to change definitions; roll back and run it again', 1;
     SELECT CAST(CASE b.catalog_version WHEN @catalog_version THEN 1 ELSE 0 END AS bit) AS is_current
     FROM dialoq.broker AS b WHERE b.singleton = 1;
 END

@@ -10,6 +10,10 @@ CREATE PROCEDURE dialoq.end_conversation
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @now datetime2(6), @length int;
@@ -17,22 +21,22 @@ BEGIN
         IF @is_own = 1 BEGIN TRANSACTION;
         IF @error_code IS NULL AND @description IS NOT NULL OR @error_code < 1
         BEGIN
-            SET @text = CONCAT(N'the error code of END CONVERSATION is ', COALESCE(CAST(@error_code AS nvarchar(11)), N'NULL'),
-                N'; it must be above 0, the others belong to the broker');
+            SET @text = dialoq.throw_text(CONCAT(N'the error code of END CONVERSATION is ', COALESCE(CAST(@error_code AS nvarchar(11)), N'NULL'),
+                N'; it must be above 0, the others belong to the broker'));
             THROW 58424, @text, 1;
         END
         SET @length = dialoq.character_count(@description, 3000);
         IF @length > 3000
         BEGIN
-            SET @text = CONCAT(N'the length of the error description is ', @length, N'; it must be 3000 characters at most');
+            SET @text = dialoq.throw_text(CONCAT(N'the length of the error description is ', @length, N'; it must be 3000 characters at most'));
             THROW 60005, @text, 1;
         END
         EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
         SELECT @state = e.state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         IF @state IN (N'DO', N'CD') AND COALESCE(@cleanup, 0) = 0
         BEGIN
-            SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N': this side has ended it already');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+                N': this side has ended it already'));
             THROW 58427, @text, 1;
         END
         SET @now = dialoq.current_time_utc();

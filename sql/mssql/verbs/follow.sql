@@ -14,6 +14,11 @@ CREATE PROCEDURE dialoq.follow_contract_dropped
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
@@ -51,6 +56,11 @@ CREATE PROCEDURE dialoq.follow_service_contracts_dropped
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
@@ -94,6 +104,11 @@ CREATE PROCEDURE dialoq.follow_service_moved
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
@@ -133,6 +148,11 @@ CREATE PROCEDURE dialoq.follow_service_dropped
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
@@ -174,6 +194,11 @@ CREATE PROCEDURE dialoq.follow_queue_dropped
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max) = CONCAT(N' q:', @queue_id);
     BEGIN TRY
@@ -197,6 +222,11 @@ CREATE PROCEDURE dialoq.follow_queue_status_changed
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max) = CONCAT(N' q:', @queue_id);
     BEGIN TRY
@@ -220,6 +250,11 @@ CREATE PROCEDURE dialoq.follow_new_broker
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @id int = -2147483648, @next int, @now datetime2(6) = SYSUTCDATETIME();
     BEGIN TRY
@@ -262,6 +297,11 @@ CREATE PROCEDURE dialoq.follow_error_broker_conversations
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
@@ -298,6 +338,11 @@ CREATE PROCEDURE dialoq.follow_notification_created
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max);
     BEGIN TRY
@@ -321,6 +366,11 @@ CREATE PROCEDURE dialoq.follow_notification_dropped
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max);
     BEGIN TRY

@@ -3,7 +3,7 @@
 -- it could lock it alone.
 -- Takes: process: the id that a process made for itself
 -- Gives: nothing
--- Errors: 51205 if the server ends the wait for a deadlock
+-- Errors: 51205 if the server ends the wait for a deadlock, 60018 after 30 s
 -- Locks: the process's lock, until the session ends
 IF OBJECT_ID(N'dialoq.hold_presence') IS NOT NULL DROP PROCEDURE dialoq.hold_presence
 GO
@@ -12,8 +12,17 @@ CREATE PROCEDURE dialoq.hold_presence
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF @process IS NULL THROW 60005, N'the id of the process is NULL; give one', 1;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), @got int;
-    EXEC @got = sp_getapplock @Resource = @resource, @LockMode = N'Shared', @LockOwner = N'Session', @LockTimeout = -1;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Shared', @LockOwner = N'Session', @LockTimeout = 30000,
+        @DbPrincipal = N'dialoq_user';
+    IF @got = -1 THROW 60018, N'the lock of the process was not had within 30 s; another session holds it alone', 1;
     IF @got < 0 THROW 51205, N'the lock of the process was refused', 1;
 END
 GO

@@ -11,6 +11,27 @@ BEGIN
 END
 GO
 
+-- A text as THROW takes it: a % of a name must be doubled for SQL Server, whose relative takes it as it is.
+IF OBJECT_ID(N'dialoq.throw_text') IS NOT NULL DROP FUNCTION dialoq.throw_text
+GO
+CREATE FUNCTION dialoq.throw_text(@text nvarchar(max)) RETURNS nvarchar(2048) AS
+BEGIN
+    IF DATALENGTH(CAST(N'a' AS varbinary(max))) = 2
+        RETURN LEFT(REPLACE(LEFT(@text, 1500) COLLATE Latin1_General_100_BIN2, N'%', N'%%'), 2048);
+    RETURN LEFT(@text, 2048);
+END
+GO
+
+-- The name of a queue as it is compared: A to Z fold, in every collation (decision 0019).
+IF OBJECT_ID(N'dialoq.fold_name') IS NOT NULL DROP FUNCTION dialoq.fold_name
+GO
+CREATE FUNCTION dialoq.fold_name(@name nvarchar(4000)) RETURNS nvarchar(4000) AS
+BEGIN
+    RETURN TRANSLATE(
+        @name COLLATE Latin1_General_100_BIN2, N'ABCDEFGHIJKLMNOPQRSTUVWXYZ', N'abcdefghijklmnopqrstuvwxyz');
+END
+GO
+
 -- A moment as messages and bodies say it.
 IF OBJECT_ID(N'dialoq.time_text') IS NOT NULL DROP FUNCTION dialoq.time_text
 GO
@@ -97,8 +118,10 @@ IF OBJECT_ID(N'dialoq.xml_text') IS NOT NULL DROP FUNCTION dialoq.xml_text
 GO
 CREATE FUNCTION dialoq.xml_text(@text nvarchar(max)) RETURNS nvarchar(max) AS
 BEGIN
-    DECLARE @good nvarchar(max) = REPLACE(REPLACE(REPLACE(@text, N'&', N'&amp;'), N'<', N'&lt;'), N'>', N'&gt;');
-    DECLARE @code int = 1;
+    -- Other collations take U+FF06 for an ampersand.
+    DECLARE @good nvarchar(max) = REPLACE(REPLACE(REPLACE(
+        @text COLLATE Latin1_General_100_BIN2, N'&', N'&amp;'), N'<', N'&lt;'), N'>', N'&gt;');
+    DECLARE @code int = 0;
     WHILE @code < 160
     BEGIN
         IF (@code NOT IN (9, 10, 13) AND @code < 32 OR @code >= 127)
@@ -144,7 +167,8 @@ BEGIN
         FROM dialoq.conversation_priority AS p
         WHERE (p.service_contract_id IS NULL OR p.service_contract_id = @contract_id)
             AND (p.local_service_id IS NULL OR p.local_service_id = @service_id)
-            AND (p.remote_service_name IS NULL OR p.remote_service_name = @remote_service)
+            AND (p.remote_service_name IS NULL OR p.remote_service_name = @remote_service
+                AND DATALENGTH(p.remote_service_name) = DATALENGTH(@remote_service))
         ORDER BY CASE WHEN p.service_contract_id IS NULL THEN 0 ELSE 4 END
             + CASE WHEN p.local_service_id IS NULL THEN 0 ELSE 2 END
             + CASE WHEN p.remote_service_name IS NULL THEN 0 ELSE 1 END DESC), 5);

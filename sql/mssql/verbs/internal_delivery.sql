@@ -58,7 +58,7 @@ BEGIN
     SET @service_id = NULL;
     SELECT @service_id = s.service_id, @is_enqueue_enabled = q.is_enqueue_enabled
     FROM dialoq.service AS s LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
-    WHERE s.name = @far_service;
+    WHERE s.name = @far_service AND DATALENGTH(s.name) = DATALENGTH(@far_service);
     IF @service_id IS NULL
     BEGIN
         -- Only a target that names this very broker is known not to be anywhere else.
@@ -161,8 +161,12 @@ BEGIN
     IF @is_end = 0 AND @body_fault <> N''
     BEGIN
         -- A body that fails validation breaks both sides. The receiver of bad XML sees another number than its sender.
-        SET @code = CAST(LEFT(@body_fault, CHARINDEX(N'|', @body_fault) - 1) AS int);
-        SET @description = SUBSTRING(@body_fault, CHARINDEX(N'|', @body_fault) + 1, LEN(@body_fault));
+        -- check_sent has let in nothing else than these two codes; a row from before it did is told as the first.
+        SET @code = CASE WHEN LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 = N'-9615|' THEN -9615 ELSE -8430 END;
+        SET @description = LEFT(CASE
+            WHEN LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 IN (N'-8430|', N'-9615|')
+                THEN SUBSTRING(@body_fault, 7, 3000)
+            ELSE @body_fault END, 3000);
         SET @error = dialoq.error_body(CASE @code WHEN -9615 THEN -9616 ELSE @code END, @description);
         EXEC dialoq.tell_error @to, @error, @said OUTPUT;
         EXEC dialoq.break_conversation @from, @code, @description, @now, @said OUTPUT;

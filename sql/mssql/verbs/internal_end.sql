@@ -63,12 +63,15 @@ BEGIN
             @peer_service OUTPUT, @peer_system OUTPUT;
     DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
     IF @@ROWCOUNT > 0 EXEC dialoq.put_right @group;
-    DELETE FROM dialoq.retained_message WHERE endpoint_id = @endpoint_id;
+    DELETE FROM r FROM dialoq.retained_message AS r WITH (ROWLOCK, FORCESEEK) WHERE r.endpoint_id = @endpoint_id;
     IF @is_cleanup = 1 OR @state IN (N'SO', N'SI')
         EXEC dialoq.erase @endpoint_id, @said OUTPUT;
     ELSE IF @state = N'CO'
     BEGIN
-        IF @error_code IS NOT NULL DELETE FROM dialoq.transmission WHERE endpoint_id = @endpoint_id;
+        IF @error_code IS NOT NULL
+            DELETE FROM t
+            FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
+            WHERE t.endpoint_id = @endpoint_id;
         IF @error_code IS NOT NULL AND @is_initiator = 1 AND @is_peer_known = 0
             -- The target never heard of this conversation, and an Error may not be the first it hears.
             EXEC dialoq.erase @endpoint_id, @said OUTPUT;
@@ -77,7 +80,9 @@ BEGIN
     END
     ELSE IF @state = N'DI'
     BEGIN
-        DELETE FROM dialoq.transmission WHERE endpoint_id = @endpoint_id;
+        DELETE FROM t
+        FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
+        WHERE t.endpoint_id = @endpoint_id;
         EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
     END
     ELSE IF @state = N'ER'

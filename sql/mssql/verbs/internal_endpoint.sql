@@ -195,8 +195,10 @@ BEGIN
     DELETE FROM dialoq.conversation_endpoint WHERE endpoint_id = @endpoint_id;
     DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
     SET @removed = @@ROWCOUNT;
-    DELETE FROM dialoq.retained_message WHERE endpoint_id = @endpoint_id;
-    DELETE FROM dialoq.transmission WHERE endpoint_id = @endpoint_id;
+    DELETE FROM r FROM dialoq.retained_message AS r WITH (ROWLOCK, FORCESEEK) WHERE r.endpoint_id = @endpoint_id;
+    DELETE FROM t
+    FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
+    WHERE t.endpoint_id = @endpoint_id;
     IF @removed > 0 EXEC dialoq.put_right @group;
     EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
         @peer_service OUTPUT, @peer_system OUTPUT;
@@ -339,7 +341,9 @@ BEGIN
         -- Both have ended: what it still had to say is dropped, and it need not wait for an answer.
         IF @peer_state IN (N'DO', N'CD') OR @peer_id IS NULL AND (@is_peer_known = 1 OR @is_initiator = 0)
         BEGIN
-            DELETE FROM dialoq.transmission WHERE endpoint_id = @endpoint_id;
+            DELETE FROM t
+            FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
+            WHERE t.endpoint_id = @endpoint_id;
             SET @now = dialoq.current_time_utc();
             EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
             RETURN;

@@ -136,10 +136,31 @@ BEGIN
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id)
         RETURN;
-    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
+    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+        @DbPrincipal = N'dialoq_user';
     IF @got >= 0 DELETE FROM dialoq.queue_rollback WITH (ROWLOCK, READPAST) WHERE queue_id = @queue_id;
+END
+GO
+
+-- Forgets the rollbacks of a group's conversations, whose lock the caller holds. An UPDATE that scans would wait for every row
+-- that another transaction writes, so it is a seek, and mostly there is nothing to write.
+IF OBJECT_ID(N'dialoq.forget_group_rollbacks') IS NOT NULL DROP PROCEDURE dialoq.forget_group_rollbacks
+GO
+CREATE PROCEDURE dialoq.forget_group_rollbacks
+    @group uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    IF NOT EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+        WHERE e.conversation_group_id = @group AND e.rollbacks <> 0)
+        RETURN;
+    UPDATE e SET rollbacks = 0
+    FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
+    WHERE e.conversation_group_id = @group AND e.rollbacks <> 0;
 END
 GO
 
@@ -159,13 +180,15 @@ BEGIN
     DECLARE @is_handled bit, @is_quarantine bit, @is_locked bit, @resource nvarchar(255), @got int;
     -- One counts it; who comes second finds nothing left, and does not wait for that.
     SET @resource = CONCAT(N'dialoq:attempt:', @attempt_id);
-    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
+    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+        @DbPrincipal = N'dialoq_user';
     IF @got < 0 RETURN;
-    DELETE FROM dialoq.receive_attempt
+    DELETE FROM a
     OUTPUT deleted.queue_id, deleted.conversation_group_id INTO @gone (queue_id, group_id)
-    WHERE attempt_id = @attempt_id;
+    FROM dialoq.receive_attempt AS a WITH (ROWLOCK, INDEX (receive_attempt_attempt), FORCESEEK)
+    WHERE a.attempt_id = @attempt_id;
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
@@ -186,12 +209,17 @@ BEGIN
             IF @group IS NULL BREAK;
             EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
             IF @is_locked = 0 CONTINUE;
-            UPDATE dialoq.conversation_endpoint SET rollbacks = rollbacks + 1 WHERE conversation_group_id = @group;
+            UPDATE e SET rollbacks = e.rollbacks + 1
+            FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
+            WHERE e.conversation_group_id = @group;
             SELECT @rollbacks = MAX(e.rollbacks)
-            FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = @group;
+            FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+            WHERE e.conversation_group_id = @group;
             IF @rollbacks >= 5
             BEGIN
-                UPDATE dialoq.conversation_endpoint SET is_quarantined = 1 WHERE conversation_group_id = @group;
+                UPDATE e SET is_quarantined = 1
+                FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
+                WHERE e.conversation_group_id = @group;
                 EXEC dialoq.put_right @group;
             END
         END

@@ -1,7 +1,9 @@
 -- Locks of conversation groups: sp_getapplock over 'dialoq:group:' and the id, held to the end of the transaction. While
 -- the session's context says 'dialoq.session_locks' = 1, because savepoints must keep them, they are the session's and
 -- unlock_session frees them. A lock that is taken is always tested before: not every server answers a try well; and locks
--- that are not over an id of one thing in the world name the database, because not every server keeps those apart.
+-- that are not over an id of one thing in the world name the database, because not every server keeps those apart. All of them
+-- are of the principal dialoq_user, so that only members of that role, and owners of the database, can hold them: locks of
+-- different principals are different locks, and a lock of the principal public is anybody's to hold.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: 51205: the wait was ended for a deadlock, or because definitions must not wait long (define_begin); roll back and
@@ -20,28 +22,32 @@ BEGIN
     DECLARE @got int, @count int, @key nvarchar(128), @text nvarchar(2048), @wait_ms int = -1;
     SET @is_new = 0;
     SET @is_locked = 1;
-    IF APPLOCK_MODE(N'public', @resource, N'Transaction') = N'Exclusive'
-        OR APPLOCK_MODE(N'public', @resource, N'Session') = N'Exclusive'
+    IF APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive'
+        OR APPLOCK_MODE(N'dialoq_user', @resource, N'Session') = N'Exclusive'
         RETURN;
     SET @is_locked = 0;
     DECLARE @is_session bit = CASE WHEN CAST(SESSION_CONTEXT(N'dialoq.session_locks') AS int) = 1 THEN 1 ELSE 0 END;
-    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 1
+    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 1
         IF @is_session = 1
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0,
+                @DbPrincipal = N'dialoq_user';
         ELSE
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+                @DbPrincipal = N'dialoq_user';
     IF (@got IS NULL OR @got < 0) AND @wait = 1
     BEGIN
-        IF APPLOCK_MODE(N'public', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') = N'Exclusive'
+        IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') = N'Exclusive'
             SET @wait_ms = 250;
         IF @is_session = 1
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = @wait_ms;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = @wait_ms,
+                @DbPrincipal = N'dialoq_user';
         ELSE
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = @wait_ms;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = @wait_ms,
+                @DbPrincipal = N'dialoq_user';
     END
     IF @got >= 0
     BEGIN
@@ -51,7 +57,8 @@ BEGIN
         BEGIN
             SET @count = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0) + 1;
             SET @key = CONCAT(N'dialoq.lock.', @count);
-            EXEC sp_set_session_context @key, @resource;
+            -- The id and not the name of the lock: a session's context holds 1 MB.
+            EXEC sp_set_session_context @key, @group;
             EXEC sp_set_session_context N'dialoq.locks', @count;
         END
         RETURN;
@@ -62,9 +69,9 @@ BEGIN
             SET @text = CONCAT(N'another transaction holds conversation group ', dialoq.id_text(@group),
                 N', and other definitions must not wait for it; run the definition again');
         ELSE
-            SET @text = CONCAT(N'the transaction was chosen as a deadlock victim and rolled back: it waited for ',
-                N'conversation group ', dialoq.id_text(@group), N', whose holder waits for one of this transaction''s; ',
-                N'run the transaction again');
+            SET @text = dialoq.throw_text(CONCAT(N'the transaction waited for conversation group ', dialoq.id_text(@group),
+                N', whose holder waits for one of this transaction''s: a deadlock, which lasts until this transaction is ',
+                N'rolled back; roll back and run it again'));
         THROW 51205, @text, 1;
     END
 END
@@ -77,18 +84,64 @@ CREATE PROCEDURE dialoq.unlock_session
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @count int = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0);
     DECLARE @key nvarchar(128), @resource nvarchar(255);
     WHILE @count > 0
     BEGIN
         SET @key = CONCAT(N'dialoq.lock.', @count);
-        SET @resource = CAST(SESSION_CONTEXT(@key) AS nvarchar(255));
-        IF APPLOCK_MODE(N'public', @resource, N'Session') <> N'NoLock'
-            EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session';
+        SET @resource = CONCAT(N'dialoq:group:', CAST(SESSION_CONTEXT(@key) AS uniqueidentifier));
+        IF APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'NoLock'
+            EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session', @DbPrincipal = N'dialoq_user';
+        EXEC sp_set_session_context @key, NULL;
         SET @count = @count - 1;
     END
     EXEC sp_set_session_context N'dialoq.locks', 0;
     EXEC sp_set_session_context N'dialoq.session_locks', 0;
+END
+GO
+
+-- The group of an endpoint, whoever changes its row at this moment; NULL if it is not there. Who changes the row holds its
+-- group, so the row itself is not waited for; only with `@wait`, and then as long as lock_group waits, for one that is just
+-- being removed: nothing but the end of that transaction tells whether it is.
+-- Errors: 51205
+IF OBJECT_ID(N'dialoq.find_group') IS NOT NULL DROP PROCEDURE dialoq.find_group
+GO
+CREATE PROCEDURE dialoq.find_group
+    @endpoint_id bigint, @wait bit, @group uniqueidentifier OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048);
+    SET @group = NULL;
+    SELECT @group = e.conversation_group_id
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NULL
+        SELECT @group = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NOT NULL OR @wait = 0 RETURN;
+    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') <> N'Exclusive'
+    BEGIN
+        SELECT @group = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        RETURN;
+    END
+    SET LOCK_TIMEOUT 250;
+    BEGIN TRY
+        SELECT @group = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @text = dialoq.throw_text(CONCAT(N'another transaction is just ending the conversation of endpoint ', @endpoint_id,
+            N', and other definitions must not wait for it; run the definition again'));
+        THROW 51205, @text, 1;
+    END CATCH
+    SET LOCK_TIMEOUT -1;
 END
 GO
 
@@ -102,15 +155,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @group uniqueidentifier, @after uniqueidentifier, @got bit;
-    SELECT @group = e.conversation_group_id
-    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.endpoint_id = @endpoint_id;
-    -- Who changes the row at this moment holds the group: wait for that, or only find out which group it is.
-    IF @group IS NULL AND @wait = 1
-        SELECT @group = e.conversation_group_id
-        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-    IF @group IS NULL AND @wait = 0
-        SELECT @group = e.conversation_group_id
-        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    EXEC dialoq.find_group @endpoint_id, @wait, @group OUTPUT;
     WHILE 1 = 1
     BEGIN
         IF @group IS NULL
@@ -125,9 +170,7 @@ BEGIN
             RETURN;
         END
         -- It may have ended or moved before the lock was ours.
-        SET @after = NULL;
-        SELECT @after = e.conversation_group_id
-        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        EXEC dialoq.find_group @endpoint_id, @wait, @after OUTPUT;
         IF @after = @group BREAK;
         SET @group = @after;
     END
@@ -152,13 +195,14 @@ BEGIN
     SELECT @endpoint_id = e.endpoint_id
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
     WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    IF @endpoint_id IS NULL AND @wait = 1
-        SELECT @endpoint_id = e.endpoint_id
-        FROM dialoq.conversation_endpoint AS e
-        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    IF @endpoint_id IS NULL AND @wait = 0
+    IF @endpoint_id IS NULL
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+    -- One that is just being removed, or none.
+    IF @endpoint_id IS NULL AND @wait = 1
+        SELECT @endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
     IF @endpoint_id IS NULL RETURN;
     EXEC dialoq.lock_endpoint @endpoint_id, @wait, @is_locked OUTPUT, @said OUTPUT;
@@ -179,8 +223,8 @@ BEGIN
     EXEC dialoq.lock_handle @conversation_handle, 1, @endpoint_id OUTPUT, @said OUTPUT;
     IF @endpoint_id IS NULL
     BEGIN
-        SET @text = CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
-            N' was not found: it was never begun here, or it has ended');
+        SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
+            N' was not found: it was never begun here, or it has ended'));
         THROW 58426, @text, 1;
     END
 END

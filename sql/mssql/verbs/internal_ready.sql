@@ -24,10 +24,11 @@ BEGIN
     IF @oldest IS NOT NULL
     BEGIN
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
-        IF APPLOCK_TEST(N'public', @resource, N'Shared', N'Transaction') = 1
+        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Shared', N'Transaction') = 1
         BEGIN
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = 0;
+                @Resource = @resource, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = 0,
+                @DbPrincipal = N'dialoq_user';
             -- Who held the lock may have removed the row meanwhile.
             IF @got >= 0 AND EXISTS (
                 SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
@@ -71,15 +72,16 @@ BEGIN
         ORDER BY r.queue_id, r.below_top, r.oldest;
         IF @rows IS NULL BREAK;
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
-        IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 CONTINUE;
+        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 CONTINUE;
         EXEC @got = sp_getapplock
-            @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+            @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+            @DbPrincipal = N'dialoq_user';
         IF @got < 0 CONTINUE;
         SELECT @true_oldest = MIN(f.queuing_order),
             @is_at_level = MAX(CASE WHEN s.queue_id = @queue_id AND e.priority = 10 - @below_top THEN 1 ELSE 0 END),
             @first_place = MIN(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority),
             @last_place = MAX(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority)
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
         CROSS APPLY (
@@ -117,7 +119,7 @@ BEGIN
     SELECT k.queue_id, k.below_top, k.oldest, @group
     FROM (
         SELECT s.queue_id, 10 - e.priority AS below_top, MIN(MIN(f.queuing_order)) OVER () AS oldest
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         CROSS JOIN (VALUES (0), (1), (2)) AS v (stored)
         CROSS APPLY (
@@ -136,7 +138,7 @@ BEGIN
     IF @@ROWCOUNT > 0 SET @is_ready = 1;
     IF @is_ready IS NULL AND @oldest >= 0 AND EXISTS (
         SELECT 1
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')

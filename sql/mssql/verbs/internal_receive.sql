@@ -16,15 +16,15 @@ BEGIN
     DECLARE @name nvarchar(256), @is_receive_enabled bit, @text nvarchar(2048);
     SET @queue_id = NULL;
     SELECT @queue_id = q.queue_id, @name = q.name, @is_receive_enabled = q.is_receive_enabled
-    FROM dialoq.service_queue AS q WHERE q.folded_name = LOWER(@queue);
+    FROM dialoq.service_queue AS q WHERE q.folded_name = dialoq.fold_name(@queue) AND DATALENGTH(q.folded_name) = DATALENGTH(@queue);
     IF @queue_id IS NULL
     BEGIN
-        SET @text = CONCAT(N'queue ''', @queue, N''' was not found');
+        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @queue, N''' was not found'));
         THROW 60002, @text, 1;
     END
     IF @is_receive_enabled = 0
     BEGIN
-        SET @text = CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it');
+        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it'));
         THROW 59617, @text, 1;
     END
 END
@@ -94,8 +94,8 @@ BEGIN
         IF @by_age = 0 SET @past_top = @top;
         SET @past = @oldest;
         SET @resource = CONCAT(N'dialoq:group:', @candidate);
-        IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0
-            AND APPLOCK_MODE(N'public', @resource, N'Session') <> N'Exclusive'
+        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
+            AND APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
             CONTINUE;
         SELECT @true_top = MIN(10 - e.priority), @true_oldest = MIN(f.queuing_order)
         FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
@@ -144,16 +144,17 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest), @got int;
     DECLARE @is_locked bit;
-    IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
+    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
     EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+        @DbPrincipal = N'dialoq_user';
     IF @got < 0 RETURN;
     -- Who holds the group may have just taken what it has, and give it back: so it is looked at under its lock.
     EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
     IF NOT EXISTS (
         SELECT 1
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
@@ -192,7 +193,7 @@ BEGIN
     WHILE 1 = 1
     BEGIN
         SELECT @id = MIN(e.endpoint_id)
-        FROM dialoq.conversation_endpoint AS e
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = @chosen AND e.endpoint_id > @id AND e.is_quarantined = 0
             AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
@@ -219,8 +220,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_ready bit;
-    IF @took > 0
-        UPDATE dialoq.conversation_endpoint SET rollbacks = 0 WHERE conversation_group_id = @group AND rollbacks <> 0;
+    IF @took > 0 EXEC dialoq.forget_group_rollbacks @group;
     EXEC dialoq.put_right @group, @is_ready OUTPUT;
     IF @is_ready = 1 SET @said = CONCAT(@said, N' q:', @queue_id);
 END
@@ -235,7 +235,8 @@ CREATE PROCEDURE dialoq.take_first
     @queue_id int, @group uniqueidentifier, @only bigint, @took int OUTPUT, @order bigint OUTPUT, @sequence bigint OUTPUT,
     @type_id int OUTPUT, @message_id uniqueidentifier OUTPUT, @enqueued_at datetime2(6) OUTPUT,
     @body varbinary(max) OUTPUT, @trace nvarchar(max) OUTPUT, @priority int OUTPUT, @handle uniqueidentifier OUTPUT,
-    @service_id int OUTPUT, @contract_id int OUTPUT
+    @service_id int OUTPUT, @contract_id int OUTPUT, @service nvarchar(256) OUTPUT, @contract nvarchar(256) OUTPUT,
+    @type nvarchar(256) OUTPUT, @validation nvarchar(1) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -244,7 +245,7 @@ BEGIN
         @type_id = m.message_type_id, @message_id = m.message_id, @enqueued_at = m.enqueued_at, @body = m.body,
         @trace = m.trace, @priority = e.priority, @handle = e.conversation_handle, @service_id = e.service_id,
         @contract_id = e.service_contract_id
-    FROM dialoq.conversation_endpoint AS e
+    FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     CROSS APPLY (
         SELECT TOP (1) n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
@@ -267,6 +268,13 @@ BEGIN
     -- The lock of the group makes it ours alone; if it is not there, it was not.
     IF @@ROWCOUNT <> 1
         THROW 51205, N'a message was taken away from under the lock of its group; run the transaction again', 1;
+    -- Now, and not after COMMIT: what fails then would be lost with its message.
+    SELECT @service = s.name, @contract = c.name, @type = y.name,
+        @validation = CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END
+    FROM dialoq.service AS s
+    LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = @contract_id
+    LEFT JOIN dialoq.message_type AS y ON y.message_type_id = @type_id
+    WHERE s.service_id = @service_id;
 END
 GO
 
@@ -283,7 +291,7 @@ BEGIN
     DECLARE @said nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
-    DECLARE @contract_id int;
+    DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         WHILE @took = 0
@@ -293,7 +301,7 @@ BEGIN
             IF @chosen IS NULL BREAK;
             EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
                 @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
-                @service_id OUTPUT, @contract_id OUTPUT;
+                @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
             EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
             IF @group IS NOT NULL BREAK;
@@ -306,17 +314,14 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
+    SET @said = dialoq.words(@said);
     SELECT 1 AS status, @priority AS priority, @order AS queuing_order, @chosen AS conversation_group_id,
-        @handle AS conversation_handle, @sequence AS message_sequence_number, s.name AS service_name,
-        @service_id AS service_id, c.name AS service_contract_name, @contract_id AS service_contract_id,
-        y.name AS message_type_name, @type_id AS message_type_id,
-        CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END AS validation,
+        @handle AS conversation_handle, @sequence AS message_sequence_number, @service AS service_name,
+        @service_id AS service_id, @contract AS service_contract_name, @contract_id AS service_contract_id,
+        @type AS message_type_name, @type_id AS message_type_id, @validation AS validation,
         @body AS message_body, @message_id AS message_id, @enqueued_at AS message_enqueue_time, @trace AS trace,
-        dialoq.words(@said) AS said
+        @said AS said
     FROM (VALUES (@took)) AS t (took)
-    LEFT JOIN dialoq.service AS s ON s.service_id = @service_id
-    LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = @contract_id
-    LEFT JOIN dialoq.message_type AS y ON y.message_type_id = @type_id
     WHERE t.took = 1;
 END
 GO
@@ -336,14 +341,15 @@ BEGIN
     DECLARE @retains bit, @past_top int = COALESCE(@start_top, @from_top), @past bigint = COALESCE(@start, -1);
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
-    DECLARE @contract_id int;
+    DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
     DECLARE @taken TABLE (
         item int NOT NULL, place bigint NOT NULL, endpoint_id bigint NULL, stored smallint NULL,
         queuing_order bigint NOT NULL, sequence bigint NOT NULL, message_type_id int NOT NULL,
         message_id uniqueidentifier NOT NULL, enqueued_at datetime2(6) NOT NULL, body varbinary(max) NULL,
         trace nvarchar(max) NULL, priority int NOT NULL, conversation_group_id uniqueidentifier NOT NULL,
         conversation_handle uniqueidentifier NOT NULL, service_id int NOT NULL, service_contract_id int NOT NULL,
-        PRIMARY KEY (item, place)
+        service_name nvarchar(256) NULL, service_contract_name nvarchar(256) NULL, message_type_name nvarchar(256) NULL,
+        validation nvarchar(1) NULL, PRIMARY KEY (item, place)
     );
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
@@ -373,21 +379,24 @@ BEGIN
             BEGIN
                 EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
                     @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
-                    @service_id OUTPUT, @contract_id OUTPUT;
+                    @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT,
+                    @validation OUTPUT;
                 IF @took = 1
                     INSERT INTO @taken (
                         item, place, queuing_order, sequence, message_type_id, message_id, enqueued_at, body, trace,
-                        priority, conversation_group_id, conversation_handle, service_id, service_contract_id
+                        priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
+                        service_name, service_contract_name, message_type_name, validation
                     ) VALUES (
                         @item, 1, @order, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace, @priority,
-                        @chosen, @handle, @service_id, @contract_id
+                        @chosen, @handle, @service_id, @contract_id, @service, @contract, @type, @validation
                     );
             END
             ELSE
             BEGIN
                 INSERT INTO @taken (
                     item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at,
-                    body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id
+                    body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
+                    service_name, service_contract_name, message_type_name, validation
                 )
                 SELECT TOP (@top) @item,
                     ROW_NUMBER() OVER (
@@ -396,15 +405,18 @@ BEGIN
                             n.stored DESC, n.queuing_order) AS place,
                     e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
                     n.body, n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id,
-                    e.service_contract_id
-                FROM dialoq.conversation_endpoint AS e
+                    e.service_contract_id, s.name, c.name, y.name,
+                    CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END
+                FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
                 JOIN dialoq.service AS s ON s.service_id = e.service_id
+                LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
                 CROSS APPLY (
                     SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id,
                         m.enqueued_at, m.body, m.trace
                     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
                     WHERE m.endpoint_id = e.endpoint_id ORDER BY m.stored DESC, m.queuing_order
                 ) AS n
+                LEFT JOIN dialoq.message_type AS y ON y.message_type_id = n.message_type_id
                 WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
                     AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
                 ORDER BY place;
@@ -418,10 +430,11 @@ BEGIN
                         t.enqueued_at, t.body, t.trace
                     FROM @taken AS t WHERE t.item = @item;
                 DELETE FROM m
-                FROM dialoq.queue_message AS m
-                JOIN @taken AS k
+                FROM @taken AS k
+                JOIN dialoq.queue_message AS m WITH (ROWLOCK, FORCESEEK)
                     ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order
-                WHERE k.item = @item;
+                WHERE k.item = @item
+                OPTION (LOOP JOIN, FORCE ORDER);
                 -- The lock of the group makes these ours alone; if they were not all there, they were not.
                 IF @@ROWCOUNT <> @took
                     THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
@@ -443,25 +456,15 @@ BEGIN
     SET @said = dialoq.words(@said);
     IF @with_item = 1
         SELECT t.item, 1 AS status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
-            t.sequence AS message_sequence_number, s.name AS service_name, t.service_id,
-            c.name AS service_contract_name, t.service_contract_id, y.name AS message_type_name, t.message_type_id,
-            CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END AS validation,
-            t.body AS message_body, t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @said AS said
-        FROM @taken AS t
-        LEFT JOIN dialoq.service AS s ON s.service_id = t.service_id
-        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = t.service_contract_id
-        LEFT JOIN dialoq.message_type AS y ON y.message_type_id = t.message_type_id
-        ORDER BY t.item, t.place;
+            t.sequence AS message_sequence_number, t.service_name, t.service_id, t.service_contract_name,
+            t.service_contract_id, t.message_type_name, t.message_type_id, t.validation, t.body AS message_body,
+            t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @said AS said
+        FROM @taken AS t ORDER BY t.item, t.place;
     ELSE
         SELECT 1 AS status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
-            t.sequence AS message_sequence_number, s.name AS service_name, t.service_id,
-            c.name AS service_contract_name, t.service_contract_id, y.name AS message_type_name, t.message_type_id,
-            CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END AS validation,
-            t.body AS message_body, t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @said AS said
-        FROM @taken AS t
-        LEFT JOIN dialoq.service AS s ON s.service_id = t.service_id
-        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = t.service_contract_id
-        LEFT JOIN dialoq.message_type AS y ON y.message_type_id = t.message_type_id
-        ORDER BY t.item, t.place;
+            t.sequence AS message_sequence_number, t.service_name, t.service_id, t.service_contract_name,
+            t.service_contract_id, t.message_type_name, t.message_type_id, t.validation, t.body AS message_body,
+            t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @said AS said
+        FROM @taken AS t ORDER BY t.item, t.place;
 END
 GO

@@ -4,8 +4,47 @@
 -- Errors: see each procedure
 -- Locks: see each procedure
 
--- Lets one transaction change definitions at a time, until its end; waits for it.
--- Errors: 51205
+-- Refuses a name that ends in a space: no index of SQL Server tells it from the name without.
+-- Errors: 60003
+IF OBJECT_ID(N'dialoq.check_name') IS NOT NULL DROP PROCEDURE dialoq.check_name
+GO
+CREATE PROCEDURE dialoq.check_name
+    @name nvarchar(4000)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048);
+    IF RIGHT(@name COLLATE Latin1_General_100_BIN2, 1) <> N' ' RETURN;
+    SET @text = dialoq.throw_text(CONCAT(N'the name ''', @name, N''' is empty or ends in a space, and SQL Server compares names without spaces at ',
+        N'their end; take another'));
+    THROW 60003, @text, 1;
+END
+GO
+
+-- The words of who holds a lock of Dialoq's that was not had in time: his session, if this user may see the server's
+-- state, else the query that names it.
+IF OBJECT_ID(N'dialoq.find_holder') IS NOT NULL DROP PROCEDURE dialoq.find_holder
+GO
+CREATE PROCEDURE dialoq.find_holder
+    @resource nvarchar(255), @holder nvarchar(1000) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @session int, @pattern nvarchar(300) = CONCAT(N'%', @resource, N'%');
+    SET @holder = CONCAT(N'another session; SELECT request_session_id FROM sys.dm_tran_locks WHERE resource_type = ',
+        N'''APPLICATION'' AND resource_description LIKE ''', @pattern, N''' names it');
+    IF SERVERPROPERTY('Babelfish') IS NOT NULL RETURN;
+    IF HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') = 1
+        EXEC sp_executesql N'SELECT TOP (1) @session = l.request_session_id FROM sys.dm_tran_locks AS l
+            WHERE l.resource_type = ''APPLICATION'' AND l.request_status = ''GRANT'' AND l.resource_database_id = DB_ID()
+                AND l.resource_description LIKE @pattern',
+            N'@pattern nvarchar(300), @session int OUTPUT', @pattern = @pattern, @session = @session OUTPUT;
+    IF @session IS NOT NULL SET @holder = CONCAT(N'session ', @session);
+END
+GO
+
+-- Lets one transaction change definitions at a time, until its end; waits for it, 30 seconds at most.
+-- Errors: 51205, 60018
 IF OBJECT_ID(N'dialoq.lock_definitions') IS NOT NULL DROP PROCEDURE dialoq.lock_definitions
 GO
 CREATE PROCEDURE dialoq.lock_definitions
@@ -13,11 +52,55 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @got int, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':define');
-    IF APPLOCK_MODE(N'public', @resource, N'Transaction') = N'Exclusive' RETURN;
+    DECLARE @text nvarchar(2048), @holder nvarchar(1000);
+    IF APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive' RETURN;
     EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = -1;
-    IF @got < 0
-        THROW 51205, N'the transaction was chosen as a deadlock victim: it waited for a change of definitions; run it again', 1;
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 30000,
+        @DbPrincipal = N'dialoq_user';
+    IF @got >= 0 RETURN;
+    IF @got <> -1
+        THROW 51205, N'the transaction waited for a change of definitions: a deadlock; roll back and run it again', 1;
+    EXEC dialoq.find_holder @resource, @holder OUTPUT;
+    SET @text = dialoq.throw_text(CONCAT(N'definitions could not be locked within 30 s: ', @holder,
+        N' changes them; end its transaction, then run the definition again'));
+    THROW 60018, @text, 1;
+END
+GO
+
+-- Delivers a row of the transmission queue, or without one writes why an endpoint's messages wait, in a savepoint of its own: one
+-- that fails is left to tick, which tries again. One that leaves the transaction unusable is thrown, named: the transaction is
+-- that of the definition, so nothing can go on in it.
+-- Locks: the group, without waiting; if another transaction holds it, the endpoint is left to tick
+IF OBJECT_ID(N'dialoq.try_revisit') IS NOT NULL DROP PROCEDURE dialoq.try_revisit
+GO
+CREATE PROCEDURE dialoq.try_revisit
+    @endpoint_id bigint, @transmission_id bigint, @reason nvarchar(256), @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_locked bit, @may_go_on bit, @conversation_id uniqueidentifier, @is_initiator bit, @text nvarchar(2048);
+    DECLARE @handle uniqueidentifier, @error_number int;
+    SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator, @handle = e.conversation_handle
+    FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    SAVE TRANSACTION dialoq_revisit;
+    BEGIN TRY
+        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+        IF @is_locked = 1 AND @transmission_id IS NOT NULL
+            EXEC dialoq.deliver @transmission_id, @may_go_on OUTPUT, @said OUTPUT;
+        IF @is_locked = 1 AND @transmission_id IS NULL
+            EXEC dialoq.hold_outbox @endpoint_id, @reason;
+    END TRY
+    BEGIN CATCH
+        SET @error_number = ERROR_NUMBER();
+        SET @text = CONCAT(N'conversation ', dialoq.id_text(@handle), N' keeps the definition from taking effect (error ',
+            @error_number, N': ', LEFT(ERROR_MESSAGE(), 1000), N'); end it WITH CLEANUP, then run the definition again');
+        IF @error_number IN (1205, 51205) THROW;
+        IF XACT_STATE() <> 1 THROW 60018, @text, 1;
+        ROLLBACK TRANSACTION dialoq_revisit;
+        SET @is_locked = NULL;
+    END CATCH
+    IF @is_locked IS NULL AND @conversation_id IS NOT NULL
+        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
 END
 GO
 
@@ -34,8 +117,7 @@ BEGIN
     DECLARE @held TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
     DECLARE @order TABLE (place int IDENTITY(1, 1) PRIMARY KEY, transmission_id bigint NOT NULL, endpoint_id bigint NOT NULL);
     DECLARE @honor bit, @endpoint_id bigint = -1, @next bigint, @status nvarchar(256), @place int = 0, @id bigint;
-    DECLARE @way nvarchar(10), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int, @is_locked bit;
-    DECLARE @conversation_id uniqueidentifier, @is_initiator bit, @may_go_on bit;
+    DECLARE @way nvarchar(10), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int;
     SELECT @honor = b.is_honor_broker_priority_on FROM dialoq.broker AS b WHERE b.singleton = 1;
     -- One look for each endpoint; what stays as it is needs no lock.
     WHILE 1 = 1
@@ -55,14 +137,7 @@ BEGIN
             CONTINUE;
         END
         IF @reason = @status CONTINUE;
-        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
-        IF @is_locked = 1 EXEC dialoq.hold_outbox @endpoint_id, @reason;
-        IF @is_locked IS NULL
-        BEGIN
-            SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
-            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
-            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
-        END
+        EXEC dialoq.try_revisit @endpoint_id, NULL, @reason, @said OUTPUT;
     END
     INSERT INTO @order (transmission_id, endpoint_id)
     SELECT t.transmission_id, t.endpoint_id
@@ -74,15 +149,7 @@ BEGIN
         SELECT TOP (1) @place = o.place, @id = o.transmission_id, @endpoint_id = o.endpoint_id
         FROM @order AS o WHERE o.place > @place ORDER BY o.place;
         IF @id IS NULL BREAK;
-        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
-        IF @is_locked = 1
-            EXEC dialoq.deliver @id, @may_go_on OUTPUT, @said OUTPUT;
-        IF @is_locked IS NULL
-        BEGIN
-            SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
-            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
-            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
-        END
+        EXEC dialoq.try_revisit @endpoint_id, @id, NULL, @said OUTPUT;
         IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
     END
 END
@@ -102,7 +169,7 @@ BEGIN
     DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit;
     DECLARE @is_locked bit, @is_ready bit, @queue_id int;
     SET @is_settled = 0;
-    IF APPLOCK_TEST(N'public', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
+    IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
     IF @endpoint_id = 0
     BEGIN
         EXEC dialoq.settle_definitions @is_settled OUTPUT, @said OUTPUT;
@@ -116,7 +183,7 @@ BEGIN
         WHERE p.conversation_id = @conversation_id AND p.is_initiator = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END)
         RETURN;
     IF @peer_id IS NOT NULL
-        AND APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Transaction') = 0
+        AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Transaction') = 0
         RETURN;
     EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
     IF @is_locked IS NULL RETURN;
@@ -153,6 +220,52 @@ BEGIN
 END
 GO
 
+-- The second look at one endpoint of settle_definitions, in a savepoint of its own: one that fails keeps no other from it.
+IF OBJECT_ID(N'dialoq.settle_wrong') IS NOT NULL DROP PROCEDURE dialoq.settle_wrong
+GO
+CREATE PROCEDURE dialoq.settle_wrong
+    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int, @is_settled bit OUTPUT,
+    @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit, @is_locked bit;
+    DECLARE @body varbinary(max), @far_body varbinary(max);
+    SET @is_settled = 1;
+    SAVE TRANSACTION dialoq_wrong;
+    BEGIN TRY
+        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
+            @service_id OUTPUT, @is_system OUTPUT;
+        IF @code = -8470
+        BEGIN
+            EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+            IF @is_locked IS NULL SET @is_settled = 0;
+            IF @is_locked = 1
+            BEGIN
+                SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
+                IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @body, @said OUTPUT;
+                EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+            END
+        END
+        ELSE
+        BEGIN
+            -- One that was told already is not told again.
+            SET @body = dialoq.error_body(@code, CASE @code
+                WHEN -8487 THEN N'the contract of the conversation was dropped'
+                ELSE N'the service was altered: it lost the contract' END);
+            EXEC dialoq.tell_error @endpoint_id, @body, @said OUTPUT;
+            SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
+            IF @code <> -8487 AND @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @far_body, @said OUTPUT;
+        END
+    END TRY
+    BEGIN CATCH
+        IF XACT_STATE() <> 1 OR ERROR_NUMBER() IN (1205, 51205) THROW;
+        ROLLBACK TRANSACTION dialoq_wrong;
+        SET @is_settled = 0;
+    END CATCH
+END
+GO
+
 -- The second look at a change of definitions: endpoints of a service that is gone, over a contract that is gone, at a
 -- target that lost it, and messages of endpoints that are gone. At most 500 endpoints at a time.
 IF OBJECT_ID(N'dialoq.settle_definitions') IS NOT NULL DROP PROCEDURE dialoq.settle_definitions
@@ -167,9 +280,8 @@ BEGIN
         is_initiator bit NOT NULL, code int NOT NULL
     );
     DECLARE @gone TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
-    DECLARE @number int = 0, @id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int, @is_locked bit;
-    DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit, @far_code int;
-    DECLARE @body varbinary(max), @far_body varbinary(max);
+    DECLARE @number int = 0, @id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int;
+    DECLARE @is_one_settled bit;
     SET @is_settled = 1;
     INSERT INTO @wrong (endpoint_id, conversation_id, is_initiator, code)
     SELECT TOP (500) e.endpoint_id, e.conversation_id, e.is_initiator,
@@ -189,26 +301,8 @@ BEGIN
             @is_initiator = w.is_initiator, @code = w.code
         FROM @wrong AS w WHERE w.row_number > @number ORDER BY w.row_number;
         IF @id IS NULL BREAK;
-        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
-            @service_id OUTPUT, @is_system OUTPUT;
-        IF @code = -8470
-        BEGIN
-            EXEC dialoq.lock_endpoint @id, 0, @is_locked OUTPUT, @said OUTPUT;
-            IF @is_locked IS NULL SET @is_settled = 0;
-            IF @is_locked IS NULL OR @is_locked = 0 CONTINUE;
-            SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
-            IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @body, @said OUTPUT;
-            EXEC dialoq.erase @id, @said OUTPUT;
-            CONTINUE;
-        END
-        -- One that was told already is not told again.
-        SET @body = dialoq.error_body(@code, CASE @code
-            WHEN -8487 THEN N'the contract of the conversation was dropped'
-            ELSE N'the service was altered: it lost the contract' END);
-        EXEC dialoq.tell_error @id, @body, @said OUTPUT;
-        IF @code = -8487 OR @peer_id IS NULL CONTINUE;
-        SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
-        EXEC dialoq.tell_error @peer_id, @far_body, @said OUTPUT;
+        EXEC dialoq.settle_wrong @id, @conversation_id, @is_initiator, @code, @is_one_settled OUTPUT, @said OUTPUT;
+        IF @is_one_settled = 0 SET @is_settled = 0;
     END
     IF @number >= 500 SET @is_settled = 0;
     INSERT INTO @gone (endpoint_id)
@@ -220,7 +314,9 @@ BEGIN
     DELETE FROM g
     FROM @gone AS g JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id;
     DELETE FROM m
-    FROM dialoq.queue_message AS m WITH (ROWLOCK, READPAST) JOIN @gone AS g ON g.endpoint_id = m.endpoint_id;
+    FROM @gone AS g
+    JOIN dialoq.queue_message AS m WITH (ROWLOCK, READPAST, FORCESEEK) ON m.endpoint_id = g.endpoint_id
+    OPTION (LOOP JOIN, FORCE ORDER);
 END
 GO
 

@@ -36,8 +36,8 @@ BEGIN
     END
     IF @validation IN (N'V', N'S')
     BEGIN
-        SET @text = CONCAT(N'messages of type ''', @name,
-            N''' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq');
+        SET @text = dialoq.throw_text(CONCAT(N'messages of type ''', @name,
+            N''' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq'));
         THROW 60026, @text, 1;
     END
     IF @validation = N'J'
@@ -69,6 +69,33 @@ BEGIN
 END
 GO
 
+-- What is wrong with what a caller of SEND gives beside the conversation and the type; NULL if nothing. A fault of the body
+-- has one of the two codes that checks of bodies give: it is told to both sides later, when nobody is there to be refused.
+IF OBJECT_ID(N'dialoq.check_sent') IS NOT NULL DROP PROCEDURE dialoq.check_sent
+GO
+CREATE PROCEDURE dialoq.check_sent
+    @body varbinary(max), @body_fault nvarchar(max), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET @error_number = NULL;
+    SET @error_message = NULL;
+    IF @body_fault IS NOT NULL AND DATALENGTH(@body_fault) > 0
+        AND LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 NOT IN (N'-8430|', N'-9615|')
+    BEGIN
+        SET @error_number = 60005;
+        SET @error_message = CONCAT(N'@body_fault is ''', LEFT(@body_fault, 100),
+            N'''; it must be empty, or begin with -8430| or -9615|');
+    END
+    -- The largest max_body_bytes that a client takes.
+    ELSE IF DATALENGTH(@body) > 999000000
+    BEGIN
+        SET @error_number = 58459;
+        SET @error_message = CONCAT(N'the message body has ', DATALENGTH(@body), N' bytes; the limit is 999000000');
+    END
+END
+GO
+
 -- Refuses a client whose definitions are old.
 -- Errors: 60033
 IF OBJECT_ID(N'dialoq.check_catalog_version') IS NOT NULL DROP PROCEDURE dialoq.check_catalog_version
@@ -82,8 +109,8 @@ BEGIN
     IF @catalog_version IS NULL RETURN;
     SELECT @now = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
     IF @now = @catalog_version RETURN;
-    SET @text = CONCAT(N'the definitions are at version ', @now, N', the client''s at ', @catalog_version,
-        N'; read them again');
+    SET @text = dialoq.throw_text(CONCAT(N'the definitions are at version ', @now, N', the client''s at ', @catalog_version,
+        N'; read them again'));
     THROW 60033, @text, 1;
 END
 GO
@@ -109,6 +136,7 @@ BEGIN
     LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
     LEFT JOIN dialoq.service_contract_message_usage AS u
         ON u.service_contract_id = e.service_contract_id AND u.message_type = @message_type
+            AND DATALENGTH(u.message_type) = DATALENGTH(@message_type)
     WHERE e.endpoint_id = @endpoint_id;
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO')
     BEGIN

@@ -11,6 +11,11 @@ CREATE PROCEDURE dialoq.look
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
     DECLARE @look_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
     SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,
@@ -33,7 +38,7 @@ BEGIN
         ) AS f;
         INSERT INTO @groups (queue_id, group_id, is_free)
         SELECT r.queue_id, r.group_id,
-            APPLOCK_TEST(N'public', CONCAT(N'dialoq:group:', r.group_id), N'Exclusive', N'Session')
+            APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', r.group_id), N'Exclusive', N'Session')
         FROM @rows AS r GROUP BY r.queue_id, r.group_id;
         -- A row of the claim index promises nothing; where many are, some are true.
         IF 50 >= (SELECT COUNT(*) FROM @groups)

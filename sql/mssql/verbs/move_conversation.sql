@@ -10,6 +10,10 @@ CREATE PROCEDURE dialoq.move_conversation
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
@@ -23,24 +27,25 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         IF @state IN (N'DO', N'CD')
         BEGIN
-            SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N'; MOVE CONVERSATION needs one that this side has not ended');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+                N'; MOVE CONVERSATION needs one that this side has not ended'));
             THROW 58438, @text, 1;
         END
         EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
         SELECT TOP (1) @other = e.service_id
-        FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = @conversation_group_id;
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+        WHERE e.conversation_group_id = @conversation_group_id;
         IF @other IS NULL
         BEGIN
-            SET @text = CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
-                N' was not found: it has no conversations here');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
+                N' was not found: it has no conversations here'));
             THROW 58436, @text, 1;
         END
         IF @other <> @service_id
         BEGIN
-            SET @text = CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id), N' belongs to service ''',
+            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id), N' belongs to service ''',
                 (SELECT s.name FROM dialoq.service AS s WHERE s.service_id = @other), N''', the conversation to ''',
-                (SELECT s.name FROM dialoq.service AS s WHERE s.service_id = @service_id), N'''; MOVE stays within one');
+                (SELECT s.name FROM dialoq.service AS s WHERE s.service_id = @service_id), N'''; MOVE stays within one'));
             THROW 58439, @text, 1;
         END
         IF @group <> @conversation_group_id

@@ -11,6 +11,11 @@ CREATE PROCEDURE dialoq.put_conversation_priority
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     UPDATE dialoq.conversation_priority SET
         name = @name, service_contract_id = @service_contract_id, local_service_id = @local_service_id,
         remote_service_name = @remote_service_name, priority = @priority
@@ -30,6 +35,11 @@ CREATE PROCEDURE dialoq.delete_conversation_priority
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.conversation_priority WHERE priority_id = @priority_id;
 END
 GO

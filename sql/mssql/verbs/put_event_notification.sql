@@ -11,6 +11,11 @@ CREATE PROCEDURE dialoq.put_event_notification
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     UPDATE dialoq.event_notification SET
         name = @name, queue_id = @queue_id, event = @event, service = @service,
         conversation_handle = @conversation_handle
@@ -30,6 +35,11 @@ CREATE PROCEDURE dialoq.delete_event_notification
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.event_notification WHERE event_notification_id = @event_notification_id;
 END
 GO

@@ -2,7 +2,7 @@
 -- is judged again, because bodies are judged when they arrive; but against a schema only clients of Dialoq can judge.
 -- Takes: the columns of message_type
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60003
 -- Locks: the row, and the messages of the type in the transmission queue
 IF OBJECT_ID(N'dialoq.put_message_type') IS NOT NULL DROP PROCEDURE dialoq.put_message_type
 GO
@@ -12,6 +12,12 @@ CREATE PROCEDURE dialoq.put_message_type
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    EXEC dialoq.check_name @name;
     DECLARE @before nvarchar(1), @id bigint = -1, @next bigint, @body varbinary(max), @fault nvarchar(max);
     SELECT @before = m.validation FROM dialoq.message_type AS m WHERE m.message_type_id = @message_type_id;
     UPDATE dialoq.message_type SET

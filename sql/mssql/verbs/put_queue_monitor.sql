@@ -2,7 +2,7 @@
 -- removes all of a process.
 -- Takes: the columns of queue_monitor but reported_at, of activated_task; or their keys
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the row
 IF OBJECT_ID(N'dialoq.put_queue_monitor') IS NOT NULL DROP PROCEDURE dialoq.put_queue_monitor
 GO
@@ -14,6 +14,20 @@ CREATE PROCEDURE dialoq.put_queue_monitor
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF @process IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @state IS NULL OR @host_name IS NULL OR @process_id IS NULL
+        OR @tasks_waiting IS NULL OR @tasks_waiting NOT BETWEEN 0 AND 1000000000000
+        OR @tasks_running IS NULL OR @tasks_running NOT BETWEEN 0 AND 1000000000000
+        OR @tasks_started_total IS NULL OR @tasks_started_total NOT BETWEEN 0 AND 1000000000000
+        OR @tasks_aborted_total IS NULL OR @tasks_aborted_total NOT BETWEEN 0 AND 1000000000000
+        OR @task_limit_reached_total IS NULL OR @task_limit_reached_total NOT BETWEEN 0 AND 1000000000000
+        OR @activation_errors_total IS NULL OR @activation_errors_total NOT BETWEEN 0 AND 1000000000000
+        OR @max_queue_readers IS NULL OR @max_queue_readers < 0
+        THROW 60005, N'a number of the queue monitor is NULL or out of range; it must be 0 to 1000000000000', 1;
     UPDATE dialoq.queue_monitor SET
         queue_id = @queue_id, state = @state, last_empty_rowset_time = @last_empty_rowset_time,
         last_activated_time = @last_activated_time, tasks_waiting = @tasks_waiting,
@@ -41,6 +55,11 @@ CREATE PROCEDURE dialoq.delete_queue_monitor
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.queue_monitor WHERE process = @process AND monitor_id = @monitor_id;
 END
 GO
@@ -52,6 +71,14 @@ CREATE PROCEDURE dialoq.put_activated_task
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF @process IS NULL OR @task_id IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @procedure_name IS NULL
+        OR @process_id IS NULL OR @started_at IS NULL
+        THROW 60005, N'a column of the activated task is NULL; all of them are needed', 1;
     UPDATE dialoq.activated_task SET
         monitor_id = @monitor_id, queue_id = @queue_id, procedure_name = @procedure_name, process_id = @process_id,
         started_at = @started_at
@@ -71,6 +98,11 @@ CREATE PROCEDURE dialoq.delete_activated_task
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.activated_task WHERE process = @process AND task_id = @task_id;
 END
 GO
@@ -81,6 +113,11 @@ CREATE PROCEDURE dialoq.delete_process
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.activated_task WHERE process = @process;
     DELETE FROM dialoq.queue_monitor WHERE process = @process;
 END

@@ -1,7 +1,7 @@
 -- Writes a service with the contracts it accepts, new or not, or removes one.
 -- Takes: the columns of service; contract_id_rows: its contracts in order; or the service_id
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60003
 -- Locks: the rows
 IF OBJECT_ID(N'dialoq.put_service') IS NOT NULL DROP PROCEDURE dialoq.put_service
 GO
@@ -11,6 +11,12 @@ CREATE PROCEDURE dialoq.put_service
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    EXEC dialoq.check_name @name;
     UPDATE dialoq.service SET
         name = @name, owner = @owner, queue_id = @queue_id
     WHERE service_id = @service_id;
@@ -32,6 +38,11 @@ CREATE PROCEDURE dialoq.delete_service
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.service_contract_usage WHERE service_id = @service_id;
     DELETE FROM dialoq.service WHERE service_id = @service_id;
 END

@@ -1,7 +1,7 @@
 -- Writes a contract with its message types, new or not. A dropped one stays, marked, for the conversations over it.
 -- Takes: the columns of service_contract; usage_rows: of every message type its name and who sends it
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60003
 -- Locks: the rows
 IF OBJECT_ID(N'dialoq.put_service_contract') IS NOT NULL DROP PROCEDURE dialoq.put_service_contract
 GO
@@ -11,6 +11,12 @@ CREATE PROCEDURE dialoq.put_service_contract
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    EXEC dialoq.check_name @name;
     UPDATE dialoq.service_contract SET
         name = @name, owner = @owner, is_dropped = @is_dropped
     WHERE service_contract_id = @service_contract_id;

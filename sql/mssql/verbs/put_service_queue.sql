@@ -1,7 +1,7 @@
 -- Writes a queue, new or not, or removes one.
 -- Takes: the columns of service_queue; or the queue_id
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60003
 -- Locks: the row
 IF OBJECT_ID(N'dialoq.put_service_queue') IS NOT NULL DROP PROCEDURE dialoq.put_service_queue
 GO
@@ -13,6 +13,12 @@ CREATE PROCEDURE dialoq.put_service_queue
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    EXEC dialoq.check_name @name;
     UPDATE dialoq.service_queue SET
         name = @name, folded_name = @folded_name, is_receive_enabled = @is_receive_enabled,
         is_enqueue_enabled = @is_enqueue_enabled, is_retention_enabled = @is_retention_enabled,
@@ -40,6 +46,11 @@ CREATE PROCEDURE dialoq.delete_service_queue
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.service_queue WHERE queue_id = @queue_id;
 END
 GO

@@ -11,6 +11,11 @@ CREATE PROCEDURE dialoq.put_settings
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     UPDATE dialoq.broker SET
         service_broker_guid = @service_broker_guid, is_broker_enabled = @is_broker_enabled,
         is_honor_broker_priority_on = @is_honor_broker_priority_on, next_object_id = @next_object_id

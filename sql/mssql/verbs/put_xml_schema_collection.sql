@@ -10,6 +10,11 @@ CREATE PROCEDURE dialoq.put_xml_schema_collection
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     UPDATE dialoq.xml_schema_collection SET
         name = @name, schemas = @schemas
     WHERE xml_collection_id = @xml_collection_id;
@@ -28,6 +33,11 @@ CREATE PROCEDURE dialoq.delete_xml_schema_collection
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DELETE FROM dialoq.xml_schema_collection WHERE xml_collection_id = @xml_collection_id;
 END
 GO

@@ -12,6 +12,10 @@ CREATE PROCEDURE dialoq.receive
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @queue_id int, @text nvarchar(2048), @group uniqueidentifier, @only bigint, @state nvarchar(2), @in_queue int;
     DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0);
@@ -20,8 +24,8 @@ BEGIN
     SET @highest = COALESCE(@highest, 10);
     IF @lowest < 1 OR @highest NOT BETWEEN @lowest AND 10
     BEGIN
-        SET @text = CONCAT(N'the range of levels is ', @lowest, N' to ', @highest,
-            N'; it must be within 1 to 10, the lower first');
+        SET @text = dialoq.throw_text(CONCAT(N'the range of levels is ', @lowest, N' to ', @highest,
+            N'; it must be within 1 to 10, the lower first'));
         THROW 60005, @text, 1;
     END
     SET @from_top = 10 - @highest;
@@ -40,14 +44,14 @@ BEGIN
             WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
         IF @only IS NULL OR @state IN (N'DO', N'CD')
         BEGIN
-            SET @text = CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
-                N' was not found: it was never begun here, or it has ended');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
+                N' was not found: it was never begun here, or it has ended'));
             THROW 58426, @text, 1;
         END
         IF @in_queue <> @queue_id
         BEGIN
-            SET @text = CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
-                N' was not found in queue ''', @queue, N''': its service uses another queue');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
+                N' was not found in queue ''', @queue, N''': its service uses another queue'));
             THROW 58426, @text, 1;
         END
     END
@@ -60,8 +64,8 @@ BEGIN
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @group AND s.queue_id = @queue_id)
         BEGIN
-            SET @text = CONCAT(N'conversation group ', dialoq.id_text(@group), N' of queue ''', @queue,
-                N''' was not found: it has no conversations here');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group), N' of queue ''', @queue,
+                N''' was not found: it has no conversations here'));
             THROW 58436, @text, 1;
         END
     END

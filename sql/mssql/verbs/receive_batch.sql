@@ -3,7 +3,7 @@
 --     queuing_order of what the batch before gave, or nothing: of that level, what is older is looked at only if nothing
 --     else is there
 -- Gives: the messages, with the item that they are for; items that got nothing have no row
--- Errors: 59617, 60002
+-- Errors: 59617, 60002, 60005
 -- Locks: the groups, without waiting
 IF OBJECT_ID(N'dialoq.receive_batch') IS NOT NULL DROP PROCEDURE dialoq.receive_batch
 GO
@@ -12,8 +12,14 @@ CREATE PROCEDURE dialoq.receive_batch
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @queue_id int, @start_top int, @start bigint;
+    IF @from_level NOT BETWEEN 1 AND 10 OR @from_order < 0 OR (@from_level IS NULL AND @from_order IS NOT NULL)
+        THROW 60005, N'the place to begin at is out of range; it is a level of 1 to 10 and a queuing order from 0 on', 1;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
     IF @from_order IS NOT NULL AND NOT EXISTS (

@@ -10,6 +10,10 @@ CREATE PROCEDURE dialoq.reprioritise
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
@@ -19,7 +23,7 @@ BEGIN
         IF @is_own = 1 BEGIN TRANSACTION;
         IF @level IS NULL OR @level NOT BETWEEN 1 AND 10
         BEGIN
-            SET @text = CONCAT(N'the level is ', @level, N'; it must be 1 (low) to 10 (high)');
+            SET @text = dialoq.throw_text(CONCAT(N'the level is ', @level, N'; it must be 1 (low) to 10 (high)'));
             THROW 60005, @text, 1;
         END
         EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
@@ -28,8 +32,8 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         IF @state IN (N'DO', N'CD')
         BEGIN
-            SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N'; REPRIORITISE needs one that this side has not ended');
+            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+                N'; REPRIORITISE needs one that this side has not ended'));
             THROW 58438, @text, 1;
         END
         UPDATE dialoq.conversation_endpoint SET priority = @level WHERE endpoint_id = @endpoint_id;

@@ -3,7 +3,7 @@
 --     wrong with the body (NULL: nobody looked; '': nothing; else code and description with | between), the version of the
 --     definitions it looked with (NULL: any), an id for the message (NULL: made here)
 -- Gives: message_id, said
--- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 59618, 60026, 60033
+-- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
 IF OBJECT_ID(N'dialoq.send') IS NOT NULL DROP PROCEDURE dialoq.send
 GO
@@ -14,24 +14,38 @@ CREATE PROCEDURE dialoq.send
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.check_catalog_version @catalog_version;
+        EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
+        IF @number IS NOT NULL
+        BEGIN
+            SET @text = dialoq.throw_text(@text);
+            THROW @number, @text, 1;
+        END
         SET @message_id = COALESCE(@message_id, NEWID());
         EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
         SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
         SELECT @type_id = t.message_type_id
-        FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND t.is_dropped = 0;
+        FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND DATALENGTH(t.name) = DATALENGTH(@message_type_name) AND t.is_dropped = 0;
         IF @type_id IS NULL
         BEGIN
-            SET @text = CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte');
+            SET @text = dialoq.throw_text(CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte'));
             THROW 58428, @text, 1;
         END
         EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
-        IF @number IS NOT NULL THROW @number, @text, 1;
+        IF @number IS NOT NULL
+        BEGIN
+            SET @text = dialoq.throw_text(@text);
+            THROW @number, @text, 1;
+        END
         IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
         EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @said OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;

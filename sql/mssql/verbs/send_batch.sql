@@ -3,7 +3,7 @@
 --     wrong with the body and message id; the version of the definitions they looked with
 -- Gives: for each item, from 0: error_number (NULL: sent; -1: another transaction holds the group, do it alone),
 --     error_message; said in the first row
--- Errors: 60033
+-- Errors: 60005, 60033
 -- Locks: the groups of the conversations, without waiting
 IF OBJECT_ID(N'dialoq.send_batch') IS NOT NULL DROP PROCEDURE dialoq.send_batch
 GO
@@ -12,6 +12,10 @@ CREATE PROCEDURE dialoq.send_batch
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @now datetime2(6), @is_enabled bit, @number int, @group uniqueidentifier, @is_locked bit;
@@ -34,6 +38,8 @@ BEGIN
         EXEC dialoq.check_catalog_version @catalog_version;
         SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @is_enabled = b.is_broker_enabled
         FROM dialoq.broker AS b WHERE b.singleton = 1;
+        IF EXISTS (SELECT 1 FROM @sends AS s WHERE s.item < 0)
+            THROW 60005, N'an item of the batch is below 0; items count from 0', 1;
         INSERT INTO @results (item, is_done) SELECT s.item, 0 FROM @sends AS s;
         -- The groups that nobody else holds. What is read of them before the locks may be old.
         SELECT @groups = STRING_AGG(CAST(g.group_id AS nvarchar(max)), N''), @rows = COUNT(*)
@@ -81,17 +87,20 @@ BEGIN
         WHERE @is_enabled = 1 AND oq.is_retention_enabled = 0 AND q.is_enqueue_enabled = 1
             AND e.state = N'CO' AND p.state = N'CO' AND e.is_system = 0 AND p.is_system = 0
             AND COALESCE(e.due_at, '9999-12-31') > @now
-            AND (APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Transaction') = N'Exclusive'
-                OR APPLOCK_MODE(N'public', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Session') = N'Exclusive');
+            AND (APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Transaction') = N'Exclusive'
+                OR APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:group:', e.conversation_group_id), N'Session') = N'Exclusive');
         UPDATE p SET message_type_id = t.message_type_id
         FROM @plain AS p
         JOIN @sends AS s ON s.item = p.item
-        JOIN dialoq.message_type AS t ON t.name = COALESCE(s.message_type_name, N'DEFAULT')
+        JOIN dialoq.message_type AS t
+            ON t.name = COALESCE(s.message_type_name, N'DEFAULT')
+                AND DATALENGTH(t.name) = DATALENGTH(COALESCE(s.message_type_name, N'DEFAULT'))
         JOIN dialoq.service_contract_message_usage AS u
             ON u.service_contract_id = p.service_contract_id AND u.message_type = t.name
         WHERE t.is_dropped = 0
             AND CASE p.is_initiator WHEN 1 THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END = 1
-            AND CASE WHEN s.body_fault = N'' THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
+            AND COALESCE(DATALENGTH(s.message_body), 0) <= 999000000
+            AND CASE WHEN DATALENGTH(s.body_fault) = 0 THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
         -- What it was told and has not taken note of, what waits before it, what its peer was told.
         UPDATE p SET message_type_id = NULL
         FROM @plain AS p
@@ -132,9 +141,10 @@ BEGIN
         ORDER BY p.item;
         UPDATE e
         SET send_sequence = e.send_sequence + (SELECT COUNT(*) FROM @plain AS x WHERE x.endpoint_id = p.endpoint_id)
-        FROM dialoq.conversation_endpoint AS e
-        JOIN @plain AS p ON p.endpoint_id = e.endpoint_id
-        WHERE p.behind = 0;
+        FROM @plain AS p
+        JOIN dialoq.conversation_endpoint AS e WITH (ROWLOCK, FORCESEEK) ON e.endpoint_id = p.endpoint_id
+        WHERE p.behind = 0
+        OPTION (LOOP JOIN, FORCE ORDER);
         UPDATE @results SET is_done = 1 WHERE item IN (SELECT p.item FROM @plain AS p);
         SELECT @arrived = STRING_AGG(CAST(a.text_row AS nvarchar(max)), N''), @rows = COUNT(*)
         FROM (
@@ -174,7 +184,7 @@ BEGIN
             SET @error_message = NULL;
             SET @type_id = NULL;
             SELECT @type_id = t.message_type_id
-            FROM dialoq.message_type AS t WHERE t.name = @type_name AND t.is_dropped = 0;
+            FROM dialoq.message_type AS t WHERE t.name = @type_name AND DATALENGTH(t.name) = DATALENGTH(@type_name) AND t.is_dropped = 0;
             EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
             IF @endpoint_id IS NULL
             BEGIN
@@ -193,7 +203,9 @@ BEGIN
             ELSE
             BEGIN
                 EXEC dialoq.check_send @endpoint_id, @type_name, @error_number OUTPUT, @error_message OUTPUT;
-                SET @error_number = @error_number - 50000;
+                IF @error_number IS NULL
+                    EXEC dialoq.check_sent @body, @fault, @error_number OUTPUT, @error_message OUTPUT;
+                IF @error_number < 60000 SET @error_number = @error_number - 50000;
                 IF @error_number IS NULL
                 BEGIN
                     IF @fault IS NULL EXEC dialoq.find_body_fault @type_id, @body, @fault OUTPUT;

@@ -1,7 +1,7 @@
 -- SEND ON CONVERSATION ( h1, h2, ... ): one message on many conversations, on all of them or none.
 -- Takes: send_many_rows: the handles; then as send
 -- Gives: said
--- Errors: 58418, 58426, 58428, 58429, 58431, 58432, 58434, 58435, 58451, 59618, 60026, 60033
+-- Errors: 58418, 58426, 58428, 58429, 58431, 58432, 58434, 58435, 58451, 58459, 59618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in one order for all, waiting
 IF OBJECT_ID(N'dialoq.send_many') IS NOT NULL DROP PROCEDURE dialoq.send_many
 GO
@@ -12,6 +12,10 @@ CREATE PROCEDURE dialoq.send_many
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int, @count int, @item int;
@@ -23,17 +27,26 @@ BEGIN
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.check_catalog_version @catalog_version;
+        EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
+        IF @number IS NOT NULL
+        BEGIN
+            SET @text = dialoq.throw_text(@text);
+            THROW @number, @text, 1;
+        END
         SELECT @count = COUNT(*) FROM @conversations;
         IF @count = 0 THROW 58418, N'SEND names no conversation; it needs at least one handle', 1;
+        IF EXISTS (SELECT 1 FROM @conversations AS c WHERE c.conversation_handle IS NULL)
+            THROW 58418, N'a handle in the list of SEND is NULL; each row must name a conversation', 1;
         SELECT TOP (1) @item = c.item, @handle = c.conversation_handle
         FROM @conversations AS c
         WHERE NOT EXISTS (
-            SELECT 1 FROM dialoq.conversation_endpoint AS e
+            SELECT 1
+            FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
             WHERE e.conversation_handle = c.conversation_handle AND e.is_system = 0)
         ORDER BY c.item;
         IF @item IS NOT NULL AND @count > 1
         BEGIN
-            SET @text = CONCAT(N'handle ', @item + 1, N' of ', @count, N' in the list, ', dialoq.id_text(@handle), N', was not found');
+            SET @text = dialoq.throw_text(CONCAT(N'handle ', CAST(@item AS bigint) + 1, N' of ', @count, N' in the list, ', dialoq.id_text(@handle), N', was not found'));
             THROW 58435, @text, 1;
         END
         SET @handle = NULL;
@@ -41,21 +54,22 @@ BEGIN
         FROM @conversations AS c GROUP BY c.conversation_handle HAVING COUNT(*) > 1;
         IF @handle IS NOT NULL
         BEGIN
-            SET @text = CONCAT(N'handle ', dialoq.id_text(@handle), N' is listed twice; each conversation may be named once');
+            SET @text = dialoq.throw_text(CONCAT(N'handle ', dialoq.id_text(@handle), N' is listed twice; each conversation may be named once'));
             THROW 58451, @text, 1;
         END
         SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
         SELECT @type_id = t.message_type_id
-        FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND t.is_dropped = 0;
+        FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND DATALENGTH(t.name) = DATALENGTH(@message_type_name) AND t.is_dropped = 0;
         IF @type_id IS NULL
         BEGIN
-            SET @text = CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte');
+            SET @text = dialoq.throw_text(CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte'));
             THROW 58428, @text, 1;
         END
         INSERT INTO @order (item, conversation_handle)
         SELECT c.item, c.conversation_handle
         FROM @conversations AS c
-        LEFT JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = c.conversation_handle
+        LEFT JOIN dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
+            ON e.conversation_handle = c.conversation_handle
         ORDER BY e.conversation_group_id, c.item;
         SET @number = 0;
         WHILE @number < @count
@@ -65,22 +79,30 @@ BEGIN
             EXEC dialoq.lock_open @handle, @endpoint_id OUTPUT, @said OUTPUT;
             UPDATE @order SET endpoint_id = @endpoint_id WHERE place = @number;
         END
-        SET @item = 0;
-        WHILE @item < @count
+        SET @item = NULL;
+        WHILE 1 = 1
         BEGIN
-            SELECT @endpoint_id = o.endpoint_id FROM @order AS o WHERE o.item = @item;
+            SET @endpoint_id = NULL;
+            SELECT TOP (1) @endpoint_id = o.endpoint_id, @item = o.item
+            FROM @order AS o WHERE @item IS NULL OR o.item > @item ORDER BY o.item;
+            IF @endpoint_id IS NULL BREAK;
             EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
-            IF @number IS NOT NULL THROW @number, @text, 1;
-            SET @item = @item + 1;
+            IF @number IS NOT NULL
+            BEGIN
+                SET @text = dialoq.throw_text(@text);
+                THROW @number, @text, 1;
+            END
         END
         IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
-        SET @item = 0;
-        WHILE @item < @count
+        SET @item = NULL;
+        WHILE 1 = 1
         BEGIN
-            SELECT @endpoint_id = o.endpoint_id FROM @order AS o WHERE o.item = @item;
+            SET @endpoint_id = NULL;
+            SELECT TOP (1) @endpoint_id = o.endpoint_id, @item = o.item
+            FROM @order AS o WHERE @item IS NULL OR o.item > @item ORDER BY o.item;
+            IF @endpoint_id IS NULL BREAK;
             SET @message_id = NEWID();
             EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @said OUTPUT;
-            SET @item = @item + 1;
         END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY

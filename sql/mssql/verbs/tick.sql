@@ -1,9 +1,10 @@
 -- Does what is due: timers, lifetimes, closed endpoints, what the transmission queue can send, rollbacks that nobody
 -- counted, rows of processes that are gone, ids of units older than a week. What is locked is passed over. Many may call
--- it at once: one does the work, the others come again later. Call it outside a transaction of your own.
--- Takes: how many things at most
+-- it at once: one does the work, the others come again later. One thing that fails is noted in tick_failure and tried again a
+-- minute later; the rest is done.
+-- Takes: how many things at most, 1 to 100000 (NULL: 500)
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
--- Errors: none
+-- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due
 -- Locks: groups, without waiting
 IF OBJECT_ID(N'dialoq.tick') IS NOT NULL DROP PROCEDURE dialoq.tick
 GO
@@ -12,24 +13,49 @@ CREATE PROCEDURE dialoq.tick
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET ROWCOUNT 0;
+    SET LOCK_TIMEOUT -1;
+    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
+    SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit = 0, @did int = 0, @got int;
-    DECLARE @due datetime2(6), @is_blocked bit = 0, @past datetime2(6) = '0001-01-01', @past_id bigint = -1, @id bigint;
-    DECLARE @is_locked bit, @is_new bit, @attempt uniqueidentifier, @group uniqueidentifier, @number bigint = -1;
+    IF @@TRANCOUNT > 0
+        THROW 60005, N'tick was called in a transaction, and would stop all others until its end; call it outside', 1;
+    -- The transaction is this procedure's alone: one step that fails must not undo the others.
+    SET XACT_ABORT OFF;
+    SET IMPLICIT_TRANSACTIONS OFF;
+    DECLARE @said nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit, @did int, @got int;
+    DECLARE @due datetime2(6), @is_blocked bit, @past datetime2(6), @past_id bigint, @id bigint, @number bigint;
+    DECLARE @is_locked bit, @attempt uniqueidentifier, @group uniqueidentifier, @text nvarchar(2048);
     DECLARE @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit;
     DECLARE @process uniqueidentifier, @resource nvarchar(255);
+    -- What is being done: whatever leaves the transaction unusable is noted as the fault of this.
+    DECLARE @step nvarchar(10), @is_done bit = 0, @restarts int = 0, @error_number int, @error_message nvarchar(4000);
     DECLARE @processes TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, process uniqueidentifier NOT NULL);
+    SET @top = COALESCE(@top, 500);
+    IF @top NOT BETWEEN 1 AND 100000
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'@top of tick is ', @top, N'; it must be 1 to 100000'));
+        THROW 60005, @text, 1;
+    END
+    WHILE @is_done = 0
     BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
+        SET @step = NULL;
+        SET @said = NULL;
+        SET @did = 0;
+        SET @is_manual = 0;
+        SET @is_blocked = 0;
+        SET @past = '0001-01-01';
+        SET @past_id = -1;
+        BEGIN TRANSACTION;
         SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END
         FROM dialoq.broker AS b WHERE b.singleton = 1;
         SET @clock = SYSUTCDATETIME();
         SET @got = -1;
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':tick');
-        IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 1
+        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 1
             EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0;
+                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+                @DbPrincipal = N'dialoq_user';
         IF @got < 0 SET @is_blocked = 1;
         WHILE @got >= 0 AND @did < @top
         BEGIN
@@ -41,13 +67,15 @@ BEGIN
             IF @id IS NULL BREAK;
             SET @past = @due;
             SET @past_id = @id;
-            -- To take the lock is to take note of what is due.
-            EXEC dialoq.lock_endpoint @id, 0, @is_locked OUTPUT, @said OUTPUT;
+            SET @step = N'due';
+            EXEC dialoq.try_due @id, @is_locked OUTPUT, @said OUTPUT;
+            SET @step = NULL;
             IF @is_locked IS NULL SET @is_blocked = 1;
             ELSE SET @did = @did + 1;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
         -- Transactions that received and are gone: nobody holds their groups.
+        SET @number = -1;
         WHILE @got >= 0 AND @did < @top
         BEGIN
             SET @attempt = NULL;
@@ -55,10 +83,10 @@ BEGIN
             FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST)
             WHERE a.attempt_number > @number ORDER BY a.attempt_number;
             IF @attempt IS NULL BREAK;
-            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT, @is_new OUTPUT;
-            IF @is_locked = 0 CONTINUE;
-            EXEC dialoq.count_attempt @attempt, @said OUTPUT;
-            SET @did = @did + 1;
+            SET @step = N'attempt';
+            EXEC dialoq.try_attempt @attempt, @group, @is_locked OUTPUT, @said OUTPUT;
+            SET @step = NULL;
+            IF @is_locked = 1 SET @did = @did + 1;
         END
         SET @number = -1;
         WHILE @got >= 0 AND @did < @top
@@ -70,19 +98,17 @@ BEGIN
             WHERE u.unsettled_id > @number AND u.look_at <= @clock ORDER BY u.unsettled_id;
             IF @id IS NULL BREAK;
             SET @number = @id;
-            EXEC dialoq.settle @endpoint_id, @conversation_id, @is_initiator, @is_settled OUTPUT, @said OUTPUT;
-            IF @is_settled = 1
-            BEGIN
-                DELETE FROM dialoq.unsettled WHERE unsettled_id = @id;
-                SET @did = @did + 1;
-            END
-            ELSE
-                UPDATE dialoq.unsettled SET look_at = DATEADD(millisecond, 500, @clock) WHERE unsettled_id = @id;
+            SET @step = N'settle';
+            EXEC dialoq.try_settle @id, @endpoint_id, @conversation_id, @is_initiator, @clock, @is_settled OUTPUT, @said OUTPUT;
+            SET @step = NULL;
+            IF @is_settled = 1 SET @did = @did + 1;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
         IF @got >= 0
         BEGIN
             DELETE TOP (@top) FROM dialoq.done_unit WHERE done_at < DATEADD(day, -7, @clock);
+            DELETE TOP (@top) FROM dialoq.tick_failure WHERE failed_at < DATEADD(day, -7, @clock);
+            DELETE FROM @processes;
             INSERT INTO @processes (process)
             SELECT m.process FROM dialoq.queue_monitor AS m WITH (READCOMMITTEDLOCK, READPAST)
             UNION
@@ -95,7 +121,7 @@ BEGIN
                 FROM @processes AS p WHERE p.row_number > @number ORDER BY p.row_number;
                 IF @process IS NULL BREAK;
                 SET @resource = CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36))));
-                IF APPLOCK_TEST(N'public', @resource, N'Exclusive', N'Transaction') = 0 CONTINUE;
+                IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 CONTINUE;
                 DELETE FROM dialoq.queue_monitor WITH (ROWLOCK, READPAST) WHERE process = @process;
                 DELETE FROM dialoq.activated_task WITH (ROWLOCK, READPAST) WHERE process = @process;
             END
@@ -115,11 +141,21 @@ BEGIN
             -- Its host may die without a word.
             IF @due IS NULL OR @due > DATEADD(second, 5, @now) SET @due = DATEADD(second, 5, @now);
         END
-        IF @is_own = 1 COMMIT TRANSACTION;
+        COMMIT TRANSACTION;
+        SET @is_done = 1;
     END TRY
     BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
+        SET @error_number = ERROR_NUMBER();
+        SET @error_message = ERROR_MESSAGE();
+        IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+        SET @restarts = @restarts + 1;
+        IF @step IS NULL OR @error_number IN (1205, 51205) OR @restarts > 100 THROW;
+        -- It is put off, so what comes again is without it.
+        BEGIN TRANSACTION;
+        IF @step = N'due' EXEC dialoq.note_failure @past_id, NULL, NULL, @error_number, @error_message;
+        ELSE IF @step = N'attempt' EXEC dialoq.note_failure -1, NULL, @attempt, @error_number, @error_message;
+        ELSE EXEC dialoq.note_failure @endpoint_id, @id, NULL, @error_number, @error_message;
+        COMMIT TRANSACTION;
     END CATCH
     IF @is_manual = 0 SET @now = SYSUTCDATETIME();
     SELECT @did AS did, @due AS due_at, dialoq.words(@said) AS said, @now AS now_at;

@@ -6,5 +6,5 @@ CREATE VIEW dialoq.live_process AS
 SELECT p.process
 FROM (SELECT m.process FROM dialoq.queue_monitor AS m UNION SELECT a.process FROM dialoq.activated_task AS a) AS p
 WHERE APPLOCK_TEST(
-    N'public', CONCAT(N'dialoq:process:', LOWER(CAST(p.process AS nvarchar(36)))), N'Exclusive', N'Session') = 0;
+    N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(p.process AS nvarchar(36)))), N'Exclusive', N'Session') = 0;
 GO

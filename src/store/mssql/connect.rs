@@ -24,6 +24,11 @@ const TOKEN_VARIABLE: &str = "DIALOQ_ENTRA_TOKEN";
 /// A peer that is silent is asked for a sign of life after this long, so often, this many times.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(5), 4);
 
+/// A server that acknowledges nothing of what was sent for this long is gone. Keepalive does not run while data is
+/// unacknowledged, and without this limit Linux tries for some 15 minutes.
+#[cfg(target_os = "linux")]
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Where SQL Server listens if nothing else is said.
 const DEFAULT_PORT: u16 = 1433;
 
@@ -178,6 +183,8 @@ fn keep_alive(stream: &TcpStream) -> std::io::Result<std::net::TcpStream> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(time).with_interval(interval).with_retries(retries))?;
+    #[cfg(target_os = "linux")]
+    socket.set_tcp_user_timeout(Some(USER_TIMEOUT))?;
     Ok(socket.try_clone()?.into())
 }
 

@@ -4,6 +4,7 @@ use super::args::{Request, RowsForm};
 use super::failure::{self, Text};
 use super::texts;
 use super::values::{self, Form};
+use crate::error::Code;
 use crate::store::SqlRows;
 use crate::store::server::link::{Failure, Fate, Linked};
 use std::fmt::Write;
@@ -203,14 +204,18 @@ impl Session {
         };
         self.is_broken = false;
         let told = failure::refused(&error, text);
-        let fate = self.fate(client, asked).await;
+        // SQL Server leaves a transaction open whose wait for an application lock it ended, and the other transaction waits
+        // until this one is rolled back.
+        let fate = match told.code() {
+            Code::DEADLOCK => self.end_transaction(client).await,
+            _ => self.fate(client, asked).await,
+        };
         Err(Failure { error: told, fate, is_link_usable: !self.is_broken })
     }
 
     /// After an error of the server: whether the transaction can go on; if not, it is ended.
     async fn fate(&mut self, client: &mut Client, asked: Asked) -> Fate {
-        let was_in_transaction = self.is_in_transaction;
-        if was_in_transaction && asked != Asked::Commit {
+        if self.is_in_transaction && asked != Asked::Commit {
             let state = self.batch(client, &texts::TRANSACTION_STATE).await;
             let state = state.map(|results| results.first().and_then(|rows| rows.first()?.get::<i32, _>(0)));
             if let Ok(Some(1)) = state {
@@ -218,6 +223,12 @@ impl Session {
                 return Fate::Undone;
             }
         }
+        self.end_transaction(client).await
+    }
+
+    /// Rolls back what is open, if anything is.
+    async fn end_transaction(&mut self, client: &mut Client) -> Fate {
+        let was_in_transaction = self.is_in_transaction;
         // A procedure that failed outside a transaction of ours may have left its own open.
         self.is_broken = self.batch(client, &texts::ROLLBACK).await.is_err();
         self.is_in_transaction = false;

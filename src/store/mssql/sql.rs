@@ -17,6 +17,7 @@ macro_rules! scripts {
 
 const SCHEMA: &[Script] = scripts! {
     "schema/0001_broker.sql"
+    "schema/0002_checks.sql"
 };
 
 // What functions call comes before them: they are bound when they are made.
@@ -31,6 +32,7 @@ const LOGIC: &[Script] = scripts! {
     "verbs/internal_receive.sql"
     "verbs/internal_revisit.sql"
     "verbs/internal_send.sql"
+    "verbs/internal_tick.sql"
     "verbs/begin_attempt.sql"
     "verbs/begin_conversation_timer.sql"
     "verbs/begin_dialog_conversation.sql"

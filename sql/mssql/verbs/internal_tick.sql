@@ -1,0 +1,112 @@
+-- What tick and changes of definitions do for one endpoint, one attempt or one note at a time: each in a savepoint of its
+-- own, so that one that fails keeps nothing else from being done. A failure that leaves the transaction usable is noted and
+-- put off for a minute; one that does not (XACT_STATE() is -1) is thrown, and tick goes on without it in a new transaction.
+-- Takes: see each procedure
+-- Gives: words for others, added to said
+-- Errors: those that leave the transaction unusable, and deadlocks
+-- Locks: groups, without waiting
+
+-- Notes that a background step failed, and puts it off for a minute. endpoint_id 0 is all of a change of definitions. The row
+-- of the endpoint is passed over if another transaction writes it, which then works on it anyway.
+IF OBJECT_ID(N'dialoq.note_failure') IS NOT NULL DROP PROCEDURE dialoq.note_failure
+GO
+CREATE PROCEDURE dialoq.note_failure
+    @endpoint_id bigint, @unsettled_id bigint, @attempt_id uniqueidentifier, @error_number int, @error_message nvarchar(4000)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @now datetime2(6) = dialoq.current_time_utc(), @clock datetime2(6) = SYSUTCDATETIME();
+    UPDATE dialoq.tick_failure
+    SET failures = failures + 1, error_number = @error_number, error_message = @error_message, failed_at = @clock
+    WHERE endpoint_id = @endpoint_id AND failures < 2147483647;
+    IF @@ROWCOUNT = 0 AND NOT EXISTS (SELECT 1 FROM dialoq.tick_failure AS f WHERE f.endpoint_id = @endpoint_id)
+        INSERT INTO dialoq.tick_failure (endpoint_id, failures, error_number, error_message, failed_at)
+        VALUES (@endpoint_id, 1, @error_number, @error_message, @clock);
+    IF @unsettled_id IS NOT NULL
+        UPDATE dialoq.unsettled SET look_at = DATEADD(second, 60, @clock) WHERE unsettled_id = @unsettled_id;
+    ELSE IF @attempt_id IS NOT NULL
+        DELETE FROM dialoq.receive_attempt WITH (ROWLOCK, READPAST) WHERE attempt_id = @attempt_id;
+    ELSE
+        UPDATE dialoq.conversation_endpoint WITH (ROWLOCK, READPAST) SET due_at = DATEADD(second, 60, @now)
+        WHERE endpoint_id = @endpoint_id AND due_at <= @now;
+END
+GO
+
+-- Does what is due at an endpoint. is_locked is NULL if another transaction holds its group.
+IF OBJECT_ID(N'dialoq.try_due') IS NOT NULL DROP PROCEDURE dialoq.try_due
+GO
+CREATE PROCEDURE dialoq.try_due
+    @endpoint_id bigint, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @error_number int, @error_message nvarchar(4000);
+    SAVE TRANSACTION dialoq_step;
+    BEGIN TRY
+        -- To take the lock is to take note of what is due.
+        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+    END TRY
+    BEGIN CATCH
+        SET @error_number = ERROR_NUMBER();
+        SET @error_message = ERROR_MESSAGE();
+        IF XACT_STATE() <> 1 OR @error_number IN (1205, 51205) THROW;
+        ROLLBACK TRANSACTION dialoq_step;
+        EXEC dialoq.note_failure @endpoint_id, NULL, NULL, @error_number, @error_message;
+        SET @is_locked = 0;
+    END CATCH
+END
+GO
+
+-- Counts the rollback of a transaction that received and is gone, if nobody holds its group.
+IF OBJECT_ID(N'dialoq.try_attempt') IS NOT NULL DROP PROCEDURE dialoq.try_attempt
+GO
+CREATE PROCEDURE dialoq.try_attempt
+    @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @error_number int, @error_message nvarchar(4000);
+    SAVE TRANSACTION dialoq_step;
+    BEGIN TRY
+        EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, @said OUTPUT;
+    END TRY
+    BEGIN CATCH
+        SET @error_number = ERROR_NUMBER();
+        SET @error_message = ERROR_MESSAGE();
+        IF XACT_STATE() <> 1 OR @error_number IN (1205, 51205) THROW;
+        ROLLBACK TRANSACTION dialoq_step;
+        EXEC dialoq.note_failure -1, NULL, @attempt_id, @error_number, @error_message;
+        SET @is_locked = 1;
+    END CATCH
+END
+GO
+
+-- Looks at an endpoint once more, as unsettle asked.
+IF OBJECT_ID(N'dialoq.try_settle') IS NOT NULL DROP PROCEDURE dialoq.try_settle
+GO
+CREATE PROCEDURE dialoq.try_settle
+    @unsettled_id bigint, @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @clock datetime2(6),
+    @is_settled bit OUTPUT, @said nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @error_number int, @error_message nvarchar(4000);
+    SAVE TRANSACTION dialoq_step;
+    BEGIN TRY
+        EXEC dialoq.settle @endpoint_id, @conversation_id, @is_initiator, @is_settled OUTPUT, @said OUTPUT;
+        IF @is_settled = 1
+            DELETE FROM dialoq.unsettled WHERE unsettled_id = @unsettled_id;
+        ELSE
+            UPDATE dialoq.unsettled SET look_at = DATEADD(millisecond, 500, @clock) WHERE unsettled_id = @unsettled_id;
+    END TRY
+    BEGIN CATCH
+        SET @error_number = ERROR_NUMBER();
+        SET @error_message = ERROR_MESSAGE();
+        IF XACT_STATE() <> 1 OR @error_number IN (1205, 51205) THROW;
+        ROLLBACK TRANSACTION dialoq_step;
+        EXEC dialoq.note_failure @endpoint_id, @unsettled_id, NULL, @error_number, @error_message;
+        SET @is_settled = 0;
+    END CATCH
+END
+GO
