@@ -3,6 +3,7 @@
 
 mod levels;
 mod source;
+mod tsql;
 
 use source::{files, root};
 use std::fs;

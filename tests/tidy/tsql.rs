@@ -1,0 +1,105 @@
+//! What no parser of T-SQL checks in the procedures of SQL Server.
+
+use crate::source::{files, root};
+use std::collections::BTreeSet;
+use std::fs;
+
+/// How every procedure begins that a user may execute: what the caller's session has set must not reach into it.
+const HEAD: [&str; 6] = [
+    "SET NOCOUNT ON;",
+    "SET ROWCOUNT 0;",
+    "SET LOCK_TIMEOUT -1;",
+    "SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;",
+    "SET NUMERIC_ROUNDABORT OFF;",
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;",
+];
+
+/// Every SQL text of SQL Server without its comments, with its path.
+fn texts() -> Vec<(String, String)> {
+    let found = files(&root().join("sql/mssql"), "sql");
+    assert!(!found.is_empty(), "the SQL files have moved");
+    found
+        .iter()
+        .map(|file| {
+            let text = fs::read_to_string(file).unwrap();
+            let code: Vec<&str> = text.lines().map(|line| line.split("--").next().unwrap()).collect();
+            (file.strip_prefix(root()).unwrap().display().to_string(), code.join("\n"))
+        })
+        .collect()
+}
+
+/// The procedures that roles.sql lets users execute.
+fn granted() -> BTreeSet<String> {
+    let roles = fs::read_to_string(root().join("sql/mssql/roles.sql")).unwrap();
+    roles.split("GRANT EXECUTE ON dialoq.").skip(1).map(|rest| rest.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_granted_procedure_begins_with_its_own_session_settings() {
+    let granted = granted();
+    assert!(granted.contains("send") && granted.contains("tick"), "roles.sql was not understood: {granted:?}");
+    let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
+    for (file, text) in texts() {
+        for made in text.split("CREATE PROCEDURE dialoq.").skip(1) {
+            let name = made.split_whitespace().next().unwrap().to_owned();
+            if !granted.contains(&name) {
+                continue;
+            }
+            let body = made.split_once("\nBEGIN\n").map_or("", |(_, body)| body);
+            let lines: Vec<&str> = body.lines().map(str::trim).take(HEAD.len()).collect();
+            if lines != HEAD {
+                wrong.push(format!("{file}: {name} begins with {lines:#?}"));
+            }
+            seen.insert(name);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_eq!(seen, granted, "what is granted is made");
+}
+
+#[test]
+fn application_locks_belong_to_a_role() {
+    let mut wrong = Vec::new();
+    for (file, text) in texts() {
+        // The role is not there yet.
+        if file.ends_with("install/lock.sql") {
+            continue;
+        }
+        for word in ["sp_getapplock", "sp_releaseapplock"] {
+            for call in text.split(word).skip(1) {
+                let call = call.split(';').next().unwrap();
+                if !call.contains("@DbPrincipal = N'dialoq_user'") {
+                    wrong.push(format!("{file}: {word}{call}"));
+                }
+            }
+        }
+        for word in ["APPLOCK_TEST(", "APPLOCK_MODE("] {
+            for call in text.split(word).skip(1) {
+                if !call.trim_start().starts_with("N'dialoq_user',") {
+                    wrong.push(format!("{file}: {word}{}", call.lines().next().unwrap()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "locks of the principal public are anybody's to hold: {wrong:#?}");
+}
+
+/// SQL Server refuses FORCESEEK with the index in parentheses on the table that a statement changes, and only when it runs.
+#[test]
+fn seeks_are_forced_in_the_form_that_changes_allow() {
+    let wrong: Vec<String> =
+        texts().into_iter().filter(|(_, text)| text.contains("FORCESEEK (")).map(|(file, _)| file).collect();
+    assert!(wrong.is_empty(), "write INDEX (name), FORCESEEK: {wrong:?}");
+}
+
+/// The collation of a database decides what LOWER and UPPER do; names fold with fold_name.
+#[test]
+fn names_are_not_folded_by_the_databases_collation() {
+    let mut wrong = Vec::new();
+    for (file, text) in texts() {
+        for word in ["LOWER(@", "UPPER(@"] {
+            wrong.extend(text.contains(word).then(|| format!("{file}: {word}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
