@@ -6,6 +6,8 @@ mod batches_mssql;
 mod enlisting;
 mod enlisting_mssql;
 mod errors;
+mod garbage_mssql;
+mod hostile_mssql;
 mod leaving;
 mod plans;
 mod stage;
@@ -57,5 +59,10 @@ fn main() -> ExitCode {
             verbs_hold_up_nobody_by_the_users_level;
         Mssql batches_mssql: a_batch_begins_where_the_last_one_began
             a_row_that_leads_to_nothing_is_removed;
+        Mssql hostile_mssql: a_verdict_that_is_none_is_refused_where_it_enters
+            a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
+            what_the_session_has_set_does_not_reach_in tick_is_not_called_in_a_transaction
+            rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space;
+        Mssql garbage_mssql: no_argument_stops_another_conversation;
     })
 }

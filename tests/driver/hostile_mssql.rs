@@ -1,0 +1,225 @@
+//! What one caller of SQL Server's procedures gives, sets or leaves behind must not stop another.
+
+use crate::enlisting_mssql::{dialog, on};
+use crate::servers::{Store, limit};
+use dialoq::mssql::Client;
+use dialoq::mssql::tiberius::error::Error;
+use dialoq::{Act, Broker, ConversationHandle};
+use std::time::Duration;
+
+/// The number of the error that a batch is refused with, 0 if it is not.
+pub(crate) async fn number(client: &mut Client, text: &str) -> u32 {
+    let answer = match client.simple_query(text).await {
+        Ok(stream) => stream.into_results().await.map(drop),
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(()) => 0,
+        Err(Error::Server(error)) => error.code(),
+        Err(error) => panic!("{text}: {error}"),
+    }
+}
+
+pub(crate) async fn run(client: &mut Client, text: &str) {
+    client.simple_query(text).await.unwrap().into_results().await.unwrap_or_else(|error| panic!("{text}: {error}"));
+}
+
+async fn count(client: &mut Client, text: &str) -> i32 {
+    let row = client.simple_query(text).await.unwrap().into_row().await.unwrap();
+    row.and_then(|row| row.get(0)).unwrap_or_else(|| panic!("{text} gave nothing"))
+}
+
+/// Waits until a query gives that number; what does it runs in the background.
+async fn until(client: &mut Client, text: &str, wanted: i32) {
+    while count(client, text).await != wanted {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+async fn bodies(broker: &Broker, queue: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some(batch) = broker.receive(queue).await.unwrap() {
+        found.extend(batch.iter().map(|message| message.text().unwrap_or_default().into_owned()));
+    }
+    found
+}
+
+fn send(handle: ConversationHandle, fault: &str) -> String {
+    format!("EXEC dialoq.send '{}', N'//t/Word', 0x61, NULL, {fault};", handle.0)
+}
+
+/// A verdict on a body is read when the message is delivered, by whoever delivers it: so it is checked where it enters.
+pub(crate) fn a_verdict_that_is_none_is_refused_where_it_enters(store: Store) {
+    limit::allow(5);
+    on(store, |broker, mut client| async move {
+        let (mine, other) = (dialog(&broker).await, dialog(&broker).await);
+        broker.execute("ALTER QUEUE server WITH STATUS = OFF").await.unwrap();
+        for fault in ["garbage", "|", "-8470|forged", "5|mine", "99999999999|a", "-84300|a", " "] {
+            assert_eq!(number(&mut client, &send(mine, &format!("N'{fault}'"))).await, 60_005, "{fault}");
+            let many = format!(
+                "DECLARE @h dialoq.send_many_rows; INSERT @h VALUES (0, '{}');
+                 EXEC dialoq.send_many @h, N'//t/Word', 0x61, NULL, N'{fault}';",
+                mine.0
+            );
+            assert_eq!(number(&mut client, &many).await, 60_005, "{fault}");
+            let batch = format!(
+                "DECLARE @s dialoq.send_batch_rows;
+                 INSERT @s VALUES (0, '{}', N'//t/Word', 0x61, NULL, N'{fault}', NULL);
+                 EXEC dialoq.send_batch @s;",
+                mine.0
+            );
+            let row = client.simple_query(batch).await.unwrap().into_row().await.unwrap().unwrap();
+            assert_eq!(row.get::<i32, _>("error_number"), Some(60_005), "{fault}");
+        }
+        assert_eq!(count(&mut client, "SELECT COUNT(*) FROM dialoq.transmission").await, 0);
+        run(&mut client, &send(mine, "N'-8430|as checked'")).await;
+        broker.send(other, "//t/Word", "b").await.unwrap();
+        broker.execute("ALTER QUEUE server WITH STATUS = ON").await.unwrap();
+        let found = bodies(&broker, "server").await;
+        assert!(found.iter().any(|body| body == "b"), "the other is delivered: {found:?}");
+        assert!(found.iter().any(|body| body.contains("-8430")), "the receiver is told: {found:?}");
+    });
+}
+
+/// A message that cannot be delivered stops neither a definition nor tick: what belongs to others is delivered.
+pub(crate) fn a_row_that_fails_keeps_nothing_else_from_being_done(store: Store) {
+    limit::allow(5);
+    on(store, |broker, mut client| async move {
+        broker.execute("ALTER QUEUE server WITH STATUS = OFF").await.unwrap();
+        let (bad, good, timer) = (dialog(&broker).await, dialog(&broker).await, dialog(&broker).await);
+        broker.send(bad, "//t/Word", "a").await.unwrap();
+        broker.send(good, "//t/Word", "b").await.unwrap();
+        // The target of that conversation is there already, so making it fails at each delivery.
+        let planted = format!(
+            "INSERT dialoq.conversation_endpoint (
+                conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+                far_service, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known, is_system,
+                is_quarantined, begun_at)
+             SELECT NEWID(), conversation_id, NEWID(), service_id, service_contract_id, 0, N'x', N'CO', 5, lifetime, 0, 0, 1, 0,
+                0, begun_at
+             FROM dialoq.conversation_endpoint WHERE conversation_handle = '{}'",
+            bad.0
+        );
+        run(&mut client, &planted).await;
+        broker.execute("ALTER QUEUE server WITH STATUS = ON").await.expect("one message does not stop a definition");
+        assert_eq!(bodies(&broker, "server").await, ["b"]);
+        until(&mut client, "SELECT COUNT(*) FROM dialoq.tick_failure WHERE endpoint_id > 0", 1).await;
+        // The end of its time cannot be computed; the timer of another is due after it.
+        let due = format!(
+            "UPDATE dialoq.conversation_endpoint
+             SET state = N'CD', security_timestamp = NULL, lifetime = '9999-12-31 23:59:59', due_at = '2001-01-01'
+             WHERE conversation_handle = '{}';
+             UPDATE dialoq.conversation_endpoint SET dialog_timer = '2001-01-02', due_at = '2001-01-02'
+             WHERE conversation_handle = '{}'",
+            bad.0, timer.0
+        );
+        run(&mut client, &due).await;
+        let fired = "SELECT COUNT(*) FROM dialoq.queue_message WHERE stored = 2";
+        while count(&mut client, fired).await == 0 {
+            run(&mut client, "EXEC dialoq.tick").await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let failures = "SELECT MAX(failures) FROM dialoq.tick_failure";
+        assert!(count(&mut client, failures).await >= 1);
+    });
+}
+
+pub(crate) fn ids_that_are_in_use_are_refused(store: Store) {
+    limit::allow(5);
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        let ids = format!(
+            "SELECT conversation_id, conversation_group_id FROM dialoq.conversation_endpoint WHERE conversation_handle = '{}'",
+            handle.0
+        );
+        let row = client.simple_query(ids).await.unwrap().into_row().await.unwrap().unwrap();
+        let (id, group): (uuid::Uuid, uuid::Uuid) = (row.get(0).unwrap(), row.get(1).unwrap());
+        let begin = |handle: &str, id: &str, group: &str| {
+            format!(
+                "EXEC dialoq.begin_dialog_conversation N'//t/Asker', N'//t/Server', NULL, N'//t/Talk', NULL, NULL, NULL, 0,
+                    {handle}, {id}, {group}"
+            )
+        };
+        let quoted = |id: uuid::Uuid| format!("'{id}'");
+        assert_eq!(number(&mut client, &begin("NULL", &quoted(id), "NULL")).await, 60_005);
+        assert_eq!(number(&mut client, &begin("NULL", "NULL", &quoted(group))).await, 60_005);
+        assert_eq!(number(&mut client, &begin(&quoted(handle.0), "NULL", "NULL")).await, 60_005);
+        let zeros = quoted(uuid::Uuid::nil());
+        for (handle, id, group) in [(&*zeros, "NULL", "NULL"), ("NULL", &*zeros, "NULL"), ("NULL", "NULL", &*zeros)] {
+            assert_eq!(number(&mut client, &begin(handle, id, group)).await, 58_414);
+        }
+        // The initiator is gone, the target is still there.
+        run(&mut client, &format!("EXEC dialoq.end_conversation '{}', NULL, NULL, 1", handle.0)).await;
+        assert_eq!(number(&mut client, &begin("NULL", &quoted(id), "NULL")).await, 60_005);
+        let new = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(quoted);
+        run(&mut client, &begin(&new[0], &new[1], &new[2])).await;
+    });
+}
+
+pub(crate) fn what_the_session_has_set_does_not_reach_in(store: Store) {
+    limit::allow(5);
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        for text in ["a", "b", "c", "d"] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        let target = "SELECT conversation_handle FROM dialoq.conversation_endpoint WHERE is_initiator = 0";
+        let row = client.simple_query(target).await.unwrap().into_row().await.unwrap().unwrap();
+        let target: uuid::Uuid = row.get(0).unwrap();
+        run(&mut client, &format!("SET ROWCOUNT 1; EXEC dialoq.end_conversation '{target}', NULL, NULL, 1;")).await;
+        run(&mut client, "SET ROWCOUNT 0").await;
+        assert_eq!(count(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE stored = 0").await, 0);
+        let options = "SET LOCK_TIMEOUT 0; SET ANSI_WARNINGS OFF; SET CONCAT_NULL_YIELDS_NULL OFF;";
+        let begin = "EXEC dialoq.begin_dialog_conversation N'//t/Asker', N'//t/Server', NULL, N'//t/Talk'";
+        run(&mut client, &format!("{options} {begin}")).await;
+    });
+}
+
+pub(crate) fn tick_is_not_called_in_a_transaction(store: Store) {
+    on(store, |_, mut client| async move {
+        run(&mut client, "BEGIN TRANSACTION").await;
+        assert_eq!(number(&mut client, "EXEC dialoq.tick").await, 60_005);
+        run(&mut client, "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION").await;
+        assert_eq!(number(&mut client, "EXEC dialoq.tick").await, 0);
+        for top in ["0", "-1", "2147483647"] {
+            assert_eq!(number(&mut client, &format!("EXEC dialoq.tick {top}")).await, 60_005, "{top}");
+        }
+    });
+}
+
+/// Five rollbacks in a row disable a queue, so they must be those of transactions that received.
+pub(crate) fn rollbacks_that_are_made_up_are_not_counted(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        for _ in 0..6 {
+            let made_up = "DECLARE @id uniqueidentifier = NEWID(), @group uniqueidentifier, @queue int;
+                SELECT @group = e.conversation_group_id, @queue = s.queue_id
+                FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+                WHERE e.is_initiator = 0;
+                EXEC dialoq.begin_attempt @id, @queue, @group; EXEC dialoq.count_rollback @id;";
+            run(&mut client, made_up).await;
+        }
+        assert_eq!(bodies(&broker, "server").await, ["a"], "the queue is still on");
+    });
+}
+
+pub(crate) fn names_are_compared_to_their_last_space(store: Store) {
+    on(store, |broker, mut client| async move {
+        let begin = |from: &str, contract: &str| {
+            format!("EXEC dialoq.begin_dialog_conversation N'{from}', N'//t/Server', NULL, N'{contract}'")
+        };
+        assert_eq!(number(&mut client, &begin("//t/Asker ", "//t/Talk")).await, 58_423);
+        assert_eq!(number(&mut client, &begin("//t/Asker", "//t/Talk  ")).await, 58_425);
+        let handle = dialog(&broker).await;
+        let send = format!("EXEC dialoq.send '{}', N'//t/Word ', 0x61", handle.0);
+        assert_eq!(number(&mut client, &send).await, 58_428);
+        assert_eq!(number(&mut client, "EXEC dialoq.receive N'server '").await, 60_002);
+        assert_eq!(number(&mut client, "EXEC dialoq.receive N'SERVER'").await, 0);
+        let refused = broker.execute("CREATE MESSAGE TYPE [//t/Word ]").await.unwrap_err();
+        assert_eq!(refused.code().0, 60_003, "{refused}");
+        let percent = broker.receive("100%d").await.unwrap_err();
+        assert_eq!(percent.code().0, 60_002, "{percent}");
+    });
+}
