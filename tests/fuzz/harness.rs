@@ -1,6 +1,7 @@
 //! Runs targets: every kept input, then inputs made from a seed, each with an end and a bound on its time.
 
 use crate::mutate::Random;
+use crate::seeds::seeds;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -37,9 +38,6 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How long a failing input is made smaller.
 const SHRINKING: Duration = Duration::from_secs(10);
 
-/// The seed of a plain run, so that it repeats.
-const SEED: u64 = 10;
-
 /// Inputs that are made with words of the target's language.
 macro_rules! made_with {
     ($words:expr) => {
@@ -68,48 +66,19 @@ fn kept(target: &'static Target) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A plain run makes a fixed number of inputs from a fixed seed; `DIALOQ_SEED` names another seed, and
-/// `DIALOQ_FUZZ_SECONDS` runs for so long with fresh seeds.
+/// One input for each seed that [`seeds`] names.
 fn made(target: &'static Target) -> Result<(), Failed> {
     let corpus: Vec<Vec<u8>> = corpus(target)?.into_iter().map(|(_, input)| input).collect();
-    let seconds = number("DIALOQ_FUZZ_SECONDS")?;
-    let fresh =
-        || Ok::<u64, Failed>(u64::from_le_bytes(*uuid::Uuid::new_v4().as_bytes().first_chunk().expect("16 bytes")));
-    let seed = match (number("DIALOQ_SEED")?, seconds) {
-        (Some(seed), _) => seed,
-        (None, Some(_)) => fresh()?,
-        (None, None) => SEED,
-    };
-    let (begun, mut worker) = (Instant::now(), Worker::start(target));
-    let mut count = 0;
-    loop {
-        let is_done = match seconds {
-            Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
-            None => count == target.inputs,
-        };
-        if is_done {
-            break;
-        }
-        let mut random = Random::new(seed ^ (count << 20));
-        let input = (target.make)(&mut random, &corpus);
+    let mut worker = Worker::start(target);
+    for seed in seeds(target.inputs) {
+        let input = (target.make)(&mut Random::new(seed), &corpus);
         if let Err(why) = worker.check(&input) {
-            let input = if worker.is_stuck { input } else { shrink(&mut worker, input) };
+            let input = if worker.is_stuck { input } else { shrink(&mut worker, input, &kind(&why)) };
             let file = keep(target, &input)?;
-            return Err(format!("{why}\nseed {seed}, input {count}; kept as {}", file.display()).into());
+            return Err(format!("DIALOQ_SEED={seed}: {why}\nkept as {}", file.display()).into());
         }
-        count += 1;
-    }
-    if seconds.is_some() {
-        println!("{}: {count} inputs from seed {seed}", target.name);
     }
     Ok(())
-}
-
-fn number(variable: &str) -> Result<Option<u64>, Failed> {
-    match std::env::var(variable) {
-        Ok(text) => Ok(Some(text.parse().map_err(|_| format!("{variable} is '{text}'; it must be a whole number"))?)),
-        Err(_) => Ok(None),
-    }
 }
 
 fn folder(target: &Target) -> PathBuf {
@@ -138,14 +107,22 @@ fn keep(target: &Target, input: &[u8]) -> Result<PathBuf, Failed> {
     Ok(file)
 }
 
-/// Takes parts out of a failing input for as long as it fails without them.
-fn shrink(worker: &mut Worker, mut input: Vec<u8>) -> Vec<u8> {
+/// What a failure says without its numbers, as far as it says which one it is.
+fn kind(why: &str) -> String {
+    why.chars().filter(|c| !c.is_ascii_digit()).take(120).collect()
+}
+
+/// Takes parts out of a failing input for as long as it fails in the same way without them.
+fn shrink(worker: &mut Worker, mut input: Vec<u8>, fault: &str) -> Vec<u8> {
+    let fails = |worker: &mut Worker, input: &[u8]| {
+        worker.check(input).is_err_and(|why| !worker.is_stuck && kind(&why) == fault)
+    };
     let end = Instant::now() + SHRINKING;
     for line in input.clone().split_inclusive(|byte| *byte == b'\n') {
         let place = input.windows(line.len()).position(|part| part == line);
         let Some(place) = place.filter(|_| line.len() < input.len() && Instant::now() < end) else { continue };
         let smaller = [&input[..place], &input[place + line.len()..]].concat();
-        if worker.check(&smaller).is_err() && !worker.is_stuck {
+        if fails(worker, &smaller) {
             input = smaller;
         }
     }
@@ -158,7 +135,7 @@ fn shrink(worker: &mut Worker, mut input: Vec<u8>) -> Vec<u8> {
             if Instant::now() > end || worker.is_stuck {
                 return input;
             }
-            if worker.check(&smaller).is_err() && !worker.is_stuck {
+            if fails(worker, &smaller) {
                 input = smaller;
             } else {
                 begin += length;
