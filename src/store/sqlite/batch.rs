@@ -1,16 +1,17 @@
 //! A batch: what one SQLite transaction writes, and who is answered when it is synced.
 
 use super::failure::storage;
+use super::limit::Limits;
 use super::read::Reader;
 use super::recent::Recent;
-use super::user_sql;
-use super::write::{Writer, strike};
+use super::reserved::Reserved;
+use super::user_sql::{self, UserUnit};
+use super::write::{Writer, strike, subject};
 use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
 use crate::core::{Change, ReadRow, Taken};
 use crate::error::Result;
 use crate::protocol::Outcome;
-use crate::store::SqlStatement;
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,6 +83,10 @@ pub(super) struct Batch {
 pub(super) struct WriteSide {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
+    /// What ends a statement of the user early.
+    pub(super) limits: Limits,
+    /// The broker's own part of the schema.
+    pub(super) reserved: Reserved,
     pub(super) fault: Option<Arc<Fault>>,
     /// Shared with those who read for a transaction.
     pub(super) recent: Arc<Mutex<Recent>>,
@@ -93,6 +98,11 @@ pub(super) struct WriteSide {
 }
 
 impl WriteSide {
+    /// Whether writing this batch needs a transaction that has not begun.
+    pub(super) fn must_begin(&self, batch: &Batch) -> bool {
+        self.connection.is_autocommit() && (!batch.changes.is_empty() || batch.marks.is_some())
+    }
+
     /// Begins the transaction unless it has begun.
     pub(super) fn begin(&self) -> rusqlite::Result<()> {
         if self.connection.is_autocommit() { self.run(BEGIN) } else { Ok(()) }
@@ -109,17 +119,23 @@ impl WriteSide {
         }
     }
 
-    /// Runs the user's own SQL of several transactions, each wholly or not at all.
-    pub(super) fn run_user_sql(&self, units: &[&[SqlStatement]]) -> Result<Vec<Result<u64>>> {
+    /// Runs the user's own SQL of several transactions, each wholly or not at all; `begin` begins the
+    /// batch's transaction if none is open.
+    pub(super) fn run_user_sql(
+        &self,
+        units: &[UserUnit<'_>],
+        begin: impl Fn() -> Result<()>,
+    ) -> Result<Vec<Result<u64>>> {
         let mut verdicts: Vec<Result<u64>> = units.iter().map(|_| Ok(0)).collect();
         'again: loop {
-            self.begin().map_err(writing)?;
+            begin()?;
             for (place, unit) in units.iter().enumerate() {
                 if verdicts[place].is_err() {
                     continue;
                 }
                 verdicts[place] = user_sql::run_unit(self, unit)?;
-                // ON CONFLICT ROLLBACK has undone the others' work too: they start again without this one.
+                // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start again
+                // without this one.
                 if self.connection.is_autocommit() {
                     continue 'again;
                 }
@@ -155,7 +171,7 @@ impl WriteSide {
             while let Some(next) = reads.next_if(|read| read.at <= place) {
                 read(next)?;
             }
-            writer.write(&change).map_err(writing)?;
+            writer.write(&change).map_err(|error| changing(&change, error))?;
             match change {
                 Change::InsertMessage(row) => self.recent().keep(row),
                 Change::DeleteMessage { queuing_order } | Change::RetainMessage { queuing_order } => {
@@ -194,6 +210,11 @@ impl WriteSide {
 /// What a failure while writing means.
 pub(super) fn writing(error: rusqlite::Error) -> crate::error::Error {
     storage("writing a batch", error)
+}
+
+/// What a failure while writing one row means.
+fn changing(change: &Change, error: rusqlite::Error) -> crate::error::Error {
+    storage(&format!("writing {}", subject(change)), error)
 }
 
 fn reading(error: rusqlite::Error) -> crate::error::Error {

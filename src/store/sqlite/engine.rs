@@ -5,9 +5,12 @@
 //! alone writes on its own thread, because handing over to another and back costs more than the sync.
 
 use super::batch::{Batch, Slot, Slots, WriteSide, writing};
-use super::failure::poisoned;
+use super::failure::{is_busy, poisoned, storage};
+use super::limit::Ending;
+use super::open::ReadConnection;
+use super::owner::Owner;
 use super::recent::Recent;
-use super::state::State;
+use super::state::{SqlCommit, State};
 use super::{board, read};
 use crate::catalog::Catalog;
 use crate::core::{ReadRow, Taken};
@@ -15,12 +18,19 @@ use crate::error::{Error, Result};
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 /// Rows of the transmission queue that one batch tries again; more wait for the next.
 const MOST_REDELIVERED: usize = 1000;
+
+/// How long another program may hold the write lock before that is worth a warning, and how often it is repeated.
+const BUSY_WARNING: Duration = Duration::from_secs(1);
+const BUSY_WARNING_EVERY: Duration = Duration::from_secs(20);
+
+/// How long a close waits for readers that hold the log back.
+const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
 
 /// How often the monitors' board is written at most, and looked at when nothing else wakes the writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
@@ -43,13 +53,19 @@ pub(super) struct Engine {
     batch_ns: AtomicU64,
     /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
-    pub(super) readers: Mutex<Vec<rusqlite::Connection>>,
+    pub(super) readers: Mutex<Vec<ReadConnection>>,
     recent: Arc<Mutex<Recent>>,
+    pub(super) ending: Arc<Ending>,
+    /// Set once the connections are given up.
+    pub(super) is_released: AtomicBool,
+    /// The last field, so that the lock goes after every connection of the store is closed.
+    owner: Mutex<Option<Owner>>,
 }
 
 impl Engine {
-    pub(super) fn new(state: State, write: WriteSide, clock: Clock, path: Option<PathBuf>) -> Self {
-        let recent = write.recent.clone();
+    pub(super) fn new(state: State, write: WriteSide, clock: Clock, file: Option<(PathBuf, Owner)>) -> Self {
+        let (recent, ending) = (write.recent.clone(), write.limits.ending.clone());
+        let (path, owner) = file.unzip();
         let catalog = RwLock::new(state.core.catalog().clone());
         let committed_below = AtomicU64::new(state.core.counters().0);
         Self {
@@ -64,6 +80,9 @@ impl Engine {
             path,
             readers: Mutex::new(Vec::new()),
             recent,
+            ending,
+            is_released: AtomicBool::new(false),
+            owner: Mutex::new(owner),
         }
     }
 
@@ -90,6 +109,10 @@ impl Engine {
     ///
     /// Receivers are told before the sync: what they then receive is answered after it, often in the same batch.
     pub(super) fn hand_over<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+        // A transaction that outlives the close of its store has nothing to write.
+        if self.is_released.load(SeqCst) {
+            return;
+        }
         let arrivals = state.take_arrivals(&self.board);
         if !state.has_orders() {
             drop(state);
@@ -99,10 +122,13 @@ impl Engine {
         if state.may_lead(self.batch_ns.load(Relaxed) < SHORT_BATCH_NS) {
             drop(state);
             arrivals.signal();
-            if let Ok(mut write) = self.write.try_lock() {
+            if let Ok(mut write) = self.write.try_lock()
+                && write.begin().as_ref().err().is_none_or(|error| !is_busy(error))
+            {
                 self.run_batch(&mut write, false);
                 return;
             }
+            // Another caller writes, or another program holds the lock: waiting is the writer's work.
             let is_asleep = std::mem::take(&mut self.lock_whatever().is_asleep);
             if is_asleep {
                 self.wake.notify_one();
@@ -145,6 +171,9 @@ impl Engine {
         loop {
             {
                 let mut state = self.lock_whatever();
+                if self.ending.is_abandoned() {
+                    return;
+                }
                 while !state.has_work(self.clock.now()) && !self.has_board_news() {
                     if state.is_closed || state.failed.is_some() {
                         return;
@@ -190,7 +219,8 @@ impl Engine {
     pub(super) fn run_batch(&self, write: &mut WriteSide, by_writer: bool) {
         let started = Instant::now();
         let mut batch = std::mem::take(&mut write.spare);
-        match self.fill_batch(write, &mut batch).and_then(|()| write.commit(&mut batch)) {
+        let filled = self.fill_batch(write, &mut batch).and_then(|()| self.begin_for(write, &batch));
+        match filled.and_then(|()| write.commit(&mut batch)) {
             Ok(sync) => {
                 self.note_times(sync, started.elapsed());
                 self.finish_batch(&mut batch, by_writer);
@@ -200,46 +230,100 @@ impl Engine {
         write.spare = batch;
     }
 
+    /// Begins the transaction of a batch. While another program holds the file's write lock nothing has been written, so
+    /// the batch is kept and tried again, until the store is closed or dropped. Never under the lock of the state.
+    fn begin(&self, write: &WriteSide) -> Result<()> {
+        let started = Instant::now();
+        let mut warn_after = BUSY_WARNING;
+        loop {
+            if self.ending.is_abandoned() {
+                return Err(Error::closed());
+            }
+            match write.begin() {
+                Err(busy) if is_busy(&busy) && !self.ending.is_over() => {
+                    let waited = started.elapsed();
+                    if waited >= warn_after {
+                        tracing::warn!(
+                            waited_s = waited.as_secs(),
+                            "another program holds the write lock of the database; commits wait until it lets go"
+                        );
+                        warn_after = waited + BUSY_WARNING_EVERY;
+                    }
+                }
+                done => return done.map_err(writing),
+            }
+        }
+    }
+
+    fn begin_for(&self, write: &WriteSide, batch: &Batch) -> Result<()> {
+        if write.must_begin(batch) {
+            return self.begin(write);
+        }
+        if self.ending.is_abandoned() { Err(Error::closed()) } else { Ok(()) }
+    }
+
+    /// Runs the user's SQL of transactions, then orders their verbs. The sessions hold their locks meanwhile; the user's SQL
+    /// and the broker's rows never meet.
+    fn order_sql_commits(&self, write: &WriteSide, commits: Vec<SqlCommit>, now: Timestamp) -> Result<()> {
+        let units: Vec<_> = commits.iter().map(SqlCommit::unit).collect();
+        let verdicts = match write.run_user_sql(&units, || self.begin(write)) {
+            Ok(verdicts) => verdicts,
+            Err(failure) => {
+                for commit in commits {
+                    let _ = commit.sender.send(Err(failure.duplicate()));
+                }
+                return Err(failure);
+            }
+        };
+        let mut state = self.lock_whatever();
+        if self.ending.is_abandoned() {
+            return Err(Error::closed());
+        }
+        for (commit, verdict) in commits.into_iter().zip(verdicts) {
+            match verdict {
+                Ok(changed) => {
+                    let slots = Slots::from_iter([Slot::Changed(changed)]);
+                    state.push_answer(slots, commit.sender);
+                    let state = &mut *state;
+                    state.core.commit(commit.session, now, &mut state.effects);
+                }
+                Err(refusal) => {
+                    state.order_rollback(commit.session, now);
+                    let _ = commit.sender.send(Err(refusal));
+                }
+            }
+            state.settle(now);
+        }
+        Ok(())
+    }
+
+    /// The state for the writer; an error if nothing more may be written.
+    fn lock_to_write(&self) -> Result<MutexGuard<'_, State>> {
+        let state = self.lock_whatever();
+        match &state.failed {
+            Some(first) => Err(poisoned(first)),
+            None if self.ending.is_abandoned() => Err(Error::closed()),
+            None => Ok(state),
+        }
+    }
+
     /// Orders what only the writer may order, and takes all that is ordered.
     fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch) -> Result<()> {
         let now = self.clock.now();
-        let mut state = self.lock_whatever();
-        if let Some(first) = &state.failed {
-            return Err(poisoned(first));
-        }
+        let mut state = self.lock_to_write()?;
         let commits = state.take_sql_commits();
         if !commits.is_empty() {
-            // The sessions hold their locks meanwhile; the user's SQL and the broker's rows never meet.
             drop(state);
-            let units: Vec<_> = commits.iter().map(|commit| commit.sql.as_slice()).collect();
-            let verdicts = match write.run_user_sql(&units) {
-                Ok(verdicts) => verdicts,
-                Err(failure) => {
-                    for commit in commits {
-                        let _ = commit.sender.send(Err(failure.duplicate()));
-                    }
-                    return Err(failure);
-                }
-            };
-            state = self.lock_whatever();
-            for (commit, verdict) in commits.into_iter().zip(verdicts) {
-                match verdict {
-                    Ok(changed) => {
-                        let slots = Slots::from_iter([Slot::Changed(changed)]);
-                        state.push_answer(slots, commit.sender);
-                        let state = &mut *state;
-                        state.core.commit(commit.session, now, &mut state.effects);
-                    }
-                    Err(refusal) => {
-                        state.order_rollback(commit.session, now);
-                        let _ = commit.sender.send(Err(refusal));
-                    }
-                }
-                state.settle(now);
-            }
+            self.order_sql_commits(write, commits, now)?;
+            state = self.lock_to_write()?;
         }
         state.order_deferred(now);
         if !state.effects.redeliver.is_empty() {
+            if write.connection.is_autocommit() {
+                drop(state);
+                self.begin(write)?;
+                state = self.lock_to_write()?;
+            }
             self.redeliver(&mut state, write, batch, now)?;
         }
         state.take_batch(batch);
@@ -247,6 +331,7 @@ impl Engine {
         drop(state);
         arrivals.signal();
         if self.is_board_due(write) {
+            self.begin(write)?;
             board::write(write, self.board.monitors(), now).map_err(writing)?;
         }
         Ok(())
@@ -261,8 +346,13 @@ impl Engine {
         write.write_rows(batch, state.answers_mut())?;
         for transmission_id in again {
             let row = read::transmission(&write.connection, transmission_id).map_err(writing)?;
-            if let Some(row) = row {
-                state.core.deliver(row, now, &mut state.effects);
+            match row {
+                Some(row) => state.core.deliver(row, now, &mut state.effects),
+                None if state.core.has_transmission(transmission_id) => {
+                    let doing = format!("delivering transmission {transmission_id}");
+                    return Err(storage(&doing, rusqlite::Error::StatementChangedRows(0)));
+                }
+                None => {}
             }
         }
         state.settle(now);
@@ -321,6 +411,7 @@ impl Engine {
                 return Ok(());
             }
             state.is_closed = true;
+            self.ending.close();
             state.parked.fail(Error::closed);
         }
         let mut write = self.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
@@ -333,9 +424,12 @@ impl Engine {
             state.core.counters()
         };
         let mut last = Batch { marks: Some(exact), ..Batch::default() };
+        self.begin(&write)?;
         board::clear(&write).map_err(writing)?;
         write.commit(&mut last)?;
         if self.path.is_some() {
+            // A reader of another program may hold the log back; the next opening folds it then.
+            write.connection.busy_timeout(CHECKPOINT_WAIT).map_err(writing)?;
             let fold = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
             fold.map_err(writing)?;
         }
@@ -350,9 +444,21 @@ impl Engine {
         {
             let mut state = self.lock_whatever();
             state.is_closed = true;
+            self.ending.abandon();
             state.forget(Error::closed);
         }
         self.nudge();
+    }
+
+    /// Closes every connection, then lets go of the file.
+    pub(super) fn release(&self) -> Result<()> {
+        let mut write = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        let nothing = rusqlite::Connection::open_in_memory().map_err(writing)?;
+        let closed = std::mem::replace(&mut write.connection, nothing).close();
+        self.is_released.store(true, SeqCst);
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        closed.map_err(|(_, error)| writing(error))
     }
 }
 

@@ -18,6 +18,11 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             (Code::STORE_OWNED, "another program holds a lock on the file for too long")
         }
         _ => match &error {
+            rusqlite::Error::StatementChangedRows(_) => (
+                Code::STORE_CHANGED,
+                "another program changed or deleted a row of the broker; open the database again, and keep other programs \
+                 off the tables dialoq_*",
+            ),
             // A value of the wrong type in one of our own tables.
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::InvalidColumnType(..)
@@ -27,6 +32,11 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
         },
     };
     Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
+}
+
+/// Whether another program holds the lock that is needed, so that nothing was written.
+pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// The tables contradict themselves.

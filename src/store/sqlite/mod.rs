@@ -5,6 +5,7 @@ mod board;
 mod engine;
 mod failure;
 mod guard;
+mod limit;
 mod load;
 mod open;
 mod options;
@@ -13,6 +14,7 @@ mod parked;
 mod read;
 mod read_only;
 mod recent;
+mod reserved;
 mod state;
 mod tx;
 mod user_sql;
@@ -35,8 +37,12 @@ use crate::time::Clock;
 use batch::{Batch, Slot, Slots, WriteSide};
 use engine::Engine;
 use failure::{poisoned, storage};
+use limit::{Caller, Ending, Limits};
+use open::ReadConnection;
 use owner::Owner;
+use reserved::Reserved;
 use state::{SqlCommit, State};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
@@ -55,7 +61,9 @@ pub struct SqliteStore {
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Ends the thread that listens to a manual clock.
     stop_listening: Arc<Notify>,
-    owner: Mutex<Option<Owner>>,
+    sql_limits: Limits,
+    /// One close at a time.
+    closing: Mutex<()>,
     this: Weak<SqliteStore>,
 }
 
@@ -67,28 +75,31 @@ impl SqliteStore {
     /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, 60012 if it is damaged, 60013 if a
     /// newer Dialoq wrote it, 60014 if it cannot be written, 60017 if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
-        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, sql_timeout: _, fault } =
-            options;
-        let (location, owner) = match location {
+        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, sql_timeout, fault } = options;
+        let (location, file) = match location {
             Location::Memory => (Location::Memory, None),
             Location::File(path) => {
                 let path = open::settle(&path);
                 open::check_file(&path, create_if_missing)?;
-                let owner = Owner::take(&path)?;
-                (Location::File(path), Some(owner))
+                let mut owner = Owner::lock(&path)?;
+                open::check_ours(&path)?;
+                owner.announce()?;
+                (Location::File(path.clone()), Some((path, owner)))
             }
         };
-        let path = match &location {
-            Location::Memory => None,
-            Location::File(path) => Some(path.clone()),
-        };
+        // Declared after the owner, so that a connection is closed before the lock goes if the opening fails.
         let (mut connection, is_new) = open::write_connection(&location, durability)?;
         let now = clock.now();
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;
+        reserved::check_foreign_keys(&connection, &doing())?;
+        let reserved = Reserved::read(&connection).map_err(|error| storage(&doing(), error))?;
+        let sql_limits = Limits { timeout: sql_timeout, ending: Arc::new(Ending::default()) };
         let mut write = WriteSide {
             connection,
             guard,
+            limits: sql_limits.clone(),
+            reserved,
             fault: None,
             spare: Batch::default(),
             recent: Arc::default(),
@@ -109,13 +120,23 @@ impl SqliteStore {
             load::core(&write.connection, ids, limits, now)?
         };
         write.fault = fault;
-        let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, path));
+        open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
+        let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, file));
         engine.tell_depths();
         waits::register(&engine);
         let stop_listening = Arc::new(Notify::new());
         let threads = Mutex::new(Self::start(&engine, &stop_listening, &doing())?);
-        let (room, owner) = (Semaphore::new(ROOM as usize), Mutex::new(owner));
-        Ok(Arc::new_cyclic(|this| Self { engine, room, threads, stop_listening, owner, this: this.clone() }))
+        let room = Semaphore::new(ROOM as usize);
+        let closing = Mutex::new(());
+        Ok(Arc::new_cyclic(|this| Self {
+            engine,
+            room,
+            threads,
+            stop_listening,
+            sql_limits,
+            closing,
+            this: this.clone(),
+        }))
     }
 
     /// Opens a database to read it while another process owns it.
@@ -161,33 +182,34 @@ impl SqliteStore {
     }
 
     /// Lends a reading connection.
-    fn with_reader<T>(&self, work: impl FnOnce(&rusqlite::Connection) -> Result<T>) -> Result<T> {
+    fn with_reader<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Result<T> {
         let path = self.engine.path.as_deref().ok_or_else(|| storage("reading", rusqlite::Error::InvalidQuery))?;
         let idle = self.engine.readers.lock().ok().and_then(|mut readers| readers.pop());
-        let connection = match idle {
-            Some(connection) => connection,
-            None => open::read_connection(path)?,
+        let reader = match idle {
+            Some(reader) => reader,
+            None => ReadConnection::open(path)?,
         };
-        let done = work(&connection);
+        let done = work(&reader);
         if let Ok(mut readers) = self.engine.readers.lock()
             && readers.len() < MOST_READERS
+            && !self.engine.is_released.load(SeqCst)
         {
-            readers.push(connection);
+            readers.push(reader);
         }
         done
     }
 
     /// Lends a connection for the user's SQL: a reading one, or the only one there is.
-    fn with_guarded<T>(&self, work: impl FnOnce(&rusqlite::Connection) -> Result<T>) -> Result<T> {
+    fn with_guarded<T>(&self, work: impl FnOnce(&rusqlite::Connection, &guard::Guard) -> Result<T>) -> Result<T> {
         if self.engine.path.is_some() {
-            return self.with_reader(work);
+            return self.with_reader(|reader| work(&reader.connection, &reader.guard));
         }
         let side = self.engine.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
-        side.guard.guarded(|| work(&side.connection))
+        work(&side.connection, &side.guard)
     }
 
     fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
-        self.with_guarded(|connection| user_sql::check(connection, sql))
+        self.with_guarded(|connection, guard| user_sql::check(connection, guard, sql))
     }
 
     fn stop_threads(&self) {
@@ -202,16 +224,11 @@ impl SqliteStore {
     }
 
     fn close_now(&self) -> Result<()> {
+        let _closing = self.closing.lock();
         let closed = self.engine.shut();
         self.stop_threads();
         self.room.close();
-        if let Ok(mut readers) = self.engine.readers.lock() {
-            readers.clear();
-        }
-        if let Ok(mut owner) = self.owner.lock() {
-            owner.take();
-        }
-        closed
+        closed.and(self.engine.release())
     }
 }
 
@@ -267,7 +284,13 @@ impl Store for SqliteStore {
         Box::pin(async move {
             drop(self.engine.lock()?);
             let this = self.this.upgrade().ok_or_else(Error::closed)?;
-            blocking(move || this.with_guarded(|connection| user_sql::query(connection, &sql))).await
+            let caller = Caller::default();
+            let _waits = caller.guard();
+            blocking(move || {
+                let limits = &this.sql_limits;
+                this.with_guarded(|connection, guard| user_sql::query(connection, guard, limits, &sql, Some(&caller)))
+            })
+            .await
         })
     }
 
@@ -276,11 +299,13 @@ impl Store for SqliteStore {
             self.check_sql(&sql)?;
             let _room = self.room(1).await?;
             let (sender, receiver) = oneshot::channel();
+            let caller = Caller::default();
+            let _waits = caller.guard();
             {
                 let mut state = self.engine.lock()?;
                 let session = state.core.begin();
                 let sql = vec![sql];
-                state.push_sql_commit(SqlCommit { session, sql, sender });
+                state.push_sql_commit(SqlCommit { session, sql, sender, caller: Some(caller) });
                 self.engine.hand_over(state);
             }
             match answered(receiver).await?.first() {

@@ -1,12 +1,11 @@
 //! Opening a database: whose file it is, what it is set to, and which tables and views it must have.
 
 use super::failure::{damaged, storage};
-use super::guard;
+use super::guard::Guard;
+use super::owner;
 use crate::error::{Code, Error, Result};
 use crate::store::url::{Durability, Location};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::File;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -34,8 +33,11 @@ const VIEWS: [(&str, &str); 17] = views! {
     "sys_service_contracts" "sys_service_message_types" "sys_service_queues" "sys_services" "sys_transmission_queue"
 };
 
-/// How long another program may hold the file's write lock before a commit gives up.
+/// How long another program may hold a lock before an opening or a read gives up.
 const BUSY: Duration = Duration::from_secs(20);
+
+/// How long one try of a commit to have the write lock takes; the writer tries again.
+const BUSY_TRY: Duration = Duration::from_millis(50);
 
 /// A write-ahead log of so many pages is folded into the tables. Large, because folding costs two more syncs, and
 /// because a page that was written often is then folded once.
@@ -67,10 +69,6 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
         Ok(found) if found.permissions().readonly() => {
             refuse(Code::STORE_READ_ONLY, "the file is read-only; allow writing to it".to_owned())
         }
-        Ok(found) if found.len() > 0 && !may_be_ours(path) => refuse(
-            Code::STORE_FOREIGN,
-            "it is not a SQLite database, or that of another program, or its first page is damaged".to_owned(),
-        ),
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             if create_if_missing {
@@ -83,15 +81,17 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
     }
 }
 
-/// Whether a file begins as one of ours does. A new database says whose it is in its log first, so that nothing there
-/// counts as ours too; a file that cannot be read is left to SQLite to complain about.
-fn may_be_ours(path: &Path) -> bool {
-    let mut header = [0; 72];
-    if File::open(path).and_then(|mut file| file.read_exact(&mut header)).is_err() {
-        return !path.metadata().is_ok_and(|found| found.len() < header.len() as u64);
-    }
-    let application_id = header.last_chunk().map_or(0, |bytes| i32::from_be_bytes(*bytes));
-    header.starts_with(b"SQLite format 3\0") && (application_id == 0 || application_id == APPLICATION_ID)
+/// Refuses a database of another program, by reading it only: the connection that writes could roll a journal of that
+/// program back, or fold its log.
+pub(super) fn check_ours(path: &Path) -> Result<()> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let foreign = |error: Error| if error.code() == Code::STORE_FOREIGN { Err(error) } else { Ok(()) };
+    let connection = match owner::opening(|| Connection::open_with_flags(path, flags)) {
+        Ok(connection) => connection,
+        // The connection that writes finds out why.
+        Err(_) => return Ok(()),
+    };
+    identify(&connection, &Location::File(path.to_owned())).map(drop).or_else(foreign)
 }
 
 /// The connection that writes, set and with all tables and views. Tells whether the tables are new.
@@ -101,7 +101,7 @@ pub(super) fn write_connection(location: &Location, durability: Durability) -> R
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = match location {
         Location::Memory => Connection::open_in_memory_with_flags(flags),
-        Location::File(path) => Connection::open_with_flags(path, flags),
+        Location::File(path) => owner::opening(|| Connection::open_with_flags(path, flags)),
     }
     .map_err(failed)?;
     connection.busy_timeout(BUSY).map_err(failed)?;
@@ -131,21 +131,32 @@ pub(super) fn write_connection(location: &Location, durability: Durability) -> R
     Ok((connection, is_new))
 }
 
+/// Sets how long the connection that writes waits, once the database is open.
+pub(super) fn wait_briefly(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TRY)
+}
+
 /// A connection that reads committed rows and can do nothing else.
-pub(super) fn read_connection(path: &Path) -> Result<Connection> {
-    let doing = format!("reading database '{}'", path.display());
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let open = || -> rusqlite::Result<Connection> {
-        let mut connection = Connection::open_with_flags(path, flags)?;
-        connection.busy_timeout(BUSY)?;
-        connection.set_prepared_statement_cache_capacity(32);
-        connection.pragma_update(None, "query_only", true)?;
-        connection.pragma_update(None, "cache_size", -2048)?;
-        guard::always(&mut connection)?;
-        Ok(connection)
-    };
-    let connection = open().map_err(|error| storage(&doing, error))?;
-    Ok(connection)
+pub(super) struct ReadConnection {
+    pub(super) connection: Connection,
+    pub(super) guard: Guard,
+}
+
+impl ReadConnection {
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let doing = format!("reading database '{}'", path.display());
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let open = || -> rusqlite::Result<Self> {
+            let mut connection = owner::opening(|| Connection::open_with_flags(path, flags))?;
+            connection.busy_timeout(BUSY)?;
+            connection.set_prepared_statement_cache_capacity(32);
+            connection.pragma_update(None, "query_only", true)?;
+            connection.pragma_update(None, "cache_size", -2048)?;
+            let guard = Guard::always(&mut connection)?;
+            Ok(Self { connection, guard })
+        };
+        open().map_err(|error| storage(&doing, error))
+    }
 }
 
 /// Whether the database is empty; an error if it is somebody else's or a newer one.

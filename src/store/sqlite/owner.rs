@@ -1,67 +1,234 @@
-//! One process owns a database file: a lock on the file beside it says so.
+//! One broker owns a database: a lock on the database file itself.
 //!
-//! The lock is the operating system's, so that it goes with the process however that ends; what is written in the file
-//! only tells others whom to ask.
+//! POSIX drops every `fcntl` lock of a process on a file as soon as the process closes *any* descriptor of that file, and
+//! SQLite's locks are of this kind. A broker whose locks are gone loses its write-ahead log to the next program that closes
+//! the database. Therefore three rules hold, and decision 0019 gives the reasons:
+//!
+//! - Only this module opens a database file other than through SQLite, for the descriptor that carries the lock.
+//! - The descriptor is closed only if the process has no other descriptor of the file. Otherwise it is kept for the next
+//!   owner in this process, or until a later call finds the file closed.
+//! - A list of the process says which files it owns, so that a second opening here is refused before it touches the file.
+//!
+//! A file beside the database (`.owner`) holds the process id for the message to others. It is locked too: it keeps the
+//! path if somebody replaces the database file, and it is the only lock where the system has no lock that SQLite does not
+//! see (all but Linux).
 
 use crate::error::{Code, Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Ownership of one database file; dropping it lets go.
+/// What tells one file from another, whatever its name: device and inode, or the path where there are none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum FileKey {
+    #[cfg(unix)]
+    Inode(u64, u64),
+    #[cfg(not(unix))]
+    Path(PathBuf),
+}
+
+/// A database file that this process owns, or whose descriptor must not be closed yet.
 #[derive(Debug)]
-pub(super) struct Owner(File);
+struct Entry {
+    key: FileKey,
+    is_owned: bool,
+    /// Carries the lock on the database file.
+    descriptor: Option<File>,
+}
+
+/// The database files of this process. The lock also orders every opening of a database by the store.
+static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
+
+/// Ownership of one database file. Drop it after SQLite has closed the file.
+#[derive(Debug)]
+pub(super) struct Owner {
+    database: PathBuf,
+    key: FileKey,
+    /// The file beside the database, with the process id.
+    note: Option<File>,
+}
 
 impl Owner {
-    /// Takes ownership of the database at this path.
+    /// Locks the database at this path; makes an empty file if there is none.
     ///
     /// # Errors
-    /// 60010, naming the process that owns it; 60014 if the lock file cannot be written; 60018.
-    pub(super) fn take(database: &Path) -> Result<Self> {
-        let path = lock_path(database);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|error| unwritable(&path, error))?;
+    /// 60010 if it is owned, with the process that owns it; 60014 if the file cannot be written; 60017; 60018.
+    pub(super) fn lock(database: &Path) -> Result<Self> {
+        let mut entries = entries();
+        sweep(&mut entries);
+        let failed = |error| unwritable("database", database, error);
+        if let Some(key) = existing_key(database).map_err(failed)?
+            && entries.iter().any(|entry| entry.is_owned && entry.key == key)
+        {
+            return Err(owned(database, &format!("this process (pid {}) has it open already", std::process::id())));
+        }
+        let key = lock_file(&mut entries, database)?;
+        Ok(Self { database: database.to_owned(), key, note: None })
+    }
+
+    /// Tells other processes who owns the database, in the file beside it.
+    ///
+    /// # Errors
+    /// 60010 if another process holds that file; 60014 if it cannot be written; 60017; 60018.
+    pub(super) fn announce(&mut self) -> Result<()> {
+        let path = note_path(&self.database);
+        let failed = |error| unwritable("lock file", &path, error);
+        let mut file = note_options().open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(owned(database, &mut file)),
-            Err(TryLockError::Error(error)) => return Err(unwritable(&path, error)),
+            Err(TryLockError::WouldBlock) => return Err(owned(&self.database, &holder(&self.database))),
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let note = format!("pid {} since {since}\n", std::process::id());
-        file.set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(note.as_bytes()))
-            .map_err(|error| unwritable(&path, error))?;
-        Ok(Self(file))
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
+        self.note = Some(file);
+        Ok(())
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        // The file stays: removing it would let two processes lock two files of the same name.
-        let _ = self.0.set_len(0);
-        let _ = self.0.unlock();
+        if let Some(note) = &self.note {
+            // The file stays: removing it would let two processes lock two files of the same name.
+            let _ = note.set_len(0);
+            let _ = note.unlock();
+        }
+        let mut entries = entries();
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_owned && entry.key == self.key) {
+            entry.is_owned = false;
+            if let Some(descriptor) = &entry.descriptor {
+                let _ = descriptor.unlock();
+            }
+        }
+        sweep(&mut entries);
     }
 }
 
-fn lock_path(database: &Path) -> PathBuf {
+/// Opens a database through SQLite, while no descriptor of a database is being closed.
+pub(super) fn opening<T>(open: impl FnOnce() -> T) -> T {
+    let _entries = entries();
+    open()
+}
+
+fn entries() -> MutexGuard<'static, Vec<Entry>> {
+    ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Closes the descriptors that nothing needs any more.
+fn sweep(entries: &mut Vec<Entry>) {
+    entries.retain(|entry| entry.is_owned || entry.descriptor.is_some() && is_open_elsewhere(&entry.key));
+}
+
+/// Whether the process may have a descriptor of the file beside the one of its entry; closing that would then drop
+/// SQLite's locks.
+#[cfg(target_os = "linux")]
+fn is_open_elsewhere(key: &FileKey) -> bool {
+    let Ok(descriptors) = std::fs::read_dir("/proc/self/fd") else { return true };
+    let of_this_file = descriptors
+        .filter_map(|descriptor| std::fs::metadata(descriptor.ok()?.path()).ok())
+        .filter(|found| key_of(found) == *key);
+    of_this_file.count() > 1
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_open_elsewhere(_: &FileKey) -> bool {
+    false
+}
+
+/// Takes the system's lock on the database file, and enters the file as owned.
+#[cfg(target_os = "linux")]
+fn lock_file(entries: &mut Vec<Entry>, database: &Path) -> Result<FileKey> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let failed = |error| unwritable("database", database, error);
+    let kept = existing_key(database).map_err(failed)?;
+    let kept = kept.and_then(|key| entries.iter().position(|entry| entry.key == key && entry.descriptor.is_some()));
+    let place = match kept {
+        Some(place) => place,
+        None => {
+            // SQLite's own mode, so that the files which it makes beside this one are alike.
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o644);
+            let descriptor = options.open(database).map_err(failed)?;
+            let key = key_of(&descriptor.metadata().map_err(failed)?);
+            entries.push(Entry { key, is_owned: false, descriptor: Some(descriptor) });
+            entries.len() - 1
+        }
+    };
+    let entry = &mut entries[place];
+    let locked = match &entry.descriptor {
+        Some(descriptor) => descriptor.try_lock(),
+        None => Ok(()),
+    };
+    match locked {
+        Ok(()) => {
+            entry.is_owned = true;
+            Ok(entry.key.clone())
+        }
+        Err(refusal) => {
+            sweep(entries);
+            match refusal {
+                TryLockError::WouldBlock => Err(owned(database, &holder(database))),
+                TryLockError::Error(error) => Err(failed(error)),
+            }
+        }
+    }
+}
+
+/// Enters the file as owned; the lock on the file beside it keeps other processes away.
+#[cfg(not(target_os = "linux"))]
+fn lock_file(entries: &mut Vec<Entry>, database: &Path) -> Result<FileKey> {
+    let failed = |error| unwritable("database", database, error);
+    if existing_key(database).map_err(failed)?.is_none() {
+        let file = OpenOptions::new().write(true).create_new(true).open(database).map_err(failed)?;
+        drop(file);
+    }
+    let key = existing_key(database).map_err(failed)?.ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
+    entries.push(Entry { key: key.clone(), is_owned: true, descriptor: None });
+    Ok(key)
+}
+
+/// `None` if there is no such file.
+fn existing_key(database: &Path) -> std::io::Result<Option<FileKey>> {
+    match std::fs::metadata(database) {
+        #[cfg(unix)]
+        Ok(found) => Ok(Some(key_of(&found))),
+        #[cfg(not(unix))]
+        Ok(_) => Ok(Some(FileKey::Path(database.to_owned()))),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(unix)]
+fn key_of(found: &std::fs::Metadata) -> FileKey {
+    use std::os::unix::fs::MetadataExt;
+    FileKey::Inode(found.dev(), found.ino())
+}
+
+fn note_path(database: &Path) -> PathBuf {
     let mut name = database.as_os_str().to_owned();
     name.push(".owner");
     PathBuf::from(name)
 }
 
-fn owned(database: &Path, file: &mut File) -> Error {
+fn note_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    // Without FILE_SHARE_DELETE nobody can remove the file while it is locked.
+    #[cfg(windows)]
+    std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
+    options
+}
+
+/// Who owns the database, as far as the file beside it tells.
+fn holder(database: &Path) -> String {
     let mut note = String::new();
-    let _ = file.read_to_string(&mut note);
+    let _ = File::open(note_path(database)).and_then(|mut file| file.read_to_string(&mut note));
     let mut words = note.split_whitespace().skip(1);
-    let who = match words.next().and_then(|pid| pid.parse::<u32>().ok()) {
-        Some(pid) if pid == std::process::id() => format!("this process (pid {pid}) has it open already"),
+    match words.next().and_then(|pid| pid.parse::<u32>().ok()) {
         Some(pid) => {
             let since = words.nth(1).and_then(|since| since.parse::<i64>().ok());
             let since = since.and_then(|since| jiff::Timestamp::from_second(since).ok());
@@ -69,7 +236,10 @@ fn owned(database: &Path, file: &mut File) -> Error {
             format!("process {pid} owns it{since}")
         }
         None => "another process owns it".to_owned(),
-    };
+    }
+}
+
+fn owned(database: &Path, who: &str) -> Error {
     Error::new(
         Code::STORE_OWNED,
         format!(
@@ -79,35 +249,57 @@ fn owned(database: &Path, file: &mut File) -> Error {
     )
 }
 
-fn unwritable(path: &Path, error: std::io::Error) -> Error {
+fn unwritable(what: &str, path: &Path, error: std::io::Error) -> Error {
     let code = match error.kind() {
         std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => Code::STORE_READ_ONLY,
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Code::STORE_FULL,
         _ => Code::STORE_IO,
     };
-    Error::new(code, format!("lock file '{}' cannot be written: {error}", path.display())).caused_by(error)
+    Error::new(code, format!("{what} '{}' cannot be written: {error}", path.display())).caused_by(error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn take(database: &Path) -> Result<Owner> {
+        let mut owner = Owner::lock(database)?;
+        owner.announce()?;
+        Ok(owner)
+    }
+
     #[test]
-    fn a_second_owner_is_told_who_the_first_is() {
+    fn a_second_owner_in_this_process_is_refused_with_the_process_id() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
-        let first = Owner::take(&database).unwrap();
-        let error = Owner::take(&database).unwrap_err();
+        let first = take(&database).unwrap();
+        let error = take(&database).unwrap_err();
         assert_eq!(error.code(), Code::STORE_OWNED);
         assert!(error.message().contains(&std::process::id().to_string()), "{error}");
         drop(first);
-        Owner::take(&database).unwrap();
+        take(&database).unwrap();
     }
 
     #[test]
     fn a_missing_folder_is_an_error_of_the_disk() {
         let folder = tempfile::tempdir().unwrap();
-        let error = Owner::take(&folder.path().join("nowhere/a.db")).unwrap_err();
+        let error = take(&folder.path().join("nowhere/a.db")).unwrap_err();
         assert_eq!(error.code(), Code::STORE_IO);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_descriptor_is_kept_while_the_process_has_the_file_open_and_closed_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let owner = take(&database).unwrap();
+        let other = File::open(&database).unwrap();
+        let key = key_of(&other.metadata().unwrap());
+        let is_listed = || entries().iter().any(|entry| entry.key == key);
+        drop(owner);
+        assert!(is_listed(), "closing it would drop the locks of the other one");
+        drop(other);
+        drop(take(&database).unwrap());
+        assert!(!is_listed(), "nothing needs it any more");
     }
 }

@@ -1,20 +1,22 @@
 //! A database that another process owns, opened to look at.
 
-use super::{SqliteOptions, blocking, failure, load, open, read, user_sql};
+use super::limit::{Caller, Limits};
+use super::open::{self, ReadConnection};
+use super::{SqliteOptions, blocking, failure, load, read, user_sql};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit};
 use crate::store::url::Location;
 use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
-use rusqlite::Connection;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// A database that is only read: queries, and the definitions as they were when it was opened.
 pub struct ReadOnlyStore {
     path: PathBuf,
-    connection: Arc<Mutex<Connection>>,
+    reader: Arc<Mutex<ReadConnection>>,
+    limits: Limits,
     catalog: Arc<Catalog>,
     board: ActivityBoard,
     clock: Clock,
@@ -35,13 +37,15 @@ impl ReadOnlyStore {
                 format!("database '{}' cannot be read: there is no such file", path.display()),
             ));
         }
-        let connection = open::read_connection(&path)?;
-        if open::identify(&connection, &Location::File(path.clone()))? {
+        let reader = ReadConnection::open(&path)?;
+        let connection = &reader.connection;
+        if open::identify(connection, &Location::File(path.clone()))? {
             return Err(failure::damaged(format!("'{}' holds no tables", path.display())));
         }
-        let catalog = Arc::new(load::catalog(&connection)?.0);
-        let connection = Arc::new(Mutex::new(connection));
-        Ok(Arc::new(Self { path, connection, catalog, board: ActivityBoard::default(), clock: options.clock }))
+        let catalog = Arc::new(load::catalog(connection)?.0);
+        let reader = Arc::new(Mutex::new(reader));
+        let limits = Limits { timeout: options.sql_timeout, ..Limits::default() };
+        Ok(Arc::new(Self { path, reader, limits, catalog, board: ActivityBoard::default(), clock: options.clock }))
     }
 
     fn refuse<T>(&self) -> Result<T> {
@@ -59,11 +63,15 @@ impl Store for ReadOnlyStore {
     }
 
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        let connection = self.connection.clone();
-        Box::pin(blocking(move || {
-            let connection = connection.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
-            user_sql::query(&connection, &sql)
-        }))
+        let (reader, limits, caller) = (self.reader.clone(), self.limits.clone(), Caller::default());
+        Box::pin(async move {
+            let _waits = caller.guard();
+            blocking(move || {
+                let reader = reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
+                user_sql::query(&reader.connection, &reader.guard, &limits, &sql, Some(&caller))
+            })
+            .await
+        })
     }
 
     fn run_sql(&self, _: SqlStatement) -> BoxFuture<'_, Result<u64>> {
@@ -87,6 +95,7 @@ impl Store for ReadOnlyStore {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
+        self.limits.ending.close();
         Box::pin(async { Ok(()) })
     }
 }

@@ -5,7 +5,9 @@
 //! the writer does nothing but write. Answers wait for the sync.
 
 use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
+use super::limit::Caller;
 use super::parked::Parked;
+use super::user_sql::UserUnit;
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, GroupKey, Reply, Session, Step};
 use crate::error::{Error, Result};
@@ -25,6 +27,14 @@ pub(super) struct SqlCommit {
     pub(super) session: Session,
     pub(super) sql: Vec<SqlStatement>,
     pub(super) sender: Sender,
+    /// Set if the SQL may be given up when its caller leaves.
+    pub(super) caller: Option<Caller>,
+}
+
+impl SqlCommit {
+    pub(super) fn unit(&self) -> UserUnit<'_> {
+        UserUnit { sql: &self.sql, caller: self.caller.as_ref() }
+    }
 }
 
 /// What comes of a verb of a transaction that had to wait for a group: the session again, and what the verb gave.

@@ -118,7 +118,7 @@ impl SqliteTx {
             state.order_commit(session, Slots::new(), sender, now);
             state.settle(now);
         } else {
-            state.push_sql_commit(SqlCommit { session, sql, sender });
+            state.push_sql_commit(SqlCommit { session, sql, sender, caller: None });
         }
         engine.hand_over(state);
         Ok(receiver)
@@ -166,7 +166,7 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
         let rows = if kept.iter().all(Option::is_some) {
             Some(kept.into_iter().flatten().collect())
         } else if engine.path.is_some() {
-            Some(store.with_reader(|connection| read_missing(connection, &taken, kept))?)
+            Some(store.with_reader(|reader| read_missing(&reader.connection, &taken, kept))?)
         } else {
             None
         };

@@ -2,7 +2,8 @@
 
 use super::batch::{WriteSide, writing};
 use super::failure::user;
-use super::guard;
+use super::guard::{self, Guard};
+use super::limit::{Caller, Limits};
 use super::write::strike;
 use crate::error::{Error, Result};
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
@@ -29,21 +30,37 @@ impl ToSql for SqlValue {
     }
 }
 
+/// The statements of one transaction.
+pub(super) struct UserUnit<'a> {
+    pub(super) sql: &'a [SqlStatement],
+    /// Whoever waits for them, if they may be given up when it leaves.
+    pub(super) caller: Option<&'a Caller>,
+}
+
 /// Runs the statements of one transaction, all or none. The outer error is the store's own failure.
-pub(super) fn run_unit(side: &WriteSide, unit: &[SqlStatement]) -> Result<Result<u64>> {
+pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u64>> {
     let connection = &side.connection;
     let run = |text| {
         strike(side.fault.as_deref(), || connection.prepare_cached(text)?.execute([])).map(drop).map_err(writing)
     };
     run(SAVEPOINT)?;
-    let mut verdict = unit
-        .iter()
-        .try_fold(0, |changed, statement| Ok(changed + side.guard.guarded(|| run_one(connection, statement))?));
+    side.guard.take_defined();
+    let one = |statement: &SqlStatement| {
+        let watch = &side.guard.watch;
+        watch.run(&side.limits, &statement.text, unit.caller, || side.guard.guarded(|| run_one(connection, statement)))
+    };
+    let mut verdict = unit.sql.iter().try_fold(0, |changed, statement| Ok(changed + one(statement)?));
+    if verdict.is_ok()
+        && side.guard.take_defined()
+        && let Some(why) = side.reserved.fault(connection).map_err(writing)?
+    {
+        verdict = Err(user(unit.sql.last().map_or("", |statement| &statement.text), why));
+    }
     if verdict.is_ok() && has_deferred_constraints(connection).map_err(writing)? {
-        verdict = check_deferred(connection, unit).and(verdict);
+        verdict = check_deferred(connection, unit.sql).and(verdict);
     }
     if verdict.is_err() {
-        // ON CONFLICT ROLLBACK has taken the savepoint with it.
+        // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
         if !connection.is_autocommit() {
             run(ROLLBACK_TO)?;
             run(RELEASE)?;
@@ -91,12 +108,22 @@ fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
 }
 
 /// Checks a statement without running it.
-pub(super) fn check(connection: &Connection, statement: &SqlStatement) -> Result<()> {
-    prepare(connection, statement).map(drop)
+pub(super) fn check(connection: &Connection, guard: &Guard, statement: &SqlStatement) -> Result<()> {
+    guard.guarded(|| prepare(connection, statement).map(drop))
 }
 
 /// Runs a query.
-pub(super) fn query(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows> {
+pub(super) fn query(
+    connection: &Connection,
+    guard: &Guard,
+    limits: &Limits,
+    statement: &SqlStatement,
+    caller: Option<&Caller>,
+) -> Result<SqlRows> {
+    guard.watch.run(limits, &statement.text, caller, || guard.guarded(|| read_all(connection, statement)))
+}
+
+fn read_all(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows> {
     let mut prepared = prepare(connection, statement)?;
     if !prepared.readonly() {
         return Err(user(&statement.text, "a query may only read; run it as a statement of a transaction"));

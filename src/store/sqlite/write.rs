@@ -50,6 +50,20 @@ statements! {
     SetTransmissionStatus = "set_transmission_status";
 }
 
+impl Write {
+    /// Whether the row is there for certain, or is made. Another number of changed rows means that another program wrote to
+    /// the broker's tables, so that what is in memory is no longer true.
+    fn changes_one_row(self) -> bool {
+        !matches!(
+            self,
+            Self::DeleteContractUsages
+                | Self::DeleteServiceContracts
+                | Self::DeleteReceiveSequence
+                | Self::DeleteRetained
+        )
+    }
+}
+
 /// The letters by which the tables tell the validations apart.
 pub(super) const VALIDATIONS: [&str; 6] = ["N", "E", "X", "V", "J", "S"];
 
@@ -71,7 +85,11 @@ impl<'c> Writer<'c> {
             Some(statement) => statement,
             None => place.insert(self.connection.prepare_cached(TEXTS[which as usize])?),
         };
-        strike(self.fault, || statement.execute(params))
+        let changed = strike(self.fault, || statement.execute(params))?;
+        if changed != 1 && which.changes_one_row() {
+            return Err(rusqlite::Error::StatementChangedRows(changed));
+        }
+        Ok(changed)
     }
 
     /// Writes one change.
@@ -311,6 +329,27 @@ impl<'c> Writer<'c> {
             self.run(Write::InsertServiceContract, params![row.id, position as i64, contract_id])?;
         }
         Ok(())
+    }
+}
+
+/// What a change is about, for messages.
+pub(super) fn subject(change: &Change) -> String {
+    match change {
+        Change::InsertMessage(row) => format!("message {}", row.queuing_order),
+        Change::DeleteMessage { queuing_order } | Change::RetainMessage { queuing_order } => {
+            format!("message {queuing_order}")
+        }
+        Change::NoteReceiveSequence { endpoint_id, .. } | Change::DeleteRetained { endpoint_id } => {
+            format!("endpoint {endpoint_id}")
+        }
+        Change::PutEndpoint(row) => format!("endpoint {}", row.endpoint_id),
+        Change::DeleteEndpoint(id) => format!("endpoint {id}"),
+        Change::InsertRetained(row) => format!("retained message {}", row.queuing_order),
+        Change::InsertTransmission(row) => format!("transmission {}", row.transmission_id),
+        Change::DeleteTransmission { transmission_id } | Change::SetTransmissionStatus { transmission_id, .. } => {
+            format!("transmission {transmission_id}")
+        }
+        _ => "a definition".to_owned(),
     }
 }
 

@@ -1,0 +1,165 @@
+//! When a statement of the user's own SQL must end early: it runs too long, its caller has gone, or the store closes.
+
+use super::failure::user;
+use crate::error::{Code, Error};
+use rusqlite::Connection;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Steps of SQLite's machine between two looks at the time: well under a millisecond.
+const STEPS: i32 = 10_000;
+
+/// How long a statement of the user may go on, and how long a lock of another program is waited for, once the store closes.
+pub(super) const CLOSING_GRACE: Duration = Duration::from_secs(5);
+
+/// How the store ends; seen by the writer, by its wait for a lock and by the user's statements.
+#[derive(Debug, Default)]
+pub(super) struct Ending {
+    is_abandoned: AtomicBool,
+    closes_by: OnceLock<Instant>,
+}
+
+impl Ending {
+    /// The store is dropped: nothing more may be written.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, SeqCst);
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(SeqCst)
+    }
+
+    /// The store closes: what still runs has [`CLOSING_GRACE`] left.
+    pub(super) fn close(&self) {
+        self.closes_by.get_or_init(|| Instant::now() + CLOSING_GRACE);
+    }
+
+    /// Whether what still runs must end now.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_abandoned() || self.closes_by.get().is_some_and(|by| Instant::now() >= *by)
+    }
+}
+
+/// Says that the caller of a statement has gone, once it is dropped.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Caller(Arc<AtomicBool>);
+
+impl Caller {
+    pub(super) fn has_gone(&self) -> bool {
+        self.0.load(SeqCst)
+    }
+
+    /// Marks the caller as gone when the guard is dropped.
+    pub(super) fn guard(&self) -> CallerGuard {
+        CallerGuard(self.clone())
+    }
+}
+
+/// Held by the future of the caller.
+pub(super) struct CallerGuard(Caller);
+
+impl Drop for CallerGuard {
+    fn drop(&mut self) {
+        self.0.0.store(true, SeqCst);
+    }
+}
+
+/// The limits of the user's statements on one store.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Limits {
+    pub(super) timeout: Option<Duration>,
+    pub(super) ending: Arc<Ending>,
+}
+
+/// Why a statement was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    TimedOut,
+    CallerGone,
+    Closing,
+}
+
+/// The user's statement that runs on a connection.
+#[derive(Debug)]
+struct Running {
+    ending: Arc<Ending>,
+    caller: Option<Caller>,
+    deadline: Option<Instant>,
+    stopped_for: Option<Reason>,
+}
+
+impl Running {
+    fn must_stop(&mut self) -> bool {
+        self.stopped_for = if self.ending.is_over() {
+            Some(Reason::Closing)
+        } else if self.caller.as_ref().is_some_and(Caller::has_gone) {
+            Some(Reason::CallerGone)
+        } else if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            Some(Reason::TimedOut)
+        } else {
+            None
+        };
+        self.stopped_for.is_some()
+    }
+}
+
+/// Watches the statements of one connection; SQLite calls it every [`STEPS`] steps.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Watch(Arc<Mutex<Option<Running>>>);
+
+impl Watch {
+    pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<Self> {
+        let watch = Self::default();
+        let watched = watch.clone();
+        connection.progress_handler(STEPS, Some(move || watched.running().as_mut().is_some_and(Running::must_stop)))?;
+        Ok(watch)
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one statement, which ends early if it reaches a limit.
+    pub(super) fn run<T>(
+        &self,
+        limits: &Limits,
+        text: &str,
+        caller: Option<&Caller>,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let deadline = limits.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut running =
+            Running { ending: limits.ending.clone(), caller: caller.cloned(), deadline, stopped_for: None };
+        // A short statement may end before SQLite calls the watch once.
+        let done = if running.must_stop() {
+            Err(Error::closed())
+        } else {
+            *self.running() = Some(running);
+            let done = work();
+            running = match self.running().take() {
+                Some(running) => running,
+                None => return done,
+            };
+            done
+        };
+        match (done, running.stopped_for) {
+            (Err(_), Some(Reason::TimedOut)) => Err(timed_out(limits, text)),
+            (Err(_), Some(Reason::CallerGone)) => Err(user(text, "its caller has gone, so it was stopped")),
+            (Err(_), Some(Reason::Closing)) => Err(Error::closed()),
+            (done, _) => done,
+        }
+    }
+}
+
+fn timed_out(limits: &Limits, text: &str) -> Error {
+    let limit = limits.timeout.unwrap_or_default().as_millis();
+    let shown: String = text.trim().chars().take(80).collect();
+    Error::new(
+        Code::SQL_TIMEOUT,
+        format!(
+            "the statement '{shown}' ran longer than {limit} ms (sql_timeout_ms) and was stopped; its transaction is \
+             rolled back. Make the statement faster, or raise the limit"
+        ),
+    )
+}

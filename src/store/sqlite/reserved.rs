@@ -1,0 +1,76 @@
+//! What of the database's schema is the broker's: checked after the user has changed the schema, and at opening.
+//!
+//! SQLite's authorizer sees neither the new name of ALTER TABLE .. RENAME TO nor the table that a foreign key names.
+
+use super::failure::storage;
+use crate::error::{Code, Error, Result};
+use rusqlite::Connection;
+
+const RESERVED_OBJECTS: &str = include_str!("../../../sql/sqlite/read/reserved_objects.sql");
+const FOREIGN_KEYS: &str = include_str!("../../../sql/sqlite/read/foreign_keys_to_broker.sql");
+
+/// One table, view, index or trigger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Object {
+    kind: String,
+    name: String,
+    table: String,
+    text: Option<String>,
+}
+
+/// The objects with reserved names, as they stood at opening.
+#[derive(Debug, Default)]
+pub(super) struct Reserved(Vec<Object>);
+
+impl Reserved {
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let mut statement = connection.prepare_cached(RESERVED_OBJECTS)?;
+        let object = |row: &rusqlite::Row<'_>| {
+            Ok(Object { kind: row.get(0)?, name: row.get(1)?, table: row.get(2)?, text: row.get(3)? })
+        };
+        Ok(Self(statement.query_map([], object)?.collect::<rusqlite::Result<_>>()?))
+    }
+
+    /// Why the schema cannot stay as it is; `None` if it can.
+    pub(super) fn fault(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
+        let now = Self::read(connection)?;
+        if let Some(strange) = now.0.iter().find(|object| !self.0.contains(object)) {
+            let Object { kind, name, table, .. } = strange;
+            return Ok(Some(format!(
+                "it makes {kind} '{name}' on '{table}', but dialoq_*, sys_* and queue_messages are the broker's own names; \
+                 use another name"
+            )));
+        }
+        if let Some(missing) = self.0.iter().find(|object| !now.0.contains(object)) {
+            return Ok(Some(format!("it removes {} '{}', which is the broker's own", missing.kind, missing.name)));
+        }
+        Ok(foreign_key(connection)?.map(|(table, referenced)| {
+            format!(
+                "table '{table}' has a foreign key to '{referenced}', which is the broker's own and deletes its rows when it \
+                 likes; keep the value without REFERENCES"
+            )
+        }))
+    }
+}
+
+/// The first foreign key of a user's table to one of the broker's.
+fn foreign_key(connection: &Connection) -> rusqlite::Result<Option<(String, String)>> {
+    let mut statement = connection.prepare_cached(FOREIGN_KEYS)?;
+    let mut found = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    found.next().transpose()
+}
+
+/// Refuses a database in which another program has put a foreign key on a table of the broker's: the broker's next DELETE
+/// would fail.
+pub(super) fn check_foreign_keys(connection: &Connection, doing: &str) -> Result<()> {
+    match foreign_key(connection).map_err(|error| storage(doing, error))? {
+        None => Ok(()),
+        Some((table, referenced)) => Err(Error::new(
+            Code::OBJECT_IN_USE,
+            format!(
+                "{doing}: table '{table}' has a foreign key to '{referenced}', so that the broker could not delete its own \
+                 rows; make '{table}' again without it"
+            ),
+        )),
+    }
+}

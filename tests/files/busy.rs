@@ -1,0 +1,116 @@
+//! Another program holds the write lock: nothing was written, so the commit waits and the store stays usable.
+
+use crate::shop::{began, bodies, definitions, dialog, open, receive, send, sql};
+use crate::{PATIENCE, until};
+use dialoq::Code;
+use dialoq::protocol::Verb;
+use dialoq::store::Store;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Takes the write lock as another program would.
+fn lock(path: &Path) -> rusqlite::Connection {
+    let other = rusqlite::Connection::open(path).unwrap();
+    other.busy_timeout(PATIENCE).unwrap();
+    other.execute_batch("create table if not exists mine (n); begin immediate; insert into mine values (1)").unwrap();
+    other
+}
+
+/// Longer than one try of the writer, which took 20 s and poisoned the store before.
+const A_WHILE: Duration = Duration::from_millis(1200);
+
+async fn wait_is_over_when_the_lock_goes(is_lone: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    store.run_sql(sql("create table t (n integer)", Vec::new())).await.unwrap();
+    let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    if is_lone {
+        // Enough to be known as a lone caller, which writes on its own thread.
+        for _ in 0..20 {
+            store.submit(vec![send(handle, "before")]).await.unwrap();
+        }
+        store.submit(vec![receive(100)]).await.unwrap();
+    }
+    let other = lock(&path);
+    let started = Instant::now();
+    let mut verbs = tokio::task::JoinSet::new();
+    for number in 0..3 {
+        let store = store.clone();
+        verbs.spawn(async move { store.submit(vec![send(handle, &number.to_string())]).await.map(drop) });
+    }
+    let with_sql = store.clone();
+    verbs.spawn(async move { with_sql.run_sql(sql("insert into t values (1)", Vec::new())).await.map(drop) });
+    until("a while has passed", || started.elapsed() > A_WHILE).await;
+    assert!(verbs.try_join_next().is_none(), "nothing is answered before it is written");
+    other.execute_batch("commit").unwrap();
+    while let Some(done) = tokio::time::timeout(PATIENCE, verbs.join_next()).await.expect("the lock is gone") {
+        done.unwrap().unwrap();
+    }
+    let mut received = bodies(&store.submit(vec![receive(100)]).await.unwrap()[0]);
+    received.sort();
+    assert_eq!(received, ["0", "1", "2"]);
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn commits_wait_while_another_program_holds_the_lock() {
+    let _limit = crate::limit();
+    wait_is_over_when_the_lock_goes(false).await;
+}
+
+#[tokio::test]
+async fn a_lone_caller_waits_too() {
+    let _limit = crate::limit();
+    wait_is_over_when_the_lock_goes(true).await;
+}
+
+#[tokio::test]
+async fn a_close_ends_while_another_program_holds_the_lock_and_says_what_was_not_written() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    store.submit(vec![send(handle, "kept")]).await.unwrap();
+    let other = lock(&path);
+    let sender = store.clone();
+    let lost = tokio::spawn(async move { sender.submit(vec![send(handle, "not written")]).await.map(drop) });
+    tokio::task::yield_now().await;
+    let closed = tokio::time::timeout(PATIENCE, store.close()).await.expect("a close ends");
+    assert!(closed.is_err(), "{closed:?}");
+    let lost = lost.await.unwrap().unwrap_err();
+    assert!([Code::STORE_OWNED, Code::STORE_POISONED].contains(&lost.code()), "{lost}");
+    other.execute_batch("rollback").unwrap();
+    drop(other);
+    drop(store);
+    let store = open(&path);
+    assert_eq!(bodies(&store.submit(vec![receive(100)]).await.unwrap()[0]), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_drop_does_not_wait_for_the_lock_of_another_program() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    let other = lock(&path);
+    {
+        let mut send = store.submit(vec![send(handle, "never")]);
+        tokio::select! {
+            biased;
+            _ = &mut send => panic!("the lock is held"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    let started = Instant::now();
+    drop(store);
+    assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
+    other.execute_batch("rollback").unwrap();
+    let store = open(&path);
+    assert!(bodies(&store.submit(vec![receive(100)]).await.unwrap()[0]).is_empty());
+}

@@ -1,0 +1,149 @@
+//! One owner, by a lock on the database itself; a refused opening changes nothing for the owner.
+
+use crate::shop::{began, definitions, dialog, open, options, send};
+use crate::{elsewhere, is_free};
+use dialoq::Code;
+use dialoq::id::ConversationHandle;
+use dialoq::protocol::Verb;
+use dialoq::store::Store;
+use dialoq::store::sqlite::SqliteStore;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+async fn broker(path: &Path) -> (Arc<SqliteStore>, ConversationHandle) {
+    let store = open(path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    store.submit(vec![send(handle, "one")]).await.unwrap();
+    (store, handle)
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    PathBuf::from(name)
+}
+
+/// Another process writes to its own table and closes the file. Had the owner lost its lock, that process would take itself
+/// for the last one and delete the log under the owner.
+async fn assert_log_is_kept(path: &Path, store: &SqliteStore, handle: ConversationHandle, after: &str) {
+    let log = beside(path, "-wal");
+    assert!(log.exists(), "{after}");
+    assert_eq!(elsewhere(path, "write"), "written", "{after}");
+    assert!(log.exists(), "{after}: the log was deleted under its owner");
+    store.submit(vec![send(handle, "two")]).await.unwrap();
+    assert_eq!(elsewhere(path, "count"), "2", "{after}: what the owner writes is not seen by others");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_refused_second_opening_keeps_the_locks_of_the_owner() {
+    let _limit = crate::limit();
+    type Name = fn(&Path) -> PathBuf;
+    let names: [(&str, Name); 5] = [
+        ("the same name", Path::to_path_buf),
+        ("a symbolic link", |path| {
+            let link = path.with_file_name("symbolic.db");
+            std::os::unix::fs::symlink(path, &link).unwrap();
+            link
+        }),
+        ("a hard link", |path| {
+            let link = path.with_file_name("hard.db");
+            std::fs::hard_link(path, &link).unwrap();
+            link
+        }),
+        ("a dotted name", |path| {
+            path.parent().unwrap().join(".").join("..").join(path.parent().unwrap().file_name().unwrap()).join("a.db")
+        }),
+        ("a linked folder", |path| {
+            let folder = path.parent().unwrap();
+            let link = folder.join("folder");
+            std::os::unix::fs::symlink(folder, &link).unwrap();
+            link.join("a.db")
+        }),
+    ];
+    for (what, name) in names {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let (store, handle) = broker(&path).await;
+        let error = SqliteStore::open(options(&name(&path))).err().expect(what);
+        assert_eq!(error.code(), Code::STORE_OWNED, "{what}");
+        assert_log_is_kept(&path, &store, handle, what).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reader_in_the_process_of_the_owner_keeps_its_locks() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let (store, handle) = broker(&path).await;
+    drop(SqliteStore::open_read_only(options(&path)).unwrap());
+    assert_log_is_kept(&path, &store, handle, "a reader came and went").await;
+}
+
+#[tokio::test]
+async fn a_refused_opening_by_another_process_changes_nothing() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let (store, handle) = broker(&path).await;
+    assert_eq!(elsewhere(&path, "own"), "60010");
+    assert_log_is_kept(&path, &store, handle, "another process was refused").await;
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn removing_the_file_beside_the_database_lets_no_second_owner_in() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let (store, handle) = broker(&path).await;
+    std::fs::remove_file(beside(&path, ".owner")).unwrap();
+    assert_eq!(elsewhere(&path, "own"), "60010");
+    assert_eq!(SqliteStore::open(options(&path)).err().unwrap().code(), Code::STORE_OWNED);
+    assert_log_is_kept(&path, &store, handle, "the owner's file was removed").await;
+    let link = path.with_file_name("hard.db");
+    std::fs::hard_link(&path, &link).unwrap();
+    assert_eq!(elsewhere(&link, "own"), "60010", "by another name of the same file");
+}
+
+#[tokio::test]
+async fn a_closed_broker_owns_nothing_even_if_a_transaction_of_it_lives_on() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let (store, handle) = broker(&path).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(handle, "never")).await.unwrap();
+    store.close().await.unwrap();
+    assert_eq!(elsewhere(&path, "own"), "owned");
+    let before = std::fs::read(&path).unwrap();
+    drop(tx);
+    store.close().await.unwrap();
+    drop(store);
+    assert_eq!(std::fs::read(&path).unwrap(), before, "nothing is written to a file of another owner");
+}
+
+/// The application may read and write its own tables through a connection of its own.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_closed_broker_keeps_the_locks_of_other_connections_of_its_process() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let (store, _) = broker(&path).await;
+    let mine = rusqlite::Connection::open(&path).unwrap();
+    mine.execute_batch("create table if not exists mine (n)").unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    mine.execute_batch("insert into mine values (7)").unwrap();
+    let log = beside(&path, "-wal");
+    assert!(log.exists());
+    assert_eq!(elsewhere(&path, "write"), "written");
+    assert!(log.exists(), "the log was deleted under a connection of this process");
+    assert_eq!(elsewhere(&path, "own"), "owned", "the broker's own lock is gone");
+    assert!(is_free(&path));
+    drop(mine);
+    drop(open(&path));
+}

@@ -1,0 +1,115 @@
+//! The user's own definitions may not reach the broker's tables, whatever they are called at first.
+
+use crate::shop::{began, bodies, definitions, dialog, open, options, receive, send, sql};
+use dialoq::Code;
+use dialoq::protocol::Verb;
+use dialoq::store::Store;
+use dialoq::store::sqlite::SqliteStore;
+
+/// Each unit ends with the statement that goes too far.
+const UNITS: &[&[&str]] = &[
+    &["create table child (n integer references dialoq_queue_message (queuing_order))"],
+    &["create table child (n integer, foreign key (n) references Dialoq_Queue_Message)"],
+    &["/* a comment */ create table child (n references dialoq_conversation_endpoint (endpoint_id))"],
+    &["create table child (n)", "alter table child add column m references dialoq_queue_message (queuing_order)"],
+    &[
+        "create table child (n references later (m))",
+        "create table later (m unique)",
+        "alter table later rename to dialoq_later",
+    ],
+    &["create table mine (n)", "alter table mine rename to dialoq_queue_reader"],
+    &["create table mine (n)", "alter table mine rename to sys_mine"],
+    &[
+        "create table mine (n)",
+        "alter table mine rename to queue_messages_2",
+        "alter table queue_messages_2 rename to Sys_x",
+    ],
+    &["create table dialoq_mine (n)"],
+    &["create temp table mine (n)"],
+    &["create temp table mine (n)", "alter table mine rename to dialoq_queue_message"],
+    &["create temp view dialoq_queue_message as select 1"],
+    &["create table temp.dialoq_queue_message (n)"],
+    &["create temp trigger x after insert on t begin select 1; end"],
+    &["create virtual table temp.mine using fts5(body)"],
+    &["create virtual table dialoq_search using fts5(body)"],
+    &["create view sys_mine as select 1"],
+    &["create index mine on dialoq_queue_message (body)"],
+    &["create index dialoq_mine on t (n)"],
+    &["create trigger dialoq_mine after insert on t begin select 1; end"],
+    &["create trigger mine after delete on dialoq_queue_message begin select 1; end"],
+    &["create trigger mine instead of insert on queue_messages begin select 1; end"],
+    &["create trigger mine after insert on t begin delete from dialoq_queue_message; end", "insert into t values (1)"],
+    &["create view mine as select * from queue_messages", "insert into mine values (1)"],
+    &["alter table dialoq_queue_message add column x"],
+    &["drop table dialoq_queue_message"],
+    &["update sqlite_schema set sql = 'x'"],
+    &["insert into sqlite_dbpage (pgno, data) values (1, zeroblob(4096))"],
+    &["select load_extension('x')"],
+    &["vacuum into 'copy.db'"],
+    &["reindex; drop table t"],
+];
+
+/// What must stay possible.
+const ALLOWED: &[&[&str]] = &[
+    &[
+        "create table parent (id integer primary key)",
+        "create table child (id references parent (id) on delete cascade)",
+    ],
+    &["insert into parent values (1)", "insert into child values (1)", "delete from parent"],
+    &["alter table child rename to infant", "alter table infant add column note text default 'x'"],
+    &["create view mine as select count(*) as n from queue_messages", "create index infant_note on infant (note)"],
+    &["create trigger keep after insert on infant begin insert into t select count(*) from queue_messages; end"],
+    &["insert into infant values (null, 'y')"],
+    &["create virtual table search using fts5(body)", "insert into search values ('hello')", "drop table search"],
+];
+
+#[tokio::test]
+async fn no_definition_of_the_user_reaches_the_tables_of_the_broker() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    store.run_sql(sql("create table t (n integer)", Vec::new())).await.unwrap();
+    let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    store.submit(vec![send(handle, "kept")]).await.unwrap();
+    for unit in UNITS {
+        let mut tx = store.begin().await.unwrap();
+        let mut refused = None;
+        for text in *unit {
+            refused = refused.or(tx.sql(sql(text, Vec::new())).await.err());
+        }
+        let refused = match refused {
+            Some(refused) => refused,
+            None => tx.commit().await.expect_err(&format!("{unit:?}")),
+        };
+        assert_eq!(refused.code(), Code::USER_SQL_FAILED, "{unit:?}: {refused}");
+    }
+    for unit in ALLOWED {
+        let mut tx = store.begin().await.unwrap();
+        for text in *unit {
+            tx.sql(sql(text, Vec::new())).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+        tx.commit().await.unwrap_or_else(|error| panic!("{unit:?}: {error}"));
+    }
+    assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["kept"]);
+    store.close().await.unwrap();
+    drop(store);
+    drop(open(&path));
+}
+
+#[tokio::test]
+async fn a_foreign_key_that_another_program_made_is_reported_at_opening() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    drop(open(&path));
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("create table child (n references dialoq_queue_message (queuing_order))").unwrap();
+    drop(other);
+    let error = SqliteStore::open(options(&path)).err().expect("the next RECEIVE would poison the store");
+    assert_eq!(error.code(), Code::OBJECT_IN_USE);
+    assert!(error.message().contains("child") && error.message().contains("dialoq_queue_message"), "{error}");
+    rusqlite::Connection::open(&path).unwrap().execute_batch("drop table child").unwrap();
+    drop(open(&path));
+}

@@ -1,0 +1,121 @@
+//! A statement of the user that does not end: it can be given a limit, ends with its caller, and never holds a close.
+
+use crate::shop::{began, bodies, definitions, dialog, options, receive, send, sql};
+use crate::{ENDLESS, PATIENCE, is_free, until};
+use dialoq::Code;
+use dialoq::protocol::Verb;
+use dialoq::store::Store;
+use dialoq::store::sqlite::{SqliteOptions, SqliteStore};
+use dialoq::store::url::Location;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ENDLESS_QUERY: &str = "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
+
+async fn broker(options: SqliteOptions) -> Arc<SqliteStore> {
+    let store = SqliteStore::open(options).unwrap();
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    store.run_sql(sql("create table t (n integer)", Vec::new())).await.unwrap();
+    store
+}
+
+fn limited(path: &Path) -> SqliteOptions {
+    let mut options = options(path);
+    options.sql_timeout = Some(Duration::from_millis(100));
+    options
+}
+
+async fn patiently<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("it ends")
+}
+
+#[tokio::test]
+async fn a_statement_over_its_limit_fails_alone() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let memory = SqliteOptions { location: Location::Memory, ..limited(Path::new("")) };
+    for options in [limited(&folder.path().join("a.db")), memory] {
+        let store = broker(options).await;
+        let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+        let mut slow = store.begin().await.unwrap();
+        slow.sql(sql("insert into t values (1)", Vec::new())).await.unwrap();
+        slow.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+        slow.execute(send(handle, "rolled back")).await.unwrap();
+        let mut quick = store.begin().await.unwrap();
+        quick.sql(sql("insert into t values (2)", Vec::new())).await.unwrap();
+        let (endless, slow, quick, other) = patiently(async {
+            tokio::join!(
+                store.run_sql(sql(ENDLESS, Vec::new())),
+                slow.commit(),
+                quick.commit(),
+                store.query(sql(ENDLESS_QUERY, Vec::new())),
+            )
+        })
+        .await;
+        assert_eq!(endless.unwrap_err().code(), Code::SQL_TIMEOUT);
+        assert_eq!(slow.unwrap_err().code(), Code::SQL_TIMEOUT);
+        assert_eq!(other.unwrap_err().code(), Code::SQL_TIMEOUT);
+        quick.unwrap();
+        store.submit(vec![send(handle, "kept")]).await.unwrap();
+        assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["kept"]);
+        let rows = store.query(sql("select n from t", Vec::new())).await.unwrap();
+        assert_eq!(rows.rows.len(), 1, "only the quick transaction was kept");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_statement_whose_caller_has_gone_is_stopped() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = broker(options(&path)).await;
+    let endless = store.clone();
+    let endless = tokio::spawn(async move { endless.run_sql(sql(ENDLESS, Vec::new())).await });
+    until("the writer is busy", || !is_free(&path)).await;
+    endless.abort();
+    let handle = began(&patiently(store.submit(vec![dialog("b")])).await.unwrap()[0]);
+    patiently(store.submit(vec![send(handle, "next")])).await.unwrap();
+
+    // A query on a connection of its own holds nobody, but its thread must end.
+    let handles = Arc::strong_count(&store);
+    let query = store.clone();
+    let query = tokio::spawn(async move { query.query(sql(ENDLESS_QUERY, Vec::new())).await });
+    until("the query runs", || Arc::strong_count(&store) > handles + 1).await;
+    query.abort();
+    until("the query has ended", || Arc::strong_count(&store) == handles).await;
+}
+
+#[tokio::test]
+async fn a_close_is_not_held_by_a_statement_that_does_not_end() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = broker(options(&path)).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let endless = tokio::spawn(tx.commit());
+    until("the writer is busy", || !is_free(&path)).await;
+    patiently(store.close()).await.unwrap();
+    assert_eq!(endless.await.unwrap().unwrap_err().code(), Code::STORE_CLOSED);
+    drop(store);
+    assert!(is_free(&path));
+}
+
+#[tokio::test]
+async fn a_drop_is_not_held_by_a_statement_that_does_not_end() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = broker(options(&path)).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let endless = tokio::spawn(tx.commit());
+    until("the writer is busy", || !is_free(&path)).await;
+    endless.abort();
+    let _ = endless.await;
+    let dropped = tokio::task::spawn_blocking(move || drop(store));
+    patiently(dropped).await.unwrap();
+    assert!(is_free(&path));
+}
