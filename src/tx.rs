@@ -2,9 +2,11 @@
 
 use crate::act::Perform;
 use crate::error::{Code, Error, Result};
-use crate::protocol::{Outcome, Verb};
+use crate::id::ConversationHandle;
+use crate::protocol::{EndForm, Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
 use crate::trace;
+use std::collections::HashSet;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
@@ -37,18 +39,25 @@ type Session = Box<dyn StoreTx>;
 
 struct State {
     step: Step,
-    /// What receiving verbs gave after their callers had gone away.
-    unseen: Vec<Unseen>,
-    /// The savepoints, and how many steps had been done before each.
-    savepoints: Vec<(String, u64)>,
-    steps: u64,
+    memory: Memory,
+    /// The savepoints, each with the memory as it was there.
+    savepoints: Vec<(String, Memory)>,
 }
 
+/// Everything that this side remembers about the transaction. It is kept at each savepoint and restored by `rollback_to`,
+/// so a new fact belongs in here and nowhere else.
+#[derive(Clone, Default)]
+struct Memory {
+    /// What receiving verbs gave after their callers had gone away.
+    unseen: Vec<Unseen>,
+    /// The conversations that this transaction has ended on its side.
+    ended: HashSet<ConversationHandle>,
+}
+
+#[derive(Clone)]
 struct Unseen {
     asked: Verb,
     outcome: Outcome,
-    /// The number of the step that took it.
-    step: u64,
 }
 
 enum Step {
@@ -58,11 +67,32 @@ enum Step {
     Ended,
 }
 
-/// What a step gave. Receiving verbs are kept with their outcome until somebody sees it.
+/// What a step gave. Receiving verbs are kept with their outcome until a caller sees it.
 enum Done {
-    Verb(Option<Verb>, Result<Outcome>),
+    Verb(Followed, Result<Outcome>),
+    Savepoint(String, Result<()>),
+    RolledBackTo(String, Result<()>),
     Plain(Result<()>),
     Rows(Result<SqlRows>),
+}
+
+/// What of a verb matters after it was done.
+enum Followed {
+    Receives(Verb),
+    Ends(ConversationHandle),
+    Nothing,
+}
+
+impl Followed {
+    fn of(verb: &Verb) -> Self {
+        match verb {
+            Verb::Receive { .. } | Verb::GetConversationGroup { .. } => Self::Receives(verb.clone()),
+            Verb::EndConversation { handle, form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup } => {
+                Self::Ends(*handle)
+            }
+            _ => Self::Nothing,
+        }
+    }
 }
 
 impl Unseen {
@@ -79,7 +109,6 @@ impl State {
         F: Future<Output = (Session, Done)> + Send + 'static,
     {
         self.settle().await;
-        self.steps += 1;
         match std::mem::replace(&mut self.step, Step::Ended) {
             Step::Idle(session) => self.step = Step::Busy(Box::pin(step(session))),
             Step::Busy(_) | Step::Ended => return Err(Error::transaction_ended()),
@@ -93,15 +122,29 @@ impl State {
         F: Future<Output = (Session, Done)> + Send + 'static,
     {
         match self.run(step).await? {
-            Done::Plain(done) => done,
+            Done::Plain(done) | Done::Savepoint(_, done) | Done::RolledBackTo(_, done) => done,
             Done::Verb(..) | Done::Rows(_) => unreachable!("a plain step gives a plain result"),
         }
     }
 
-    /// Waits for the step under way, if any, and gives what it gave.
+    /// Waits for the step under way, if any, notes what it did, and gives what it gave. The caller that asked for the step
+    /// may be gone by now, so nothing is noted anywhere else.
     async fn finish(&mut self) -> Option<Done> {
         let Step::Busy(running) = &mut self.step else { return None };
         let (session, done) = running.await;
+        match &done {
+            Done::Verb(Followed::Ends(handle), Ok(_)) => {
+                self.memory.ended.insert(*handle);
+            }
+            Done::Savepoint(name, Ok(())) => self.savepoints.push((name.clone(), self.memory.clone())),
+            Done::RolledBackTo(name, Ok(())) => {
+                if let Some(place) = self.savepoints.iter().rposition(|(known, _)| known == name) {
+                    self.savepoints.truncate(place + 1);
+                    self.memory = self.savepoints[place].1.clone();
+                }
+            }
+            _ => {}
+        }
         let deadlock = matches!(&done, Done::Verb(_, Err(error)) if error.code() == Code::DEADLOCK);
         self.step = if deadlock { Step::Ended } else { Step::Idle(session) };
         Some(done)
@@ -109,26 +152,27 @@ impl State {
 
     /// Finishes a step whose caller went away.
     async fn settle(&mut self) {
-        if let Some(Done::Verb(Some(verb), Ok(outcome))) = self.finish().await
+        if let Some(Done::Verb(Followed::Receives(asked), Ok(outcome))) = self.finish().await
             && holds_something(&outcome)
         {
-            self.unseen.push(Unseen { asked: verb, outcome, step: self.steps });
+            self.memory.unseen.push(Unseen { asked, outcome });
         }
     }
 
     /// What an earlier verb took for a caller that went away, if this verb asks for the same.
     fn hand_over(&mut self, verb: &Verb) -> Option<Outcome> {
-        let place = self.unseen.iter().position(|unseen| same_question(&unseen.asked, verb))?;
+        let unseen = &mut self.memory.unseen;
+        let place = unseen.iter().position(|unseen| same_question(&unseen.asked, verb))?;
         let most = match verb {
             Verb::Receive { top: Some(top), .. } => usize::try_from(*top).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };
-        match &mut self.unseen[place].outcome {
+        match &mut unseen[place].outcome {
             Outcome::Received(messages) if messages.len() > most => {
                 let rest = messages.split_off(most);
                 Some(Outcome::Received(std::mem::replace(messages, rest)))
             }
-            _ => Some(self.unseen.remove(place).outcome),
+            _ => Some(unseen.remove(place).outcome),
         }
     }
 }
@@ -156,12 +200,7 @@ impl Tx {
     pub(crate) fn new(store: Arc<dyn Store>, session: Session) -> Self {
         Self {
             store,
-            state: Mutex::new(State {
-                step: Step::Idle(session),
-                unseen: Vec::new(),
-                savepoints: Vec::new(),
-                steps: 0,
-            }),
+            state: Mutex::new(State { step: Step::Idle(session), memory: Memory::default(), savepoints: Vec::new() }),
         }
     }
 
@@ -200,7 +239,7 @@ impl Tx {
             .await?;
         match done {
             Done::Rows(rows) => rows,
-            Done::Verb(..) | Done::Plain(_) => unreachable!("a query gives rows"),
+            _ => unreachable!("a query gives rows"),
         }
     }
 
@@ -232,12 +271,9 @@ impl Tx {
         state
             .run_plain(|mut session| async move {
                 let done = session.savepoint(&owned).await;
-                (session, Done::Plain(done))
+                (session, Done::Savepoint(owned, done))
             })
-            .await?;
-        let steps = state.steps;
-        state.savepoints.push((name.to_owned(), steps));
-        Ok(())
+            .await
     }
 
     /// Undoes everything since the savepoint but keeps the locks, and the savepoint.
@@ -250,15 +286,17 @@ impl Tx {
         state
             .run_plain(|mut session| async move {
                 let done = session.rollback_to(&owned).await;
-                (session, Done::Plain(done))
+                (session, Done::RolledBackTo(owned, done))
             })
-            .await?;
-        if let Some(place) = state.savepoints.iter().rposition(|(known, _)| known == name) {
-            state.savepoints.truncate(place + 1);
-            let kept_steps = state.savepoints[place].1;
-            state.unseen.retain(|unseen| unseen.step <= kept_steps);
-        }
-        Ok(())
+            .await
+    }
+
+    /// Whether this transaction has ended its side of that conversation, so that END has deleted what was unread of it.
+    /// An END that `rollback_to` has undone does not count.
+    pub(crate) async fn has_ended(&self, handle: ConversationHandle) -> bool {
+        let mut state = self.state.lock().await;
+        state.settle().await;
+        state.memory.ended.contains(&handle)
     }
 
     /// Makes everything durable, wholly or not at all.
@@ -271,7 +309,7 @@ impl Tx {
         let mut state = self.state.into_inner();
         state.settle().await;
         match state.step {
-            Step::Idle(session) if !state.unseen.iter().any(Unseen::is_messages) => session.commit().await,
+            Step::Idle(session) if !state.memory.unseen.iter().any(Unseen::is_messages) => session.commit().await,
             Step::Idle(session) => {
                 session.rollback().await?;
                 Err(unseen_messages())
@@ -313,15 +351,14 @@ impl Perform for Tx {
             }
             let done = state
                 .run(|mut session| async move {
-                    let receiving = matches!(verb, Verb::Receive { .. } | Verb::GetConversationGroup { .. });
-                    let kept = receiving.then(|| verb.clone());
+                    let followed = Followed::of(&verb);
                     let outcome = session.execute(verb).await;
-                    (session, Done::Verb(kept, outcome))
+                    (session, Done::Verb(followed, outcome))
                 })
                 .await?;
             match done {
                 Done::Verb(_, outcome) => outcome,
-                Done::Plain(_) | Done::Rows(_) => unreachable!("a verb gives an outcome"),
+                _ => unreachable!("a verb gives an outcome"),
             }
         };
         Box::pin(answer.instrument(span))
@@ -461,5 +498,63 @@ mod tests {
         store.gate.add_permits(10);
         tx.commit().await.unwrap();
         assert!(matches!(store.state.lock().unwrap().verbs[..], [Verb::Send { .. }]));
+    }
+    /// Asks for something and drops the future before the store has answered.
+    fn given_up<F: IntoFuture>(store: &FakeStore, asked: F) {
+        store.gate.forget_permits(usize::MAX);
+        let mut asked = pin!(asked.into_future());
+        assert!(poll_once(asked.as_mut()).is_pending());
+        store.gate.add_permits(10);
+    }
+
+    #[tokio::test]
+    async fn a_savepoint_whose_future_was_dropped_is_remembered() {
+        let (store, tx) = begun().await;
+        given_up(&store, tx.savepoint("s"));
+        given_up(&store, tx.receive("q"));
+        tx.rollback_to("s").await.unwrap();
+        tx.commit().await.expect("nothing unseen is left");
+        assert_eq!(tx_free_receive(&store).await, 2);
+    }
+
+    #[tokio::test]
+    async fn a_rollback_to_whose_future_was_dropped_forgets_what_it_gave_back() {
+        let (store, tx) = begun().await;
+        tx.savepoint("s").await.unwrap();
+        given_up(&store, tx.receive("q"));
+        given_up(&store, tx.rollback_to("s"));
+        tx.commit().await.expect("nothing unseen is left");
+        assert_eq!(tx_free_receive(&store).await, 2, "each message is received once");
+    }
+
+    #[tokio::test]
+    async fn what_was_handed_over_after_a_savepoint_is_unseen_again_after_the_rollback_to_it() {
+        let (store, tx) = begun().await;
+        given_up(&store, tx.receive("q"));
+        tx.savepoint("s").await.unwrap();
+        for top in [1, 2] {
+            let batch = tx.receive("q").top(top).await.unwrap().expect("the messages taken before the savepoint");
+            assert_eq!(batch.first().text().unwrap(), "a");
+            tx.rollback_to("s").await.unwrap();
+        }
+        let error = tx.commit().await.expect_err("nobody has kept them");
+        assert_eq!(error.code(), Code::TRANSACTION_ENDED);
+        assert_eq!(tx_free_receive(&store).await, 2);
+    }
+
+    #[tokio::test]
+    async fn an_end_counts_until_a_rollback_to_a_savepoint_before_it() {
+        let (store, tx) = begun().await;
+        let handle = ConversationHandle(uuid::Uuid::nil());
+        tx.savepoint("s").await.unwrap();
+        given_up(&store, tx.end(handle));
+        assert!(tx.has_ended(handle).await, "an END whose future was dropped is done all the same");
+        tx.savepoint("s").await.unwrap();
+        tx.rollback_to("s").await.unwrap();
+        assert!(tx.has_ended(handle).await, "of two savepoints of one name the later counts");
+        tx.savepoint("t").await.unwrap();
+        tx.rollback_to("s").await.unwrap();
+        assert!(tx.rollback_to("t").await.is_err());
+        assert!(tx.has_ended(handle).await, "a rollback that was refused changes nothing");
     }
 }

@@ -6,13 +6,13 @@ use crate::act::{Act, Answer, Perform};
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::{BrokerError, MessageType, SendsAs};
-use crate::protocol::{ConversationState, EndForm, From as LookAt, Message, Outcome, Verb};
+use crate::protocol::{ConversationState, From as LookAt, Message, Outcome, Verb};
 use crate::store::{BoxFuture, Store};
 use crate::tx::Tx;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why a handler failed: anything that is an error, taken in by `?`, or a text.
@@ -71,7 +71,6 @@ pub type HandlerResult = std::result::Result<(), HandlerError>;
 pub struct Context {
     tx: Tx,
     message: Message,
-    ended: Mutex<HashSet<ConversationHandle>>,
 }
 
 impl fmt::Debug for Context {
@@ -82,7 +81,7 @@ impl fmt::Debug for Context {
 
 impl Context {
     pub(super) fn new(tx: Tx, first: Message) -> Self {
-        Self { tx, message: first, ended: Mutex::default() }
+        Self { tx, message: first }
     }
 
     pub(super) fn turn_to(&mut self, message: Message) {
@@ -93,10 +92,10 @@ impl Context {
         self.tx
     }
 
-    /// Whether this batch has ended that conversation already: what it still holds of it is void, as END deletes what
-    /// is unread.
-    pub(super) fn has_ended(&self, handle: ConversationHandle) -> bool {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).contains(&handle)
+    /// Whether this batch has ended the message's conversation already: what it still holds of it is void, as END deletes
+    /// what is unread.
+    pub(super) async fn has_ended(&self) -> bool {
+        self.tx.has_ended(self.handle()).await
     }
 
     /// The message being handled.
@@ -154,20 +153,7 @@ impl Deref for Context {
 
 impl Perform for Context {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move {
-            let ends = match &verb {
-                Verb::EndConversation {
-                    handle,
-                    form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup,
-                } => Some(*handle),
-                _ => None,
-            };
-            let outcome = self.tx.perform(verb).await?;
-            if let Some(handle) = ends {
-                self.ended.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
-            }
-            Ok(outcome)
-        })
+        self.tx.perform(verb)
     }
 
     fn store(&self) -> &dyn Store {

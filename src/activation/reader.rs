@@ -100,7 +100,7 @@ async fn serve_batch(server: &mut impl Serve, tx: Tx, batch: Batch, options: &Op
     let Some(first) = messages.next() else { return tx.rollback().await };
     let mut context = Context::new(tx, first);
     loop {
-        if !context.has_ended(context.handle())
+        if !context.has_ended().await
             && let Err(error) = serve_message(server, &context, options, clock).await
         {
             context.into_tx().rollback().await?;

@@ -134,6 +134,8 @@ pub(crate) fn message(group: GroupId, level: u8, body: &str) -> Message {
 pub(crate) struct Shared(pub(crate) Arc<FakeStore>);
 
 impl Store for Shared {
+    crate::store::methods_of_an_embedded_store!();
+
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let mut outcomes = Vec::new();
@@ -146,7 +148,9 @@ impl Store for Shared {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         let store = self.0.clone();
-        Box::pin(async move { Ok(Box::new(FakeTx { store, taken: Vec::new(), savepoint: None }) as Box<dyn StoreTx>) })
+        Box::pin(async move {
+            Ok(Box::new(FakeTx { store, taken: Vec::new(), savepoints: Vec::new() }) as Box<dyn StoreTx>)
+        })
     }
 
     fn query(&self, _: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
@@ -185,7 +189,7 @@ fn no_sql() -> Error {
 struct FakeTx {
     store: Arc<FakeStore>,
     taken: Vec<(String, Vec<Message>)>,
-    savepoint: Option<(String, usize)>,
+    savepoints: Vec<(String, usize)>,
 }
 
 impl Drop for FakeTx {
@@ -207,20 +211,28 @@ impl StoreTx for FakeTx {
         Box::pin(async { Err(no_sql()) })
     }
 
+    fn claim(&mut self, _: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async { Err(crate::store::no_unit_ids()) })
+    }
+
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        self.savepoint = Some((name.to_owned(), self.taken.len()));
-        Box::pin(async { Ok(()) })
+        Box::pin(async move {
+            self.store.gate.acquire().await.unwrap().forget();
+            self.savepoints.push((name.to_owned(), self.taken.len()));
+            Ok(())
+        })
     }
 
     fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        let known = self.savepoint.clone().filter(|(known, _)| known == name);
-        if let Some((_, kept)) = &known {
-            let mut undone = self.taken.split_off(*kept);
+        Box::pin(async move {
+            self.store.gate.acquire().await.unwrap().forget();
+            let missing = || Error::new(Code::SAVEPOINT_NOT_FOUND, "no such savepoint");
+            let place = self.savepoints.iter().rposition(|(known, _)| known == name).ok_or_else(missing)?;
+            self.savepoints.truncate(place + 1);
+            let mut undone = self.taken.split_off(self.savepoints[place].1);
             self.store.put_back(&mut undone);
-        }
-        Box::pin(
-            async move { known.map(drop).ok_or_else(|| Error::new(Code::SAVEPOINT_NOT_FOUND, "no such savepoint")) },
-        )
+            Ok(())
+        })
     }
 
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
