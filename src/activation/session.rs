@@ -6,6 +6,7 @@ use crate::broker::Broker;
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
+use crate::store::server::link::Guest;
 use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use std::collections::HashMap;
@@ -160,6 +161,11 @@ impl Store for WatchedStore {
         self.inner.reader_slot(queue_id, max_queue_readers)
     }
 
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        self.traces.note(&verb);
+        self.inner.perform_on(guest, verb)
+    }
+
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
             let slot = Arc::new(Mutex::new(Some(self.inner.begin().await?)));
@@ -167,7 +173,7 @@ impl Store for WatchedStore {
             let mut open = self.traces.open.lock().unwrap_or_else(PoisonError::into_inner);
             open.insert(id, Arc::downgrade(&slot));
             drop(open);
-            let watched = WatchedTx { slot, id, traces: self.traces.clone(), has_work: false };
+            let watched = WatchedTx { slot, id, traces: self.traces.clone(), has_work: false, savepoints: Vec::new() };
             Ok(Box::new(watched) as Box<dyn StoreTx>)
         })
     }
@@ -211,6 +217,8 @@ struct WatchedTx {
     traces: Arc<Traces>,
     /// It received something or changed something.
     has_work: bool,
+    /// The savepoints, and whether it had work at each.
+    savepoints: Vec<(String, bool)>,
 }
 
 impl WatchedTx {
@@ -253,20 +261,28 @@ impl StoreTx for WatchedTx {
     }
 
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(
-            async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await },
-        )
+        Box::pin(async move {
+            self.has_work = true;
+            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await
+        })
     }
 
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(
-            async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.savepoint(name).await },
-        )
+        Box::pin(async move {
+            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.savepoint(name).await?;
+            self.savepoints.push((name.to_owned(), self.has_work));
+            Ok(())
+        })
     }
 
     fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.rollback_to(name).await
+            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.rollback_to(name).await?;
+            if let Some(place) = self.savepoints.iter().rposition(|(known, _)| known == name) {
+                self.savepoints.truncate(place + 1);
+                self.has_work = self.savepoints[place].1;
+            }
+            Ok(())
         })
     }
 
@@ -289,3 +305,6 @@ impl StoreTx for WatchedTx {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

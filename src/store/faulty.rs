@@ -1,5 +1,6 @@
 //! A store that fails when it is told to, for tests of what stands above it.
 
+use super::server::link::Guest;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
@@ -60,6 +61,13 @@ impl Store for Faulty {
 
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
         self.inner.reader_slot(queue_id, max_queue_readers)
+    }
+
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            self.left.spend()?;
+            self.inner.perform_on(guest, verb).await
+        })
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

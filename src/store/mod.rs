@@ -46,6 +46,8 @@ use uuid::Uuid;
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A database that holds a broker. Concrete databases implement it; users never see it.
+///
+/// No method has a default: a store that wraps another would lose every method that it forgets to forward.
 pub trait Store: Send + Sync + 'static {
     /// Does a unit wholly or not at all and answers once it is durable: one outcome per verb.
     ///
@@ -54,35 +56,18 @@ pub trait Store: Send + Sync + 'static {
 
     /// The same under an id of the caller's, at most once: `None` if a unit of that id happened before. So it may be tried
     /// again, by whoever and for a week, when nobody knows whether it happened. Stores without it refuse with 60026.
-    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
-        let _ = (unit_id, unit);
-        Box::pin(async { Err(no_unit_ids()) })
-    }
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>>;
 
     /// Whether a unit or transaction of that id has happened. Stores without it refuse with 60026.
-    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        let _ = unit_id;
-        Box::pin(async { Err(no_unit_ids()) })
-    }
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>>;
 
     /// A place among the readers that all processes together may run on a queue; `None` if all are taken. A store that
     /// one process owns grants it: its queue monitors count by themselves.
-    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
-        let _ = (queue_id, max_queue_readers);
-        Box::pin(async { Ok(Some(ReaderSlot::granted())) })
-    }
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>>;
 
     /// Does a verb on a connection of the user's own, in whatever transaction that is. Stores that are not servers refuse
     /// with 60026.
-    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
-        let _ = (guest, verb);
-        Box::pin(async {
-            Err(Error::new(
-                Code::UNSUPPORTED,
-                "this store takes no verbs on connections of others; use Broker::begin, whose Tx takes SQL of your own",
-            ))
-        })
-    }
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>>;
 
     /// Opens a transaction; dropping it rolls it back.
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;
@@ -103,9 +88,7 @@ pub trait Store: Send + Sync + 'static {
     fn activity(&self) -> &ActivityBoard;
 
     /// Brings the facts of the queues up to date, for queue monitors. A store that one process owns always has them so.
-    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {})
-    }
+    fn refresh_facts(&self) -> BoxFuture<'_, ()>;
 
     /// The clock that rules timers, lifetimes and waits.
     fn clock(&self) -> &Clock;
@@ -114,7 +97,7 @@ pub trait Store: Send + Sync + 'static {
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 }
 
-/// An open transaction of a store. Dropping it rolls it back.
+/// An open transaction of a store. Dropping it rolls it back. No method has a default, as in [`Store`].
 pub trait StoreTx: Send {
     /// Does one verb: its locks are held and its effects are seen by this transaction from now on.
     ///
@@ -129,10 +112,7 @@ pub trait StoreTx: Send {
 
     /// Gives the transaction an id of the caller's, before anything else is done in it; false if one of that id has
     /// happened before, and then it should be rolled back. Stores without it refuse with 60026.
-    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        let _ = unit_id;
-        Box::pin(async { Err(no_unit_ids()) })
-    }
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>>;
 
     /// Marks a place to come back to; names may be reused, the latest counts.
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
@@ -147,10 +127,56 @@ pub trait StoreTx: Send {
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 }
 
+/// The methods of [`Store`] that a store owned by one process has no work for.
+macro_rules! methods_of_an_embedded_store {
+    () => {
+        fn submit_once(
+            &self,
+            _: ::uuid::Uuid,
+            _: $crate::protocol::Unit,
+        ) -> $crate::store::BoxFuture<'_, $crate::error::Result<Option<Vec<$crate::protocol::Outcome>>>> {
+            Box::pin(async { Err($crate::store::no_unit_ids()) })
+        }
+
+        fn unit_happened(&self, _: ::uuid::Uuid) -> $crate::store::BoxFuture<'_, $crate::error::Result<bool>> {
+            Box::pin(async { Err($crate::store::no_unit_ids()) })
+        }
+
+        fn reader_slot(
+            &self,
+            _: i32,
+            _: u16,
+        ) -> $crate::store::BoxFuture<'_, $crate::error::Result<Option<$crate::store::ReaderSlot>>> {
+            Box::pin(async { Ok(Some($crate::store::ReaderSlot::granted())) })
+        }
+
+        fn perform_on<'a>(
+            &'a self,
+            _: &'a mut dyn $crate::store::server::link::Guest,
+            _: $crate::protocol::Verb,
+        ) -> $crate::store::BoxFuture<'a, $crate::error::Result<$crate::protocol::Outcome>> {
+            Box::pin(async { Err($crate::store::no_guests()) })
+        }
+
+        fn refresh_facts(&self) -> $crate::store::BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+    };
+}
+pub(crate) use methods_of_an_embedded_store;
+
 /// 60026: this store keeps no ids of units.
-fn no_unit_ids() -> Error {
+pub(crate) fn no_unit_ids() -> Error {
     Error::new(
         Code::UNSUPPORTED,
         "this store keeps no ids of units: one process owns it, and whether a unit happened is known when it is opened",
+    )
+}
+
+/// 60026: this store takes no verbs on connections of others.
+pub(crate) fn no_guests() -> Error {
+    Error::new(
+        Code::UNSUPPORTED,
+        "this store takes no verbs on connections of others; use Broker::begin, whose Tx takes SQL of your own",
     )
 }

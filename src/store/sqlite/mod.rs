@@ -257,6 +257,8 @@ async fn answered(receiver: oneshot::Receiver<Result<Slots>>) -> Result<Slots> {
 }
 
 impl Store for SqliteStore {
+    crate::store::methods_of_an_embedded_store!();
+
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let _room = match self.room.try_acquire_many(cost(&unit).min(ROOM)) {

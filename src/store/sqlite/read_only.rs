@@ -54,6 +54,8 @@ impl ReadOnlyStore {
 }
 
 impl Store for ReadOnlyStore {
+    crate::store::methods_of_an_embedded_store!();
+
     fn submit(&self, _: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async { self.refuse() })
     }

@@ -309,6 +309,10 @@ impl StoreTx for SqliteTx {
         })
     }
 
+    fn claim(&mut self, _: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async { Err(crate::store::no_unit_ids()) })
+    }
+
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let session = self.session.as_ref().ok_or_else(Error::transaction_ended)?;
