@@ -4,6 +4,7 @@
 
 mod child;
 mod line;
+mod process;
 
 use super::handlers::{Context, HandlerError, HandlerResult, unhandled};
 use super::reader::{self, Options, Serve};

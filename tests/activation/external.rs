@@ -10,21 +10,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The shell running a script, with a file it may append to as `$0`.
-fn script(text: &str, log: &Log) -> Program {
+pub(crate) fn script(text: &str, log: &Log) -> Program {
     Program::new("sh").args(["-c", text]).args([log.path.as_os_str()])
 }
 
 /// A file of its own for each test.
-struct Log {
-    path: PathBuf,
+pub(crate) struct Log {
+    pub(crate) path: PathBuf,
 }
 
 impl Log {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { path: std::env::temp_dir().join(format!("dialoq-program-{}", uuid::Uuid::new_v4())) }
     }
 
-    fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
@@ -37,12 +37,12 @@ impl Drop for Log {
     }
 }
 
-async fn answer(stage: &Stage) -> Message {
+pub(crate) async fn answer(stage: &Stage) -> Message {
     let home = stage.receive("home").top(1).wait_forever();
     soon("an answer", home.into_future()).await.unwrap().unwrap().first().clone()
 }
 
-async fn stop(readers: Readers) {
+pub(crate) async fn stop(readers: Readers) {
     soon("the stop", readers.stop()).await;
 }
 

@@ -50,12 +50,14 @@ macro_rules! staged {
 
 mod events;
 mod external;
+mod groups;
 mod handlers;
 mod hosts;
 mod launching;
 mod limits;
 mod procedures;
 mod readers;
+mod savepoints;
 #[path = "../servers/mod.rs"]
 mod servers;
 mod stage;

@@ -1,26 +1,30 @@
-//! The process itself: its input, its output, its end.
+//! What is said to a program and what it answers, up to its end.
 
 use super::failed;
+use super::process::Process;
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
 /// The longest answer a program may give for one message, in bytes: that of the largest body, as base64 in JSON.
-const LONGEST_ANSWER: u64 = 96 << 20;
+const LONGEST_ANSWER: usize = 96 << 20;
 
 /// How long a program may take to leave after its input has ended; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A running program; dropping it kills it.
+/// A running program; dropping it kills it and what it has started.
 pub(super) struct Child {
     name: String,
-    process: tokio::process::Child,
+    process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    /// What of its output is left to be read, once it has ended.
+    rest: Option<Vec<u8>>,
 }
 
 impl Child {
@@ -28,40 +32,57 @@ impl Child {
         let name = program.to_string_lossy().into_owned();
         // What it says on standard error goes where ours goes.
         let mut command = Command::new(program);
-        command.args(args).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
-        // ctrl-C on a terminal goes to a whole process group; a program is to finish what it has in hand.
-        #[cfg(unix)]
-        command.process_group(0);
-        let mut process = command
-            .spawn()
+        command.args(args).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(&mut command)
             .map_err(|error| failed(format!("program '{name}' cannot be started: {error}")).caused_by(error))?;
-        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+        let leader = process.leader();
+        let (Some(input), Some(output)) = (leader.stdin.take(), leader.stdout.take()) else {
             return Err(failed(format!("program '{name}' has no standard input or output")));
         };
-        Ok(Self { name, process, input, output: BufReader::new(output) })
+        Ok(Self { name, process, input, output: BufReader::new(output), rest: None })
     }
 
     /// Hands over all the input, takes all the output, and waits for the end.
+    ///
+    /// Its end alone decides: a process that it has left running may hold its input and its output open for ever.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Vec<String>> {
-        let Self { name, mut process, input: mut pipe, output } = self;
-        let write = async move {
-            let written = pipe.write_all(&input).await;
-            drop(pipe);
-            // A program need not read what it does not want.
-            written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
-        };
-        let read = async {
-            let mut text = Vec::new();
-            output.take(LONGEST_ANSWER + 1).read_to_end(&mut text).await.map(|_| text)
-        };
-        let (written, text) = tokio::join!(write, read);
+        let Self { name, mut process, input: mut pipe, mut output, .. } = self;
         let lost = |error: io::Error| failed(format!("program '{name}' cannot be talked to: {error}")).caused_by(error);
-        written.map_err(lost)?;
-        let text = text.map_err(lost)?;
-        if text.len() as u64 > LONGEST_ANSWER {
-            return Err(failed(format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes")));
+        let too_long = || failed(format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes"));
+        let mut text = Vec::new();
+        let status = {
+            let write = async move {
+                let written = pipe.write_all(&input).await;
+                drop(pipe);
+                // A program need not read what it does not want.
+                written
+                    .or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+                    .map_err(lost)
+            };
+            let read = async {
+                while output.read_buf(&mut text).await.map_err(lost)? > 0 {
+                    if text.len() > LONGEST_ANSWER {
+                        return Err(too_long());
+                    }
+                }
+                Ok(())
+            };
+            let mut talk = pin!(async { tokio::try_join!(write, read) });
+            let mut is_talking = true;
+            loop {
+                tokio::select! {
+                    status = process.wait() => break status.map_err(lost)?,
+                    talked = &mut talk, if is_talking => {
+                        talked?;
+                        is_talking = false;
+                    }
+                }
+            }
+        };
+        take_rest(&mut output, &mut text).await.map_err(lost)?;
+        if text.len() > LONGEST_ANSWER {
+            return Err(too_long());
         }
-        let status = process.wait().await.map_err(lost)?;
         if !status.success() {
             return Err(failed(format!("program '{name}' ended with {status}")));
         }
@@ -71,11 +92,16 @@ impl Child {
 
     /// Hands over one line.
     pub(super) async fn write_line(&mut self, line: Vec<u8>) -> Result<()> {
-        let written = async {
+        let write = async {
             self.input.write_all(&line).await?;
             self.input.flush().await
         };
-        match written.await {
+        let written = tokio::select! {
+            biased;
+            written = write => written,
+            ended = self.process.wait() => ended.and_then(|_| Err(io::ErrorKind::BrokenPipe.into())),
+        };
+        match written {
             Ok(()) => Ok(()),
             Err(error) => Err(self.lost(&error.to_string()).await),
         }
@@ -85,16 +111,15 @@ impl Child {
     pub(super) async fn read_line(&mut self) -> Result<String> {
         loop {
             let mut line = Vec::new();
-            let read = (&mut self.output).take(LONGEST_ANSWER).read_until(b'\n', &mut line).await;
-            match read {
-                Ok(0) => return Err(self.lost("it closed its standard output").await),
-                Ok(_) if !line.ends_with(b"\n") && line.len() as u64 >= LONGEST_ANSWER => {
+            match self.read_bytes(&mut line).await {
+                Ok(()) if line.is_empty() => return Err(self.lost("it closed its standard output").await),
+                Ok(()) if !line.ends_with(b"\n") && line.len() >= LONGEST_ANSWER => {
                     return Err(failed(format!(
                         "program '{}' answered with a line of more than {LONGEST_ANSWER} bytes",
                         self.name
                     )));
                 }
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(error) => return Err(self.lost(&error.to_string()).await),
             }
             let line = String::from_utf8(line)
@@ -105,9 +130,29 @@ impl Child {
         }
     }
 
+    /// Takes bytes up to the end of a line, or of the output, which ends with the process.
+    async fn read_bytes(&mut self, line: &mut Vec<u8>) -> io::Result<()> {
+        if self.rest.is_none() {
+            let mut output = (&mut self.output).take(LONGEST_ANSWER as u64);
+            tokio::select! {
+                biased;
+                read = output.read_until(b'\n', line) => return read.map(drop),
+                // Its status is asked for again by whoever needs it.
+                _ = self.process.wait() => {}
+            }
+            let mut rest = std::mem::take(line);
+            take_rest(&mut self.output, &mut rest).await?;
+            self.rest = Some(rest);
+        }
+        let rest = self.rest.get_or_insert_default();
+        let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |place| place + 1);
+        line.extend(rest.drain(..end));
+        Ok(())
+    }
+
     /// Ends its input and lets it leave; kills it if it does not.
     pub(super) async fn finish(self) {
-        let Self { name, mut process, input, output } = self;
+        let Self { name, mut process, input, output, .. } = self;
         drop(input);
         drop(output);
         match tokio::time::timeout(GRACE, process.wait()).await {
@@ -132,5 +177,37 @@ impl Child {
             Err(_) => "it still runs and is killed".to_owned(),
         };
         failed(format!("program '{}' was lost before it answered: {how}; {end}", self.name))
+    }
+}
+
+/// Takes what a process that has ended has left in its pipe. It waits for nothing: all that the process wrote is there,
+/// and whoever else holds the pipe may never close it.
+#[cfg(unix)]
+async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> io::Result<()> {
+    use rustix::io::Errno;
+    let buffered = output.buffer().len();
+    text.extend_from_slice(output.buffer());
+    output.consume(buffered);
+    let mut piece = [0; 8192];
+    while text.len() <= LONGEST_ANSWER {
+        // The pipe is in non-blocking mode, as tokio needs it.
+        match rustix::io::read(output.get_ref(), &mut piece[..]) {
+            Ok(0) | Err(Errno::AGAIN) => break,
+            Ok(bytes) => text.extend_from_slice(&piece[..bytes]),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> io::Result<()> {
+    /// The pipe cannot be read without waiting, so this long is waited for its end.
+    const PIPE_GRACE: Duration = Duration::from_secs(1);
+    let mut output = output.take(LONGEST_ANSWER as u64 + 1);
+    match tokio::time::timeout(PIPE_GRACE, output.read_to_end(text)).await {
+        Ok(read) => read.map(drop),
+        Err(_) => Ok(()),
     }
 }
