@@ -6,20 +6,36 @@ use crate::id::{ConversationHandle, GroupId};
 use crate::jsonl;
 use crate::store::OpenOptions;
 use clap::Args;
+use std::fmt;
 use std::time::Duration;
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Args)]
 pub(super) struct Globals {
     /// The broker's database: sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or mssql://USER:PASSWORD@HOST/DATABASE.
     /// Only `apply` and `install` make a broker where there is none. Options follow a question mark, as in
-    /// sqlite:shop.db?durability=normal.
-    #[arg(long, global = true, value_name = "URL", env = "DIALOQ_URL", default_value = "sqlite:dialoq.db")]
+    /// sqlite:shop.db?durability=normal. Other users of the machine see the arguments of a command: give a URL with a
+    /// password in DIALOQ_URL.
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "DIALOQ_URL",
+        hide_env_values = true,
+        default_value = "sqlite:dialoq.db"
+    )]
     #[arg(help_heading = "Global options")]
     pub(super) db: String,
     /// Print JSON for programs instead of tables for people; errors too.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(super) json: bool,
+}
+
+/// The URL may hold a password.
+impl fmt::Debug for Globals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Globals").field("json", &self.json).finish_non_exhaustive()
+    }
 }
 
 impl Globals {

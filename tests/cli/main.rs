@@ -9,6 +9,7 @@ mod install;
 mod measure;
 mod names;
 mod receive;
+mod secrets;
 mod send;
 #[path = "../servers/mod.rs"]
 mod servers;
