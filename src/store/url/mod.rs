@@ -154,12 +154,15 @@ fn bad(url: &str, why: impl fmt::Display) -> Error {
 /// The URL as it may be shown. Whatever stands between a user's name and the last `@` may be a password. So may whatever
 /// follows a parameter of such a name.
 fn without_password(url: &str) -> String {
-    let is_ado = url.starts_with("mssql:") && !url.starts_with("mssql://");
-    let Some((scheme, rest)) = url.split_once("://").filter(|_| !is_ado) else {
-        // An ADO string; its password may hold anything, so nothing after one is shown.
-        let lower = url.to_ascii_lowercase();
-        let secret = ["password", "pwd"].iter().filter_map(|name| lower.find(name)).min();
-        return secret.map_or_else(|| url.to_owned(), |place| format!("{}***", &url[..place]));
+    if let Some(ado) = url.strip_prefix("mssql:").filter(|rest| !rest.starts_with("//")) {
+        return format!("mssql:{}", without_ado_password(ado));
+    }
+    let Some((scheme, rest)) = url.split_once("://") else {
+        // Its slashes are missing; a file's name may hold an `@`.
+        return match (url.split_once(':'), url.rsplit_once('@')) {
+            (Some((scheme, _)), Some((_, place))) if scheme != "sqlite" => format!("{scheme}:***@{place}"),
+            _ => url.to_owned(),
+        };
     };
     // A password that was not encoded may hold anything, also `@`, `?` and `&`: one after a user's name ends at the last
     // `@` there is, one among the parameters has no end that can be told.
@@ -168,6 +171,10 @@ fn without_password(url: &str) -> String {
         (Some(colon), Some(at)) if colon < at && secret.is_none_or(|secret| colon < secret) => {
             let tail = if secret.is_some_and(|secret| secret < at) { "" } else { &rest[at..] };
             (format!("{}:***", &rest[..colon]), tail)
+        }
+        // Without a host, what was meant as a password reads as a port.
+        (Some(colon), None) if !rest.starts_with('[') && !is_port(&rest[colon + 1..]) => {
+            return format!("{scheme}://{}:***", &rest[..colon]);
         }
         _ => (String::new(), rest),
     };
@@ -182,9 +189,35 @@ fn secret_parameter(text: &str) -> Option<usize> {
     text.match_indices(['?', '&']).find_map(|(place, _)| {
         let rest = &text[place + 1..];
         let name = &rest[..rest.find(['=', '&', '?'])?];
-        let is_secret = name.to_ascii_lowercase().contains("pass") || name.eq_ignore_ascii_case("pwd");
-        (is_secret && rest[name.len()..].starts_with('=')).then_some(place + 1 + name.len() + 1)
+        (is_secret(name) && rest[name.len()..].starts_with('=')).then_some(place + 1 + name.len() + 1)
     })
+}
+
+/// Whether a parameter of that name may hold a secret; one that is written in escapes may be any.
+fn is_secret(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["pass", "pwd", "secret", "token", "%"].iter().any(|part| name.contains(part))
+}
+
+/// Whether a host's port, or the first of a list, is a number or left out.
+fn is_port(text: &str) -> bool {
+    let end = text.find(['/', '?', ',']).unwrap_or(text.len());
+    text[..end].bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// An ADO string up to the first pair whose name is no plain name, or a secret's. A password may hold anything, so nothing
+/// after one is shown.
+fn without_ado_password(text: &str) -> String {
+    let mut shown = String::new();
+    for pair in text.split_inclusive(';') {
+        let name = pair.split('=').next().unwrap_or_default();
+        let is_plain = name.bytes().all(|byte| byte.is_ascii_alphabetic() || b" _;".contains(&byte));
+        if !is_plain || is_secret(name) {
+            return shown + "***";
+        }
+        shown.push_str(pair);
+    }
+    shown
 }
 
 /// The text with `%xx` replaced by that byte.
@@ -243,6 +276,18 @@ mod tests {
             ("postgres://u@h/db?sslpassword=secret", "postgres://u@h/db?sslpassword=***"),
             ("postgres://u@h/db", "postgres://u@h/db"),
             ("mssql:Server=h;Password=a://b;c", "mssql:Server=h;***"),
+            ("mssql:Server=h;P%61ssword=secret", "mssql:Server=h;***"),
+            ("mssql:/u:secret@h/db", "mssql:***"),
+            ("postgres:u:secret@h/db", "postgres:***@h/db"),
+            ("u:secret@h/db", "u:***@h/db"),
+            ("postgres://u:secret/db", "postgres://u:***"),
+            ("postgres://u:se?cret", "postgres://u:***"),
+            ("postgres://h:5432/db", "postgres://h:5432/db"),
+            ("postgres://h:5432,i:5433/db", "postgres://h:5432,i:5433/db"),
+            ("postgres://[::1]:5432/db", "postgres://[::1]:5432/db"),
+            ("postgres://u@h/db?p%61ssword=secret", "postgres://u@h/db?p%61ssword=***"),
+            ("postgres://u@h/db?access_token=secret", "postgres://u@h/db?access_token=***"),
+            ("sqlite:a:b@c", "sqlite:a:b@c"),
         ] {
             assert_eq!(without_password(url), shown);
         }
