@@ -44,6 +44,7 @@ const URLS: &[&str] = &[
 
 #[test]
 fn no_help_shows_the_password() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     let names = COMMANDS.iter().map(|command| command[0]).chain(["lab", "bench", "completions", ""]);
     for name in names {
@@ -60,6 +61,7 @@ fn no_help_shows_the_password() {
 
 #[test]
 fn no_error_and_no_log_shows_the_password() {
+    let _limit = crate::limit();
     let shop = Shop::empty();
     for url in URLS {
         hides_it(&shop, &["dump"], url);
