@@ -2,6 +2,7 @@
 
 use crate::act::{Perform, unexpected};
 use crate::catalog::{Catalog, apply, ddl};
+use crate::core::Repair;
 use crate::define::{Definitions, missing};
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
@@ -25,6 +26,7 @@ use uuid::Uuid;
 #[derive(Clone)]
 pub struct Broker {
     store: Arc<dyn Store>,
+    repairs: Arc<[Repair]>,
 }
 
 impl fmt::Debug for Broker {
@@ -59,7 +61,8 @@ impl Broker {
             StoreUrl::Sqlite(url) => {
                 let options = SqliteOptions::from_url(url, options);
                 let store = blocking(move || SqliteStore::open(options)).await?;
-                Ok(Self::over(Traced::over(store)))
+                let repairs = store.repairs().clone();
+                Ok(Self { store: Traced::over(store), repairs })
             }
             url => Ok(Self::over(Traced::over(open_server(&url, options).await?))),
         }
@@ -84,7 +87,13 @@ impl Broker {
 
     /// A broker over any store.
     pub fn over(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, repairs: Arc::default() }
+    }
+
+    /// What was mended in the embedded store when it was opened: rows that belonged to nothing and were removed, and
+    /// conversation groups that were set aside because their rows contradict each other. Empty as a rule.
+    pub fn repairs(&self) -> &[Repair] {
+        &self.repairs
     }
 
     /// The store itself, for what is built beside the broker.

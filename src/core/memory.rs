@@ -5,7 +5,7 @@ use super::effects::{Effects, ReadRow, Reply, Step, Taken};
 use super::restore::Restore;
 use super::session::Session;
 use super::state::{Core, Limits};
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::{Message, Outcome, Unit, Verb};
 use crate::time::Timestamp;
@@ -113,13 +113,17 @@ impl Memory {
             restore.received_up_to(*endpoint_id, *receive_sequence);
         }
         for row in self.messages.values() {
-            restore.message(row.queuing_order, row.endpoint_id, row.stored, row.sequence);
+            restore.message(row.queuing_order, row.endpoint_id, row.stored, row.sequence, row.message_type_id);
         }
         for row in self.transmissions.values() {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
             restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
         }
-        restore.finish(now)
+        let restored = restore.finish(now)?;
+        match restored.repairs.is_empty() && restored.changes.is_empty() {
+            true => Ok(restored.core),
+            false => Err(Error::new(Code::STORE_DAMAGED, format!("{:?}", restored.repairs))),
+        }
     }
 
     /// The endpoints' rows.

@@ -1,8 +1,10 @@
 //! Recovery: rows in, a broker out.
 
-use super::change::{EndpointRow, Stored};
+use super::change::{Change, EndpointRow, Stored};
+use super::effects::Effects;
 use super::endpoint::{Endpoint, Extra, NONE, Outgoing, SystemRow};
 use super::orders::Orders;
+use super::repair::{Repairs, mend_catalog};
 use super::state::{Core, Limits};
 use super::status::Delay;
 use crate::catalog::Catalog;
@@ -19,13 +21,31 @@ pub struct Restore {
     places: HashMap<u64, u32>,
     by_conversation: HashMap<uuid::Uuid, u32>,
     damage: Option<String>,
+    changes: Vec<Change>,
+    repairs: Repairs,
+    /// Endpoints whose rows contradict each other.
+    aside: Vec<u32>,
+    marks: (u64, u64, u64),
+}
+
+/// A broker rebuilt from its rows.
+pub struct Restored {
+    /// The broker.
+    pub core: Core,
+    /// What must be written before anything else.
+    pub changes: Vec<Change>,
+    /// What was mended.
+    pub repairs: Repairs,
 }
 
 impl Restore {
     /// Begins with the definitions.
-    pub fn new(catalog: Catalog, ids: IdSource, limits: Limits) -> Self {
+    pub fn new(mut catalog: Catalog, ids: IdSource, limits: Limits) -> Self {
+        let (mut changes, mut repairs) = (Vec::new(), Repairs::default());
+        let damage = mend_catalog(&mut catalog, &mut changes, &mut repairs);
         let core = Core::over(catalog, ids, limits);
-        Self { core, places: HashMap::new(), by_conversation: HashMap::new(), damage: None }
+        let (places, by_conversation) = (HashMap::new(), HashMap::new());
+        Self { core, places, by_conversation, damage, changes, repairs, aside: Vec::new(), marks: (0, 0, 0) }
     }
 
     /// So many endpoints will come: room is made at once.
@@ -37,6 +57,7 @@ impl Restore {
 
     /// The numbers to go on from, at least.
     pub fn counters(&mut self, next_queuing_order: u64, next_endpoint_id: u64, next_transmission_id: u64) {
+        self.marks = (next_queuing_order, next_endpoint_id, next_transmission_id);
         self.core.next_queuing_order = self.core.next_queuing_order.max(next_queuing_order);
         self.core.next_endpoint_id = self.core.next_endpoint_id.max(next_endpoint_id);
         self.core.next_transmission_id = self.core.next_transmission_id.max(next_transmission_id);
@@ -51,6 +72,11 @@ impl Restore {
             return;
         };
         let queue_id = service.queue_id;
+        if core.find(row.handle.0).is_some() {
+            self.damage.get_or_insert(format!("two conversations have the handle {}", row.handle));
+            return;
+        }
+        let has_contract = core.catalog.contracts.contains_key(&row.contract_id);
         let group = core.group_place(row.group.0, row.service_id, queue_id);
         let has_extra = row.far_broker_instance.is_some()
             || row.dialog_timer.is_some()
@@ -100,35 +126,56 @@ impl Restore {
             core.endpoints[peer].peer = place;
             core.endpoints[peer].is_peer_known = true;
         }
+        if !has_contract {
+            let what = "its contract does not exist; its group is set aside (quarantined)";
+            self.repairs.note("dialoq_conversation_endpoint", what, format!("conversation {}", row.handle));
+            self.aside.push(place);
+        }
         self.places.insert(row.endpoint_id, place);
         core.next_endpoint_id = core.next_endpoint_id.max(row.endpoint_id + 1);
     }
 
-    /// How far an endpoint has received, from the side table.
-    pub fn received_up_to(&mut self, endpoint_id: u64, receive_sequence: u64) {
-        if let Some(&place) = self.places.get(&endpoint_id) {
-            let endpoint = &mut self.core.endpoints[place];
-            endpoint.receive_sequence = endpoint.receive_sequence.max(receive_sequence);
-        }
+    /// How far an endpoint has received, from the side table; false if there is no such endpoint.
+    pub fn received_up_to(&mut self, endpoint_id: u64, receive_sequence: u64) -> bool {
+        let Some(&place) = self.places.get(&endpoint_id) else { return false };
+        let endpoint = &mut self.core.endpoints[place];
+        endpoint.receive_sequence = endpoint.receive_sequence.max(receive_sequence);
+        true
     }
 
     /// A message that waits in a queue; in ascending order of `queuing_order`.
-    pub fn message(&mut self, queuing_order: u64, endpoint_id: u64, stored: Stored, sequence: u64) {
+    pub fn message(
+        &mut self,
+        queuing_order: u64,
+        endpoint_id: u64,
+        stored: Stored,
+        sequence: u64,
+        message_type_id: i32,
+    ) {
         self.core.next_queuing_order = self.core.next_queuing_order.max(queuing_order + 1);
         let Some(&place) = self.places.get(&endpoint_id) else {
-            let what = format!("message {queuing_order} belongs to endpoint {endpoint_id}, which does not exist");
-            self.damage.get_or_insert(what);
+            let example = format!("message {queuing_order} of endpoint {endpoint_id}");
+            self.repairs.note("dialoq_queue_message", "its conversation does not exist; removed", example);
+            self.changes.push(Change::DeleteMessage { queuing_order });
             return;
         };
+        if !self.core.catalog.message_types.contains_key(&message_type_id) {
+            let what = "its message type does not exist; the group of its conversation is set aside (quarantined)";
+            self.repairs.note("dialoq_queue_message", what, format!("message {queuing_order}"));
+            self.aside.push(place);
+        }
         let endpoint = &mut self.core.endpoints[place];
         if stored != Stored::Sequenced {
             endpoint.add_system_row(SystemRow { stored, queuing_order });
         } else {
             if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence {
                 let (expected, handle) = (endpoint.receive_sequence, endpoint.handle);
-                let what =
-                    format!("message {queuing_order} of conversation {handle} is number {sequence}, not {expected}");
-                self.damage.get_or_insert(what);
+                let example = format!(
+                    "message {queuing_order} of conversation {handle}, number {sequence} instead of {expected}"
+                );
+                let what = "messages before it are missing; the group of its conversation is set aside (quarantined)";
+                self.repairs.note("dialoq_queue_message", what, example);
+                self.aside.push(place);
             }
             endpoint.rows.push(queuing_order);
             endpoint.receive_sequence = sequence + 1;
@@ -150,9 +197,9 @@ impl Restore {
     ) {
         self.core.next_transmission_id = self.core.next_transmission_id.max(transmission_id + 1);
         let Some(&place) = self.places.get(&endpoint_id) else {
-            let what =
-                format!("transmission {transmission_id} belongs to endpoint {endpoint_id}, which does not exist");
-            self.damage.get_or_insert(what);
+            let example = format!("transmission {transmission_id} of endpoint {endpoint_id}");
+            self.repairs.note("dialoq_transmission", "its conversation does not exist; removed", example);
+            self.changes.push(Change::DeleteTransmission { transmission_id });
             return;
         };
         let outgoing =
@@ -164,11 +211,20 @@ impl Restore {
     /// The broker.
     ///
     /// # Errors
-    /// 60012 if the rows contradict each other.
-    pub fn finish(self, now: Timestamp) -> Result<Core> {
-        let Self { mut core, places, damage, .. } = self;
+    /// 60012 if the rows contradict each other and it is not certain what is right.
+    pub fn finish(self, now: Timestamp) -> Result<Restored> {
+        let Self { mut core, places, damage, mut changes, mut repairs, aside, marks, .. } = self;
         if let Some(what) = damage {
             return Err(Error::new(Code::STORE_DAMAGED, format!("the database is damaged: {what}; restore a backup")));
+        }
+        let counters = core.counters();
+        if counters.0 > marks.0 || counters.1 > marks.1 || counters.2 > marks.2 {
+            let example = format!("queuing_order {}, endpoint {}, transmission {}", marks.0, marks.1, marks.2);
+            repairs.note("dialoq_broker", "a number above the marks was in use; numbers go on above it", example);
+        }
+        for place in aside {
+            let group = core.endpoints[place].group;
+            core.set_quarantined(group, true);
         }
         for place in places.into_values() {
             core.reschedule(place, now);
@@ -197,6 +253,9 @@ impl Restore {
             core.rerank(group);
         }
         core.is_restored = !core.outboxes.is_empty();
-        Ok(core)
+        let mut effects = Effects::default();
+        core.write_touched(&mut effects);
+        changes.append(&mut effects.changes);
+        Ok(Restored { core, changes, repairs })
     }
 }

@@ -16,8 +16,11 @@ fn lock(path: &Path) -> rusqlite::Connection {
     other
 }
 
-/// Longer than one try of the writer, which took 20 s and poisoned the store before.
-const A_WHILE: Duration = Duration::from_millis(1200);
+/// Longer than many tries of the writer. `DIALOQ_BUSY_MS` lengthens it: above 20 s the store was once poisoned.
+fn a_while() -> Duration {
+    let asked = std::env::var("DIALOQ_BUSY_MS").ok().and_then(|asked| asked.parse().ok());
+    Duration::from_millis(asked.unwrap_or(1200))
+}
 
 async fn wait_is_over_when_the_lock_goes(is_lone: bool) {
     let folder = tempfile::tempdir().unwrap();
@@ -42,7 +45,7 @@ async fn wait_is_over_when_the_lock_goes(is_lone: bool) {
     }
     let with_sql = store.clone();
     verbs.spawn(async move { with_sql.run_sql(sql("insert into t values (1)", Vec::new())).await.map(drop) });
-    until("a while has passed", || started.elapsed() > A_WHILE).await;
+    until("a while has passed", || started.elapsed() > a_while()).await;
     assert!(verbs.try_join_next().is_none(), "nothing is answered before it is written");
     other.execute_batch("commit").unwrap();
     while let Some(done) = tokio::time::timeout(PATIENCE, verbs.join_next()).await.expect("the lock is gone") {

@@ -24,9 +24,21 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
+/// The locks of SQLite that this process holds on the database file.
+#[cfg(target_os = "linux")]
+fn locks(path: &Path) -> usize {
+    use std::os::unix::fs::MetadataExt;
+    let inode = format!(":{} ", std::fs::metadata(path).unwrap().ino());
+    let process = format!(" {} ", std::process::id());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    locks.lines().filter(|lock| lock.contains("POSIX") && lock.contains(&inode) && lock.contains(&process)).count()
+}
+
 /// Another process writes to its own table and closes the file. Had the owner lost its lock, that process would take itself
 /// for the last one and delete the log under the owner.
 async fn assert_log_is_kept(path: &Path, store: &SqliteStore, handle: ConversationHandle, after: &str) {
+    #[cfg(target_os = "linux")]
+    assert_eq!(locks(path), 1, "{after}: the owner has lost its lock");
     let log = beside(path, "-wal");
     assert!(log.exists(), "{after}");
     assert_eq!(elsewhere(path, "write"), "written", "{after}");

@@ -7,7 +7,7 @@ use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
     XmlSchemaCollection,
 };
-use crate::core::{Core, EndpointRow, Limits, Restore, Stored};
+use crate::core::{EndpointRow, Limits, Repairs, Restore, Restored, Stored};
 use crate::error::Result;
 use crate::id::{ConversationHandle, ConversationId, GroupId, IdSource};
 use crate::protocol::ConversationState;
@@ -39,18 +39,66 @@ statements! {
     RECEIVE_SEQUENCES = "receive_sequences";
     MESSAGE_KEYS = "queue_message_keys";
     TRANSMISSION_KEYS = "transmission_keys";
+    RETAINED_ORPHANS = "retained_orphans";
+}
+
+const DELETE_CONTRACT_USAGES: &str =
+    include_str!("../../../sql/sqlite/rows/delete_service_contract_message_usages.sql");
+const DELETE_SERVICE_CONTRACTS: &str = include_str!("../../../sql/sqlite/rows/delete_service_contract_usages.sql");
+const DELETE_RECEIVE_SEQUENCE: &str = include_str!("../../../sql/sqlite/rows/delete_receive_sequence.sql");
+const DELETE_RETAINED: &str = include_str!("../../../sql/sqlite/rows/delete_retained_messages.sql");
+
+/// Rows of side tables whose owner does not exist, by the statement that removes them.
+#[derive(Default)]
+pub(super) struct Orphans(Vec<(&'static str, i64)>);
+
+impl Orphans {
+    /// Removes them, in the open transaction.
+    pub(super) fn delete(&self, connection: &Connection) -> Result<()> {
+        for (statement, id) in &self.0 {
+            connection.prepare_cached(statement).and_then(|mut found| found.execute([id])).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, repairs: &mut Repairs, table: &'static str, statement: &'static str, id: i64) {
+        // The rows come in the order of their keys.
+        if self.0.last() != Some(&(statement, id)) {
+            self.0.push((statement, id));
+        }
+        repairs.note(table, "what it belongs to does not exist; removed", id);
+    }
+}
+
+/// What the tables hold.
+pub(super) struct Loaded {
+    pub(super) restored: Restored,
+    pub(super) orphans: Orphans,
+    /// At or above these no number was ever given out.
+    pub(super) marks: (u64, u64, u64),
 }
 
 const DOING: &str = "reading the tables of the broker";
 
-/// The broker the tables hold, and the marks at or above which no number was ever given out.
-pub(super) fn core(
-    connection: &Connection,
-    ids: IdSource,
-    limits: Limits,
-    now: Timestamp,
-) -> Result<(Core, (u64, u64, u64))> {
+/// The broker the tables hold, and what of them must be mended.
+pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: Timestamp) -> Result<Loaded> {
+    let (mut orphans, mut repairs) = (Orphans::default(), Repairs::default());
     let (catalog, marks) = catalog(connection)?;
+    each(connection, CONTRACT_USAGES, |row| {
+        let id: i32 = row.get(0)?;
+        if !catalog.contracts.contains_key(&id) {
+            let table = "dialoq_service_contract_message_usage";
+            orphans.add(&mut repairs, table, DELETE_CONTRACT_USAGES, id.into());
+        }
+        Ok(())
+    })?;
+    each(connection, SERVICE_CONTRACTS, |row| {
+        let id: i32 = row.get(0)?;
+        if !catalog.services.contains_key(&id) {
+            orphans.add(&mut repairs, "dialoq_service_contract_usage", DELETE_SERVICE_CONTRACTS, id.into());
+        }
+        Ok(())
+    })?;
     let mut restore = Restore::new(catalog, ids, limits);
     restore.counters(marks.0, marks.1, marks.2);
     let count = connection.query_row(ENDPOINT_COUNT, [], |row| unsigned(row, 0)).map_err(failed)?;
@@ -61,7 +109,9 @@ pub(super) fn core(
         Ok(())
     })?;
     each(connection, RECEIVE_SEQUENCES, |row| {
-        restore.received_up_to(unsigned(row, 0)?, unsigned(row, 1)?);
+        if !restore.received_up_to(unsigned(row, 0)?, unsigned(row, 1)?) {
+            orphans.add(&mut repairs, "dialoq_receive_sequence", DELETE_RECEIVE_SEQUENCE, row.get(0)?);
+        }
         Ok(())
     })?;
     each(connection, MESSAGE_KEYS, |row| {
@@ -71,14 +121,20 @@ pub(super) fn core(
             2 => Stored::Timer,
             other => return Err(rusqlite::Error::IntegralValueOutOfRange(2, other.into())),
         };
-        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, stored, unsigned(row, 3)?);
+        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, stored, unsigned(row, 3)?, row.get(4)?);
         Ok(())
     })?;
     each(connection, TRANSMISSION_KEYS, |row| {
         restore.transmission(unsigned(row, 0)?, unsigned(row, 1)?, unsigned(row, 2)?, row.get(3)?, row.get(4)?);
         Ok(())
     })?;
-    Ok((restore.finish(now)?, marks))
+    each(connection, RETAINED_ORPHANS, |row| {
+        orphans.add(&mut repairs, "dialoq_retained_message", DELETE_RETAINED, row.get(0)?);
+        Ok(())
+    })?;
+    let mut restored = restore.finish(now)?;
+    restored.repairs.append(repairs);
+    Ok(Loaded { restored, orphans, marks })
 }
 
 /// The definitions, and the marks.

@@ -30,7 +30,7 @@ pub use read_only::ReadOnlyStore;
 use super::url::Location;
 use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
-use crate::core::{Core, Effects};
+use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
@@ -62,6 +62,7 @@ pub struct SqliteStore {
     /// Ends the thread that listens to a manual clock.
     stop_listening: Arc<Notify>,
     sql_limits: Limits,
+    repairs: Arc<[Repair]>,
     /// One close at a time.
     closing: Mutex<()>,
     this: Weak<SqliteStore>,
@@ -106,6 +107,7 @@ impl SqliteStore {
             board_version: 0,
             board_written: engine::long_ago(),
         };
+        let mut repairs = Vec::new();
         let (core, marks) = if is_new {
             let core = Core::new(ids, limits);
             let mut effects = Effects::default();
@@ -115,9 +117,16 @@ impl SqliteStore {
             let marks = core.counters();
             (core, marks)
         } else {
+            // Reading and mending are one transaction, so that no other program comes between.
             board::clear(&write).map_err(|error| storage(&doing(), error))?;
-            write.commit(&mut Batch::default())?;
-            load::core(&write.connection, ids, limits, now)?
+            let load::Loaded { restored, orphans, marks } = load::core(&write.connection, ids, limits, now)?;
+            orphans.delete(&write.connection)?;
+            write.commit(&mut Batch { changes: restored.changes, ..Batch::default() })?;
+            repairs = restored.repairs.into_list();
+            for repair in &repairs {
+                tracing::warn!(table = repair.table, rows = repair.rows, "database '{location}' was mended: {repair}");
+            }
+            (restored.core, marks)
         };
         write.fault = fault;
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
@@ -134,6 +143,7 @@ impl SqliteStore {
             threads,
             stop_listening,
             sql_limits,
+            repairs: repairs.into(),
             closing,
             this: this.clone(),
         }))
@@ -145,6 +155,11 @@ impl SqliteStore {
     /// As [`SqliteStore::open`], but for 60010.
     pub fn open_read_only(options: SqliteOptions) -> Result<Arc<ReadOnlyStore>> {
         ReadOnlyStore::open(options)
+    }
+
+    /// What was mended when the database was opened.
+    pub fn repairs(&self) -> &Arc<[Repair]> {
+        &self.repairs
     }
 
     fn start(engine: &Arc<Engine>, stop_listening: &Arc<Notify>, doing: &str) -> Result<Vec<JoinHandle<()>>> {

@@ -1,0 +1,123 @@
+//! What an opening mends, and how it is told.
+//!
+//! A row is removed only if no statement could ever reach it: it names something that does not exist. A contradiction inside
+//! one conversation sets its group aside, as a poisoned one is. Everything else refuses the database.
+
+use super::change::Change;
+use crate::catalog::Catalog;
+use std::fmt;
+use std::sync::Arc;
+
+/// Rows that contradicted the others when a database was opened, and what was done about them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repair {
+    /// The table.
+    pub table: &'static str,
+    /// How many rows.
+    pub rows: u64,
+    /// What was wrong with them, and what was done.
+    pub what: &'static str,
+    /// The first of them.
+    pub example: String,
+}
+
+impl fmt::Display for Repair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, {} rows: {}; the first is {}", self.table, self.rows, self.what, self.example)
+    }
+}
+
+/// The repairs of one opening.
+#[derive(Debug, Default)]
+pub struct Repairs(Vec<Repair>);
+
+impl Repairs {
+    /// Notes one row.
+    pub fn note(&mut self, table: &'static str, what: &'static str, example: impl fmt::Display) {
+        match self.0.iter_mut().find(|repair| repair.table == table && repair.what == what) {
+            Some(repair) => repair.rows += 1,
+            None => self.0.push(Repair { table, rows: 1, what, example: example.to_string() }),
+        }
+    }
+
+    /// Adds those of another part.
+    pub fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
+    /// All of them.
+    pub fn into_list(self) -> Vec<Repair> {
+        self.0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Mends definitions; gives what makes the rest unusable, if anything does.
+pub(super) fn mend_catalog(catalog: &mut Catalog, changes: &mut Vec<Change>, repairs: &mut Repairs) -> Option<String> {
+    // Service Broker's own services have no queue: their number is 0.
+    let has_queue = |id: i32| id == 0 || catalog.queues.contains_key(&id);
+    if let Some(service) = catalog.services.values().find(|service| !has_queue(service.queue_id)) {
+        return Some(format!("service '{}' names queue {}, which does not exist", service.name, service.queue_id));
+    }
+    let gone = |id: &i32, known: bool| (!known).then_some(*id);
+    let notifications: Vec<i32> = catalog
+        .event_notifications
+        .iter()
+        .filter_map(|(id, notification)| gone(id, catalog.queues.contains_key(&notification.queue_id)))
+        .collect();
+    for id in notifications {
+        let Some(notification) = catalog.event_notifications.remove(&id) else { continue };
+        changes.push(Change::DeleteEventNotification(id));
+        repairs.note("dialoq_event_notification", "its queue does not exist; removed", &notification.name);
+    }
+    let priorities: Vec<i32> = catalog
+        .priorities
+        .iter()
+        .filter_map(|(id, priority)| {
+            let has_contract = priority.contract_id.is_none_or(|id| catalog.contracts.contains_key(&id));
+            let has_service = priority.local_service_id.is_none_or(|id| catalog.services.contains_key(&id));
+            gone(id, has_contract && has_service)
+        })
+        .collect();
+    for id in priorities {
+        let Some(priority) = catalog.priorities.remove(&id) else { continue };
+        changes.push(Change::DeletePriority(id));
+        let what = "its contract or service does not exist, so that it never counts; removed";
+        repairs.note("dialoq_conversation_priority", what, &priority.name);
+    }
+    for service in catalog.services.values_mut() {
+        if service.contract_ids.iter().all(|id| catalog.contracts.contains_key(id)) {
+            continue;
+        }
+        let mended = Arc::make_mut(service);
+        mended.contract_ids.retain(|id| catalog.contracts.contains_key(id));
+        let what = "it names a contract that does not exist; removed from the service";
+        repairs.note("dialoq_service_contract_usage", what, format!("of service '{}'", mended.name));
+        changes.push(Change::PutService(service.clone()));
+    }
+    let next = highest_id(catalog).saturating_add(1);
+    if catalog.settings.next_object_id < next {
+        let what = "the next object id was in use; raised";
+        repairs.note("dialoq_broker", what, catalog.settings.next_object_id);
+        catalog.settings.next_object_id = next;
+        changes.push(Change::PutSettings(catalog.settings.clone()));
+    }
+    None
+}
+
+fn highest_id(catalog: &Catalog) -> i32 {
+    let last = [
+        catalog.message_types.keys().next_back(),
+        catalog.contracts.keys().next_back(),
+        catalog.queues.keys().next_back(),
+        catalog.services.keys().next_back(),
+        catalog.priorities.keys().next_back(),
+        catalog.xml_schema_collections.keys().next_back(),
+        catalog.event_notifications.keys().next_back(),
+    ];
+    last.into_iter().flatten().copied().max().unwrap_or(0)
+}
