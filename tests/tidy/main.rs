@@ -84,6 +84,32 @@ fn sql_is_told_from_other_text() {
     }
 }
 
+/// Closing any descriptor of a database drops the locks of SQLite, so that a file is opened only here.
+const OPENS_FILES: &[(&str, &str)] = &[
+    ("src/bench/log.rs", "the log of the bench's own sync measurement"),
+    ("src/bench/machine.rs", "facts about the machine, from /proc"),
+    ("src/cli/apply.rs", "a script of the user"),
+    ("src/cli/lab.rs", "the page of the report"),
+    ("src/cli/send/lines.rs", "a file of messages"),
+    ("src/cli/send/mod.rs", "a file of messages"),
+    ("src/lab/load.rs", "a file of messages"),
+    ("src/store/server/presence.rs", "the name of the machine"),
+    ("src/store/sqlite/owner.rs", "the lock on the database; closed only if nothing else has the file open"),
+];
+
+#[test]
+fn only_sqlite_opens_a_database() {
+    let words =
+        ["use std::fs", "File::", "fs::OpenOptions", "fs::read(", "fs::read_to_string(", "fs::write(", "fs::copy("];
+    let found: Vec<String> = files(&root().join("src"), "rs")
+        .iter()
+        .filter(|file| words.iter().any(|word| source::code(file).contains(word)))
+        .map(|file| shown(file))
+        .filter(|file| !OPENS_FILES.iter().any(|(known, _)| known == file))
+        .collect();
+    assert!(found.is_empty(), "these open files; say in OPENS_FILES which, or open the database by SQLite: {found:#?}");
+}
+
 #[test]
 fn nothing_is_left_undone() {
     let mut undone = Vec::new();
