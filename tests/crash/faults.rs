@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// What the load knows it did.
 #[derive(Debug, Default)]
-struct Acknowledged {
+pub(crate) struct Acknowledged {
     sent: BTreeSet<String>,
     received: BTreeSet<String>,
     /// Asked for and not acknowledged: may be there or not, but together.
@@ -23,7 +23,7 @@ struct Acknowledged {
     open_receive: BTreeSet<String>,
 }
 
-async fn load(store: &SqliteStore, done: &mut Acknowledged) -> Result<(), Error> {
+pub(crate) async fn load(store: &SqliteStore, done: &mut Acknowledged) -> Result<(), Error> {
     let one = began(&store.submit(vec![dialog("b")]).await?[0]);
     let two = began(&store.submit(vec![dialog("b")]).await?[0]);
     let lost = began(&store.submit(vec![dialog("nobody")]).await?[0]);
@@ -54,12 +54,7 @@ async fn load(store: &SqliteStore, done: &mut Acknowledged) -> Result<(), Error>
 }
 
 async fn strike(path: &Path, fault: Arc<Fault>) -> bool {
-    {
-        let store = open(path);
-        store.submit(vec![Verb::Define(definitions())]).await.unwrap();
-        store.run_sql(sql("create table received (body text)", Vec::new())).await.unwrap();
-        store.close().await.unwrap();
-    }
+    prepare(path).await;
     let mut done = Acknowledged::default();
     let store = SqliteStore::open({
         let mut options = options(path);
@@ -77,14 +72,30 @@ async fn strike(path: &Path, fault: Arc<Fault>) -> bool {
         ended.unwrap();
     }
     drop(store);
+    assert_kept(path, &done).await;
+    fault.has_struck()
+}
 
+/// A broker with its definitions and the table that receivers write to, closed.
+pub(crate) async fn prepare(path: &Path) {
+    let store = open(path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    store.run_sql(sql("create table received (body text)", Vec::new())).await.unwrap();
+    store.close().await.unwrap();
+}
+
+/// Opens the file again: what was acknowledged is there once and in order, the rest wholly or not at all.
+pub(crate) async fn assert_kept(path: &Path, done: &Acknowledged) {
     let store = open(path);
     store.submit(Vec::new()).await.unwrap();
-    let in_table = texts(&*store, "select body from received").await;
-    let system = "select message_body from queue_messages where queue_name = 'to' and message_type_name = 't'";
+    let in_table = texts(&*store, "select body from received order by rowid").await;
+    let in_table_in_order = in_table.clone();
+    let system = "select message_body from queue_messages where queue_name = 'to' and message_type_name = 't' \
+                  order by queuing_order";
     let in_queue = texts(&*store, system).await;
-    let waiting = texts(&*store, "select message_body from sys_transmission_queue").await;
-    let mut all: Vec<String> = [in_table.clone(), in_queue, waiting].concat();
+    let waiting =
+        texts(&*store, "select message_body from sys_transmission_queue order by message_sequence_number").await;
+    let mut all: Vec<String> = [in_table.clone(), in_queue.clone(), waiting.clone()].concat();
     all.sort();
     let everywhere: BTreeSet<String> = all.iter().cloned().collect();
     assert_eq!(all.len(), everywhere.len(), "something is there twice: {all:?}");
@@ -96,7 +107,16 @@ async fn strike(path: &Path, fault: Arc<Fault>) -> bool {
     assert!(done.received.is_subset(&taken), "acknowledged as received and undone");
     let beyond: BTreeSet<String> = taken.difference(&done.received).cloned().collect();
     assert!(beyond.is_empty() || beyond == done.open_receive, "half of a transaction is there: {beyond:?}");
-    fault.has_struck()
+    assert!(store.repairs().is_empty(), "nothing had to be mended: {:?}", store.repairs());
+    for conversation in ["one", "two", "lost"] {
+        let of_this = |bodies: &[String]| -> Vec<String> {
+            bodies.iter().filter(|body| body.starts_with(conversation)).cloned().collect()
+        };
+        // First what was received, then what is queued, then what waits: 0, 1, 2, ... of each conversation.
+        let found = [of_this(&in_table_in_order), of_this(&in_queue), of_this(&waiting)].concat();
+        let right: Vec<String> = (0..found.len()).map(|number| format!("{conversation} {number}")).collect();
+        assert_eq!(found, right, "out of order");
+    }
 }
 
 async fn strike_everywhere(make: fn(u64) -> Arc<Fault>) -> u64 {

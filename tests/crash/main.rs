@@ -1,8 +1,9 @@
 //! What a crash may cost: nothing that was acknowledged, and nothing twice.
 //!
-//! `kill.rs` kills a process under load, `faults.rs` makes every single write fail in turn, `rows.rs` compares the
-//! tables with the model after random work.
+//! `kill.rs` kills a process under load, `faults.rs` makes every single statement that writes fail in turn, `disk.rs` every
+//! write and sync below SQLite, `rows.rs` compares the tables with the model after random work.
 
+mod disk;
 mod faults;
 mod kill;
 #[path = "../servers/limit.rs"]

@@ -76,7 +76,8 @@ impl SqliteStore {
     /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, 60012 if it is damaged, 60013 if a
     /// newer Dialoq wrote it, 60014 if it cannot be written, 60017 if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
-        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, sql_timeout, fault } = options;
+        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, sql_timeout, fault, vfs } =
+            options;
         let (location, file) = match location {
             Location::Memory => (Location::Memory, None),
             Location::File(path) => {
@@ -89,7 +90,7 @@ impl SqliteStore {
             }
         };
         // Declared after the owner, so that a connection is closed before the lock goes if the opening fails.
-        let (mut connection, is_new) = open::write_connection(&location, durability)?;
+        let (mut connection, is_new) = open::write_connection(&location, durability, vfs.as_deref())?;
         let now = clock.now();
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;

@@ -95,13 +95,20 @@ pub(super) fn check_ours(path: &Path) -> Result<()> {
 }
 
 /// The connection that writes, set and with all tables and views. Tells whether the tables are new.
-pub(super) fn write_connection(location: &Location, durability: Durability) -> Result<(Connection, bool)> {
+pub(super) fn write_connection(
+    location: &Location,
+    durability: Durability,
+    vfs: Option<&str>,
+) -> Result<(Connection, bool)> {
     let doing = format!("opening database '{location}'");
     let failed = |error| storage(&doing, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = match location {
         Location::Memory => Connection::open_in_memory_with_flags(flags),
-        Location::File(path) => owner::opening(|| Connection::open_with_flags(path, flags)),
+        Location::File(path) => owner::opening(|| match vfs {
+            None => Connection::open_with_flags(path, flags),
+            Some(vfs) => Connection::open_with_flags_and_vfs(path, flags, vfs),
+        }),
     }
     .map_err(failed)?;
     connection.busy_timeout(BUSY).map_err(failed)?;

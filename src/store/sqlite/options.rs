@@ -28,6 +28,9 @@ pub struct SqliteOptions {
     pub sql_timeout: Option<Duration>,
     /// A fault to strike the writing of tables, for tests of recovery.
     pub fault: Option<Arc<Fault>>,
+    /// The name of the registered VFS that the connection which writes goes through, for tests of disks.
+    #[doc(hidden)]
+    pub vfs: Option<String>,
 }
 
 impl SqliteOptions {
@@ -42,6 +45,7 @@ impl SqliteOptions {
             limits: Limits::default(),
             sql_timeout: None,
             fault: None,
+            vfs: None,
         }
     }
 

@@ -1,0 +1,88 @@
+//! Every write and every sync of SQLite fails in turn, is torn, or is the moment at which the power goes.
+//!
+//! A disk under SQLite counts its operations: from the opening over a load to the close, recovery and the folding of the log
+//! included. After each fault the file is opened again, as the process or the machine would find it.
+//!
+//! `DIALOQ_DISK=all` strikes at every operation; by default at a few of each kind.
+
+use crate::faults::{Acknowledged, assert_kept, load, prepare};
+use crate::shop::options;
+use dialoq::Code;
+use dialoq::store::Store;
+use dialoq::store::sqlite::SqliteStore;
+use dialoq_test_vfs::{Disk, Fault, NAME};
+use std::path::Path;
+
+/// Strikes once; false if the load was over before.
+async fn strike(prepared: &Path, fault: Fault, nth: u64) -> bool {
+    let (folder, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    for entry in std::fs::read_dir(prepared).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), path.with_file_name(entry.file_name())).unwrap();
+    }
+    let disk = Disk::under(folder.path(), fault, nth);
+    let mut done = Acknowledged::default();
+    let opened = SqliteStore::open({
+        let mut options = options(&path);
+        options.vfs = Some(NAME.to_owned());
+        options
+    });
+    let what = format!("{fault:?} at operation {nth}");
+    let is_told =
+        |code: Code| [Code::STORE_IO, Code::STORE_FULL, Code::STORE_POISONED, Code::STORE_READ_ONLY].contains(&code);
+    match opened {
+        Ok(store) => {
+            let ended = load(&store, &mut done).await;
+            let closed = store.close().await;
+            if let Some(failure) = ended.err().or(closed.err()) {
+                assert!(disk.has_struck(), "{what}: {failure}");
+                assert!(is_told(failure.code()), "{what}: {failure}");
+            }
+        }
+        Err(failure) => assert!(disk.has_struck() && is_told(failure.code()), "{what}: {failure}"),
+    }
+    let has_struck = disk.has_struck();
+    disk.image(after.path());
+    assert_kept(&after.path().join("a.db"), &done).await;
+    if fault == Fault::Fail {
+        // The process goes on: the file itself must be as good as the image.
+        assert_kept(&path, &done).await;
+    }
+    has_struck
+}
+
+async fn strike_at_many(fault: Fault) {
+    let _limit = crate::limit();
+    let prepared = tempfile::tempdir().unwrap();
+    prepare(&prepared.path().join("a.db")).await;
+    let is_exhaustive = std::env::var("DIALOQ_DISK").is_ok_and(|asked| asked == "all");
+    // Steps without a common factor with the operations of one commit, so that each kind is met.
+    let step = if is_exhaustive { 1 } else { 13 };
+    let mut nth = 1;
+    while strike(prepared.path(), fault, nth).await {
+        nth += step;
+        crate::limits::doing(format!("{fault:?} at operation {nth}"));
+    }
+    assert!(nth > 100, "the load took only {nth} operations of the disk");
+}
+
+#[tokio::test]
+async fn an_operation_of_the_disk_that_fails_costs_nothing_acknowledged() {
+    strike_at_many(Fault::Fail).await;
+}
+
+#[tokio::test]
+async fn a_torn_write_costs_nothing_acknowledged() {
+    strike_at_many(Fault::Tear).await;
+}
+
+#[tokio::test]
+async fn a_loss_of_power_costs_nothing_acknowledged() {
+    strike_at_many(Fault::Lose).await;
+}
+
+#[tokio::test]
+async fn a_loss_of_power_that_keeps_every_other_write_costs_nothing_acknowledged() {
+    strike_at_many(Fault::Mix).await;
+}
