@@ -49,7 +49,8 @@ impl Memory {
                     return Ok(None);
                 }
                 Err(error) => {
-                    self.core.rollback(session, now, &mut effects);
+                    // Nobody saw what it took before, so this is no rollback that counts as poison.
+                    self.core.abandon(session, &mut effects);
                     self.write(effects, now);
                     return Err(error);
                 }

@@ -26,7 +26,7 @@ pub mod url;
 
 pub use activity::{ActivityBoard, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
-pub use options::{AccessToken, OpenOptions};
+pub use options::{AccessToken, Gathering, OpenOptions};
 pub use slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 pub(crate) use texts::store_texts;

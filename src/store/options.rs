@@ -7,6 +7,7 @@ use crate::id::IdSource;
 use crate::time::Clock;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 /// How a broker's store is opened: what a URL cannot say, and what would rather be said in code. What a URL says counts
@@ -30,6 +31,25 @@ pub struct OpenOptions {
     /// Where the access tokens come from that SQL Server is shown if its URL says `authentication=entra_token`. Default the
     /// environment's `DIALOQ_ENTRA_TOKEN`.
     pub entra_token: Option<AccessToken>,
+    /// Has a server's next batch wait for callers, for tests. Default it never does.
+    pub gathering: Gathering,
+}
+
+/// How many callers the next batch of SENDs or RECEIVEs waits for, so that a test knows what goes together. The embedded
+/// store has no such batches.
+#[derive(Debug, Clone, Default)]
+pub struct Gathering(Arc<AtomicUsize>);
+
+impl Gathering {
+    /// Has the next calls that can be folded wait until so many have come; they then go in one batch.
+    pub fn wait_for(&self, callers: usize) {
+        self.0.store(callers, SeqCst);
+    }
+
+    /// How many callers are waited for; 0 if none are.
+    pub(crate) fn wanted(&self) -> usize {
+        self.0.load(SeqCst)
+    }
 }
 
 /// Gives an access token whenever a connection is made, because tokens expire.
@@ -69,6 +89,7 @@ impl Default for OpenOptions {
             sql_timeout: None,
             create: true,
             entra_token: None,
+            gathering: Gathering::default(),
         }
     }
 }
@@ -115,6 +136,12 @@ impl OpenOptions {
         self.closed_retention = url.common.closed_retention.unwrap_or(self.closed_retention);
         self.sql_timeout = url.common.sql_timeout.or(self.sql_timeout);
         self.create = url.install.unwrap_or(self.create);
+        self
+    }
+
+    /// Sets what a server's next batch waits for, for tests.
+    pub fn gathering(mut self, gathering: Gathering) -> Self {
+        self.gathering = gathering;
         self
     }
 

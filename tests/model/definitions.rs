@@ -49,3 +49,13 @@ pub(crate) fn service(name: &str, queue: &str, contracts: &[&str]) -> Definition
         contracts: contracts.iter().map(|name| (*name).to_owned()).collect(),
     }
 }
+
+pub(crate) fn alter_service(name: &str, queue: Option<&str>, add: &[&str], drop: &[&str]) -> Definition {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Definition::AlterService {
+        name: name.into(),
+        queue: queue.map(Into::into),
+        add_contracts: names(add),
+        drop_contracts: names(drop),
+    }
+}

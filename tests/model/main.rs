@@ -8,6 +8,7 @@ mod run;
 mod servers;
 mod steps;
 mod storm;
+mod together;
 
 use servers::{OnStores, Store};
 use std::process::ExitCode;

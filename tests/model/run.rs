@@ -1,6 +1,6 @@
 //! One random run on both sides.
 
-use crate::definitions::{definitions, service};
+use crate::definitions::{alter_service, definitions, service};
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
 use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
@@ -8,6 +8,7 @@ use dialoq::act::Perform;
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
+use dialoq::store::Gathering;
 use dialoq::time::{Clock, Timestamp};
 use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
 use std::collections::{HashMap, HashSet};
@@ -21,24 +22,14 @@ use uuid::Uuid;
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
 const TYPES: [&str; 4] = ["Text", "Nothing", "Xml", "Unlisted"];
 
-fn alter_service(name: &str, queue: Option<&str>, add: &[&str], drop: &[&str]) -> Definition {
-    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Definition::AlterService {
-        name: name.into(),
-        queue: queue.map(Into::into),
-        add_contracts: names(add),
-        drop_contracts: names(drop),
-    }
-}
-
 /// Refused because the conversation has ended, or is gone: on a server it goes when it is ended, in the core with the commit.
 fn is_over(outcome: &Result<Outcome, Error>) -> bool {
     outcome.as_ref().is_err_and(|error| [8426, 8429, 8458].contains(&error.code().0))
 }
 
 /// Ids as the order in which this side first showed them.
-#[derive(Default)]
-struct Names(HashMap<Uuid, usize>);
+#[derive(Default, Clone)]
+pub(crate) struct Names(HashMap<Uuid, usize>);
 
 impl Names {
     fn name(&mut self, id: Uuid) -> usize {
@@ -48,7 +39,7 @@ impl Names {
 }
 
 /// What a verb gave, with names for ids: the same on both sides.
-fn shown(names: &mut Names, outcome: &Result<Outcome, Error>) -> String {
+pub(crate) fn shown(names: &mut Names, outcome: &Result<Outcome, Error>) -> String {
     match outcome {
         Err(error) => format!("error {}", error.code()),
         Ok(Outcome::Began { handle, group, .. }) => {
@@ -80,19 +71,19 @@ fn shown_message(names: &mut Names, message: &Message) -> String {
 }
 
 /// The body of an event names moments and ids.
-fn is_event(message: &Message) -> bool {
+pub(crate) fn is_event(message: &Message) -> bool {
     &*message.message_type_name == system::EVENT_NOTIFICATION
 }
 
 /// One side's ids of what the steps name by place; both sides learn them in the same order.
 #[derive(Default)]
-struct Known {
-    handles: Vec<ConversationHandle>,
+pub(crate) struct Known {
+    pub(crate) handles: Vec<ConversationHandle>,
     groups: Vec<GroupId>,
 }
 
 impl Known {
-    fn learn(&mut self, outcome: &Result<Outcome, Error>) {
+    pub(crate) fn learn(&mut self, outcome: &Result<Outcome, Error>) {
         match outcome {
             Ok(Outcome::Began { handle, group, .. }) => self.add(Some(*handle), *group),
             Ok(Outcome::Received(messages)) => {
@@ -115,7 +106,7 @@ impl Known {
     }
 
     /// One of those seen so far; before the first, one that nobody has.
-    fn handle(&self, place: usize) -> ConversationHandle {
+    pub(crate) fn handle(&self, place: usize) -> ConversationHandle {
         let nobody = ConversationHandle(Uuid::from_u128(u128::MAX));
         self.handles.get(place % self.handles.len().max(1)).copied().unwrap_or(nobody)
     }
@@ -125,7 +116,7 @@ impl Known {
         self.groups.get(place % self.groups.len().max(1)).copied().unwrap_or(nobody)
     }
 
-    fn verb(&self, op: &Op, number: u64) -> Verb {
+    pub(crate) fn verb(&self, op: &Op, number: u64) -> Verb {
         match op {
             Op::Dialog { from, to, related, lifetime } => Verb::BeginDialog(BeginDialog {
                 from_service: ["I", "J"][*from].into(),
@@ -182,7 +173,7 @@ impl Known {
     }
 }
 
-struct Pair {
+pub(crate) struct Pair {
     model: Session,
     model_savepoint: Option<Savepoint>,
     tx: Tx,
@@ -193,34 +184,39 @@ struct Pair {
     has_sent_on: HashSet<ConversationHandle>,
 }
 
-struct Run {
-    model: Memory,
-    model_known: Known,
-    model_names: Names,
-    broker: Broker,
-    known: Known,
-    names: Names,
-    clock: Clock,
-    database: Database,
+pub(crate) struct Run {
+    pub(crate) model: Memory,
+    pub(crate) model_known: Known,
+    pub(crate) model_names: Names,
+    pub(crate) broker: Broker,
+    pub(crate) known: Known,
+    pub(crate) names: Names,
+    pub(crate) clock: Clock,
+    pub(crate) database: Database,
     /// On a server: whose transaction has put something into a queue. See [`Run::is_out_of_turn`].
-    sender: Option<usize>,
+    pub(crate) sender: Option<usize>,
     /// Who has begun a conversation, and in which group; the place after the last one for those begun at once.
-    begun: HashMap<ConversationHandle, usize>,
-    begun_in: HashMap<ConversationHandle, GroupId>,
-    sessions: [Option<Pair>; SESSIONS],
-    ledger: Ledger,
+    pub(crate) begun: HashMap<ConversationHandle, usize>,
+    pub(crate) begun_in: HashMap<ConversationHandle, GroupId>,
+    pub(crate) sessions: [Option<Pair>; SESSIONS],
+    pub(crate) ledger: Ledger,
     /// Who sent that number, if one did: bodies are the same on both sides, so they cannot say it.
-    senders: HashMap<u64, Option<ConversationHandle>>,
-    may_quarantine: bool,
+    pub(crate) senders: HashMap<u64, Option<ConversationHandle>>,
+    pub(crate) may_quarantine: bool,
+    /// What a server's next batch waits for.
+    pub(crate) gathering: Gathering,
+    /// By queue: the last RECEIVEs went in a batch, so the next batch may pass over what is older.
+    pub(crate) has_trail: [bool; QUEUES.len()],
     /// Definitions were taken away under conversations.
-    is_broken: bool,
+    pub(crate) is_broken: bool,
 }
 
 /// Runs the steps on both sides; tells the first thing that is not right.
 pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
     let database = Database::fresh(store);
     let clock = Clock::manual(START);
-    let broker = open(database.url(), &clock).await?;
+    let gathering = Gathering::default();
+    let broker = open(database.url(), &clock, &gathering).await?;
     let mut run = Run {
         model: Memory::new(Limits::default()),
         model_known: Known::default(),
@@ -237,6 +233,8 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         ledger: Ledger::default(),
         senders: HashMap::new(),
         may_quarantine: false,
+        gathering,
+        has_trail: Default::default(),
         is_broken: false,
     };
     for text in ["CREATE TABLE note (number INTEGER PRIMARY KEY)", "INSERT INTO note (number) VALUES (0)"] {
@@ -253,16 +251,18 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
     run.finish().await
 }
 
-async fn open(url: &str, clock: &Clock) -> Result<Broker, String> {
-    Broker::open_with(url, OpenOptions::default().clock(clock.clone())).await.map_err(|error| format!("{error:?}"))
+async fn open(url: &str, clock: &Clock, gathering: &Gathering) -> Result<Broker, String> {
+    Broker::open_with(url, OpenOptions::default().clock(clock.clone()).gathering(gathering.clone()))
+        .await
+        .map_err(|error| format!("{error:?}"))
 }
 
-fn same(model: &str, store: &str) -> Result<(), String> {
+pub(crate) fn same(model: &str, store: &str) -> Result<(), String> {
     if model == store { Ok(()) } else { Err(format!("the core says\n  {model}\nthe store says\n  {store}")) }
 }
 
 impl Run {
-    fn store(&self) -> Store {
+    pub(crate) fn store(&self) -> Store {
         self.database.store()
     }
 
@@ -274,15 +274,6 @@ impl Run {
             return false;
         }
         if let Step::Do(place, op) = step {
-            // What another transaction has begun is not there for a server before the commit; the core waits for it.
-            let is_begun_elsewhere = |handle: &ConversationHandle| {
-                self.begun
-                    .get(handle)
-                    .is_some_and(|by| by != place && self.sessions.get(*by).is_some_and(Option::is_some))
-            };
-            if self.named(op).iter().any(is_begun_elsewhere) {
-                return true;
-            }
             // On a server a transaction sees at once what it has done, the core does it at the commit.
             let shows_it = |pair: &Pair, handle: &ConversationHandle| {
                 pair.is_done_with.contains(handle) || matches!(op, Op::End { .. }) && pair.has_sent_on.contains(handle)
@@ -312,7 +303,7 @@ impl Run {
     }
 
     /// The conversations that an op names.
-    fn named(&self, op: &Op) -> Vec<ConversationHandle> {
+    pub(crate) fn named(&self, op: &Op) -> Vec<ConversationHandle> {
         match op {
             Op::Dialog { related, .. } => related.iter().map(|place| self.known.handle(*place)).collect(),
             Op::Send { first, second, .. } => self.known.addressed(*first, *second),
@@ -331,7 +322,7 @@ impl Run {
         }
     }
 
-    fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
@@ -411,6 +402,9 @@ impl Run {
                 done.map(drop).map_err(|error| format!("{error:?}"))
             }
             Step::Do(place, op) => self.op(*place, op).await,
+            Step::Unit(ops) => self.unit(ops).await,
+            Step::Sends(sends) => self.sends(sends).await,
+            Step::Receives(queue, tops) => self.receives(*queue, tops).await,
             Step::Advance(seconds) => {
                 self.clock.advance(Duration::from_secs(u64::from(*seconds)));
                 self.settle().await;
@@ -491,7 +485,7 @@ impl Run {
             self.sender = Some(place);
         }
         let number = self.ledger.next_number();
-        let named = self.named(op);
+        let named = self.both_sides(&self.named(op));
         let (model_verb, verb) = (self.model_known.verb(op, number), self.known.verb(op, number));
         let now = self.now();
         let pair = self.sessions.get_mut(place).and_then(Option::as_mut);
@@ -505,10 +499,14 @@ impl Run {
                 let model = self.model.submit(vec![model_verb], now).transpose();
                 // It would wait for an open transaction, and this run has nobody else to end that.
                 let Some(model) = model else { return Ok(()) };
+                if let Op::Receive { queue, .. } = op {
+                    self.has_trail[*queue] = false;
+                }
                 (model.map(|mut outcomes| outcomes.remove(0)), self.broker.perform(verb.clone()).await)
             }
         };
-        if !(self.store().is_server() && is_over(&model) && is_over(&store)) {
+        let is_in_transaction = self.sessions.get(place).is_some_and(Option::is_some);
+        if !(self.store().is_server() && is_in_transaction && is_over(&model) && is_over(&store)) {
             same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))?;
         }
         if let Some(pair) = self.sessions.get_mut(place).and_then(Option::as_mut) {
@@ -524,8 +522,8 @@ impl Run {
         }
         self.model_known.learn(&model);
         self.known.learn(&store);
-        // On PostgreSQL a refused verb leaves no lock, the core keeps that of its group: DIFFERENCE(reads-committed).
-        if store.is_err() && self.store().is_server() && place < SESSIONS && self.sessions[place].is_some() {
+        // On SQL Server a refused verb keeps the lock it took: DIFFERENCE(reads-committed).
+        if store.is_err() && self.store() == Store::Mssql && place < SESSIONS && self.sessions[place].is_some() {
             return Box::pin(self.step(&Step::Rollback(place))).await;
         }
         if let Ok(Outcome::Began { handle, group, .. }) = &store {
@@ -581,7 +579,7 @@ impl Run {
     }
 
     /// Keeps the books.
-    fn enter(
+    pub(crate) fn enter(
         &mut self,
         place: usize,
         verb: &Verb,
@@ -666,7 +664,7 @@ impl Run {
             self.model.tick(self.now());
         }
         self.broker.close().await.map_err(|error| format!("{error:?}"))?;
-        self.broker = open(self.database.url(), &self.clock).await?;
+        self.broker = open(self.database.url(), &self.clock, &self.gathering).await?;
         self.settle().await;
         self.compare_rows().await?;
         // Rollbacks are counted in memory, so the store has forgotten them.

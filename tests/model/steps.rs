@@ -19,6 +19,12 @@ pub(crate) enum Step {
     Sql(usize, bool),
     /// In the transaction of that place; at once if none is open there.
     Do(usize, Op),
+    /// Several verbs in one call, which happen together or not at all.
+    Unit(Vec<Op>),
+    /// SENDs of so many callers at once: the conversation and the message type of each.
+    Sends(Vec<(usize, usize)>),
+    /// RECEIVEs of so many callers at once from a queue: TOP of each.
+    Receives(usize, Vec<Option<u8>>),
     Advance(u16),
     QueueStatus(usize, bool),
     Retention(usize, bool),
@@ -131,7 +137,7 @@ fn breaks() -> impl Strategy<Value = Step> {
     .prop_map(Step::Break)
 }
 
-fn quiet_step(op: BoxedStrategy<Op>) -> impl Strategy<Value = Step> {
+fn quiet_step(op: BoxedStrategy<Op>, message_type: BoxedStrategy<usize>) -> impl Strategy<Value = Step> {
     let place = 0..SESSIONS;
     prop_oneof![
         4 => place.clone().prop_map(Step::Begin),
@@ -141,7 +147,11 @@ fn quiet_step(op: BoxedStrategy<Op>) -> impl Strategy<Value = Step> {
         1 => place.clone().prop_map(Step::RollbackTo),
         2 => (place.clone(), prop::bool::weighted(0.2)).prop_map(|(place, fails)| Step::Sql(place, fails)),
         // The place after the last one never has a transaction.
-        24 => (0..=SESSIONS, op).prop_map(|(place, op)| Step::Do(place, op)),
+        24 => (0..=SESSIONS, op.clone()).prop_map(|(place, op)| Step::Do(place, op)),
+        3 => prop::collection::vec(op, 2..5).prop_map(Step::Unit),
+        4 => prop::collection::vec((any::<usize>(), message_type), 2..9).prop_map(Step::Sends),
+        3 => (0..QUEUES.len(), prop::collection::vec(prop::option::weighted(0.5, 0..4u8), 2..7))
+            .prop_map(|(queue, tops)| Step::Receives(queue, tops)),
         2 => (1..30u16).prop_map(Step::Advance),
         2 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::QueueStatus(queue, on)),
         1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Retention(queue, on)),
@@ -155,10 +165,11 @@ fn quiet_step(op: BoxedStrategy<Op>) -> impl Strategy<Value = Step> {
 }
 
 pub(crate) fn any_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(prop_oneof![24 => quiet_step(any_op()), 1 => breaks()], 1..most)
+    let any_type = prop_oneof![6 => Just(0), 1 => 0..4usize].boxed();
+    prop::collection::vec(prop_oneof![24 => quiet_step(any_op(), any_type), 1 => breaks()], 1..most)
 }
 
 /// Nothing that ends or breaks a conversation.
 pub(crate) fn peaceful_steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
-    prop::collection::vec(quiet_step(quiet_op()), 1..most)
+    prop::collection::vec(quiet_step(quiet_op(), Just(0).boxed()), 1..most)
 }

@@ -3,6 +3,7 @@
 //! Nobody waits for a timer. Whoever comes when few are under way goes at once, alone; the others gather, and leave
 //! together as soon as something under way has come back. So batches are as large as the load is high.
 
+use crate::store::Gathering;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,6 +40,7 @@ pub(super) trait Item {
 pub(super) struct Fold<I> {
     gathered: Mutex<Gathered<I>>,
     kinds: Kinds,
+    gathering: Gathering,
 }
 
 #[derive(Debug)]
@@ -92,7 +94,31 @@ impl<I: Item> Fold<I> {
                 out: HashSet::new(),
             }),
             kinds,
+            gathering: Gathering::default(),
         }
+    }
+
+    /// Lets a test say how many the next batch waits for.
+    pub(super) fn gathering(mut self, gathering: Gathering) -> Self {
+        self.gathering = gathering;
+        self
+    }
+
+    /// What goes at once because this item came: the item alone as [`Fold::enter`] says, or all that a test waited for.
+    pub(super) fn come(&self, item: I) -> Vec<I> {
+        let wanted = self.gathering.wanted();
+        if wanted == 0 {
+            return Vec::from_iter(self.enter(item));
+        }
+        let mut gathered = self.gathered();
+        gathered.items.push_back(item);
+        if gathered.items.len() < wanted {
+            return Vec::new();
+        }
+        self.gathering.wait_for(0);
+        let batch = gathered.batch();
+        self.sets_out(&mut gathered, batch.len());
+        batch
     }
 
     /// Gives the item back if it may go at once: then [`Fold::next`] must be called when it is done. Else it is kept until

@@ -10,7 +10,7 @@ use super::rows::said;
 use super::verbs::most;
 use crate::error::{Error, Result};
 use crate::protocol::{Message, Outcome};
-use crate::store::QueueActivity;
+use crate::store::{Gathering, QueueActivity};
 use dashmap::DashMap;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -95,6 +95,7 @@ impl Trail {
 /// What receivers of a queue have in common, by its folded name.
 pub(super) struct Receives {
     kinds: Kinds,
+    gathering: Gathering,
     queues: DashMap<String, Arc<Queue>>,
     /// How many messages wait for somebody to take them over.
     orphans: AtomicUsize,
@@ -117,8 +118,8 @@ impl Queue {
 
 impl Receives {
     /// Each queue's is one of these kinds.
-    pub(super) fn new(kinds: Kinds) -> Self {
-        Self { kinds, queues: DashMap::default(), orphans: AtomicUsize::default() }
+    pub(super) fn new(kinds: Kinds, gathering: Gathering) -> Self {
+        Self { kinds, gathering, queues: DashMap::default(), orphans: AtomicUsize::default() }
     }
 
     fn queue(&self, folded: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
@@ -128,7 +129,7 @@ impl Receives {
         let made = || {
             Arc::new(Queue {
                 folded: folded.to_owned(),
-                fold: Fold::new(self.kinds.clone()),
+                fold: Fold::new(self.kinds.clone()).gathering(self.gathering.clone()),
                 trail: Mutex::default(),
                 activity: activity(),
                 orphans: Mutex::default(),
@@ -171,15 +172,15 @@ impl Server {
         }
         let (answer, answered) = oneshot::channel();
         let receiving = Receiving { top, answer, _work: work };
-        if let Some(first) = queue.fold.enter(receiving) {
-            tokio::spawn(self.clone().run_receives(queue.clone(), first));
+        let batch = queue.fold.come(receiving);
+        if !batch.is_empty() {
+            tokio::spawn(self.clone().run_receives(queue.clone(), batch));
         }
         let handed = Handed { receives: &self.receives, queue: &queue, answered };
         handed.wait().await.map(Outcome::Received)
     }
 
-    async fn run_receives(self: Arc<Self>, queue: Arc<Queue>, first: Receiving) {
-        let mut batch = vec![first];
+    async fn run_receives(self: Arc<Self>, queue: Arc<Queue>, mut batch: Vec<Receiving>) {
         while !batch.is_empty() {
             let asked = batch.len();
             self.receive_batch(&queue, batch).await;

@@ -66,8 +66,9 @@ impl Server {
         };
         let (answer, answered) = oneshot::channel();
         let sending = Sending { handle: handles[0], message_type, body, trace, beside, answer, _work: work };
-        if let Some(first) = self.sends.enter(sending) {
-            tokio::spawn(self.clone().run_sends(vec![first]));
+        let batch = self.sends.come(sending);
+        if !batch.is_empty() {
+            tokio::spawn(self.clone().run_sends(batch));
         }
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
