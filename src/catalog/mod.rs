@@ -8,8 +8,8 @@ mod name;
 mod objects;
 mod priority;
 
-pub(crate) use objects::same_name;
 pub use objects::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
     XmlSchemaCollection,
 };
+pub(crate) use objects::{fold_name, same_name};

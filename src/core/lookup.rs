@@ -1,6 +1,6 @@
 //! Names to ids, made once per change of the catalog: verbs name things a hundred thousand times a second.
 
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, fold_name};
 use crate::protocol::definition::SentBy;
 use hashbrown::HashMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Lookup {
             lookup.services.insert(service.name.clone(), service.id);
         }
         for queue in catalog.queues.values() {
-            lookup.queues.insert(queue.name.to_lowercase().into(), queue.id);
+            lookup.queues.insert(fold_name(&queue.name).into(), queue.id);
         }
         lookup
     }
@@ -50,7 +50,7 @@ impl Lookup {
     }
 
     pub(super) fn queue(&self, name: &str) -> Option<i32> {
-        self.queues.get(name).or_else(|| self.queues.get(&*name.to_lowercase())).copied()
+        self.queues.get(name).or_else(|| self.queues.get(&*fold_name(name))).copied()
     }
 
     /// Who may send that type over that contract.

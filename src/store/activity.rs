@@ -3,6 +3,7 @@
 //! A signal is a hint that looking is worthwhile, never a promise; whoever wakes looks again.
 
 use super::monitors::MonitorBoard;
+use crate::catalog::fold_name;
 use crate::time::Timestamp;
 use dashmap::DashMap;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ impl Drop for SleepGuard {
 impl ActivityBoard {
     /// The activity of the queue of that name; made if nobody has asked before.
     pub fn queue(&self, name: &str) -> Arc<QueueActivity> {
-        let key = name.to_lowercase();
+        let key = fold_name(name);
         if let Some(found) = self.queues.get(&key) {
             return found.clone();
         }

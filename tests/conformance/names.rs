@@ -133,6 +133,20 @@ case!(hostile_names_by_builder_and_dump, [4, 5, 6], async |t| {
     }
 });
 
+case!(queue_names_fold_a_to_z_and_nothing_else, [4], async |t| {
+    for (made, same, other) in
+        [("ÄUFTRÄGE", "ÄuftrÄge", "äufträge"), ("ΟΔΟΣ", "ΟΔΟΣ", "οδος"), ("İstan", "İSTAN", "istan")]
+    {
+        t.define(&format!("CREATE QUEUE [{made}]")).await?;
+        for name in [made, same] {
+            assert!(t.receive(name).await?.is_empty(), "{name} is {made}");
+        }
+        assert_eq!(code(t.receive(other).await), 60002, "{other} is not {made}");
+        // Another queue may have the name that differs in such a letter only.
+        t.define(&format!("CREATE QUEUE [{other}]")).await?;
+    }
+});
+
 case!(names_that_are_refused, [4, 35], async |t| {
     let before = t.view("service_message_types").await?.len();
     for name in [String::new(), "x".repeat(129), "🚚".repeat(129)] {

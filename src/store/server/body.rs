@@ -6,6 +6,7 @@
 use super::Server;
 use super::catalog::Known;
 use super::verbs::Beside;
+use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::Validation;
 use crate::protocol::{Body, Relation, Verb, system};
@@ -34,7 +35,7 @@ impl Server {
             Verb::Receive { queue, .. }
             | Verb::GetConversationGroup { queue }
             | Verb::PostQueueActivation { queue } => {
-                beside.folded = queue.to_lowercase();
+                beside.folded = fold_name(queue);
             }
             _ => {}
         }

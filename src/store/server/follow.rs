@@ -2,13 +2,13 @@
 
 use super::link::{Arg, Call};
 use super::put;
-use crate::catalog::Catalog;
 use crate::catalog::apply::{Consequence, Touched};
+use crate::catalog::{Catalog, fold_name};
 
 /// The name of a queue as it is compared, for [`row`]; empty for everything else.
 pub(super) fn folded_name(catalog: &Catalog, touched: Touched) -> String {
     match touched {
-        Touched::Queue(id) => catalog.queues.get(&id).map_or(String::new(), |queue| queue.name.to_lowercase()),
+        Touched::Queue(id) => catalog.queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
         _ => String::new(),
     }
 }

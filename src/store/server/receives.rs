@@ -8,6 +8,7 @@ use super::message::messages;
 use super::retry::{Tries, verdict};
 use super::rows::said;
 use super::verbs::most;
+use crate::catalog::fold_name;
 use crate::error::{Error, Result};
 use crate::protocol::{Message, Outcome};
 use crate::store::{Gathering, QueueActivity};
@@ -165,7 +166,7 @@ impl Receives {
 impl Server {
     /// Receives whatever comes, with whoever else does.
     pub(super) async fn receive_folded(self: Arc<Self>, queue: &str, top: Option<u64>, work: Work) -> Result<Outcome> {
-        let folded = queue.to_lowercase();
+        let folded = fold_name(queue);
         let queue = self.receives.queue(&folded, || self.board.queue(&folded));
         if let Some(messages) = self.receives.adopt(&queue, top) {
             return Ok(Outcome::Received(messages));
