@@ -258,7 +258,9 @@ async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Sto
         Some(server) => options.said_by(server),
         None => options,
     };
-    let driver = server_driver(url, options.entra_token.clone())?;
+    let mut url = url.clone();
+    url.set_sql_timeout(options.sql_timeout);
+    let driver = server_driver(&url, options.entra_token.clone())?;
     let driver =
         driver.ok_or_else(|| Error::new(Code::UNSUPPORTED, "the URL names an embedded database, not a server"))?;
     Ok(ServerStore::open(driver, options).await?)

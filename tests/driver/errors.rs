@@ -146,10 +146,9 @@ pub(crate) fn logins_are_60034(store: Store) {
         assert!(told.message().contains("no_such_database"), "{told}");
         let mut link = stage.link().await;
         execute(&mut *link, "CREATE ROLE dialoq_nobody").await.ok();
-        execute(&mut *link, "SET ROLE dialoq_nobody").await.unwrap();
+        execute(&mut *link, "SELECT set_config('role', 'dialoq_nobody', false)").await.unwrap();
         let (_, code) = refused(execute(&mut *link, "DELETE FROM thing").await);
         assert_eq!(code, Code::ACCESS_DENIED);
-        execute(&mut *link, "RESET ROLE").await.unwrap();
     });
 }
 

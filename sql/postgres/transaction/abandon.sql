@@ -2,5 +2,5 @@
 -- Takes: nothing
 -- Gives: nothing
 ROLLBACK;
-SELECT pg_advisory_unlock_all();
+SELECT pg_catalog.pg_advisory_unlock_all();
 SET dialoq.session_locks = ''

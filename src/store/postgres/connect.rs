@@ -7,14 +7,15 @@ use super::values::Prepared;
 use crate::error::{Code, Error, Result};
 use crate::store::url::{Durability, PostgresUrl, TlsMode};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
-use tokio_postgres::{AsyncMessage, Client, Config};
+use tokio_postgres::{AsyncMessage, CancelToken, Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// How long reaching one host may take, unless the URL says otherwise.
@@ -46,6 +47,36 @@ pub(super) struct Connector {
     tls: MakeRustlsConnect,
     durability: Durability,
     place: Arc<Place>,
+    /// How long a statement of the user's own SQL may run.
+    pub(super) sql_timeout: Option<Duration>,
+    running: Running,
+}
+
+/// The statements of the user that are under way, so that closing can stop them.
+#[derive(Default)]
+struct Running {
+    next: AtomicU64,
+    statements: Mutex<BTreeMap<u64, CancelToken>>,
+}
+
+/// A statement of the user that is under way.
+pub(super) struct RunningStatement {
+    connector: Arc<Connector>,
+    number: u64,
+}
+
+impl RunningStatement {
+    pub(super) fn begin(connector: &Arc<Connector>, client: &Client) -> Self {
+        let number = connector.running.next.fetch_add(1, Relaxed);
+        connector.running().insert(number, client.cancel_token());
+        Self { connector: connector.clone(), number }
+    }
+}
+
+impl Drop for RunningStatement {
+    fn drop(&mut self) {
+        self.connector.running().remove(&self.number);
+    }
 }
 
 /// A connection with what the server knows of it.
@@ -98,7 +129,40 @@ impl Connector {
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
         let place = Arc::new(place(&config));
-        Ok(Self { config, tls: tls::connector(url)?, durability: url.server.common.durability, place })
+        Ok(Self {
+            config,
+            tls: tls::connector(url)?,
+            durability: url.server.common.durability,
+            place,
+            sql_timeout: url.server.common.sql_timeout,
+            running: Running::default(),
+        })
+    }
+
+    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, CancelToken>> {
+        self.running.statements.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the server to stop every statement of the user that is under way.
+    pub(super) async fn stop_users_statements(&self) {
+        let tokens: Vec<CancelToken> = self.running().values().cloned().collect();
+        for token in tokens {
+            // The session is closed in any case; the server notices that within two seconds.
+            let _ = tokio::time::timeout(CONNECT_TIMEOUT, token.cancel_query(self.tls.clone())).await;
+        }
+    }
+
+    /// The texts that make a session that ran the user's SQL like new, in the order in which they are sent.
+    pub(super) fn renewal(&self) -> [String; 2] {
+        let texts = [TEXTS.reset, TEXTS.connect.trim_end().trim_end_matches(';'), self.durability_text()];
+        [texts.join(";"), TEXTS.notice_lost_clients.to_owned()]
+    }
+
+    fn durability_text(&self) -> &'static str {
+        match self.durability {
+            Durability::Full => TEXTS.durability_full,
+            Durability::Normal => TEXTS.durability_normal,
+        }
     }
 
     pub(super) fn place(&self) -> &Arc<Place> {
@@ -130,6 +194,9 @@ impl Connector {
             loop {
                 match std::future::poll_fn(|context| connection.poll_message(context)).await {
                     Some(Ok(AsyncMessage::Notification(said))) => hear(said.payload().to_owned()),
+                    Some(Ok(AsyncMessage::Notice(notice))) if notice.message().starts_with("dialoq: ") => {
+                        tracing::warn!(target: "dialoq", "{}", notice.message());
+                    }
                     Some(Ok(AsyncMessage::Notice(notice))) => {
                         tracing::debug!(target: "dialoq", severity = notice.severity(), "{}", notice.message());
                     }
@@ -142,10 +209,7 @@ impl Connector {
                 }
             }
         });
-        let durability = match self.durability {
-            Durability::Full => TEXTS.durability_full,
-            Durability::Normal => TEXTS.durability_normal,
-        };
+        let durability = self.durability_text();
         // The last is refused where the server's system cannot tell that a client is gone; nothing else is lost then.
         let readying = async {
             tokio::join!(

@@ -252,6 +252,13 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             );
             (Error::new(Code::OBJECT_IN_USE, text), Fate::Undone)
         }
+        "57014" if asked.is_users() => (
+            Error::new(
+                Code::SQL_TIMEOUT,
+                format!("{what} was stopped: {said}; shorten it, or raise sql_timeout_ms in the URL"),
+            ),
+            Fate::Undone,
+        ),
         "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{place} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {
             let more = server.detail().map(|detail| format!(" ({detail})")).unwrap_or_default();

@@ -1,12 +1,13 @@
-//! What a statement of the user's may not be. Transactions and the session are Dialoq's: one that ends the one or clears the
-//! other is refused.
+//! Which statements of the user are refused. Transactions and the session are Dialoq's: the session serves other callers
+//! afterwards. A session that ran a user's statement is reset when it goes back to the pool, because a function may change
+//! it as well (`sql/postgres/session/reset.sql`).
 
 use super::failure::Asked;
 use super::link::refuse;
 use crate::store::server::link::Linked;
 use crate::store::statement::first_word;
 
-const FORBIDDEN: [&str; 12] = [
+const FORBIDDEN: [&str; 16] = [
     "BEGIN",
     "START",
     "COMMIT",
@@ -19,15 +20,24 @@ const FORBIDDEN: [&str; 12] = [
     "DEALLOCATE",
     "LISTEN",
     "UNLISTEN",
+    "RESET",
+    "PREPARE",
+    "EXECUTE",
+    "LOAD",
 ];
 
 /// Refuses it by its first word: the server takes one statement at a time.
 pub(super) fn guard(text: &str) -> Linked<()> {
     let (word, rest) = first_word(text);
-    let is_prepared_transaction = word == "PREPARE" && first_word(rest).0 == "TRANSACTION";
-    if FORBIDDEN.contains(&word.as_str()) || is_prepared_transaction {
+    if FORBIDDEN.contains(&word.as_str()) {
         let why = format!("{word} belongs to Dialoq, which opens and ends transactions; use a Tx and its savepoints");
         return Err(refuse(Asked::Users(text), &why));
+    }
+    // Of the transaction alone: LOCAL, TRANSACTION and CONSTRAINTS.
+    if word == "SET" && !["LOCAL", "TRANSACTION", "CONSTRAINTS"].contains(&first_word(rest).0.as_str()) {
+        let why = "SET would outlast the transaction on a connection that others use; write SET LOCAL in a Tx, or set it for \
+                   the role with ALTER ROLE ... SET";
+        return Err(refuse(Asked::Users(text), why));
     }
     Ok(())
 }
@@ -38,10 +48,23 @@ mod tests {
 
     #[test]
     fn what_ends_a_transaction_is_refused() {
-        for text in ["COMMIT", " -- so\n rollback", "prepare /* it */ transaction 'x'", "DISCARD ALL"] {
+        for text in [
+            "COMMIT",
+            " -- so\n rollback",
+            "prepare /* it */ transaction 'x'",
+            "prepare x as select 1",
+            "execute x",
+            "DISCARD ALL",
+            "set role dialoq_user",
+            "SET SESSION AUTHORIZATION x",
+            "set /* LOCAL */ statement_timeout = 1",
+            "reset all",
+        ] {
             assert!(guard(text).is_err(), "{text}");
         }
-        for text in ["", "-- COMMIT", "select 'COMMIT'", "prepare x as select 1", "ends"] {
+        for text in
+            ["", "-- COMMIT", "select 'COMMIT'", "set local work_mem = '1MB'", "set constraints all deferred", "ends"]
+        {
             assert!(guard(text).is_ok(), "{text}");
         }
     }

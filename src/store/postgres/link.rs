@@ -1,7 +1,7 @@
 //! One connection at work.
 
 use super::args::arguments;
-use super::connect::{Connector, Pooling, Session};
+use super::connect::{Connector, Pooling, RunningStatement, Session};
 use super::failure::{Asked, Loss, Stake, failure, lost};
 use super::guard::guard;
 use super::texts::TEXTS;
@@ -14,6 +14,7 @@ use std::ops::{Deref, DerefMut};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Waker};
+use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
@@ -34,6 +35,8 @@ pub(super) struct PgLink {
     is_lost: bool,
     /// Locks of the session may be held.
     holds_locks: bool,
+    /// The user's own SQL has run, which may have changed anything of the session.
+    ran_users_sql: bool,
 }
 
 enum Held {
@@ -56,6 +59,21 @@ enum Control {
     Begin,
     Savepoint(u32),
     Release(u32),
+    /// Ends the limit of the user's own SQL.
+    NoLimit,
+    /// Limits it.
+    Limit(Duration),
+}
+
+/// In which transaction a read runs if none is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Around {
+    /// None: what runs commits by itself.
+    Nothing,
+    /// One that only reads, with names of ours only.
+    OurRead,
+    /// One that only reads.
+    UsersQuery,
 }
 
 /// What became of a request that was sent together with what was put off.
@@ -103,6 +121,7 @@ impl PgLink {
             is_busy: false,
             is_lost: false,
             holds_locks: false,
+            ran_users_sql: false,
         }
     }
 
@@ -187,6 +206,8 @@ impl PgLink {
                 }
                 Control::Savepoint(number) => text.push_str(&TEXTS.savepoint(number)),
                 Control::Release(number) => text.push_str(&TEXTS.release(number)),
+                Control::NoLimit => text.push_str(TEXTS.no_limit),
+                Control::Limit(limit) => text.push_str(&TEXTS.limit(limit, true)),
             }
         }
         if begins {
@@ -253,13 +274,20 @@ impl PgLink {
         &mut self,
         prepared: &Prepared,
         params: &[&(dyn ToSql + Sync)],
-        is_user_query: bool,
+        around: Around,
     ) -> Result<Vec<Row>, Trouble> {
-        if is_user_query && !self.is_in_transaction() {
+        if around != Around::Nothing && !self.is_in_transaction() {
+            let begin = match around {
+                Around::OurRead => format!("{};{}", TEXTS.begin_read_only, TEXTS.own_names),
+                _ => match self.connector.sql_timeout {
+                    Some(limit) => format!("{};{}", TEXTS.begin_read_only, TEXTS.limit(limit, true)),
+                    None => TEXTS.begin_read_only.to_owned(),
+                },
+            };
             let client = self.client();
             let (begun, rows, ended) = tokio::join!(
                 biased;
-                client.batch_execute(TEXTS.begin_read_only),
+                client.batch_execute(&begin),
                 client.query(&prepared.statement, params),
                 client.batch_execute(TEXTS.commit),
             );
@@ -289,7 +317,7 @@ impl PgLink {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
             };
-            let answer = self.rows(&prepared, &params, false).await;
+            let answer = self.rows(&prepared, &params, Around::Nothing).await;
             match answer {
                 Ok(rows) => {
                     if call.name == "unlock_session" {
@@ -315,7 +343,7 @@ impl PgLink {
         let asked = Asked::Ours("a read of the broker's tables");
         let stake = if self.is_in_transaction() { Stake::Transaction } else { Stake::Nothing };
         self.ready(stake)?;
-        let (prepared, rows) = self.text_rows(text, &[], false, asked, stake).await?;
+        let (prepared, rows) = self.text_rows(text, &[], Around::OurRead, asked, stake).await?;
         prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
     }
 
@@ -325,7 +353,10 @@ impl PgLink {
         self.ready(stake)?;
         guard(&sql.text)?;
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        let (prepared, rows) = self.text_rows(&sql.text, &params, true, asked, stake).await?;
+        let _running = self.begin_users_statement();
+        let answer = self.text_rows(&sql.text, &params, Around::UsersQuery, asked, stake).await;
+        self.end_users_statement(answer.is_ok());
+        let (prepared, rows) = answer?;
         if prepared.columns().is_empty() {
             return Err(refuse(asked, "it is not a query: it gives no columns"));
         }
@@ -337,7 +368,7 @@ impl PgLink {
         &mut self,
         text: &str,
         params: &[&(dyn ToSql + Sync)],
-        is_user_query: bool,
+        around: Around,
         asked: Asked<'_>,
         stake: Stake,
     ) -> Linked<(Arc<Prepared>, Vec<Row>)> {
@@ -347,7 +378,7 @@ impl PgLink {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, stake)),
             };
-            match self.rows(&prepared, params, is_user_query).await {
+            match self.rows(&prepared, params, around).await {
                 Ok(rows) => return Ok((prepared, rows)),
                 Err(trouble) => {
                     let is_stale = Self::is_stale(&trouble);
@@ -367,6 +398,13 @@ impl PgLink {
         let (asked, stake) = (Asked::Users(&sql.text), self.stake());
         self.ready(stake)?;
         guard(&sql.text)?;
+        let _running = self.begin_users_statement();
+        let answer = self.execute_limited(sql, asked, stake).await;
+        self.end_users_statement(answer.is_ok());
+        answer
+    }
+
+    async fn execute_limited(&mut self, sql: &SqlStatement, asked: Asked<'_>, stake: Stake) -> Linked<u64> {
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let mut may_retry = !self.is_in_transaction();
         loop {
@@ -374,7 +412,13 @@ impl PgLink {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
             };
-            let put_off = self.take_put_off();
+            let mut put_off = self.take_put_off();
+            if let Some(limit) = self.connector.sql_timeout
+                && !self.is_in_transaction()
+            {
+                // The session is reset when it goes back.
+                put_off = Some((TEXTS.limit(limit, false), false));
+            }
             let client = self.client();
             match Self::fly(client, put_off, client.execute(&prepared.statement, &params)).await {
                 Ok(changed) => return Ok(changed),
@@ -388,6 +432,27 @@ impl PgLink {
                     }
                     may_retry = false;
                 }
+            }
+        }
+    }
+
+    /// Notes that the user's own SQL runs, and limits its time.
+    fn begin_users_statement(&mut self) -> RunningStatement {
+        self.ran_users_sql = true;
+        if let Some(limit) = self.connector.sql_timeout
+            && self.is_in_transaction()
+        {
+            self.put_off.push(Control::Limit(limit));
+        }
+        RunningStatement::begin(&self.connector, self.client())
+    }
+
+    fn end_users_statement(&mut self, is_done: bool) {
+        if self.connector.sql_timeout.is_some() && self.is_in_transaction() {
+            // After a failure the limit goes with the rollback of the savepoint before it, or of all.
+            self.put_off.retain(|control| !matches!(control, Control::Limit(_)));
+            if is_done {
+                self.put_off.push(Control::NoLimit);
             }
         }
     }
@@ -615,10 +680,19 @@ impl Drop for PgLink {
             return;
         }
         let is_dirty = matches!(self.transaction, Transaction::Open | Transaction::Failed) || self.holds_locks;
-        if is_dirty && matches!(held, Held::Pooled(_)) {
-            // The request goes out with the first poll, and whoever gets this connection next is served after it. If it
-            // fails, the connection has failed.
-            let _ = pin!(held.client.batch_execute(TEXTS.abandon)).poll(&mut Context::from_waker(Waker::noop()));
+        if matches!(held, Held::Own(_)) {
+            return;
+        }
+        // A request goes out with the first poll, and the next user of this connection is served after it. If it fails, the
+        // connection has failed.
+        let send = |text: &str| {
+            let _ = pin!(held.client.batch_execute(text)).poll(&mut Context::from_waker(Waker::noop()));
+        };
+        if is_dirty {
+            send(TEXTS.abandon);
+        }
+        if self.ran_users_sql {
+            self.connector.renewal().iter().for_each(|text| send(text));
         }
     }
 }

@@ -108,6 +108,6 @@ impl Driver for PostgresDriver {
 
     fn close(&self) -> BoxFuture<'_, ()> {
         self.pool.close();
-        Box::pin(async {})
+        Box::pin(self.connector.stop_users_statements())
     }
 }

@@ -1,21 +1,26 @@
 //! The texts of sessions and transactions.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 /// `sql/postgres/session/*.sql` and `sql/postgres/transaction/*.sql` without their headers, which would travel with every
 /// transaction.
 pub(super) struct Texts {
     pub(super) connect: &'static str,
+    pub(super) reset: &'static str,
     pub(super) durability_full: &'static str,
     pub(super) durability_normal: &'static str,
     pub(super) notice_lost_clients: &'static str,
     pub(super) listen: &'static str,
     pub(super) begin: &'static str,
     pub(super) begin_read_only: &'static str,
+    pub(super) own_names: &'static str,
     pub(super) commit: &'static str,
     pub(super) rollback: &'static str,
     pub(super) hold_locks: &'static str,
     pub(super) abandon: &'static str,
+    pub(super) no_limit: &'static str,
+    limit: &'static str,
     call: &'static str,
     savepoint: &'static str,
     release: &'static str,
@@ -24,6 +29,7 @@ pub(super) struct Texts {
 
 pub(super) static TEXTS: LazyLock<Texts> = LazyLock::new(|| Texts {
     connect: bare(include_str!("../../../sql/postgres/session/connect.sql")),
+    reset: bare(include_str!("../../../sql/postgres/session/reset.sql")),
     durability_full: bare(include_str!("../../../sql/postgres/session/durability_full.sql")),
     durability_normal: bare(include_str!("../../../sql/postgres/session/durability_normal.sql")),
     notice_lost_clients: bare(include_str!("../../../sql/postgres/session/notice_lost_clients.sql")),
@@ -31,6 +37,9 @@ pub(super) static TEXTS: LazyLock<Texts> = LazyLock::new(|| Texts {
     call: bare(include_str!("../../../sql/postgres/session/call.sql")),
     begin: bare(include_str!("../../../sql/postgres/transaction/begin.sql")),
     begin_read_only: bare(include_str!("../../../sql/postgres/transaction/begin_read_only.sql")),
+    own_names: bare(include_str!("../../../sql/postgres/transaction/own_names.sql")),
+    limit: bare(include_str!("../../../sql/postgres/transaction/limit.sql")),
+    no_limit: bare(include_str!("../../../sql/postgres/transaction/no_limit.sql")),
     commit: bare(include_str!("../../../sql/postgres/transaction/commit.sql")),
     rollback: bare(include_str!("../../../sql/postgres/transaction/rollback.sql")),
     hold_locks: bare(include_str!("../../../sql/postgres/transaction/hold_locks.sql")),
@@ -44,6 +53,13 @@ impl Texts {
     pub(super) fn call(&self, name: &str, arguments: usize) -> String {
         let places: Vec<String> = (1..=arguments).map(|place| format!("${place}")).collect();
         self.call.replace("{name}", name).replace("{arguments}", &places.join(", "))
+    }
+
+    /// The longest that one statement after it may take; for the session if no transaction is open.
+    pub(super) fn limit(&self, limit: Duration, is_in_transaction: bool) -> String {
+        let milliseconds = limit.as_millis().clamp(1, i32::MAX as u128).to_string();
+        let scope = if is_in_transaction { "LOCAL" } else { "SESSION" };
+        self.limit.replace("{scope}", scope).replace("{milliseconds}", &milliseconds)
     }
 
     pub(super) fn savepoint(&self, number: u32) -> String {

@@ -74,6 +74,16 @@ impl StoreUrl {
         }
     }
 
+    /// What the URL says of the user's own SQL, else what the options say.
+    pub(crate) fn set_sql_timeout(&mut self, otherwise: Option<Duration>) {
+        let common = match self {
+            Self::Sqlite(_) => return,
+            Self::Postgres(url) => &mut url.server.common,
+            Self::Mssql(url) => &mut url.server.common,
+        };
+        common.sql_timeout = common.sql_timeout.or(otherwise);
+    }
+
     /// Takes a URL apart.
     ///
     /// # Errors

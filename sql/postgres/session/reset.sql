@@ -1,0 +1,12 @@
+-- Takes back what the user's own SQL may have left in a session: rights, settings, cursors, temporary objects, locks,
+-- LISTENs. Prepared statements stay, for Dialoq's own are among them. session/connect.sql follows and sets what Dialoq
+-- needs.
+-- Takes: nothing
+-- Gives: nothing
+SET SESSION AUTHORIZATION DEFAULT;
+RESET ALL;
+CLOSE ALL;
+UNLISTEN *;
+SELECT pg_catalog.pg_advisory_unlock_all();
+DISCARD SEQUENCES;
+DISCARD TEMP

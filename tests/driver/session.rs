@@ -1,0 +1,174 @@
+//! A connection goes back to the pool as it came, and the user's own SQL has an end.
+
+use crate::servers::{Database, Store};
+use crate::stage::{SOON, execute, on, refused, rows, sql};
+use dialoq::Broker;
+use dialoq::error::Code;
+use dialoq::store::server::link::{Driver, Fate, Link};
+
+/// All of a session that a caller could find changed.
+const SESSION: &str = "
+    SELECT session_user::text || ' ' || current_user::text || ' ' || (
+        SELECT md5(string_agg(s.name || '=' || s.setting, ' ' ORDER BY s.name)) FROM pg_settings AS s
+        WHERE s.name NOT IN ('transaction_read_only', 'statement_timeout')
+            -- The first call of a PL adds its own.
+            AND s.name NOT LIKE 'plpgsql.%')
+        || ' ' || current_setting('statement_timeout') || ' ' || current_setting('dialoq.client')
+        || ' cursors ' || (SELECT count(*) FROM pg_cursors WHERE is_holdable)
+        || ' channels ' || (SELECT count(*) FROM pg_listening_channels())
+        || ' locks ' || (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())
+        || ' temporary ' || (SELECT count(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()) AS session,
+        pg_backend_pid() AS pid";
+
+async fn session(link: &mut dyn Link) -> (String, i64) {
+    let row = &rows(link, SESSION).await[0];
+    (row.get("session").unwrap(), row.get("pid").unwrap())
+}
+
+pub(crate) fn the_pool_gives_sessions_as_new(store: Store) {
+    on(store, "&pool_size=1", "", |stage| async move {
+        let mut link = stage.link().await;
+        let (new, pid) = session(&mut *link).await;
+        drop(link);
+        for text in [
+            "SELECT set_config('role', 'pg_monitor', false)",
+            "SELECT set_config('session_authorization', 'dialoq', false), set_config('role', 'pg_monitor', false)",
+            "SELECT set_config('statement_timeout', '1234567', false)",
+            "SELECT set_config('search_path', 'nowhere', false)",
+            "SELECT set_config('dialoq.client', '', false)",
+            "SELECT set_config('TimeZone', 'Asia/Tokyo', false)",
+            "SELECT set_config('synchronous_commit', 'off', false)",
+            "SELECT pg_advisory_lock(5)::text",
+            "CREATE TEMP TABLE mine (id int)",
+            "DO $$ BEGIN EXECUTE 'LISTEN mine'; END $$",
+            "DECLARE mine CURSOR WITH HOLD FOR SELECT 1",
+        ] {
+            for is_in_transaction in [false, true] {
+                let mut link = stage.link().await;
+                // A cursor outside of a transaction is refused by the server.
+                if is_in_transaction || text.starts_with("DECLARE") {
+                    link.begin().await.unwrap();
+                }
+                execute(&mut *link, text).await.unwrap_or_else(|failure| panic!("{text}: {failure:?}"));
+                link.commit().await.unwrap();
+                drop(link);
+                let mut next = stage.link().await;
+                assert_eq!(
+                    session(&mut *next).await,
+                    (new.clone(), pid),
+                    "{text}, in a transaction: {is_in_transaction}"
+                );
+            }
+        }
+        // A query is the user's own SQL too.
+        let mut link = stage.link().await;
+        rows(&mut *link, "SELECT set_config('role', 'pg_monitor', false)").await;
+        drop(link);
+        // A transaction that is left open.
+        let mut link = stage.link().await;
+        link.begin().await.unwrap();
+        execute(&mut *link, "SELECT set_config('role', 'pg_monitor', false)").await.unwrap();
+        drop(link);
+        assert_eq!(session(&mut *stage.link().await).await, (new, pid));
+    });
+}
+
+pub(crate) fn what_would_change_a_session_is_refused(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut link = stage.link().await;
+        for text in [
+            "SET ROLE pg_monitor",
+            "set statement_timeout = '1ms'",
+            "SET SESSION AUTHORIZATION dialoq",
+            "RESET ALL",
+            "PREPARE mine AS SELECT 1",
+            "LISTEN mine",
+            "DISCARD TEMP",
+        ] {
+            let (failure, code) = refused(execute(&mut *link, text).await);
+            assert_eq!((code, failure.fate), (Code::USER_SQL_FAILED, Fate::Undone), "{text}");
+        }
+        link.begin().await.unwrap();
+        execute(&mut *link, "SET LOCAL work_mem = '1MB'").await.unwrap();
+        link.commit().await.unwrap();
+    });
+}
+
+pub(crate) fn the_users_own_sql_has_a_limit(store: Store) {
+    on(store, "&sql_timeout_ms=200&pool_size=1", "", |stage| async move {
+        let endless = "SELECT 1 FROM pg_sleep(600)";
+        let mut link = stage.link().await;
+        // A query, a statement by itself, and one in a transaction.
+        let (failure, code) = refused(link.query(&sql(endless, vec![])).await);
+        assert_eq!((code, failure.fate), (Code::SQL_TIMEOUT, Fate::Undone), "{failure:?}");
+        assert!(failure.error.message().contains("sql_timeout_ms"), "{failure:?}");
+        let (_, code) = refused(execute(&mut *link, endless).await);
+        assert_eq!(code, Code::SQL_TIMEOUT);
+        drop(link);
+        let mut link = stage.link().await;
+        link.begin().await.unwrap();
+        execute(&mut *link, "INSERT INTO thing VALUES (1, 'a')").await.unwrap();
+        link.savepoint(0).await.unwrap();
+        let (_, code) = refused(execute(&mut *link, endless).await);
+        assert_eq!(code, Code::SQL_TIMEOUT);
+        link.rollback_to(0).await.unwrap();
+        link.release(0).await.unwrap();
+        // What is not the user's has no limit.
+        execute(&mut *link, "INSERT INTO thing VALUES (2, 'b')").await.unwrap();
+        link.script("SELECT set_config('test.limit', current_setting('statement_timeout'), false)").await.unwrap();
+        link.commit().await.unwrap();
+        let found =
+            &rows(&mut *link, "SELECT current_setting('test.limit') AS limit, (SELECT count(*) FROM thing) AS n").await
+                [0];
+        assert_eq!((found.get::<String>("limit").unwrap(), found.get::<i64>("n").unwrap()), ("0".to_owned(), 2));
+        drop(link);
+        let mut link = stage.link().await;
+        link.script("SELECT set_config('test.limit', current_setting('statement_timeout'), false)").await.unwrap();
+    });
+}
+
+pub(crate) fn closing_stops_a_statement_without_end(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        let running =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+        let tx = broker.begin().await.unwrap();
+        let (alone, in_transaction) =
+            (broker.clone(), tokio::spawn(async move { tx.sql("SELECT pg_sleep(600)", ()).await }));
+        let alone = tokio::spawn(async move { alone.sql("SELECT pg_sleep(600)", ()).await });
+        let until = async |wanted: &str| {
+            let all = async {
+                while database.sql(running) != wanted {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(SOON, all).await.unwrap_or_else(|_| panic!("never {wanted} statements"));
+        };
+        until("2").await;
+        tokio::time::timeout(SOON, broker.close()).await.expect("closing waits for the statement").unwrap();
+        until("0").await;
+        let told = async { (alone.await.unwrap().is_err(), in_transaction.await.unwrap().is_err()) };
+        assert_eq!(tokio::time::timeout(SOON, told).await.expect("the callers are not told"), (true, true));
+    });
+}
+
+pub(crate) fn no_text_holds_the_password(store: Store) {
+    on(store, "", "", |stage| async move {
+        let secret = "s3same";
+        let url = stage.database.url().replace("dialoq@", &format!("nobody:{secret}@"));
+        let parsed = crate::stage::url(&url);
+        let driver = dialoq::store::postgres::PostgresDriver::new(&parsed).unwrap();
+        let mut texts = vec![format!("{parsed:?} {parsed:#?} {driver:?} {driver:#?}")];
+        let error = crate::stage::error(driver.take().await);
+        texts.push(format!("{error} {error:?} {error:#?}"));
+        let error = crate::stage::error(driver.listen().await);
+        texts.push(format!("{error} {error:?}"));
+        let error = Broker::open(&url).await.expect_err("nobody may log in so");
+        texts.push(format!("{error} {error:?}"));
+        for text in texts {
+            assert!(!text.contains(secret), "{text}");
+        }
+    });
+}
