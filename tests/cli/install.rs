@@ -265,7 +265,7 @@ fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
     database.sql("UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'");
     for command in [&["install"][..], &["uninstall", "--yes"]] {
         let refused = shop.fails(1, &[&["--db", url], command].concat());
-        assert!(refused.contains("error[3716]") && refused.contains("view mine"), "{refused}");
+        assert!(refused.contains("error[3716]") && refused.contains("view public.mine"), "{refused}");
         assert!(refused.len() < 2000, "{refused}");
     }
     assert_eq!(database.sql("SELECT count(*) > 0 FROM public.mine"), "t");
@@ -296,7 +296,7 @@ fn what_a_user_named_dialoq_made_in_the_schema_stays_his() {
         stands();
     }
     let refused = shop.fails(1, &["--db", url, "uninstall", "--yes"]);
-    for part in ["error[3716]", "table mine", "view seen", "function seven()", "SET SCHEMA"] {
+    for part in ["error[3716]", "table dialoq.mine", "view dialoq.seen", "function dialoq.seven()", "SET SCHEMA"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     assert!(!refused.contains("sys_services") && !refused.contains("broker,"), "nothing of ours is named: {refused}");

@@ -1,7 +1,7 @@
 -- Queues that give nothing out.
 -- Takes: nothing
 -- Gives: subject (the queue), amount (messages in it and on the way to it), since (when the oldest was sent), detail (NULL)
-SELECT q.name AS subject, count(m.enqueued_at) AS amount, (extract(epoch FROM min(m.enqueued_at)) * 1000000)::bigint AS since, NULL::text AS detail
+SELECT q.name AS subject, pg_catalog.count(m.enqueued_at) AS amount, (extract(epoch FROM pg_catalog.min(m.enqueued_at)) * 1000000.0)::bigint AS since, NULL::text AS detail
 FROM dialoq.read_service_queues AS q
 LEFT JOIN dialoq.read_services AS s ON s.queue_id = q.queue_id
 LEFT JOIN (

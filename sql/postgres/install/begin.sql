@@ -1,5 +1,21 @@
--- Makes the schema and the table that says which version stands.
-CREATE SCHEMA IF NOT EXISTS dialoq;
+-- Makes the schema and the table that says which version stands. The schema belongs to the installer: the owner of another
+-- could put a function of his own before ours. One that this user has made before is taken over.
+-- Takes: nothing
+-- Gives: nothing
+-- Errors: 60011
+DO $$
+DECLARE
+    v_owner name := (SELECT pg_get_userbyid(n.nspowner) FROM pg_namespace AS n WHERE n.nspname = 'dialoq');
+BEGIN
+    IF v_owner IS NULL THEN
+        CREATE SCHEMA dialoq AUTHORIZATION CURRENT_USER;
+    ELSIF v_owner <> current_user THEN
+        RAISE EXCEPTION USING ERRCODE = 'SB011', DETAIL = 'dialoq 60011', MESSAGE = format(
+            'schema dialoq belongs to role ''%s'' and not to ''%s'', who installs; nothing was installed; drop that schema, or '
+            'install as its owner', v_owner, current_user);
+    END IF;
+END
+$$;
 
 CREATE TABLE dialoq.installed (
     singleton integer PRIMARY KEY CHECK (singleton = 1),

@@ -1,6 +1,8 @@
--- What stands in the database, and what this user may do. Reads PostgreSQL's catalog only, which everybody may.
+-- What stands in the database, whether it is to be trusted, and what this user may do. Reads PostgreSQL's catalog only,
+-- which everybody may. A role that owns the schema, or creates in it, can have every user of the broker run functions of its
+-- own: those of views run with the rights of whoever reads the view.
 -- Takes: nothing
--- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, user_name, database_name
+-- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
 SELECT
     n.oid IS NOT NULL AS has_schema,
     c.oid IS NOT NULL AS has_installed,
@@ -15,17 +17,65 @@ SELECT
         CASE
             WHEN n.oid IS NULL AND NOT pg_catalog.has_database_privilege(d.oid, 'CREATE')
                 THEN 'CREATE on the database'
-            WHEN n.oid IS NOT NULL AND NOT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
-                THEN pg_catalog.format('the role of the owner of schema dialoq, %s', pg_catalog.pg_get_userbyid(n.nspowner))
+            WHEN n.nspowner <> u.oid
+                THEN pg_catalog.format('the login of the owner of schema dialoq, %s', pg_catalog.pg_get_userbyid(n.nspowner))
         END,
         CASE
-            WHEN NOT (SELECT r.rolcreaterole OR r.rolsuper FROM pg_catalog.pg_roles AS r WHERE r.rolname = current_user)
+            WHEN NOT (u.rolcreaterole OR u.rolsuper)
                 AND 2 > (SELECT count(*) FROM pg_catalog.pg_roles AS r WHERE r.rolname IN ('dialoq_user', 'dialoq_admin'))
                 THEN 'CREATEROLE, to make the roles dialoq_user and dialoq_admin'
         END), '') AS missing_to_install,
-    current_user::text AS user_name,
+    CASE
+        WHEN NOT pg_catalog.pg_has_role(n.nspowner, 'USAGE')
+            THEN pg_catalog.format('the role of the owner of schema dialoq, %s', pg_catalog.pg_get_userbyid(n.nspowner))
+    END AS missing_to_remove,
+    CASE
+        WHEN c.oid IS NULL AND n.nspowner <> u.oid
+            THEN pg_catalog.format('it has no broker and belongs to role ''%s'', not to ''%s''; drop it, or install as its owner',
+                o.rolname, u.rolname)
+        WHEN NOT (n.nspowner IN (u.oid, d.datdba) OR o.rolsuper OR coalesce((
+            SELECT pg_catalog.pg_has_role(n.nspowner, r.oid, 'MEMBER') FROM pg_catalog.pg_roles AS r
+            WHERE r.rolname = 'dialoq_admin'), false))
+            THEN pg_catalog.format('it belongs to role ''%s'', which is no superuser, not the owner of the database and no member '
+                'of dialoq_admin; if its functions are to be trusted, an administrator runs: GRANT dialoq_admin TO %s',
+                o.rolname, pg_catalog.quote_ident(o.rolname))
+        WHEN c.relowner <> n.nspowner
+            THEN pg_catalog.format('it belongs to role ''%s'' and its table ''installed'' to ''%s''; give both one owner',
+                o.rolname, pg_catalog.pg_get_userbyid(c.relowner))
+        ELSE coalesce((
+            SELECT pg_catalog.format('%s may create objects in it; run REVOKE CREATE ON SCHEMA dialoq FROM %s',
+                CASE a.grantee WHEN 0 THEN 'every role' ELSE 'role ''' || pg_catalog.pg_get_userbyid(a.grantee) || '''' END,
+                CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)
+            FROM pg_catalog.aclexplode(n.nspacl) AS a
+            WHERE a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner LIMIT 1), (
+            -- The functions that a client calls.
+            SELECT pg_catalog.format('its function %s %s; uninstall the broker and install it again', p.oid::pg_catalog.regprocedure,
+                CASE WHEN p.proowner <> n.nspowner
+                    THEN pg_catalog.format('belongs to role ''%s'', the schema to ''%s''',
+                        pg_catalog.pg_get_userbyid(p.proowner), o.rolname)
+                    ELSE 'runs with the rights of its caller' END)
+            FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = n.oid AND (p.proowner <> n.nspowner OR NOT p.prosecdef) AND p.proname IN (
+            'begin_attempt', 'begin_conversation_timer', 'begin_dialog_conversation', 'claim_unit', 'commit_attempt',
+            'configure', 'count_rollback', 'define_begin', 'define_end', 'delete_activated_task',
+            'delete_conversation_priority', 'delete_event_notification', 'delete_process', 'delete_queue_monitor',
+            'delete_service', 'delete_service_queue', 'delete_xml_schema_collection', 'end_conversation',
+            'follow_contract_dropped', 'follow_error_broker_conversations', 'follow_new_broker',
+            'follow_notification_created', 'follow_notification_dropped', 'follow_queue_dropped',
+            'follow_queue_status_changed', 'follow_service_contracts_dropped', 'follow_service_dropped',
+            'follow_service_moved', 'free_reader_slot', 'get_conversation_group', 'get_transmission_status',
+            'hold_presence', 'look', 'move_conversation', 'post_queue_activation', 'put_activated_task',
+            'put_conversation_priority', 'put_event_notification', 'put_message_type', 'put_queue_monitor',
+            'put_service', 'put_service_contract', 'put_service_queue', 'put_settings', 'put_xml_schema_collection',
+            'receive', 'receive_batch', 'release_quarantine', 'reprioritise', 'send', 'send_batch', 'send_many',
+            'set_manual_now', 'take_reader_slot', 'tell', 'tick', 'unit_happened', 'unlock_session')
+            LIMIT 1))
+    END AS distrust,
+    u.rolname::text AS user_name,
     d.datname::text AS database_name
 FROM pg_catalog.pg_database AS d
+JOIN pg_catalog.pg_roles AS u ON u.rolname = current_user
 LEFT JOIN pg_catalog.pg_namespace AS n ON n.nspname = 'dialoq'
+LEFT JOIN pg_catalog.pg_roles AS o ON o.oid = n.nspowner
 LEFT JOIN pg_catalog.pg_class AS c ON c.relnamespace = n.oid AND c.relname = 'installed' AND c.relkind = 'r'
 WHERE d.datname = current_database()

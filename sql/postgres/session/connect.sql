@@ -3,14 +3,10 @@
 -- that name: what it makes belongs in public, not among the broker's tables.
 -- Takes: nothing
 -- Gives: nothing
-SET dialoq.client = '1';
-SET TimeZone = 'UTC';
-SET DateStyle = 'ISO';
-SET standard_conforming_strings = on;
-SELECT set_config('search_path', concat_ws(', ', nullif(nullif(found.path, ''), '""'), 'dialoq'), false)
-FROM (
-    SELECT CASE current_user
-        WHEN 'dialoq' THEN regexp_replace(current_setting('search_path'), '"\$user"(, *|$)', '')
-        ELSE current_setting('search_path')
-    END AS path
-) AS found;
+SELECT pg_catalog.set_config('dialoq.client', '1', false), pg_catalog.set_config('TimeZone', 'UTC', false),
+    pg_catalog.set_config('DateStyle', 'ISO', false), pg_catalog.set_config('standard_conforming_strings', 'on', false),
+    pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ',
+        nullif(nullif(CASE current_user
+            WHEN 'dialoq' THEN pg_catalog.regexp_replace(pg_catalog.current_setting('search_path'), '"\$user"(, *|$)', '')
+            ELSE pg_catalog.current_setting('search_path')
+        END, ''), '""'), 'dialoq'), false);

@@ -1,8 +1,8 @@
 -- Answers commits only once they are on the disk; a server that waits for more, as for its replicas, goes on doing so.
 -- Takes: nothing
 -- Gives: nothing
-SELECT set_config(
+SELECT pg_catalog.set_config(
     'synchronous_commit',
-    CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,
+    CASE pg_catalog.current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE pg_catalog.current_setting('synchronous_commit') END,
     false
 );

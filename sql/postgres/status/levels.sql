@@ -2,11 +2,11 @@
 -- Takes: nothing
 -- Gives: queue_id, priority, messages, conversation_groups, oldest (microseconds of UTC), is_quarantined
 SELECT
-    s.queue_id, e.priority, sum(w.messages)::bigint AS messages,
-    count(DISTINCT e.conversation_group_id) AS conversation_groups,
-    (extract(epoch FROM min(w.oldest)) * 1000000)::bigint AS oldest, e.is_quarantined
+    s.queue_id, e.priority, pg_catalog.sum(w.messages)::bigint AS messages,
+    pg_catalog.count(DISTINCT e.conversation_group_id) AS conversation_groups,
+    (extract(epoch FROM pg_catalog.min(w.oldest)) * 1000000.0)::bigint AS oldest, e.is_quarantined
 FROM (
-    SELECT m.endpoint_id, count(*) AS messages, min(m.enqueued_at) AS oldest
+    SELECT m.endpoint_id, pg_catalog.count(*) AS messages, pg_catalog.min(m.enqueued_at) AS oldest
     FROM dialoq.noted_message AS m
     GROUP BY m.endpoint_id
 ) AS w

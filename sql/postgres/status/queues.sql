@@ -9,9 +9,9 @@ SELECT
 FROM dialoq.read_service_queues AS q
 LEFT JOIN (
     SELECT
-        queue_id, max(max_queue_readers) AS max_queue_readers, sum(tasks_running)::bigint AS tasks_running,
-        sum(tasks_waiting)::bigint AS tasks_waiting, max(process_id) AS process_id
+        queue_id, pg_catalog.max(max_queue_readers) AS max_queue_readers, pg_catalog.sum(tasks_running)::bigint AS tasks_running,
+        pg_catalog.sum(tasks_waiting)::bigint AS tasks_waiting, pg_catalog.max(process_id) AS process_id
     FROM dialoq.sys_dm_broker_queue_monitors
     GROUP BY queue_id
 ) AS m ON m.queue_id = q.queue_id
-ORDER BY lower(q.name), q.queue_id
+ORDER BY pg_catalog.lower(q.name), q.queue_id

@@ -3,7 +3,7 @@
 -- Gives: to_service_name, transmission_status, messages, oldest (microseconds of UTC)
 SELECT
     e.far_service AS to_service_name, t.status AS transmission_status,
-    count(*) AS messages, (extract(epoch FROM min(t.enqueued_at)) * 1000000)::bigint AS oldest
+    pg_catalog.count(*) AS messages, (extract(epoch FROM pg_catalog.min(t.enqueued_at)) * 1000000.0)::bigint AS oldest
 FROM dialoq.noted_transmission AS t
 JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id
 GROUP BY e.far_service, t.status

@@ -153,8 +153,11 @@ struct Standing {
     has_schema: bool,
     has_installed: bool,
     objects: i64,
+    /// Why the schema that is there is not to be trusted, whatever it holds.
+    distrust: Option<String>,
     missing_to_use: Option<String>,
     missing_to_install: Option<String>,
+    missing_to_remove: Option<String>,
     user_name: String,
     database_name: String,
     version: Option<Version>,
@@ -176,8 +179,10 @@ impl Standing {
             has_schema: row.get::<i64>("has_schema")? != 0,
             has_installed: row.get::<i64>("has_installed")? != 0,
             objects: row.get("objects")?,
+            distrust: row.get("distrust")?,
             missing_to_use: row.get("missing_to_use")?,
             missing_to_install: row.get("missing_to_install")?,
+            missing_to_remove: row.get("missing_to_remove")?,
             user_name: row.get("user_name")?,
             database_name: row.get("database_name")?,
             version: None,
@@ -191,6 +196,12 @@ impl Standing {
 
     /// The scripts that are missing or differ; whether the user may run them is another question.
     fn missing(&self, dialect: &Dialect) -> Result<Vec<Script>> {
+        if let Some(distrust) = &self.distrust {
+            return Err(Error::new(
+                Code::STORE_FOREIGN,
+                format!("schema 'dialoq' of database '{}' is not to be trusted: {distrust}", self.database_name),
+            ));
+        }
         if !self.has_installed {
             if self.objects > 0 {
                 return Err(self.foreign());
@@ -246,7 +257,7 @@ impl Standing {
     }
 
     fn may_uninstall(&self, dialect: &Dialect) -> Result<()> {
-        let Some(missing) = &self.missing_to_install else { return Ok(()) };
+        let Some(missing) = &self.missing_to_remove else { return Ok(()) };
         Err(Error::new(
             Code::ACCESS_DENIED,
             format!(

@@ -245,6 +245,8 @@ impl Link for PlayedLink {
                 ("objects", 0.into()),
                 ("missing_to_use", SqlValue::Null),
                 ("missing_to_install", SqlValue::Null),
+                ("missing_to_remove", SqlValue::Null),
+                ("distrust", SqlValue::Null),
                 ("user_name", "somebody".into()),
                 ("database_name", "played".into()),
             ])],

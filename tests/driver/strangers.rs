@@ -1,0 +1,330 @@
+//! What roles of the server can do to a broker that is not theirs.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::error::Code;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::{Act, Broker, OpenOptions};
+use std::future::Future;
+
+const SCRIPT: &str = "
+    CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);";
+
+fn run<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(6 * SOON, test()).await.expect("the test hangs") });
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+/// A role that may make objects in the database and its schema public, and nothing else; its URL and its name.
+fn intruder(database: &Database) -> (String, String) {
+    let url = database.login("");
+    let name = url.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap().to_owned();
+    database.sql(&format!(
+        "GRANT CREATE ON SCHEMA public TO {name}; DO $$ BEGIN EXECUTE format('GRANT CREATE ON DATABASE %I TO {name}',
+            current_database()); END $$"
+    ));
+    (url, name)
+}
+
+/// Overloads that fit the arguments of our texts better than PostgreSQL's own, and give their owner every right.
+fn plants(name: &str) -> String {
+    let body = |value: &str| {
+        format!(
+            "LANGUAGE plpgsql AS $f$ BEGIN
+                IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN ALTER ROLE {name} SUPERUSER; END IF;
+                RETURN {value}; END $f$;"
+        )
+    };
+    let mut text = String::new();
+    for schema in ["public", "plant"] {
+        for (declared, value) in [
+            ("concat_ws(text, text, text) RETURNS text", "concat_ws($1, $2, $3)"),
+            ("concat_ws(text, text) RETURNS text", "concat_ws($1, VARIADIC ARRAY[$2])"),
+            ("format(text, name) RETURNS text", "format($1, VARIADIC ARRAY[$2::text])"),
+            ("format(text, text) RETURNS text", "format($1, VARIADIC ARRAY[$2])"),
+            ("times(numeric, integer) RETURNS numeric", "$1 * $2::numeric"),
+            ("times(bigint, interval) RETURNS interval", "$1::float8 * $2"),
+            ("plus(text, integer) RETURNS text", "concat($1, $2::text)"),
+            ("plus(text, bigint) RETURNS text", "concat($1, $2::text)"),
+            ("one(bigint, uuid) RETURNS bigint", "$1 + 1"),
+        ] {
+            text.push_str(&format!(
+                "CREATE FUNCTION {schema}.{declared} {}",
+                body(&value.replace("concat_ws(", "pg_catalog.concat_ws(").replace("= format(", "pg_catalog.format("))
+            ));
+        }
+        text.push_str(&format!(
+            "CREATE OPERATOR {schema}.* (FUNCTION = {schema}.times, LEFTARG = numeric, RIGHTARG = integer);
+             CREATE OPERATOR {schema}.* (FUNCTION = {schema}.times, LEFTARG = bigint, RIGHTARG = interval);
+             CREATE OPERATOR {schema}.|| (FUNCTION = {schema}.plus, LEFTARG = text, RIGHTARG = integer);
+             CREATE OPERATOR {schema}.|| (FUNCTION = {schema}.plus, LEFTARG = text, RIGHTARG = bigint);
+             CREATE AGGREGATE {schema}.count(uuid) (SFUNC = {schema}.one, STYPE = bigint, INITCOND = '0');"
+        ));
+    }
+    text
+}
+
+/// What `dialoq status` asks.
+const STATUS: &[&str] = &[
+    include_str!("../../sql/postgres/status/broker.sql"),
+    include_str!("../../sql/postgres/status/queues.sql"),
+    include_str!("../../sql/postgres/status/levels.sql"),
+    include_str!("../../sql/postgres/status/conversations.sql"),
+    include_str!("../../sql/postgres/status/transmission.sql"),
+];
+
+pub(crate) fn overloads_of_a_stranger_are_never_called(store: Store) {
+    run(|| async move {
+        let database = Database::bare(store);
+        let (url, name) = intruder(&database);
+        database.sql(&format!("CREATE SCHEMA plant AUTHORIZATION {name}"));
+        database.try_sql_as(&url, &plants(&name)).unwrap();
+        let is_super = || database.sql(&format!("SELECT rolsuper FROM pg_roles WHERE rolname = '{name}'"));
+        let broker = Broker::open(database.url()).await.unwrap();
+        assert_eq!(is_super(), "f", "connecting and installing");
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        tx.send(dialog, "//t/Word", "a").await.unwrap();
+        tx.savepoint("x").await.unwrap();
+        tx.commit().await.unwrap();
+        broker.receive("server").await.unwrap().expect("the message");
+        broker.end(dialog).await.unwrap();
+        for text in STATUS {
+            broker.query(*text, ()).await.unwrap_or_else(|error| panic!("{text}: {error}"));
+        }
+        broker.doctor().await.unwrap();
+        for call in ["tick(500)", "look()", "define_begin(1)", "get_transmission_status(NULL)"] {
+            database.sql(&format!("SET search_path = plant, public, pg_catalog; SELECT * FROM dialoq.{call}"));
+        }
+        assert_eq!(is_super(), "f", "verbs, status and doctor");
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn a_schema_of_somebody_else_is_refused(store: Store) {
+    run(|| async move {
+        let database = Database::bare(store);
+        let (url, name) = intruder(&database);
+        // An empty one that waits for the installer.
+        database.try_sql_as(&url, "CREATE SCHEMA dialoq").unwrap();
+        let refused = Broker::open(database.url()).await.expect_err("the schema is somebody else's");
+        assert_eq!(refused.code(), Code::STORE_FOREIGN, "{refused}");
+        assert!(refused.message().contains(&name), "{refused}");
+        assert_eq!(database.sql("SELECT count(*) FROM pg_class WHERE relnamespace = 'dialoq'::regnamespace"), "0");
+        database.try_sql_as(&url, "DROP SCHEMA dialoq").unwrap();
+        // A whole broker of his own, whose views would run his functions for whoever opens it.
+        Broker::open(&url).await.unwrap().close().await.unwrap();
+        let refused = Broker::open(database.url()).await.expect_err("the broker is somebody else's");
+        assert_eq!(refused.code(), Code::STORE_FOREIGN, "{refused}");
+        assert!(refused.message().contains("GRANT dialoq_admin TO"), "{refused}");
+        database.sql(&format!("GRANT dialoq_admin TO {name}"));
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        // Somebody who may add to it.
+        database.sql("GRANT CREATE ON SCHEMA dialoq TO dialoq_user");
+        let refused = Broker::open(database.url()).await.expect_err("others may create in the schema");
+        assert!(refused.message().contains("REVOKE CREATE ON SCHEMA dialoq FROM dialoq_user"), "{refused}");
+        database.sql("REVOKE CREATE ON SCHEMA dialoq FROM dialoq_user; ALTER FUNCTION dialoq.look() SECURITY INVOKER");
+        let refused = Broker::open(database.url()).await.expect_err("a function runs with the caller's rights");
+        assert!(refused.message().contains("look()"), "{refused}");
+    });
+}
+
+/// Every function that somebody else may call has a path of its own; nobody may call another.
+pub(crate) fn every_function_names_what_it_means(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let open = database.sql(
+            "SELECT coalesce(string_agg(p.oid::regprocedure::text, ' '), '') FROM pg_proc AS p
+             WHERE p.pronamespace = 'dialoq'::regnamespace
+                 AND CASE WHEN has_function_privilege('dialoq_user', p.oid, 'EXECUTE')
+                     OR has_function_privilege('dialoq_admin', p.oid, 'EXECUTE') OR p.prosecdef
+                     THEN NOT p.prosecdef OR NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
+                     ELSE EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+                         WHERE a.grantee <> p.proowner) END",
+        );
+        assert_eq!(open, "");
+        // The list by which opening judges the functions is that of the rights.
+        let standing = include_str!("../../sql/postgres/install/standing.sql");
+        let granted = database.sql(
+            "SELECT string_agg(DISTINCT p.proname, ' ') FROM pg_proc AS p
+             WHERE p.pronamespace = 'dialoq'::regnamespace AND has_function_privilege('dialoq_admin', p.oid, 'EXECUTE')",
+        );
+        for name in granted.split(' ') {
+            assert!(standing.contains(&format!("'{name}'")), "install/standing.sql does not name {name}");
+        }
+    });
+}
+
+const TURN: &str = "SELECT is_receive_enabled FROM dialoq.service_queue WHERE name = 'server'";
+
+pub(crate) fn a_queue_is_turned_off_by_receiving_only(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        broker.send(dialog, "//t/Word", "a").await.unwrap();
+        broker.close().await.unwrap();
+        let user = database.login("dialoq_user");
+        let (mut receiver, side) = (connect(&user).await, connect(&user).await);
+        let ids = "SELECT e.conversation_group_id::text, s.queue_id FROM dialoq.conversation_endpoint AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id WHERE NOT e.is_initiator";
+        let row = connect(database.url()).await.query_one(ids, &[]).await.unwrap();
+        let (group, queue): (String, i32) = (row.get(0), row.get(1));
+        let attempt = async || {
+            let id = uuid::Uuid::new_v4().to_string();
+            side.execute("SELECT dialoq.begin_attempt($1::text::uuid, $2, $3::text::uuid)", &[&id, &queue, &group])
+                .await
+                .unwrap();
+            id
+        };
+        let count = async |id: &String| {
+            side.execute("SELECT * FROM dialoq.count_rollback($1::text::uuid)", &[id]).await.unwrap();
+        };
+        let counted = || database.sql("SELECT count(*) FROM dialoq.queue_rollback");
+        // Nobody receives.
+        for _ in 0..6 {
+            count(&attempt().await).await;
+        }
+        assert_eq!((database.sql(TURN), counted()), ("t".to_owned(), "0".to_owned()));
+        // Somebody receives and commits; that is no rollback however often it is noted.
+        let receive = "SELECT count(*) FROM dialoq.receive('server')";
+        let transaction = receiver.transaction().await.unwrap();
+        assert_eq!(transaction.query_one(receive, &[]).await.unwrap().get::<_, i64>(0), 1);
+        let mut attempts = Vec::new();
+        for _ in 0..6 {
+            let id = attempt().await;
+            count(&id).await;
+            attempts.push(id);
+        }
+        assert_eq!(counted(), "0", "the transaction is open");
+        transaction.rollback().await.unwrap();
+        for id in &attempts {
+            count(id).await;
+        }
+        assert_eq!(counted(), "1", "one RECEIVE that was rolled back counts once");
+        for turn in 2..=5 {
+            assert_eq!(database.sql(TURN), "t", "after {} rollbacks", turn - 1);
+            let transaction = receiver.transaction().await.unwrap();
+            assert_eq!(transaction.query_one(receive, &[]).await.unwrap().get::<_, i64>(0), 1);
+            let id = attempt().await;
+            transaction.rollback().await.unwrap();
+            count(&id).await;
+        }
+        assert_eq!(database.sql(TURN), "f", "five in a row turn the queue off");
+    });
+}
+
+pub(crate) fn locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        let stranger = connect(&database.login("")).await;
+        let queue: i32 =
+            database.sql("SELECT queue_id FROM dialoq.service_queue WHERE name = 'server'").parse().unwrap();
+        let slots = format!(
+            "SELECT count(pg_advisory_lock((17490::bigint << 48) | ({queue}::bigint << 16) | g.n)) FROM generate_series(0, 3) AS g (n)"
+        );
+        stranger.query(&slots, &[]).await.unwrap();
+        let taken = format!("SELECT slot FROM dialoq.take_reader_slot({queue}, 1)");
+        assert_eq!(database.sql(&taken), "4", "the only reader of the queue finds a place");
+        // Everybody may ask for this lock; the wait for it ends with the name of its holder.
+        let key = database.sql("SELECT dialoq.group_key(conversation_group_id) FROM dialoq.conversation_endpoint WHERE is_initiator AND NOT is_system");
+        stranger.query(&format!("SELECT pg_advisory_lock({key})"), &[]).await.unwrap();
+        let refused = broker.send(dialog, "//t/Word", "a").await.expect_err("the group is held");
+        assert_eq!(refused.code(), Code::STORE_OWNED, "{refused}");
+        assert!(refused.message().contains("may not use the broker"), "{refused}");
+        stranger.query("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
+        broker.send(dialog, "//t/Word", "a").await.unwrap();
+        broker.close().await.unwrap();
+    });
+}
+
+/// A batch that has looked at a peer and not written yet, while the peer goes: what it writes then is found.
+pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let broker = Broker::open_with(database.url(), OpenOptions::default()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        broker.send(dialog, "//t/Word", "a").await.unwrap();
+        broker.close().await.unwrap();
+        let (holder, sender, other) =
+            (connect(database.url()).await, connect(database.url()).await, connect(database.url()).await);
+        // Numbers of messages are given before the first row is written. The holder has no number of a transaction, which
+        // would hold up tick by itself: it has used the sequence, and somebody waits to change it.
+        let number = "SELECT nextval('dialoq.queue_message_queuing_order_seq')";
+        holder.batch_execute(number).await.unwrap();
+        holder.batch_execute(&format!("BEGIN; {number}")).await.unwrap();
+        let changer = connect(database.url()).await;
+        let change = "BEGIN; ALTER SEQUENCE dialoq.queue_message_queuing_order_seq CACHE 1; ROLLBACK";
+        let changing = tokio::spawn(async move { changer.batch_execute(change).await });
+        let waits =
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        let until = async |waiting: i64| {
+            while other.query_one(waits, &[]).await.unwrap().get::<_, i64>(0) < waiting {
+                tokio::task::yield_now().await;
+            }
+        };
+        until(1).await;
+        let batch = format!(
+            "SELECT count(*) FROM dialoq.send_batch(ARRAY['{0}']::uuid[], ARRAY['//t/Word'], ARRAY['b']::bytea[],
+             ARRAY[NULL]::text[], ARRAY[''], ARRAY[NULL]::uuid[])",
+            dialog.0
+        );
+        let sending = tokio::spawn(async move { sender.batch_execute(&batch).await });
+        until(2).await;
+        other
+            .batch_execute(
+                "SELECT dialoq.end_conversation(conversation_handle, p_cleanup => true)
+                 FROM dialoq.conversation_endpoint WHERE NOT is_initiator AND NOT is_system",
+            )
+            .await
+            .unwrap();
+        // As if more than the time had passed that a statement usually needs.
+        let age = "UPDATE dialoq.unsettled SET noted_at = '2026-01-01'; SELECT * FROM dialoq.tick(500)";
+        for _ in 0..3 {
+            other.batch_execute(age).await.unwrap();
+        }
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        changing.await.unwrap().unwrap();
+        sending.await.unwrap().unwrap();
+        // Transactions of other databases of the server may still hold up what was noted.
+        let noted = "SELECT count(*) FROM dialoq.unsettled";
+        while other.query_one(noted, &[]).await.unwrap().get::<_, i64>(0) > 0 {
+            other.batch_execute(age).await.unwrap();
+        }
+        let left = "SELECT count(*) FROM dialoq.queue_message AS m
+            WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id)";
+        assert_eq!(database.sql(left), "0", "a message of an endpoint that is gone");
+    });
+}
+
+pub(crate) fn plain_sql_names_queues_as_clients_do(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        for (made, same) in [("ÄUFTRÄGE", "ÄuftrÄge"), ("ΟΔΟΣ", "ΟΔΟΣ"), ("Orders", "ORDERS")] {
+            broker.execute(&format!("CREATE QUEUE [{made}]")).await.unwrap();
+            for name in [made, same] {
+                broker.receive(name).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+                for verb in ["receive", "get_conversation_group", "post_queue_activation"] {
+                    database.sql(&format!("SELECT dialoq.{verb}('{name}')"));
+                }
+                database.sql(&format!("SELECT dialoq.receive_batch('{name}', ARRAY[1])"));
+            }
+        }
+        broker.close().await.unwrap();
+    });
+}
