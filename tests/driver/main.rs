@@ -1,16 +1,20 @@
 //! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
-//! goes away. Batches, and verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
+//! goes away. What others can do to it: garbage, damaged rows, locks, sessions. Batches, and verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
 mod batches;
 mod batches_mssql;
+mod damaged;
 mod enlisting;
 mod enlisting_mssql;
 mod errors;
+mod garbage;
 mod garbage_mssql;
 mod hostile_mssql;
 mod leaving;
 mod plans;
+mod session;
 mod stage;
+mod strangers;
 mod tls;
 mod values;
 
@@ -54,6 +58,14 @@ fn main() -> ExitCode {
            a_batch_begins_where_the_last_one_began
             a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_gives_way_to_who_sent_between_its_look_and_its_lock;
         Postgres plans: no_plan_depends_on_what_the_statistics_say;
+        Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
+        Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged;
+        Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
+            closing_stops_a_statement_without_end no_text_holds_the_password;
+        Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
+            every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
+            locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
+            a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;

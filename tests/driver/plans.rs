@@ -41,17 +41,17 @@ const READ: &str = "
 const VERBS: &[(u64, &str)] = &[
     (
         32,
-        "SELECT dialoq.send_batch(h.handles, array_fill('//t/Word'::text, ARRAY[32]), array_fill('\\x03'::bytea, ARRAY[32]),
-        array_fill(NULL::text, ARRAY[32]), array_fill(''::text, ARRAY[32]), array_fill(NULL::uuid, ARRAY[32]))
-        FROM (SELECT array_agg(h.handle) AS handles FROM (SELECT * FROM handle ORDER BY id LIMIT 32) AS h) AS h",
+        "SELECT dialoq.send_batch(h.handles, array_fill('//t/Word'::text, ARRAY[h.count]), array_fill('\\x03'::bytea, ARRAY[h.count]),
+        array_fill(NULL::text, ARRAY[h.count]), array_fill(''::text, ARRAY[h.count]), array_fill(NULL::uuid, ARRAY[h.count]))
+        FROM (SELECT array_agg(h.handle) AS handles, count(*)::int FROM (SELECT * FROM handle ORDER BY id LIMIT 32) AS h) AS h",
     ),
     // Two of each conversation, which is not the short way.
     (
         32,
-        "SELECT dialoq.send_batch(h.handles || h.handles, array_fill('//t/Word'::text, ARRAY[32]),
-        array_fill('\\x03'::bytea, ARRAY[32]), array_fill(NULL::text, ARRAY[32]), array_fill(''::text, ARRAY[32]),
-        array_fill(NULL::uuid, ARRAY[32]))
-        FROM (SELECT array_agg(h.handle) AS handles FROM (SELECT * FROM handle ORDER BY id LIMIT 16) AS h) AS h",
+        "SELECT dialoq.send_batch(h.handles || h.handles, array_fill('//t/Word'::text, ARRAY[2 * h.count]),
+        array_fill('\\x03'::bytea, ARRAY[2 * h.count]), array_fill(NULL::text, ARRAY[2 * h.count]), array_fill(''::text, ARRAY[2 * h.count]),
+        array_fill(NULL::uuid, ARRAY[2 * h.count]))
+        FROM (SELECT array_agg(h.handle) AS handles, count(*)::int FROM (SELECT * FROM handle ORDER BY id LIMIT 16) AS h) AS h",
     ),
     (32, "SELECT dialoq.receive_batch('server', array_fill(1::bigint, ARRAY[32]))"),
     (32, "SELECT dialoq.receive_batch('server', array_fill(2::bigint, ARRAY[16]))"),

@@ -3,7 +3,7 @@
 --     conversation or the group to be related to, the lifetime in seconds (NULL is the longest), the encryption option
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
 -- Gives: conversation_handle, conversation_group_id, conversation_id, said
--- Errors: 8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610
+-- Errors: 8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005
 -- Locks: the group, waiting if it is one that there was
 CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_from_service text, p_to_service text, p_broker_instance text DEFAULT NULL, p_contract text DEFAULT NULL,
@@ -11,7 +11,7 @@ CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_encryption boolean DEFAULT false, p_conversation_handle uuid DEFAULT NULL, p_conversation_id uuid DEFAULT NULL,
     p_conversation_group_id uuid DEFAULT NULL)
 RETURNS TABLE (conversation_handle uuid, conversation_group_id uuid, conversation_id uuid, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -28,6 +28,8 @@ DECLARE
     v_related record;
     v_state text;
     v_is_locked boolean := false;
+    -- Whether the group has no endpoint yet, because its id was made here or is the caller's choice.
+    v_is_new boolean;
     v_due timestamptz;
     v_handle uuid := coalesce(p_conversation_handle, dialoq.next_id());
     v_conversation uuid := coalesce(p_conversation_id, dialoq.next_id());
@@ -63,6 +65,11 @@ BEGIN
     IF p_related_group = '00000000-0000-0000-0000-000000000000' AND p_related_conversation IS NULL THEN
         PERFORM dialoq.fail(8414,
             'the conversation group id is all zeros; give an id of your own, or none for a new one');
+    END IF;
+    IF '00000000-0000-0000-0000-000000000000' IN (p_conversation_handle, p_conversation_id, CASE
+        WHEN p_related_conversation IS NULL AND p_related_group IS NULL THEN p_conversation_group_id END)
+    THEN
+        PERFORM dialoq.fail(60005, 'an id of the conversation is all zeros; give an id of your own, or none for a new one');
     END IF;
     v_group := p_related_group;
     -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
@@ -100,9 +107,10 @@ BEGIN
         v_is_locked := true;
     END LOOP;
     IF v_group IS NULL THEN
-        -- Nobody else knows it yet, so this waits for nobody; but who is told of it waits for us.
         v_group := coalesce(p_conversation_group_id, dialoq.next_id());
-        PERFORM dialoq.lock_group(v_group);
+        -- The group is new, so this does not wait; taking the lock makes later users wait for our commit. A group that
+        -- another transaction holds is not new.
+        v_is_new := dialoq.try_lock_group(v_group);
     END IF;
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
@@ -112,7 +120,18 @@ BEGIN
         p_to_service, v_instance, 'SO', dialoq.level_for(v_contract_id, v_service_id, p_to_service), l.lifetime, 0, 0, false,
         false, false, v_now, CASE WHEN l.lifetime < v_now + interval '7300 days' THEN l.lifetime END
     FROM (SELECT v_now + v_lifetime * interval '1 second' AS lifetime) AS l
+    -- Ids of the caller's choice must be new: else the conversation would be the other half of one that there is.
+    WHERE v_is_new IS NOT FALSE
+        AND (v_is_new IS NULL OR NOT EXISTS (
+            SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group OFFSET 0))
+        AND NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_id = v_conversation OFFSET 0)
+    ON CONFLICT DO NOTHING
     RETURNING due_at INTO v_due;
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(60005, format(
+            'one of the ids %s (handle), %s (conversation) and %s (group) is in use already; give ids of your own, or none',
+            v_handle, v_conversation, v_group));
+    END IF;
     RETURN QUERY
     SELECT v_handle, v_group, v_conversation, dialoq.say(concat_ws(' ', v_said, dialoq.due_word(v_due)));
 END $$;

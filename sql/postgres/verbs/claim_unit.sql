@@ -2,13 +2,14 @@
 -- at the same unit to end.
 -- Takes: the unit's id
 -- Gives: is_new
--- Errors: none
+-- Errors: 60005
 -- Locks: the unit's row
 CREATE OR REPLACE FUNCTION dialoq.claim_unit(p_unit_id uuid)
 RETURNS TABLE (is_new boolean)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
+    PERFORM dialoq.check_id('p_unit_id', p_unit_id);
     INSERT INTO dialoq.done_unit (unit_id, done_at) VALUES (p_unit_id, clock_timestamp()) ON CONFLICT (unit_id) DO NOTHING;
     RETURN QUERY SELECT FOUND;
 END $$;

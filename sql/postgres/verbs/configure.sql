@@ -2,17 +2,32 @@
 -- only, the time that counts instead of the server's; NULL is the server's again.
 -- Takes: seconds after an END that the initiator heard of; seconds otherwise, NULL being the LIFETIME; or the time
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the broker's row
 CREATE FUNCTION dialoq.configure(p_closed_retention_s bigint, p_unconfirmed_retention_s bigint DEFAULT NULL)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    -- Longer than any conversation lives.
+    v_closed_s bigint := CASE WHEN p_closed_retention_s > 2147483647 THEN 2147483647 ELSE p_closed_retention_s END;
+    v_unconfirmed_s bigint := CASE WHEN p_unconfirmed_retention_s > 2147483647 THEN 2147483647 ELSE p_unconfirmed_retention_s END;
+BEGIN
+    PERFORM dialoq.check_range('p_closed_retention_s', v_closed_s, 0, 2147483647);
+    IF p_unconfirmed_retention_s IS NOT NULL THEN
+        PERFORM dialoq.check_range('p_unconfirmed_retention_s', v_unconfirmed_s, 0, 2147483647);
+    END IF;
     UPDATE dialoq.broker
-    SET closed_retention_s = p_closed_retention_s, unconfirmed_retention_s = p_unconfirmed_retention_s
-    WHERE closed_retention_s <> p_closed_retention_s
-        OR unconfirmed_retention_s IS DISTINCT FROM p_unconfirmed_retention_s;
+    SET closed_retention_s = v_closed_s, unconfirmed_retention_s = v_unconfirmed_s
+    WHERE closed_retention_s <> v_closed_s OR unconfirmed_retention_s IS DISTINCT FROM v_unconfirmed_s;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('configure', SQLERRM);
+END
 $$;
 
 CREATE FUNCTION dialoq.set_manual_now(p_now timestamptz)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     UPDATE dialoq.broker SET manual_now = p_now;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('set_manual_now', SQLERRM);
+END
 $$;

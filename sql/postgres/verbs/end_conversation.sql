@@ -7,7 +7,7 @@ CREATE OR REPLACE FUNCTION dialoq.end_conversation(
     p_conversation_handle uuid, p_error_code integer DEFAULT NULL, p_description text DEFAULT NULL,
     p_cleanup boolean DEFAULT false)
 RETURNS TABLE (state text, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_lock record;

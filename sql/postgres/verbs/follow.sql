@@ -96,8 +96,13 @@ DECLARE
     v_affected bigint[] := ARRAY(
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_id = p_service_id
         ORDER BY e.endpoint_id);
-    v_words text := dialoq.lock_affected(v_affected);
+    v_words text;
 BEGIN
+    IF NOT EXISTS (SELECT FROM dialoq.service AS s WHERE s.service_id = p_service_id AND s.queue_id = p_to_queue_id) THEN
+        PERFORM dialoq.fail(60005, format('service %s does not use queue %s; write the service first', p_service_id,
+            p_to_queue_id));
+    END IF;
+    v_words := dialoq.lock_affected(v_affected);
     UPDATE dialoq.ready_group AS r SET queue_id = p_to_queue_id
     WHERE r.queue_id = p_from_queue_id AND EXISTS (
         SELECT FROM dialoq.conversation_endpoint AS e
@@ -272,21 +277,25 @@ BEGIN
         LIMIT 500
     LOOP
         v_count := v_count + 1;
-        IF v_row.is_homeless THEN
-            SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
-            is_settled := is_settled AND v_lock.is_locked IS NOT NULL;
-            CONTINUE WHEN v_lock.is_locked IS NOT TRUE;
-            said := dialoq.once(said, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
-            PERFORM dialoq.erase(v_row.endpoint_id);
-        ELSIF v_row.code = -8487 THEN
-            said := dialoq.once(said,
-                dialoq.raise_error(v_row.endpoint_id, -8487, 'the contract of the conversation was dropped'));
-        ELSE
-            said := dialoq.once(said,
-                dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
-            said := dialoq.once(said,
-                dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
-        END IF;
+        BEGIN
+            IF v_row.is_homeless THEN
+                SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
+                is_settled := is_settled AND v_lock.is_locked IS NOT NULL;
+                CONTINUE WHEN v_lock.is_locked IS NOT TRUE;
+                said := dialoq.once(said, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
+                PERFORM dialoq.erase(v_row.endpoint_id);
+            ELSIF v_row.code = -8487 THEN
+                said := dialoq.once(said,
+                    dialoq.raise_error(v_row.endpoint_id, -8487, 'the contract of the conversation was dropped'));
+            ELSE
+                said := dialoq.once(said,
+                    dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
+                said := dialoq.once(said,
+                    dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
+            END IF;
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
+            said := dialoq.once(said, dialoq.break_damaged(v_row.endpoint_id, SQLERRM));
+        END;
     END LOOP;
     DELETE FROM dialoq.queue_message AS m
     WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id);

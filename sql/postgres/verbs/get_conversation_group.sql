@@ -5,7 +5,7 @@
 -- Locks: the group, without waiting
 CREATE OR REPLACE FUNCTION dialoq.get_conversation_group(p_queue text)
 RETURNS TABLE (conversation_group_id uuid, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off AS $$
 DECLARE
     v_queue_id integer := dialoq.receivable(p_queue);

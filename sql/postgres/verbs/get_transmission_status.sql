@@ -5,7 +5,7 @@
 -- Locks: none
 CREATE OR REPLACE FUNCTION dialoq.get_transmission_status(p_conversation_handle uuid)
 RETURNS TABLE (transmission_status text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
     RETURN QUERY

@@ -3,7 +3,7 @@
 -- it alone.
 -- Takes: process: the id that a process made for itself
 -- Gives: nothing; process_lock: the key; is_process_gone: whether nobody holds it, in which case this transaction now does
--- Errors: none of its own
+-- Errors: 60005; 60010 if another session holds the lock alone for 10 s
 -- Locks: the process's lock, until the session ends; is_process_gone: until the transaction ends
 CREATE FUNCTION dialoq.process_lock(p_process uuid)
 RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -12,8 +12,14 @@ RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $
 $$;
 
 CREATE FUNCTION dialoq.hold_presence(p_process uuid)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pg_advisory_lock_shared(dialoq.process_lock(p_process));
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET lock_timeout = '10s' AS $$
+BEGIN
+    PERFORM dialoq.check_id('p_process', p_process);
+    PERFORM pg_advisory_lock_shared(dialoq.process_lock(p_process));
+EXCEPTION WHEN lock_not_available THEN
+    PERFORM dialoq.fail(60010, format('the lock of process %s is held by %s; end that session', p_process,
+        dialoq.lock_holders(dialoq.process_lock(p_process))));
+END
 $$;
 
 CREATE FUNCTION dialoq.is_process_gone(p_process uuid)

@@ -1,9 +1,44 @@
 -- Transactions that received and did not commit.
 -- Takes: see each function
--- Gives: words for others
+-- Gives: see each function
+
+-- The transaction that is receiving from a group now: it has deleted the first message of one of its conversations and has
+-- not ended. The number is that of a subtransaction if the RECEIVE came after a savepoint.
+-- Takes: the queue, the group
+-- Gives: its number; NULL if there is none, or the group is not of that queue
+CREATE OR REPLACE FUNCTION dialoq.receiver_of(p_queue_id integer, p_group uuid) RETURNS xid8
+LANGUAGE plpgsql AS $$
+DECLARE
+    -- The system column has the last 32 bits of a number that is below this transaction's.
+    v_now bigint := pg_current_xact_id()::text::bigint;
+    v_low bigint;
+    v_xid bigint;
+BEGIN
+    FOR v_low IN
+        SELECT m.xid
+        FROM dialoq.conversation_endpoint AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        CROSS JOIN generate_series(0, 2) AS k (stored)
+        CROSS JOIN LATERAL (
+            SELECT n.xmax::text::bigint AS xid FROM dialoq.queue_message AS n
+            WHERE n.endpoint_id = e.endpoint_id AND n.stored = k.stored ORDER BY n.queuing_order LIMIT 1
+        ) AS m
+        WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0
+    LOOP
+        v_xid := (v_now & ~4294967295::bigint) | v_low;
+        IF v_xid > v_now THEN
+            v_xid := v_xid - 4294967296;
+        END IF;
+        IF v_xid > 0 AND pg_xact_status(v_xid::text::xid8) = 'in progress' THEN
+            RETURN v_xid::text::xid8;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
 
 -- Counts one rollback for each queue that a transaction received from, and forgets the transaction. Whoever counts it first
--- has it; nobody waits.
+-- has it; nobody waits. A transaction that is still open is left for later, one that has committed is not counted.
+-- Gives: words for others
 CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -15,11 +50,13 @@ BEGIN
             DELETE FROM dialoq.receive_attempt AS a
             WHERE (a.attempt_id, a.conversation_group_id) IN (
                 SELECT o.attempt_id, o.conversation_group_id
-                FROM dialoq.receive_attempt AS o WHERE o.attempt_id = p_attempt_id
+                FROM dialoq.receive_attempt AS o
+                WHERE o.attempt_id = p_attempt_id AND pg_xact_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
                 FOR UPDATE SKIP LOCKED)
-            RETURNING a.queue_id, a.conversation_group_id
+            RETURNING a.queue_id, a.conversation_group_id, pg_xact_status(a.receiver_xid) AS status
         )
-        SELECT g.queue_id, array_agg(g.conversation_group_id) AS groups FROM gone AS g GROUP BY g.queue_id ORDER BY g.queue_id
+        SELECT g.queue_id, array_agg(g.conversation_group_id) AS groups
+        FROM gone AS g WHERE g.status = 'aborted' GROUP BY g.queue_id ORDER BY g.queue_id
     LOOP
         v_said := concat_ws(' ', v_said, dialoq.count_against(v_row.queue_id, v_row.groups));
     END LOOP;

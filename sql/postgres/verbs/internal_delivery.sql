@@ -271,11 +271,23 @@ END $$;
 -- Locks: the groups of what can go or changes its reason, without waiting
 CREATE OR REPLACE FUNCTION dialoq.revisit_outboxes() RETURNS text
 LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN dialoq.revisit(false);
+EXCEPTION
+    WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state OR operator_intervention
+        OR system_error THEN
+        RAISE;
+    WHEN others THEN
+        RETURN dialoq.revisit(true);
+END $$;
+
+-- The same, with each step by itself or not.
+CREATE OR REPLACE FUNCTION dialoq.revisit(p_is_alone boolean) RETURNS text
+LANGUAGE plpgsql AS $$
 DECLARE
     v_honor boolean := (SELECT b.is_honor_broker_priority_on FROM dialoq.broker AS b);
     v_row record;
     v_route record;
-    v_lock record;
     v_done record;
     v_said text;
     v_held bigint[] := '{}';
@@ -296,13 +308,15 @@ BEGIN
                 PERFORM dialoq.unsettle(v_row.endpoint_id);
                 CONTINUE;
             END IF;
-            SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
-            IF v_lock.is_locked THEN
-                PERFORM dialoq.hold_outbox(v_row.endpoint_id, v_route.status);
-            ELSIF v_lock.is_locked IS NULL THEN
+            IF p_is_alone THEN
+                SELECT * INTO v_done FROM dialoq.do_step_alone('hold', v_row.endpoint_id, NULL, NULL);
+            ELSE
+                SELECT * INTO v_done FROM dialoq.do_step('hold', v_row.endpoint_id, NULL, NULL);
+            END IF;
+            IF v_done.is_done IS NULL THEN
                 PERFORM dialoq.unsettle(v_row.endpoint_id);
             END IF;
-            v_said := concat_ws(' ', v_said, v_lock.said);
+            v_said := concat_ws(' ', v_said, v_done.said);
         ELSE
             v_held := v_held || v_row.endpoint_id;
         END IF;
@@ -324,12 +338,13 @@ BEGIN
         WHERE t.endpoint_id = ANY (v_held)
         ORDER BY CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END, t.transmission_id
     LOOP
-        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
-        v_said := concat_ws(' ', v_said, v_lock.said);
-        IF v_lock.is_locked THEN
-            SELECT * INTO v_done FROM dialoq.deliver(v_row.transmission_id);
-            v_said := concat_ws(' ', v_said, v_done.said);
-        ELSIF v_lock.is_locked IS NULL THEN
+        IF p_is_alone THEN
+            SELECT * INTO v_done FROM dialoq.do_step_alone('deliver', v_row.endpoint_id, v_row.transmission_id, NULL);
+        ELSE
+            SELECT * INTO v_done FROM dialoq.do_step('deliver', v_row.endpoint_id, v_row.transmission_id, NULL);
+        END IF;
+        v_said := concat_ws(' ', v_said, v_done.said);
+        IF v_done.is_done IS NULL THEN
             PERFORM dialoq.unsettle(v_row.endpoint_id);
         END IF;
         IF length(v_said) > 4000 THEN

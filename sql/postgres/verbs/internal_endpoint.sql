@@ -170,6 +170,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_is_system boolean;
 BEGIN
+    PERFORM pg_current_xact_id();
     SELECT c.is_system INTO v_is_system
     FROM dialoq.conversation_endpoint AS c
     -- Broken already, or deaf: an Error that reaches an endpoint after its END is discarded.

@@ -24,17 +24,71 @@ LANGUAGE sql VOLATILE AS $$
     SELECT pg_try_advisory_lock(dialoq.group_key(p_group)) AND pg_advisory_unlock(dialoq.group_key(p_group))
 $$;
 
--- Locks a group, waiting for who holds it. What was read before may be old now.
+-- Locks a group, waiting for its holder. What was read before may be old now.
+-- Errors: 60010 if the holder is a session whose role may not use the broker
 CREATE OR REPLACE FUNCTION dialoq.lock_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_timeout text;
 BEGIN
-    IF NOT dialoq.try_lock_group(p_group) THEN
-        IF current_setting('dialoq.session_locks', true) = '1' THEN
-            PERFORM pg_advisory_lock(dialoq.group_key(p_group));
-        ELSE
-            PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
-        END IF;
+    IF dialoq.try_lock_group(p_group) IS NOT FALSE THEN
+        RETURN;
     END IF;
+    v_timeout := current_setting('lock_timeout');
+    IF v_timeout <> '0' THEN
+        PERFORM dialoq.wait_for_group(p_group);
+        RETURN;
+    END IF;
+    -- Every role of the server may take an advisory lock. A wait for one that may not use the broker would have no end,
+    -- so the holder is looked at now and then. Longer than deadlock_timeout, or no deadlock would be found.
+    LOOP
+        BEGIN
+            PERFORM set_config('lock_timeout', '15s', true);
+            PERFORM dialoq.wait_for_group(p_group);
+            PERFORM set_config('lock_timeout', v_timeout, true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            IF dialoq.is_held_by_stranger(dialoq.group_key(p_group)) THEN
+                PERFORM dialoq.fail(60010, format('the lock of conversation group %s is held by %s, whose role may not use '
+                    'the broker; end that session', p_group, dialoq.lock_holders(dialoq.group_key(p_group))));
+            END IF;
+        END;
+    END LOOP;
+END $$;
+
+-- Waits for the lock of a group.
+CREATE OR REPLACE FUNCTION dialoq.wait_for_group(p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('dialoq.session_locks', true) = '1' THEN
+        PERFORM pg_advisory_lock(dialoq.group_key(p_group));
+    ELSE
+        PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
+    END IF;
+END $$;
+
+-- The sessions that hold an advisory lock, for messages.
+CREATE OR REPLACE FUNCTION dialoq.lock_holders(p_key bigint) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT string_agg(format('session %s (user ''%s'', application ''%s'')', a.pid, a.usename, left(a.application_name, 60)), ', ')
+        FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
+            AND l.classid::bigint << 32 | l.objid::bigint = p_key), 'a session that has ended meanwhile');
+END $$;
+
+-- Whether a session holds an advisory lock whose role may neither use nor own the broker.
+CREATE OR REPLACE FUNCTION dialoq.is_held_by_stranger(p_key bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM pg_locks AS l
+        JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
+        JOIN pg_namespace AS n ON n.nspname = 'dialoq'
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
+            AND l.classid::bigint << 32 | l.objid::bigint = p_key AND a.usesysid <> n.nspowner
+            AND NOT pg_has_role(a.usesysid, 'dialoq_user', 'USAGE') AND NOT pg_has_role(a.usesysid, 'dialoq_admin', 'USAGE'));
 END $$;
 
 -- Locks the group of an endpoint and takes note of what the endpoint was told. Says whether it is there and locked;
@@ -46,6 +100,8 @@ DECLARE
     v_after uuid;
     v_has_news boolean;
 BEGIN
+    -- Before anything is read: tick tells by the transaction's number whether it may rely on what it has read.
+    PERFORM pg_current_xact_id();
     SELECT e.conversation_group_id INTO v_group FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
     LOOP
         IF v_group IS NULL THEN
@@ -108,20 +164,19 @@ END $$;
 -- Errors: none
 -- Locks: none; call it after the end of the transaction.
 CREATE OR REPLACE FUNCTION dialoq.unlock_session() RETURNS void
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET client_min_messages = error AS $$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET client_min_messages = error AS $$
 DECLARE
     v_key bigint;
 BEGIN
     PERFORM set_config('dialoq.session_locks', '', false);
-    LOOP
-        v_key := NULL;
-        SELECT l.classid::bigint << 32 | l.objid::bigint INTO v_key
+    -- A list that is read once: a lock of a transaction that is still open stays, and is not to be tried for ever.
+    FOREACH v_key IN ARRAY ARRAY(
+        SELECT DISTINCT l.classid::bigint << 32 | l.objid::bigint
         FROM pg_locks AS l
         WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted AND l.objsubid = 1
             AND l.classid::bigint >> 16 = 17513
-            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-        LIMIT 1;
-        EXIT WHEN v_key IS NULL;
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()))
+    LOOP
         -- One lock may have been taken many times over.
         WHILE pg_advisory_unlock(v_key) LOOP
         END LOOP;

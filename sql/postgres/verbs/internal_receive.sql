@@ -11,7 +11,7 @@ DECLARE
 BEGIN
     PERFORM dialoq.check_isolation();
     SELECT q.queue_id, q.name, q.is_receive_enabled INTO v_queue
-    FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue);
+    FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('queue ''%s'' was not found', p_queue));
     ELSIF NOT v_queue.is_receive_enabled THEN

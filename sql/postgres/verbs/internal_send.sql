@@ -19,9 +19,7 @@ BEGIN
         RETURN format('-8430|the body of a message of type ''%s'' must be empty: %s bytes were found; the type allows no body',
             v_type.name, length(p_body));
     ELSIF v_type.validation IN ('V', 'S') THEN
-        PERFORM dialoq.fail(60026, format(
-            'messages of type ''%s'' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq',
-            v_type.name));
+        PERFORM dialoq.fail(60026, dialoq.needs_client(v_type.name));
     END IF;
     BEGIN
         IF v_type.validation = 'J' THEN
@@ -42,6 +40,13 @@ BEGIN
     END;
     RETURN '';
 END $$;
+
+-- The words of the refusal of a body that only a client of Dialoq can check.
+CREATE OR REPLACE FUNCTION dialoq.needs_client(p_message_type text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT format('messages of type ''%s'' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq',
+        p_message_type)
+$$;
 
 -- The text of an XML body, without the declaration that names an encoding: UTF-16 by its mark or its first character,
 -- else UTF-8.

@@ -8,7 +8,7 @@
 -- Locks: none
 CREATE OR REPLACE FUNCTION dialoq.look()
 RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, held_queues text, has_locked boolean, now_at timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE

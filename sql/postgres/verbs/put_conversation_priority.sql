@@ -1,12 +1,13 @@
 -- Writes a broker priority, new or not, or removes one. NULL is ANY.
 -- Takes: the columns of conversation_priority; or the priority_id
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the row
 CREATE FUNCTION dialoq.put_conversation_priority(
     p_priority_id integer, p_name text, p_service_contract_id integer, p_local_service_id integer,
     p_remote_service_name text, p_priority integer
-) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     INSERT INTO dialoq.conversation_priority AS p (
         priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
     ) VALUES (
@@ -15,6 +16,9 @@ CREATE FUNCTION dialoq.put_conversation_priority(
         name = excluded.name, service_contract_id = excluded.service_contract_id,
         local_service_id = excluded.local_service_id, remote_service_name = excluded.remote_service_name,
         priority = excluded.priority;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('put_conversation_priority', SQLERRM);
+END
 $$;
 
 CREATE FUNCTION dialoq.delete_conversation_priority(p_priority_id integer)

@@ -1,12 +1,13 @@
 -- Writes an event notification, new or not, or removes one. Its conversation is begun and ended by follow_*.
 -- Takes: the columns of event_notification; or the event_notification_id
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the row
 CREATE FUNCTION dialoq.put_event_notification(
     p_event_notification_id integer, p_name text, p_queue_id integer, p_event text, p_service text,
     p_conversation_handle uuid
-) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     INSERT INTO dialoq.event_notification AS n (
         event_notification_id, name, queue_id, event, service, conversation_handle
     ) VALUES (
@@ -14,6 +15,9 @@ CREATE FUNCTION dialoq.put_event_notification(
     ) ON CONFLICT (event_notification_id) DO UPDATE SET
         name = excluded.name, queue_id = excluded.queue_id, event = excluded.event, service = excluded.service,
         conversation_handle = excluded.conversation_handle;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('put_event_notification', SQLERRM);
+END
 $$;
 
 CREATE FUNCTION dialoq.delete_event_notification(p_event_notification_id integer)

@@ -2,7 +2,7 @@
 -- is judged again, because bodies are judged when they arrive; but against a schema only clients of Dialoq can judge.
 -- Takes: the columns of message_type
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the row, and the messages of the type in the transmission queue
 CREATE FUNCTION dialoq.put_message_type(
     p_message_type_id integer, p_name text, p_owner text, p_validation text, p_xml_schema_collection text,
@@ -23,5 +23,7 @@ BEGIN
         UPDATE dialoq.transmission AS t SET body_fault = dialoq.body_fault(p_message_type_id, t.body)
         WHERE t.message_type_id = p_message_type_id;
     END IF;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('put_message_type', SQLERRM);
 END
 $$;

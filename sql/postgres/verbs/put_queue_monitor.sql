@@ -2,14 +2,15 @@
 -- removes all of a process.
 -- Takes: the columns of queue_monitor but reported_at, of activated_task; or their keys
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the row
 CREATE FUNCTION dialoq.put_queue_monitor(
     p_process uuid, p_monitor_id bigint, p_queue_id integer, p_state text, p_last_empty_rowset_time timestamptz,
     p_last_activated_time timestamptz, p_tasks_waiting bigint, p_max_queue_readers integer, p_tasks_running bigint,
     p_tasks_started_total bigint, p_tasks_aborted_total bigint, p_task_limit_reached_total bigint,
     p_activation_errors_total bigint, p_host_name text, p_process_id bigint
-) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     INSERT INTO dialoq.queue_monitor AS m (
         process, monitor_id, queue_id, state, last_empty_rowset_time, last_activated_time, tasks_waiting,
         max_queue_readers, tasks_running, tasks_started_total, tasks_aborted_total, task_limit_reached_total,
@@ -26,6 +27,9 @@ CREATE FUNCTION dialoq.put_queue_monitor(
         task_limit_reached_total = excluded.task_limit_reached_total,
         activation_errors_total = excluded.activation_errors_total, host_name = excluded.host_name,
         process_id = excluded.process_id, reported_at = excluded.reported_at;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('put_queue_monitor', SQLERRM);
+END
 $$;
 
 CREATE FUNCTION dialoq.delete_queue_monitor(p_process uuid, p_monitor_id bigint)
@@ -36,7 +40,8 @@ $$;
 CREATE FUNCTION dialoq.put_activated_task(
     p_process uuid, p_task_id bigint, p_monitor_id bigint, p_queue_id integer, p_procedure_name text,
     p_process_id bigint, p_started_at timestamptz
-) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
     INSERT INTO dialoq.activated_task AS a (
         process, task_id, monitor_id, queue_id, procedure_name, process_id, started_at
     ) VALUES (
@@ -44,6 +49,9 @@ CREATE FUNCTION dialoq.put_activated_task(
     ) ON CONFLICT (process, task_id) DO UPDATE SET
         monitor_id = excluded.monitor_id, queue_id = excluded.queue_id, procedure_name = excluded.procedure_name,
         process_id = excluded.process_id, started_at = excluded.started_at;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('put_activated_task', SQLERRM);
+END
 $$;
 
 CREATE FUNCTION dialoq.delete_activated_task(p_process uuid, p_task_id bigint)

@@ -1,14 +1,19 @@
 -- Writes a queue, new or not, or removes one.
 -- Takes: the columns of service_queue; or the queue_id
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the row
 CREATE FUNCTION dialoq.put_service_queue(
     p_queue_id integer, p_name text, p_folded_name text, p_is_receive_enabled boolean, p_is_enqueue_enabled boolean,
     p_is_retention_enabled boolean, p_is_poison_message_handling_enabled boolean,
     p_is_poison_quarantine_enabled boolean, p_is_activation_enabled boolean, p_activation_procedure text,
     p_max_queue_readers integer, p_execute_as text, p_execute_as_user text
-) RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_folded_name IS DISTINCT FROM lower(p_name COLLATE "C") THEN
+        PERFORM dialoq.fail(60005, format('the folded name of queue ''%s'' is ''%s''; it must be ''%s''', p_name,
+            p_folded_name, lower(p_name COLLATE "C")));
+    END IF;
     INSERT INTO dialoq.service_queue AS q (
         queue_id, name, folded_name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled,
         is_poison_message_handling_enabled, is_poison_quarantine_enabled, is_activation_enabled,
@@ -25,6 +30,9 @@ CREATE FUNCTION dialoq.put_service_queue(
         is_activation_enabled = excluded.is_activation_enabled, activation_procedure = excluded.activation_procedure,
         max_queue_readers = excluded.max_queue_readers, execute_as = excluded.execute_as,
         execute_as_user = excluded.execute_as_user;
+EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
+    PERFORM dialoq.refuse_row('put_service_queue', SQLERRM);
+END
 $$;
 
 CREATE FUNCTION dialoq.delete_service_queue(p_queue_id integer)

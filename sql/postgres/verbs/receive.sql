@@ -13,7 +13,7 @@ RETURNS TABLE (
     message_sequence_number bigint, service_name text, service_id integer, service_contract_name text,
     service_contract_id integer, message_type_name text, message_type_id integer, validation text, message_body bytea,
     message_id uuid, message_enqueue_time timestamptz, trace text, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE

@@ -3,7 +3,7 @@
 -- Takes: the queue; for each how many at most (NULL: all of the group); the level and the oldest queuing_order of what the
 --     batch before gave, or nothing: of that level, what is older is looked at only if nothing else is there
 -- Gives: for each item, from 0, its messages in order of receipt; none for one that got nothing
--- Errors: 9617, 60002
+-- Errors: 9617, 60002, 60005
 -- Locks: the groups, without waiting
 CREATE OR REPLACE FUNCTION dialoq.receive_batch(
     p_queue text, p_tops bigint[], p_from_level integer DEFAULT NULL, p_from_order bigint DEFAULT NULL)
@@ -12,7 +12,7 @@ RETURNS TABLE (
     conversation_handle uuid, message_sequence_number bigint, service_name text, service_id integer,
     service_contract_name text, service_contract_id integer, message_type_name text, message_type_id integer,
     validation text, message_body bytea, message_id uuid, message_enqueue_time timestamptz, trace text, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -65,12 +65,23 @@ DECLARE
     -- More than any group has; a sum of so many such numbers is still a number.
     v_most_of_all CONSTANT bigint := 1000000000000;
 BEGIN
+    IF (cardinality(p_tops) = 0 OR cardinality(p_tops) <= 10000 AND array_ndims(p_tops) = 1 AND array_lower(p_tops, 1) = 1)
+        IS NOT TRUE
+    THEN
+        PERFORM dialoq.fail(60005, format(
+            'p_tops has %s elements; it must be an array of one dimension that begins with 1, of 10000 elements at most',
+            coalesce(cardinality(p_tops)::text, 'no')));
+    ELSIF p_from_level NOT BETWEEN 1 AND 10 OR p_from_order < 0 OR p_from_level IS NULL AND p_from_order IS NOT NULL THEN
+        PERFORM dialoq.fail(60005, format(
+            'p_from_level is %s and p_from_order is %s; they must be 1 to 10 and from 0, or NULL',
+            coalesce(p_from_level::text, 'NULL'), coalesce(p_from_order::text, 'NULL')));
+    END IF;
     SELECT q.queue_id, q.is_receive_enabled, q.is_retention_enabled, coalesce(b.manual_now, clock_timestamp()),
         EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = q.queue_id),
         ARRAY(SELECT s.service_id FROM dialoq.service AS s WHERE s.queue_id = q.queue_id)
     INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services
     FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
-    WHERE q.folded_name = lower(p_queue);
+    WHERE q.folded_name = lower(p_queue COLLATE "C");
     IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed' THEN
         v_queue_id := dialoq.receivable(p_queue);
     END IF;

@@ -3,22 +3,26 @@
 --     wrong with the body (NULL: nobody looked; '': nothing; else code and description with | between), the version of the
 --     definitions it looked with (NULL: any), an id for the message (NULL: made here)
 -- Gives: message_id, said
--- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60026, 60033
+-- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
 CREATE OR REPLACE FUNCTION dialoq.send(
     p_conversation_handle uuid, p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL,
     p_message_id uuid DEFAULT NULL)
 RETURNS TABLE (message_id uuid, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_id uuid := coalesce(p_message_id, gen_random_uuid());
     v_type text := coalesce(p_message_type_name, 'DEFAULT');
     v_type_id integer;
+    v_fault text;
     v_lock record;
     v_sent record;
 BEGIN
+    IF p_body_fault <> '' THEN
+        PERFORM dialoq.check_body_fault(p_body_fault);
+    END IF;
     PERFORM dialoq.check_catalog_version(p_catalog_version);
     IF NOT EXISTS (
         SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = p_conversation_handle AND NOT e.is_system)
@@ -30,6 +34,8 @@ BEGIN
     IF v_type_id IS NULL THEN
         PERFORM dialoq.fail(8428, format('message type ''%s'' was not found; names are compared byte by byte', v_type));
     END IF;
+    -- Before the lock: a large body takes long.
+    v_fault := coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body));
     SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, false);
     IF v_lock.endpoint_id = -1 THEN
         -- What is refused whoever holds the group does not wait for it.
@@ -41,8 +47,7 @@ BEGIN
             'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
     END IF;
     SELECT * INTO v_sent FROM dialoq.send_from(v_lock.endpoint_id, v_type_id, v_type,
-        CASE WHEN length(p_message_body) > 0 THEN p_message_body END, p_trace,
-        coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body)), v_id);
+        CASE WHEN length(p_message_body) > 0 THEN p_message_body END, p_trace, v_fault, v_id);
     IF v_sent.error_number IS NOT NULL THEN
         PERFORM dialoq.fail(v_sent.error_number, v_sent.error_message);
     END IF;

@@ -3,13 +3,13 @@
 --     and message id; the version of the definitions they looked with
 -- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
 --     transaction holds the group, do it alone), error_message; said in the first row
--- Errors: 1205, 60033
+-- Errors: 1205, 60005, 60033; of an item also those of send
 -- Locks: the groups of the conversations, without waiting
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_conversation_handles uuid[], p_message_type_names text[], p_message_bodies bytea[], p_traces text[],
     p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL)
 RETURNS TABLE (item integer, error_number integer, error_message text, said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
@@ -50,6 +50,24 @@ DECLARE
     v_errors integer[];
     v_texts text[];
 BEGIN
+    IF v_count = 0 THEN
+        RETURN;
+    ELSIF (v_count = ALL (ARRAY[cardinality(p_message_type_names), cardinality(p_message_bodies), cardinality(p_traces),
+            cardinality(p_body_faults), cardinality(p_message_ids)])
+        AND 1 = ALL (ARRAY[array_ndims(p_conversation_handles), array_ndims(p_message_type_names),
+            array_ndims(p_message_bodies), array_ndims(p_traces), array_ndims(p_body_faults), array_ndims(p_message_ids)])
+        AND 1 = ALL (ARRAY[array_lower(p_conversation_handles, 1), array_lower(p_message_type_names, 1),
+            array_lower(p_message_bodies, 1), array_lower(p_traces, 1), array_lower(p_body_faults, 1),
+            array_lower(p_message_ids, 1)])) IS NOT TRUE
+    THEN
+        PERFORM dialoq.fail(60005, format('send_batch was given %s handles, %s message types, %s bodies, %s traces, %s '
+            'verdicts and %s ids; it must be given as many of each, in arrays of one dimension that begin with 1',
+            coalesce(v_count, 0), coalesce(cardinality(p_message_type_names), 0), coalesce(cardinality(p_message_bodies), 0),
+            coalesce(cardinality(p_traces), 0), coalesce(cardinality(p_body_faults), 0),
+            coalesce(cardinality(p_message_ids), 0)));
+    END IF;
+    -- Before anything is read: tick tells by the transaction's number whether it may rely on what it has read.
+    PERFORM pg_current_xact_id();
     SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version
     INTO v_now, v_is_enabled, v_version
     FROM dialoq.broker AS b;
@@ -317,6 +335,7 @@ BEGIN
     FOR v_row IN
         SELECT i.place, i.handle, coalesce(i.type_name, 'DEFAULT') AS type_name, t.message_type_id,
             CASE WHEN length(i.body) > 0 THEN i.body END AS body, i.trace, i.fault, coalesce(i.id, gen_random_uuid()) AS id,
+            i.fault IS NULL AND length(i.body) > 0 AND t.validation IN ('V', 'S') AS needs_client,
             -- Not tried again: an earlier message of the conversation may have met the lock.
             v_endpoints[i.place] IS NOT NULL AND NOT v_are_ours[i.place] AS is_held
         FROM unnest(p_conversation_handles, p_message_type_names, p_message_bodies, p_traces, p_body_faults, p_message_ids)
@@ -325,6 +344,15 @@ BEGIN
         WHERE v_places IS NULL OR NOT i.place = ANY (v_places)
         ORDER BY i.place
     LOOP
+        IF NOT dialoq.is_body_fault(v_row.fault) THEN
+            v_errors[v_row.place] := 60005;
+            v_texts[v_row.place] := dialoq.bad_body_fault(v_row.fault);
+            CONTINUE;
+        ELSIF v_row.needs_client THEN
+            v_errors[v_row.place] := 60026;
+            v_texts[v_row.place] := dialoq.needs_client(v_row.type_name);
+            CONTINUE;
+        END IF;
         IF v_row.is_held AND v_row.message_type_id IS NOT NULL THEN
             v_errors[v_row.place] := -1;
             CONTINUE;

@@ -1,13 +1,13 @@
 -- SEND ON CONVERSATION ( h1, h2, ... ): one message on many conversations, on all of them or none.
 -- Takes: the handles, then as send
 -- Gives: said
--- Errors: 8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 9618, 60026, 60033
+-- Errors: 8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 9618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in order of their keys, waiting
 CREATE OR REPLACE FUNCTION dialoq.send_many(
     p_conversation_handles uuid[], p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL)
 RETURNS TABLE (said text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_count integer := coalesce(cardinality(p_conversation_handles), 0);
@@ -19,6 +19,9 @@ DECLARE
     v_sent record;
     v_said text;
 BEGIN
+    IF p_body_fault <> '' THEN
+        PERFORM dialoq.check_body_fault(p_body_fault);
+    END IF;
     PERFORM dialoq.check_catalog_version(p_catalog_version);
     IF v_count = 0 THEN
         PERFORM dialoq.fail(8418, 'SEND names no conversation; it needs at least one handle');

@@ -2,7 +2,7 @@
 -- several of them.
 -- Takes: queue_id, max_queue_readers; free_reader_slot: queue_id, slot
 -- Gives: slot from 0, NULL if all are taken; free_reader_slot: nothing
--- Errors: none of its own
+-- Errors: 60005
 -- Locks: the slot's lock, until it is freed or the session ends; never waits
 CREATE FUNCTION dialoq.reader_slot_lock(p_queue_id integer, p_slot integer)
 RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -13,23 +13,33 @@ $$;
 CREATE FUNCTION dialoq.take_reader_slot(p_queue_id integer, p_max_queue_readers integer)
 RETURNS TABLE (slot integer) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    -- A session could take its own slot twice, so what is held, by anybody, is looked up first.
-    v_held bigint[] := ARRAY(
-        SELECT (l.classid::bigint << 32) | l.objid::bigint
-        FROM pg_locks AS l
-        WHERE l.locktype = 'advisory' AND l.objsubid = 1
-            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-            AND ((l.classid::bigint << 32) | l.objid::bigint)
-                BETWEEN dialoq.reader_slot_lock(p_queue_id, 0) AND dialoq.reader_slot_lock(p_queue_id, 65535)
-    );
+    v_held bigint[];
+    v_readers integer;
 BEGIN
+    PERFORM dialoq.check_range('p_queue_id', p_queue_id, 1, 2147483647);
+    PERFORM dialoq.check_range('p_max_queue_readers', p_max_queue_readers, 0, 65535);
+    -- A session could take its own slot twice, so what is held, by anybody, is looked up first. Every role of the server
+    -- may take such a lock: one of a role that may not receive takes a number away, and no reader's place.
+    SELECT coalesce(array_agg(l.key), '{}'), count(*) FILTER (WHERE l.is_reader) INTO v_held, v_readers
+    FROM (
+        SELECT (k.classid::bigint << 32) | k.objid::bigint AS key,
+            coalesce(pg_has_role(a.usesysid, 'dialoq_user', 'USAGE') OR pg_has_role(a.usesysid, 'dialoq_admin', 'USAGE')
+                OR a.usesysid = n.nspowner, true) AS is_reader
+        FROM pg_locks AS k
+        JOIN pg_namespace AS n ON n.nspname = 'dialoq'
+        LEFT JOIN pg_stat_activity AS a ON a.pid = k.pid
+        WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
+            AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND ((k.classid::bigint << 32) | k.objid::bigint)
+                BETWEEN dialoq.reader_slot_lock(p_queue_id, 0) AND dialoq.reader_slot_lock(p_queue_id, 65535)
+    ) AS l;
     -- Those above a limit that was lowered count too.
-    IF cardinality(v_held) >= p_max_queue_readers THEN
+    IF v_readers >= p_max_queue_readers THEN
         slot := NULL;
         RETURN NEXT;
         RETURN;
     END IF;
-    FOR v_slot IN 0 .. least(p_max_queue_readers, 65536) - 1 LOOP
+    FOR v_slot IN 0 .. 65535 LOOP
         IF dialoq.reader_slot_lock(p_queue_id, v_slot) <> ALL (v_held)
             AND pg_try_advisory_lock(dialoq.reader_slot_lock(p_queue_id, v_slot))
         THEN
@@ -44,6 +54,10 @@ END
 $$;
 
 CREATE FUNCTION dialoq.free_reader_slot(p_queue_id integer, p_slot integer)
-RETURNS void LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pg_advisory_unlock(dialoq.reader_slot_lock(p_queue_id, p_slot));
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dialoq.check_range('p_queue_id', p_queue_id, 1, 2147483647);
+    PERFORM dialoq.check_range('p_slot', p_slot, 0, 65535);
+    PERFORM pg_advisory_unlock(dialoq.reader_slot_lock(p_queue_id, p_slot));
+END
 $$;

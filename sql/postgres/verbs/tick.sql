@@ -1,75 +1,39 @@
 -- Does what is due: timers, lifetimes, closed endpoints, what the transmission queue can send, rollbacks that nobody
 -- counted, rows of processes that are gone, ids of units older than a week. What is locked is passed over. Many may call
 -- it at once; each thing happens once.
--- Takes: how many things at most
+-- Takes: how many things at most (NULL: 500), up to 10000
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
 -- Errors: none
 -- Locks: groups, without waiting
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
 RETURNS TABLE (did integer, due_at timestamptz, said text, now_at timestamptz)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = dialoq, pg_temp SET plan_cache_mode = force_generic_plan
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
+    v_top integer := least(greatest(coalesce(p_top, 500), 0), 10000);
     v_now timestamptz := dialoq.current_time_utc();
     v_is_manual boolean;
     v_did integer := 0;
-    v_row record;
-    v_lock record;
+    v_step text;
     v_done record;
     v_said text;
     v_due timestamptz;
     v_is_blocked boolean := false;
-    v_are_definitions_settled boolean;
 BEGIN
-    FOR v_row IN
-        SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e
-        WHERE e.due_at <= v_now ORDER BY e.due_at, e.endpoint_id
-    LOOP
-        EXIT WHEN v_did >= p_top;
-        -- To take the lock is to take note of what is due.
-        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
-        IF v_lock.is_locked IS NULL THEN
-            v_is_blocked := true;
-        ELSE
-            v_did := v_did + 1;
-            v_said := dialoq.distinct_words(concat_ws(' ', v_said, v_lock.said));
-        END IF;
-    END LOOP;
-    -- Transactions that received and are gone: nobody holds their groups.
-    FOR v_row IN
-        SELECT DISTINCT a.attempt_id, a.conversation_group_id FROM dialoq.receive_attempt AS a
-        ORDER BY a.attempt_id, a.conversation_group_id
-    LOOP
-        EXIT WHEN v_did >= p_top;
-        IF dialoq.try_lock_group(v_row.conversation_group_id) THEN
-            v_said := dialoq.distinct_words(concat_ws(' ', v_said, dialoq.count_attempt(v_row.attempt_id)));
-            v_did := v_did + 1;
-        END IF;
-    END LOOP;
-    FOR v_row IN
-        SELECT u.unsettled_id, u.endpoint_id FROM dialoq.unsettled AS u
-        WHERE u.after_xid <= pg_snapshot_xmin(pg_current_snapshot())
-            AND u.noted_at < clock_timestamp() - interval '0.5 seconds'
-        ORDER BY u.unsettled_id
-        LIMIT greatest(p_top - v_did, 0)
-        FOR UPDATE SKIP LOCKED
-    LOOP
-        -- One look at all that changes of definitions concern serves all of them.
-        IF v_row.endpoint_id <> 0 OR v_are_definitions_settled IS NULL THEN
-            SELECT * INTO v_done FROM dialoq.settle(v_row.endpoint_id);
-        ELSE
-            v_done.is_settled := v_are_definitions_settled;
-            v_done.said := NULL;
-        END IF;
-        IF v_row.endpoint_id = 0 THEN
-            v_are_definitions_settled := v_done.is_settled;
-        END IF;
-        IF v_done.is_settled THEN
-            DELETE FROM dialoq.unsettled AS u WHERE u.unsettled_id = v_row.unsettled_id;
-            v_said := dialoq.distinct_words(concat_ws(' ', v_said, v_done.said));
-            v_did := v_did + 1;
-        END IF;
+    FOREACH v_step IN ARRAY ARRAY['due', 'count', 'settle'] LOOP
+        BEGIN
+            SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, false);
+        EXCEPTION
+            WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state
+                OR operator_intervention OR system_error THEN
+                RAISE;
+            WHEN others THEN
+                SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, true);
+        END;
+        v_did := v_did + v_done.did;
+        v_said := dialoq.distinct_words(concat_ws(' ', v_said, v_done.said));
+        v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
     UPDATE dialoq.unsettled AS u SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
     WHERE u.unsettled_id IN (
@@ -78,11 +42,11 @@ BEGIN
     DELETE FROM dialoq.done_unit AS d
     WHERE d.unit_id IN (
         SELECT o.unit_id FROM dialoq.done_unit AS o
-        WHERE o.done_at < clock_timestamp() - interval '7 days' ORDER BY o.done_at LIMIT p_top FOR UPDATE SKIP LOCKED);
+        WHERE o.done_at < clock_timestamp() - interval '7 days' ORDER BY o.done_at LIMIT v_top FOR UPDATE SKIP LOCKED);
     PERFORM dialoq.forget_dead_processes();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     SELECT min(e.due_at) INTO v_due FROM dialoq.conversation_endpoint AS e WHERE e.due_at > v_now;
-    IF v_did >= p_top THEN
+    IF v_did >= v_top THEN
         v_due := v_now;
     ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.unsettled) THEN
         v_due := least(v_due, v_now + interval '1 second');
@@ -91,6 +55,67 @@ BEGIN
         v_due := least(v_due, v_now + interval '5 seconds');
     END IF;
     RETURN QUERY SELECT v_did, v_due, dialoq.say(v_said), dialoq.current_time_utc();
+END $$;
+
+-- Does what is due ('due'), counts rollbacks that nobody has counted ('count'), or looks once more at endpoints ('settle').
+-- Takes: what, until when, how many at most, and whether each is done by itself
+-- Gives: how many were done; words; whether some wait for a transaction that holds their group
+CREATE OR REPLACE FUNCTION dialoq.do_steps(
+    p_step text, p_now timestamptz, p_top integer, p_is_alone boolean, OUT did integer, OUT said text, OUT is_blocked boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_items refcursor;
+    v_row record;
+    v_done record;
+    v_are_definitions_settled boolean;
+BEGIN
+    did := 0;
+    is_blocked := false;
+    IF p_step = 'due' THEN
+        OPEN v_items FOR
+            SELECT e.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.conversation_endpoint AS e
+            WHERE e.due_at <= p_now ORDER BY e.due_at, e.endpoint_id;
+    ELSIF p_step = 'count' THEN
+        -- Transactions that received and are gone.
+        OPEN v_items FOR
+            SELECT NULL::bigint AS endpoint_id, NULL::bigint AS id, a.attempt_id FROM dialoq.receive_attempt AS a
+            WHERE pg_xact_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
+            GROUP BY a.attempt_id ORDER BY a.attempt_id;
+    ELSE
+        OPEN v_items FOR
+            SELECT u.endpoint_id, u.unsettled_id AS id, NULL::uuid AS attempt_id FROM dialoq.unsettled AS u
+            WHERE u.after_xid <= pg_snapshot_xmin(pg_current_snapshot())
+                AND u.noted_at < clock_timestamp() - interval '0.5 seconds'
+            ORDER BY u.unsettled_id
+            LIMIT greatest(p_top, 0)
+            FOR UPDATE SKIP LOCKED;
+    END IF;
+    LOOP
+        EXIT WHEN did >= p_top;
+        FETCH v_items INTO v_row;
+        EXIT WHEN NOT FOUND;
+        -- One look at all that changes of definitions concern serves all of them.
+        IF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
+            SELECT v_are_definitions_settled AS is_done, NULL::text AS said INTO v_done;
+        ELSIF p_is_alone THEN
+            SELECT * INTO v_done FROM dialoq.do_step_alone(p_step, v_row.endpoint_id, v_row.id, v_row.attempt_id);
+        ELSE
+            SELECT * INTO v_done FROM dialoq.do_step(p_step, v_row.endpoint_id, v_row.id, v_row.attempt_id);
+        END IF;
+        IF v_row.endpoint_id = 0 THEN
+            v_are_definitions_settled := v_done.is_done;
+        END IF;
+        IF v_done.is_done IS TRUE THEN
+            did := did + 1;
+            said := dialoq.distinct_words(concat_ws(' ', said, v_done.said));
+            IF p_step = 'settle' THEN
+                DELETE FROM dialoq.unsettled AS u WHERE u.unsettled_id = v_row.id;
+            END IF;
+        ELSE
+            is_blocked := is_blocked OR p_step = 'due';
+        END IF;
+    END LOOP;
+    CLOSE v_items;
 END $$;
 
 -- Each word once.

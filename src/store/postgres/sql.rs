@@ -17,6 +17,7 @@ macro_rules! scripts {
 
 const SCHEMA: &[Script] = scripts! {
     "schema/0001_broker.sql"
+    "schema/0002_checks.sql"
 };
 
 const LOGIC: &[Script] = scripts! {
@@ -36,6 +37,7 @@ const LOGIC: &[Script] = scripts! {
     "verbs/hold_presence.sql"
     "verbs/internal_attempt.sql"
     "verbs/internal_base.sql"
+    "verbs/internal_check.sql"
     "verbs/internal_delivery.sql"
     "verbs/internal_end.sql"
     "verbs/internal_endpoint.sql"
@@ -45,6 +47,7 @@ const LOGIC: &[Script] = scripts! {
     "verbs/internal_ready.sql"
     "verbs/internal_receive.sql"
     "verbs/internal_send.sql"
+    "verbs/internal_step.sql"
     "verbs/look.sql"
     "verbs/move_conversation.sql"
     "verbs/post_queue_activation.sql"

@@ -1,0 +1,106 @@
+-- The steps that tick and define_end do for conversations that are not their caller's. Many are done together, because a
+-- subtransaction each would overflow the server's cache of them. If one fails, all are done once more, each by itself,
+-- and the one that fails breaks its own conversation.
+-- Takes: see each function
+-- Gives: see each function
+
+-- One step.
+-- Takes: the step; its endpoint, row of the transmission queue or attempt
+-- Gives: whether it is done: NULL if another transaction holds the group; words
+CREATE OR REPLACE FUNCTION dialoq.do_step(
+    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_route record;
+    v_more text;
+BEGIN
+    IF p_step = 'count' THEN
+        is_done := true;
+        said := dialoq.count_attempt(p_attempt_id);
+        RETURN;
+    ELSIF p_step = 'settle' THEN
+        SELECT s.is_settled, s.said INTO is_done, said FROM dialoq.settle(p_endpoint_id) AS s;
+        RETURN;
+    END IF;
+    -- To take the lock is to take note of what is due.
+    SELECT l.is_locked, l.said INTO is_done, said FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
+    IF is_done AND p_step = 'hold' THEN
+        SELECT r.way, r.status INTO v_route FROM dialoq.route(p_endpoint_id) AS r;
+        IF v_route.way = 'delayed' THEN
+            PERFORM dialoq.hold_outbox(p_endpoint_id, v_route.status);
+        END IF;
+    ELSIF is_done AND p_step = 'deliver' THEN
+        SELECT d.said INTO v_more FROM dialoq.deliver(p_id) AS d;
+        said := concat_ws(' ', said, v_more);
+    END IF;
+    is_done := CASE WHEN is_done IS NOT NULL THEN true END;
+END $$;
+
+-- The same by itself: if it fails, its conversation breaks. What is no fault of the row is not caught: a deadlock, a
+-- server that shuts down or has run out of something.
+CREATE OR REPLACE FUNCTION dialoq.do_step_alone(
+    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT said text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_why text;
+BEGIN
+    SELECT s.is_done, s.said INTO is_done, said FROM dialoq.do_step(p_step, p_endpoint_id, p_id, p_attempt_id) AS s;
+EXCEPTION
+    WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state OR operator_intervention
+        OR system_error THEN
+        RAISE;
+    WHEN others THEN
+        GET STACKED DIAGNOSTICS v_why = MESSAGE_TEXT;
+        is_done := true;
+        IF p_step = 'count' THEN
+            RAISE WARNING 'dialoq: a rollback could not be counted: %', v_why;
+            DELETE FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id;
+        ELSE
+            said := dialoq.break_damaged(p_endpoint_id, v_why);
+        END IF;
+END $$;
+
+-- Breaks a conversation whose rows make a step fail: both sides get Error -60012. An endpoint that has ended goes. Rows
+-- that do not even allow that are left where no step finds them.
+CREATE OR REPLACE FUNCTION dialoq.break_damaged(p_endpoint_id bigint, p_why text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    e record;
+    v_peer bigint;
+    v_now timestamptz := dialoq.current_time_utc();
+    v_text CONSTANT text := 'the rows of the conversation are damaged: ' || left(p_why, 2000);
+    v_said text;
+BEGIN
+    SELECT c.conversation_handle, c.conversation_id, c.conversation_group_id, c.is_initiator, c.state INTO e
+    FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    IF NOT FOUND OR NOT dialoq.try_lock_group(e.conversation_group_id) THEN
+        RETURN NULL;
+    END IF;
+    RAISE WARNING 'dialoq: conversation % is broken, because its rows are damaged: %', e.conversation_handle, p_why;
+    SELECT p.endpoint_id INTO v_peer
+    FROM dialoq.conversation_endpoint AS p
+    WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
+    BEGIN
+        v_said := dialoq.raise_error(v_peer, -60012, v_text);
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
+        RAISE WARNING 'dialoq: the other side of conversation % could not be told', e.conversation_handle;
+    END;
+    BEGIN
+        DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
+        UPDATE dialoq.conversation_endpoint AS c
+        SET state = CASE WHEN c.state IN ('SO', 'SI', 'CO', 'DI', 'DO', 'ER', 'CD') THEN c.state ELSE 'CO' END,
+            priority = least(greatest(c.priority, 1), 10), dialog_timer = NULL, due_at = NULL,
+            lifetime = CASE WHEN isfinite(c.lifetime) THEN c.lifetime ELSE v_now + interval '1 day' END
+        WHERE c.endpoint_id = p_endpoint_id;
+        IF e.state IN ('DO', 'CD') THEN
+            PERFORM dialoq.erase(p_endpoint_id);
+        ELSE
+            v_said := concat_ws(' ', v_said, dialoq.break_conversation(p_endpoint_id, -60012, v_text, v_now));
+        END IF;
+    EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
+        UPDATE dialoq.conversation_endpoint AS c SET state = 'ER', dialog_timer = NULL, due_at = NULL
+        WHERE c.endpoint_id = p_endpoint_id;
+        DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
+    END;
+    RETURN v_said;
+END $$;
