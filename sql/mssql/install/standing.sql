@@ -1,9 +1,13 @@
--- What stands in the database, and what this user may do. Reads SQL Server's catalog only, which everybody may.
+-- What stands in the database, whether it is to be trusted, and what this user may do. Reads SQL Server's catalog only, which
+-- everybody may. The owner of the schema can replace what is in it, and so have every user of the broker run procedures of his
+-- own. Which roles the owner is in is unknown to a user who may not see it, and then counts as trusted: that user has no more
+-- rights than the owner to lose.
 -- Takes: nothing
--- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
+-- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name,
+--     database_name
 SELECT
-    CAST(CASE WHEN SCHEMA_ID(N'dialoq') IS NULL THEN 0 ELSE 1 END AS bit) AS has_schema,
-    CAST(CASE WHEN OBJECT_ID(N'dialoq.installed') IS NULL THEN 0 ELSE 1 END AS bit) AS has_installed,
+    CAST(CASE WHEN s.schema_id IS NULL THEN 0 ELSE 1 END AS bit) AS has_schema,
+    CAST(CASE WHEN i.object_id IS NULL THEN 0 ELSE 1 END AS bit) AS has_installed,
     CAST((
         SELECT COUNT(*) FROM sys.objects AS o
         WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.name <> N'installed' AND o.type IN ('U', 'V', 'P', 'FN', 'IF', 'TF')
@@ -16,12 +20,35 @@ SELECT
         WHEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE TABLE') = 0
             OR HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE PROCEDURE') = 0
             THEN N'membership in db_owner, or the rights to create schemas, tables, procedures, types and roles'
+        WHEN SERVERPROPERTY('Babelfish') IS NULL AND d.compatibility_level < 130
+            THEN CONCAT(N'compatibility level 130 or above: it is ', d.compatibility_level, N', and ALTER DATABASE ... SET ',
+                N'COMPATIBILITY_LEVEL raises it')
     END AS missing_to_install,
     CASE
         WHEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE TABLE') = 0
             OR HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE PROCEDURE') = 0
-            THEN N'membership in db_owner, or the rights to create schemas, tables, procedures, types and roles'
+            THEN N'membership in db_owner, or the ownership of schema dialoq'
     END AS missing_to_remove,
-    CAST(NULL AS nvarchar(4000)) AS distrust,
+    CASE
+        WHEN s.schema_id IS NOT NULL AND i.object_id IS NULL AND s.principal_id NOT IN (DATABASE_PRINCIPAL_ID(), 1)
+            AND USER_NAME(s.principal_id) NOT IN (N'dbo', N'db_owner')
+            THEN CONCAT(N'it has no broker and belongs to ''', USER_NAME(s.principal_id), N''', not to ''', USER_NAME(),
+                N'''; drop it, or install as its owner')
+        WHEN s.principal_id <> DATABASE_PRINCIPAL_ID() AND USER_NAME(s.principal_id) NOT IN (N'dbo', N'db_owner')
+            AND IS_ROLEMEMBER(N'db_owner', USER_NAME(s.principal_id)) = 0
+            AND (DATABASE_PRINCIPAL_ID(N'dialoq_admin') IS NULL
+                OR IS_ROLEMEMBER(N'dialoq_admin', USER_NAME(s.principal_id)) = 0)
+            THEN CONCAT(N'it belongs to ''', USER_NAME(s.principal_id), N''', who is no member of db_owner or dialoq_admin; ',
+                N'ALTER AUTHORIZATION ON SCHEMA::dialoq TO dbo makes it the database owner''s')
+        WHEN EXISTS (
+            SELECT 1 FROM sys.objects AS o
+            WHERE o.schema_id = s.schema_id AND o.principal_id <> s.principal_id AND o.type IN ('U', 'V', 'P', 'FN', 'IF', 'TF'))
+            THEN CONCAT(N'some of its objects belong to others than its owner ''', USER_NAME(s.principal_id),
+                N'''; give all of them one owner')
+    END AS distrust,
     CAST(USER_NAME() AS nvarchar(256)) AS user_name,
     CAST(DB_NAME() AS nvarchar(256)) AS database_name
+FROM sys.databases AS d
+LEFT JOIN sys.schemas AS s ON s.name = N'dialoq'
+LEFT JOIN sys.tables AS i ON i.schema_id = s.schema_id AND i.name = N'installed'
+WHERE d.database_id = DB_ID()

@@ -21,16 +21,6 @@ BEGIN
     DECLARE @now datetime2(6), @timer datetime2(6);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
-        SELECT @state = e.state, @group = e.conversation_group_id, @service_id = e.service_id, @lifetime = e.lifetime,
-            @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
-        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-        IF @state IN (N'DO', N'CD')
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N'; BEGIN CONVERSATION TIMER needs one that this side has not ended'));
-            THROW 58458, @text, 1;
-        END
         IF @timeout_seconds IS NULL OR @timeout_seconds NOT BETWEEN 1 AND 2147483647
         BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'TIMEOUT is ', @timeout_seconds, N' seconds; it must be 1 to 2147483647'));
@@ -38,12 +28,17 @@ BEGIN
         END
         SET @now = dialoq.current_time_utc();
         SET @timer = DATEADD(second, CAST(@timeout_seconds AS int), @now);
+        -- A lifetime never changes, so no lock is needed to read it. A conversation that has ended is refused with another error.
+        SELECT @lifetime = e.lifetime
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0 AND e.state NOT IN (N'DO', N'CD');
         IF @timer > @lifetime
         BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'the timer would fire at ', dialoq.time_text(@timer), N', after the conversation expires at ',
                 dialoq.time_text(@lifetime)));
             THROW 58410, @text, 1;
         END
+        EXEC dialoq.lock_unended @conversation_handle, 58458, N'BEGIN CONVERSATION TIMER', @endpoint_id OUTPUT, @said OUTPUT;
         UPDATE dialoq.conversation_endpoint SET dialog_timer = @timer WHERE endpoint_id = @endpoint_id;
         EXEC dialoq.reschedule @endpoint_id, @now, @said OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;

@@ -24,6 +24,7 @@ BEGIN
     DECLARE @said nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @instance nvarchar(128), @lifetime datetime2(6), @group uniqueidentifier, @length int;
     DECLARE @related_id bigint, @state nvarchar(2), @other_id int, @other nvarchar(256), @is_locked bit, @due datetime2(6);
+    DECLARE @is_known bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @guid = b.service_broker_guid
@@ -80,19 +81,20 @@ BEGIN
                 SELECT @group = e.conversation_group_id, @state = e.state
                 FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
                 WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
+            IF @related_conversation IS NOT NULL AND @group IS NULL
+                SELECT @group = e.conversation_group_id
+                FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+                WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
             IF @state IN (N'DO', N'CD')
             BEGIN
                 SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
                     N' has ended; a new one cannot be related to it'));
                 THROW 59601, @text, 1;
             END
-            SET @other_id = NULL;
-            SELECT TOP (1) @other_id = e.service_id, @other = s.name
-            FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-            LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
-            WHERE e.conversation_group_id = @group;
+            EXEC dialoq.find_group_service @group, @other_id OUTPUT, @is_known OUTPUT;
             IF @other_id <> @service_id
             BEGIN
+                SELECT @other = s.name FROM dialoq.service AS s WHERE s.service_id = @other_id;
                 SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group), N' belongs to service ''',
                     COALESCE(@other, N'another service'), N'''; a conversation FROM SERVICE ''', @from_service,
                     N''' cannot join it'));

@@ -31,14 +31,11 @@ BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'the length of the error description is ', @length, N'; it must be 3000 characters at most'));
             THROW 60005, @text, 1;
         END
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        IF @cleanup = 1
+            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        ELSE
+            EXEC dialoq.lock_unended @conversation_handle, 58427, NULL, @endpoint_id OUTPUT, @said OUTPUT;
         SELECT @state = e.state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-        IF @state IN (N'DO', N'CD') AND COALESCE(@cleanup, 0) = 0
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N': this side has ended it already'));
-            THROW 58427, @text, 1;
-        END
         SET @now = dialoq.current_time_utc();
         SET @description = COALESCE(@description, N'');
         SET @cleanup = COALESCE(@cleanup, 0);

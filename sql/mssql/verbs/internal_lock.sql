@@ -131,6 +131,7 @@ BEGIN
         RETURN;
     END
     SET LOCK_TIMEOUT 250;
+    SET XACT_ABORT OFF;
     BEGIN TRY
         SELECT @group = e.conversation_group_id
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;

@@ -115,11 +115,13 @@ BEGIN
 END
 GO
 
--- Says why an endpoint whose group is locked may not send that; NULL if it may.
+-- Says why an endpoint whose group is locked may not send that; NULL if it may. With `@noted_state`, which counts instead of
+-- the row's, the group need not be locked.
 IF OBJECT_ID(N'dialoq.check_send') IS NOT NULL DROP PROCEDURE dialoq.check_send
 GO
 CREATE PROCEDURE dialoq.check_send
-    @endpoint_id bigint, @message_type nvarchar(256), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
+    @endpoint_id bigint, @message_type nvarchar(256), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT,
+    @noted_state nvarchar(2) = NULL
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -138,6 +140,7 @@ BEGIN
         ON u.service_contract_id = e.service_contract_id AND u.message_type = @message_type
             AND DATALENGTH(u.message_type) = DATALENGTH(@message_type)
     WHERE e.endpoint_id = @endpoint_id;
+    SET @state = COALESCE(@noted_state, @state);
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO')
     BEGIN
         SET @error_number = 58429;

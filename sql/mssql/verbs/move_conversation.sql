@@ -2,7 +2,7 @@
 -- Takes: the handle, the group, which must have conversations
 -- Gives: said
 -- Errors: 58426, 58436, 58438, 58439
--- Locks: both groups, waiting
+-- Locks: both groups in the order of their ids, waiting
 IF OBJECT_ID(N'dialoq.move_conversation') IS NOT NULL DROP PROCEDURE dialoq.move_conversation
 GO
 CREATE PROCEDURE dialoq.move_conversation
@@ -16,38 +16,26 @@ BEGIN
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
-    DECLARE @group uniqueidentifier, @lifetime datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
-    DECLARE @other int, @is_locked bit, @is_ready bit;
+    DECLARE @said nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit;
+    DECLARE @group uniqueidentifier, @conversation_id uniqueidentifier, @is_initiator bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
-        SELECT @state = e.state, @group = e.conversation_group_id, @service_id = e.service_id, @lifetime = e.lifetime,
-            @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
-        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-        IF @state IN (N'DO', N'CD')
+        -- What is refused whoever holds the groups does not wait for them; the locks are taken in the order of the ids.
+        EXEC dialoq.check_not_ended @conversation_handle, 58438, N'MOVE CONVERSATION';
+        SELECT @group = e.conversation_group_id, @service_id = e.service_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0 AND e.state NOT IN (N'DO', N'CD');
+        IF @group IS NOT NULL
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N'; MOVE CONVERSATION needs one that this side has not ended'));
-            THROW 58438, @text, 1;
+            EXEC dialoq.check_group @conversation_group_id, @service_id;
+            IF @conversation_group_id < @group EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
         END
+        EXEC dialoq.lock_unended @conversation_handle, 58438, N'MOVE CONVERSATION', @endpoint_id OUTPUT, @said OUTPUT;
         EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
-        SELECT TOP (1) @other = e.service_id
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-        WHERE e.conversation_group_id = @conversation_group_id;
-        IF @other IS NULL
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
-                N' was not found: it has no conversations here'));
-            THROW 58436, @text, 1;
-        END
-        IF @other <> @service_id
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id), N' belongs to service ''',
-                (SELECT s.name FROM dialoq.service AS s WHERE s.service_id = @other), N''', the conversation to ''',
-                (SELECT s.name FROM dialoq.service AS s WHERE s.service_id = @service_id), N'''; MOVE stays within one'));
-            THROW 58439, @text, 1;
-        END
+        SELECT @group = e.conversation_group_id, @service_id = e.service_id, @conversation_id = e.conversation_id,
+            @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+        EXEC dialoq.check_group @conversation_group_id, @service_id;
         IF @group <> @conversation_group_id
         BEGIN
             UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id

@@ -19,6 +19,7 @@ BEGIN
     DECLARE @said nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
+        EXEC dialoq.check_group @conversation_group_id, NULL;
         EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
         SELECT TOP (1) @queue_id = s.queue_id
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)

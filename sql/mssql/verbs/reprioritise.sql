@@ -26,16 +26,10 @@ BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'the level is ', @level, N'; it must be 1 (low) to 10 (high)'));
             THROW 60005, @text, 1;
         END
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_unended @conversation_handle, 58438, N'REPRIORITISE', @endpoint_id OUTPUT, @said OUTPUT;
         SELECT @state = e.state, @group = e.conversation_group_id, @service_id = e.service_id, @lifetime = e.lifetime,
             @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-        IF @state IN (N'DO', N'CD')
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
-                N'; REPRIORITISE needs one that this side has not ended'));
-            THROW 58438, @text, 1;
-        END
         UPDATE dialoq.conversation_endpoint SET priority = @level WHERE endpoint_id = @endpoint_id;
         EXEC dialoq.put_right @group, @is_ready OUTPUT;
         IF @is_ready = 1

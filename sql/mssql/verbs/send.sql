@@ -31,7 +31,8 @@ BEGIN
             THROW @number, @text, 1;
         END
         SET @message_id = COALESCE(@message_id, NEWID());
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+        IF @endpoint_id IS NULL EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
         SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
         SELECT @type_id = t.message_type_id
         FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND DATALENGTH(t.name) = DATALENGTH(@message_type_name) AND t.is_dropped = 0;
@@ -39,6 +40,16 @@ BEGIN
         BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte'));
             THROW 58428, @text, 1;
+        END
+        IF @endpoint_id = -1
+        BEGIN
+            EXEC dialoq.check_send_before @conversation_handle, @message_type_name, @number OUTPUT, @text OUTPUT;
+            IF @number IS NOT NULL
+            BEGIN
+                SET @text = dialoq.throw_text(@text);
+                THROW @number, @text, 1;
+            END
+            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
         END
         EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
         IF @number IS NOT NULL

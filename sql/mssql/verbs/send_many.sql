@@ -19,7 +19,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int, @count int, @item int;
-    DECLARE @handle uniqueidentifier, @message_id uniqueidentifier;
+    DECLARE @handle uniqueidentifier, @message_id uniqueidentifier, @one uniqueidentifier, @error_number int;
     DECLARE @order TABLE (
         place int IDENTITY(1, 1) PRIMARY KEY, item int NOT NULL, conversation_handle uniqueidentifier NOT NULL,
         endpoint_id bigint NULL
@@ -76,7 +76,32 @@ BEGIN
         BEGIN
             SET @number = @number + 1;
             SELECT @handle = o.conversation_handle FROM @order AS o WHERE o.place = @number;
-            EXEC dialoq.lock_open @handle, @endpoint_id OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+            IF @endpoint_id = -1
+            BEGIN
+                SET @item = NULL;
+                WHILE 1 = 1
+                BEGIN
+                    SET @one = NULL;
+                    SELECT TOP (1) @one = o.conversation_handle, @item = o.item
+                    FROM @order AS o WHERE @item IS NULL OR o.item > @item ORDER BY o.item;
+                    IF @one IS NULL BREAK;
+                    EXEC dialoq.check_send_before @one, @message_type_name, @error_number OUTPUT, @text OUTPUT;
+                    IF @error_number IS NOT NULL
+                    BEGIN
+                        SET @text = dialoq.throw_text(@text);
+                        THROW @error_number, @text, 1;
+                    END
+                END
+            END
+            IF @endpoint_id IS NULL OR @endpoint_id = -1
+                EXEC dialoq.lock_handle @handle, 1, @endpoint_id OUTPUT, @said OUTPUT;
+            IF @endpoint_id IS NULL AND @count > 1
+            BEGIN
+                SET @text = CONCAT(N'a handle of the list, ', dialoq.id_text(@handle), N', was not found');
+                THROW 58435, @text, 1;
+            END
+            IF @endpoint_id IS NULL EXEC dialoq.lock_open @handle, @endpoint_id OUTPUT, @said OUTPUT;
             UPDATE @order SET endpoint_id = @endpoint_id WHERE place = @number;
         END
         SET @item = NULL;

@@ -85,7 +85,10 @@ impl Connector {
                 let stream = self.reach(&config, &place).await?;
                 let socket = keep_alive(&stream).map_err(|error| self.unreachable(&error))?;
                 match Client::connect(config.clone(), stream.compat_write()).await {
-                    Ok(client) => return ready(Connection { client, session: Session::default(), socket }).await,
+                    Ok(client) => {
+                        let session = Session::with_limit(self.url.server.common.sql_timeout);
+                        return ready(Connection { client, session, socket }).await;
+                    }
                     Err(DriverError::Routing { host, port }) => {
                         config.host(&host);
                         config.port(port);

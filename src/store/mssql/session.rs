@@ -8,6 +8,8 @@ use crate::error::Code;
 use crate::store::SqlRows;
 use crate::store::server::link::{Failure, Fate, Linked};
 use std::fmt::Write;
+use std::future::Future;
+use std::time::Duration;
 use tiberius::error::Error;
 use tiberius::{Column, Row};
 use tokio::net::TcpStream;
@@ -28,6 +30,8 @@ pub(super) struct Session {
     pub(super) holds_locks: bool,
     /// How rows are handed over.
     pub(super) rows_form: RowsForm,
+    /// How long a statement of the user's may run.
+    sql_timeout: Option<Duration>,
     /// The mark around a verb, which goes along with what is asked next.
     is_mark_due: bool,
 }
@@ -43,10 +47,18 @@ enum Asked {
     Commit,
 }
 
+/// How long the server may take to stop a statement, before its connection is closed instead.
+const STOP_WITHIN: Duration = Duration::from_secs(5);
+
 /// Errors of this class and above end the connection.
 const FATAL_CLASS: u8 = 20;
 
 impl Session {
+    /// Of a new connection, with a limit for the user's statements.
+    pub(super) fn with_limit(sql_timeout: Option<Duration>) -> Self {
+        Self { sql_timeout, ..Self::default() }
+    }
+
     /// Whether nothing of what was done is left in it, so that somebody else may have it.
     pub(super) fn is_clean(&self) -> bool {
         !(self.is_broken || self.is_in_transaction || self.holds_locks)
@@ -76,8 +88,11 @@ impl Session {
         } else {
             request.text = texts::query(&request.text);
         }
-        let rows = self.rows(client, &request, Form::Text).await;
-        self.settle(client, rows, Asked::Read, Text::Users).await
+        let limit = self.sql_timeout;
+        match in_time(limit, self.rows(client, &request, Form::Text)).await {
+            Some(rows) => self.settle(client, rows, Asked::Read, Text::Users).await,
+            None => Err(self.stop(client, Asked::Read).await),
+        }
     }
 
     /// Runs the user's statement; gives the rows changed by the last statement in it, for triggers are counted before.
@@ -85,8 +100,39 @@ impl Session {
         self.add_mark(&mut request.text);
         self.is_broken = true;
         let answer = async { request.command().exec(client).await?.into_command_result().await };
-        let answer = answer.await.map(|result| result.rows_affected().last().copied().unwrap_or(0));
+        let Some(answer) = in_time(self.sql_timeout, answer).await else {
+            return Err(self.stop(client, Asked::Write).await);
+        };
+        let answer = answer.map(|result| result.rows_affected().last().copied().unwrap_or(0));
         self.settle(client, answer, Asked::Write, Text::Users).await
+    }
+
+    /// Stops a statement of the user's that took too long. One that is not stopped soon loses its connection, whose driver
+    /// closes it, and with it the transaction.
+    async fn stop(&mut self, client: &mut Client, asked: Asked) -> Failure {
+        let limit = self.sql_timeout.unwrap_or_default().as_millis();
+        let message = format!(
+            "the statement was stopped after {limit} ms; shorten it, or raise sql_timeout_ms in the URL or \
+             OpenOptions::sql_timeout"
+        );
+        let error = crate::error::Error::new(Code::SQL_TIMEOUT, message);
+        let is_stopped = matches!(tokio::time::timeout(STOP_WITHIN, client.cancel_query()).await, Ok(Ok(())));
+        self.is_broken = !is_stopped;
+        if is_stopped {
+            let was_in_transaction = self.is_in_transaction;
+            let fate = self.fate(client, asked).await;
+            // It may have been through when the server was told to stop.
+            let is_unknown = asked == Asked::Write && !was_in_transaction;
+            let fate = if is_unknown { Fate::Unknown } else { fate };
+            return Failure { error, fate, is_link_usable: !self.is_broken };
+        }
+        let fate = match asked {
+            _ if self.is_in_transaction => Fate::TransactionUndone,
+            Asked::Read => Fate::Undone,
+            Asked::Write | Asked::Commit => Fate::Unknown,
+        };
+        self.is_in_transaction = false;
+        Failure { error, fate, is_link_usable: false }
     }
 
     /// Runs a batch of ours that gives nothing.
@@ -254,6 +300,14 @@ impl Session {
         };
         self.is_in_transaction = false;
         Failure { error, fate, is_link_usable: false }
+    }
+}
+
+/// What a future gives, unless the limit passes before.
+async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
+    match limit {
+        Some(limit) => tokio::time::timeout(limit, work).await.ok(),
+        None => Some(work.await),
     }
 }
 

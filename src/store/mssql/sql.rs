@@ -23,6 +23,7 @@ const SCHEMA: &[Script] = scripts! {
 // What functions call comes before them: they are bound when they are made.
 const LOGIC: &[Script] = scripts! {
     "verbs/internal_base.sql"
+    "verbs/internal_check.sql"
     "verbs/internal_delivery.sql"
     "verbs/internal_end.sql"
     "verbs/internal_endpoint.sql"

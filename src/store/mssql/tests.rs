@@ -413,3 +413,28 @@ async fn a_server_that_is_not_there_or_refuses_is_named() {
     let error = driver(&format!("{scheme}://sa:wrong-one@{place}")).take().await.err().unwrap();
     assert_eq!(error.code(), Code::ACCESS_DENIED, "{error}");
 }
+
+#[tokio::test]
+async fn a_statement_that_takes_too_long_is_stopped() {
+    let _limit = crate::testing::limit();
+    let Some(database) = Database::new("sql_timeout_ms=300").await else { return };
+    let mut link = database.driver.take().await.unwrap();
+    let slow = sql("WAITFOR DELAY '00:00:30'; INSERT dialoq.t (a) VALUES (1);", vec![]);
+    let failure = link.execute(&slow).await.unwrap_err();
+    assert_eq!((failure.error.code(), failure.fate), (Code::SQL_TIMEOUT, Fate::Unknown), "{failure:?}");
+    assert!(failure.error.message().contains("sql_timeout_ms"), "{failure:?}");
+    drop(link);
+    // In a transaction what it did is undone, by the mark before it or with the transaction.
+    let mut link = database.driver.take().await.unwrap();
+    link.begin().await.unwrap();
+    link.savepoint(0).await.unwrap();
+    let failure = link.execute(&slow).await.unwrap_err();
+    assert_eq!(failure.error.code(), Code::SQL_TIMEOUT);
+    assert!(matches!(failure.fate, Fate::Undone | Fate::TransactionUndone), "{failure:?}");
+    drop(link);
+    // Our own texts have no such limit, and the pool gives out connections that work.
+    let mut link = database.driver.take().await.unwrap();
+    assert_eq!(count(&mut *link).await, 0);
+    drop(link);
+    database.end().await;
+}
