@@ -17,7 +17,7 @@ const SCRIPT: &str = "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE;
     CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);";
 
 /// A connection as an application makes it.
-async fn connect(url: &str) -> Client {
+pub(crate) async fn connect(url: &str) -> Client {
     let StoreUrl::Mssql(url) = StoreUrl::parse(url).unwrap() else { panic!("{url}") };
     let Login::Sql { user, password } = &url.login else { panic!("{url:?}") };
     let mut config = Config::new();

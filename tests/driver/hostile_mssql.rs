@@ -1,11 +1,13 @@
 //! What one caller of SQL Server's procedures gives, sets or leaves behind must not stop another.
 
-use crate::enlisting_mssql::{dialog, on};
-use crate::servers::{Store, limit};
+use crate::enlisting_mssql::{connect, dialog, on};
+use crate::servers::{Database, Store, limit};
 use dialoq::mssql::Client;
 use dialoq::mssql::tiberius::error::Error;
 use dialoq::{Act, Broker, ConversationHandle};
 use std::time::Duration;
+
+const STANDING: &str = include_str!("../../sql/mssql/install/standing.sql");
 
 /// The number of the error that a batch is refused with, 0 if it is not.
 pub(crate) async fn number(client: &mut Client, text: &str) -> u32 {
@@ -221,5 +223,35 @@ pub(crate) fn names_are_compared_to_their_last_space(store: Store) {
         assert_eq!(refused.code().0, 60_003, "{refused}");
         let percent = broker.receive("100%d").await.unwrap_err();
         assert_eq!(percent.code().0, 60_002, "{percent}");
+    });
+}
+
+/// The owner of schema dialoq can replace what is in it, and the next administrator runs that with his own rights.
+pub(crate) fn a_schema_of_somebody_else_is_not_trusted(store: Store) {
+    let database = Database::bare(store);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut client = connect(database.url()).await;
+        let distrust = async |client: &mut Client| {
+            let row = client.simple_query(STANDING).await.unwrap().into_row().await.unwrap().unwrap();
+            row.get::<&str, _>("distrust").map(str::to_owned)
+        };
+        assert_eq!(distrust(&mut client).await, None, "there is no schema");
+        let intruder = format!("intruder_{}", uuid::Uuid::new_v4().simple());
+        run(&mut client, &format!("CREATE LOGIN {intruder} WITH PASSWORD = 'Dialoq-Test-1'")).await;
+        run(&mut client, &format!("CREATE USER {intruder} FOR LOGIN {intruder}")).await;
+        run(&mut client, &format!("CREATE SCHEMA dialoq AUTHORIZATION {intruder}")).await;
+        for made in ["", "CREATE TABLE dialoq.installed (id int)"] {
+            if !made.is_empty() {
+                run(&mut client, made).await;
+            }
+            let why = distrust(&mut client).await.expect("the schema is another's");
+            assert!(why.contains(&intruder), "{why}");
+        }
+        run(&mut client, "DROP TABLE dialoq.installed; DROP SCHEMA dialoq").await;
+        run(&mut client, "CREATE SCHEMA dialoq").await;
+        assert_eq!(distrust(&mut client).await, None, "the schema is this user's");
+        run(&mut client, &format!("DROP USER {intruder}")).await;
+        run(&mut client, &format!("DROP LOGIN {intruder}")).await;
     });
 }

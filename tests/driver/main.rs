@@ -74,7 +74,8 @@ fn main() -> ExitCode {
         Mssql hostile_mssql: a_verdict_that_is_none_is_refused_where_it_enters
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
             what_the_session_has_set_does_not_reach_in tick_is_not_called_in_a_transaction
-            rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space;
+            rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space
+            a_schema_of_somebody_else_is_not_trusted;
         Mssql garbage_mssql: no_argument_stops_another_conversation;
     })
 }
