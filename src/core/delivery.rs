@@ -6,7 +6,7 @@ use super::endpoint::{Endpoint, NONE, Outgoing, SystemRow};
 use super::orders::Orders;
 use super::state::Core;
 use super::status::{self, Delay};
-use crate::catalog::body::Rejection;
+use crate::catalog::body::{Rejection, Verdict};
 use crate::id::MessageId;
 use crate::protocol::{Body, ConversationState, system};
 use crate::time::Timestamp;
@@ -22,6 +22,7 @@ pub(super) struct Letter {
     pub(super) trace: Option<Arc<str>>,
     pub(super) is_end: bool,
     pub(super) is_error: bool,
+    pub(super) verdict: Option<Arc<Verdict>>,
 }
 
 /// Where a letter of an endpoint would go now.
@@ -47,7 +48,8 @@ impl Core {
     pub(super) fn dispatch(&mut self, from: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
         // An Error overtakes; everything else keeps its place behind what waits already.
         let must_queue = self.endpoints[from].has_outbox() && !letter.is_error;
-        match self.route(from) {
+        let route = self.route(from);
+        match route {
             Route::Delayed(delay) => self.enqueue_outgoing(from, letter, delay, now, effects),
             _ if must_queue => {
                 // The way has just become free and what waits is about to leave: this follows it.
@@ -65,10 +67,13 @@ impl Core {
             }
             // What nobody keeps leaves no row to tell its number from.
             Route::Deaf => self.mark_dirty(from),
-            Route::Peer(peer) => self.arrive(from, peer, letter, now, effects),
-            Route::Service(service_id) => {
-                let peer = self.make_target(from, service_id, now);
-                self.arrive(from, peer, letter, now, effects);
+            Route::Peer(_) | Route::Service(_) => {
+                let Some(ruling) = self.judge(route, &letter) else {
+                    effects.redeliver.push(self.next_transmission_id);
+                    return self.enqueue_outgoing(from, letter, Delay::Unchecked, now, effects);
+                };
+                let peer = self.peer_of(route, from, now);
+                self.arrive(from, peer, letter, ruling, now, effects);
             }
         }
     }
@@ -175,8 +180,24 @@ impl Core {
         place
     }
 
+    /// The other endpoint, made if it is not there.
+    fn peer_of(&mut self, route: Route, from: u32, now: Timestamp) -> u32 {
+        match route {
+            Route::Service(service_id) => self.make_target(from, service_id, now),
+            _ => self.endpoints[from].peer,
+        }
+    }
+
     /// A letter reaches the other endpoint.
-    fn arrive(&mut self, from: u32, to: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
+    fn arrive(
+        &mut self,
+        from: u32,
+        to: u32,
+        letter: Letter,
+        ruling: Result<(), Rejection>,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
         if letter.is_error {
             if let Some((code, description)) =
                 letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()))
@@ -198,7 +219,7 @@ impl Core {
             self.endpoints[to].state = ConversationState::DisconnectedInbound;
             self.mark_dirty(to);
             self.hold_outbox(to, Delay::PeerEnded, effects);
-        } else if let Err(rejection) = self.check_body(&letter) {
+        } else if let Err(rejection) = ruling {
             self.reject(from, to, &rejection, now, effects);
             return;
         }
@@ -222,10 +243,35 @@ impl Core {
         self.count_arrival(to, order, effects);
     }
 
-    fn check_body(&mut self, letter: &Letter) -> Result<(), Rejection> {
-        let Some(message_type) = self.catalog.message_types.get(&letter.message_type_id) else { return Ok(()) };
+    /// Whether a body passes under the definition of now: as was found before the SEND, or found here within
+    /// milliseconds. `None` if it must be checked where nobody waits.
+    fn judge(&self, route: Route, letter: &Letter) -> Option<Result<(), Rejection>> {
+        // An end has no body to check, and a receiver that is not open drops whatever comes.
+        let is_open = match route {
+            Route::Peer(peer) => self.endpoints[peer].state == ConversationState::Conversing,
+            _ => true,
+        };
+        if letter.is_end || letter.is_error || !is_open {
+            return Some(Ok(()));
+        }
+        let Some(message_type) = self.catalog.message_types.get(&letter.message_type_id) else { return Some(Ok(())) };
+        let known = letter.verdict.as_ref().and_then(|verdict| verdict.under(&self.catalog, message_type));
+        if let Some(result) = known {
+            return Some(result.clone());
+        }
         let body = letter.body.as_ref().map(|body| body.as_slice());
-        self.body_checks.check(&self.catalog, message_type, body)
+        self.body_checks.quick_check(&self.catalog, message_type, body)
+    }
+
+    /// Takes in what the body of a row in the transmission queue came to; the row is then tried again.
+    pub fn checked(&mut self, transmission_id: u64, endpoint_id: u64, verdict: Arc<Verdict>, effects: &mut Effects) {
+        let Some(&place) = self.outboxes.get(&endpoint_id) else { return };
+        let outbox = &mut self.extra(place).outbox;
+        let Some(outgoing) = outbox.iter_mut().find(|outgoing| outgoing.transmission_id == transmission_id) else {
+            return;
+        };
+        outgoing.verdict = Some(verdict);
+        effects.redeliver.extend(outbox.iter().map(|outgoing| outgoing.transmission_id));
     }
 
     /// A body that fails validation breaks both sides (reference 1.2).
@@ -317,10 +363,10 @@ impl Core {
     fn enqueue_outgoing(&mut self, from: u32, letter: Letter, delay: Delay, now: Timestamp, effects: &mut Effects) {
         let transmission_id = self.next_transmission_id;
         self.next_transmission_id += 1;
-        let Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error } = letter;
+        let Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict } = letter;
         let endpoint = &mut self.endpoints[from];
         let extra = endpoint.extra_mut();
-        extra.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error });
+        extra.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error, verdict });
         extra.delay = Some(delay);
         let row = TransmissionRow {
             transmission_id,
@@ -400,9 +446,11 @@ impl Core {
             trace: row.trace,
             is_end: row.is_end_of_dialog,
             is_error: row.is_conversation_error,
+            verdict: self.extra(from).outbox.front().and_then(|outgoing| outgoing.verdict.clone()),
         };
         let transmission_id = row.transmission_id;
-        match self.route(from) {
+        let route = self.route(from);
+        match route {
             Route::Delayed(delay) => {
                 let status = status::text(delay);
                 effects.changes.push(Change::SetTransmissionStatus { transmission_id, status });
@@ -424,14 +472,14 @@ impl Core {
                 self.raise_error(from, -8462, "the other endpoint of the conversation is gone", now, effects);
             }
             Route::Deaf => self.take_outgoing(from, transmission_id, effects),
-            Route::Peer(peer) => {
+            Route::Peer(_) | Route::Service(_) => {
+                let Some(ruling) = self.judge(route, &letter) else {
+                    effects.unchecked.push(transmission_id);
+                    return self.hold_outbox(from, Delay::Unchecked, effects);
+                };
                 self.take_outgoing(from, transmission_id, effects);
-                self.arrive(from, peer, letter, now, effects);
-            }
-            Route::Service(service_id) => {
-                self.take_outgoing(from, transmission_id, effects);
-                let peer = self.make_target(from, service_id, now);
-                self.arrive(from, peer, letter, now, effects);
+                let peer = self.peer_of(route, from, now);
+                self.arrive(from, peer, letter, ruling, now, effects);
             }
         }
         if row.is_end_of_dialog || row.is_conversation_error {

@@ -112,6 +112,9 @@ pub struct Effects {
     pub arrivals: Vec<Arrival>,
     /// Rows of the transmission queue to read and hand to [`Core::deliver`](super::Core::deliver), in this order.
     pub redeliver: Vec<u64>,
+    /// Rows of the transmission queue whose bodies must be checked before they can be delivered: check each outside all
+    /// locks with [`Core::body_checks`](super::Core::body_checks), then tell [`Core::checked`](super::Core::checked).
+    pub unchecked: Vec<u64>,
     /// The catalog was replaced: publish it, wake everybody.
     pub catalog_changed: bool,
 }

@@ -101,6 +101,7 @@ impl Core {
             message_type_id: if error.is_some() { system::ERROR_ID } else { system::END_DIALOG_ID },
             message_id,
             is_end: error.is_none(),
+            verdict: None,
             is_error: error.is_some(),
             body: error.map(|(code, description)| Arc::new(system::error_body(code, &description))),
             trace: None,

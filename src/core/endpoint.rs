@@ -2,6 +2,7 @@
 
 use super::orders::Orders;
 use super::status::Delay;
+use crate::catalog::body::Verdict;
 use crate::core::{EndpointRow, Stored};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::ConversationState;
@@ -70,12 +71,14 @@ pub(super) struct SystemRow {
     pub(super) queuing_order: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Outgoing {
     pub(super) transmission_id: u64,
     pub(super) sequence: u64,
     pub(super) is_end: bool,
     pub(super) is_error: bool,
+    /// What its body came to, as far as memory knows.
+    pub(super) verdict: Option<Arc<Verdict>>,
 }
 
 impl Endpoint {

@@ -178,8 +178,8 @@ impl Core {
     fn apply(&mut self, op: Op, now: Timestamp, effects: &mut Effects) {
         match op {
             Op::Begin { endpoint } => self.apply_begin(endpoint, now),
-            Op::Send { endpoint, message_type_id, body, message_id, trace } => {
-                self.apply_send(endpoint, message_type_id, body, message_id, trace, now, effects);
+            Op::Send { endpoint, message_type_id, body, message_id, trace, verdict } => {
+                self.apply_send(endpoint, message_type_id, body, message_id, trace, verdict, now, effects);
             }
             Op::Take { endpoint, rows, system } => self.apply_take(endpoint, rows, &system, effects),
             Op::End { endpoint, endpoint_id, form } => {

@@ -5,11 +5,13 @@ use super::effects::{Effects, ReadRow, Reply, Step, Taken};
 use super::restore::Restore;
 use super::session::Session;
 use super::state::{Core, Limits};
+use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::{Message, Outcome, Unit, Verb};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A [`Core`] and the rows it asked to be written.
 pub struct Memory {
@@ -167,7 +169,10 @@ impl Memory {
             for change in effects.changes.drain(..) {
                 self.write_change(change);
             }
-            if effects.redeliver.is_empty() {
+            for transmission_id in std::mem::take(&mut effects.unchecked) {
+                self.check(transmission_id, &mut effects);
+            }
+            if effects.redeliver.is_empty() && effects.changes.is_empty() {
                 return;
             }
             let waiting: Vec<u64> = effects.redeliver.drain(..).collect();
@@ -180,6 +185,15 @@ impl Memory {
                 }
             }
         }
+    }
+
+    /// Checks the body of a message that waits for that.
+    fn check(&mut self, transmission_id: u64, effects: &mut Effects) {
+        let Some(row) = self.transmissions.get(&transmission_id) else { return };
+        let (endpoint_id, catalog) = (row.endpoint_id, self.core.catalog().clone());
+        let (Some(message_type), Some(body)) = (catalog.message_types.get(&row.message_type_id), &row.body) else { return };
+        let verdict = Verdict::reach(self.core.body_checks(), &catalog, message_type, body);
+        self.core.checked(transmission_id, endpoint_id, Arc::new(verdict), effects);
     }
 
     fn write_change(&mut self, change: Change) {

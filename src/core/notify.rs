@@ -115,6 +115,7 @@ impl Core {
                 trace: None,
                 is_end: false,
                 is_error: false,
+                verdict: None,
             };
             self.dispatch(place, letter, now, effects);
         }

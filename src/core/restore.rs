@@ -203,7 +203,7 @@ impl Restore {
             return;
         };
         let outgoing =
-            Outgoing { transmission_id, sequence, is_end: is_end_of_dialog, is_error: is_conversation_error };
+            Outgoing { transmission_id, sequence, is_end: is_end_of_dialog, is_error: is_conversation_error, verdict: None };
         self.core.extra(place).outbox.push_back(outgoing);
         self.core.outboxes.insert(endpoint_id, place);
     }

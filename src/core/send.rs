@@ -6,6 +6,7 @@ use super::effects::Effects;
 use super::execute::Checked;
 use super::session::{Op, Session};
 use super::state::Core;
+use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, MessageId};
 use crate::protocol::definition::SentBy;
@@ -47,10 +48,11 @@ impl Core {
         if let Err(blocked) = self.lock_in_order(session, groups) {
             return Ok(Err(blocked));
         }
+        let verdict = body.as_ref().and_then(|body| self.body_checks.verdict(message_type_id, body));
         for place in places {
             let message_id = MessageId(self.ids.next_id());
-            let (body, trace) = (body.clone(), trace.clone());
-            session.record(Op::Send { endpoint: place, message_type_id, body, message_id, trace });
+            let (body, trace, verdict) = (body.clone(), trace.clone(), verdict.clone());
+            session.record(Op::Send { endpoint: place, message_type_id, body, message_id, trace, verdict });
         }
         Ok(Ok(Outcome::Done))
     }
@@ -143,6 +145,7 @@ impl Core {
         body: Body,
         message_id: MessageId,
         trace: Option<Arc<str>>,
+        verdict: Option<Arc<Verdict>>,
         now: Timestamp,
         effects: &mut Effects,
     ) {
@@ -175,7 +178,8 @@ impl Core {
                 trace: trace.clone(),
             })));
         }
-        let letter = Letter { sequence, message_type_id, message_id, body, trace, is_end: false, is_error: false };
+        let (is_end, is_error) = (false, false);
+        let letter = Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict };
         self.dispatch(place, letter, now, effects);
     }
 }

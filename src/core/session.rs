@@ -6,6 +6,7 @@
 
 use super::endpoint::Endpoint;
 use crate::catalog::Catalog;
+use crate::catalog::body::Verdict;
 use crate::id::MessageId;
 use crate::protocol::{Body, EndForm};
 use crate::time::Timestamp;
@@ -47,6 +48,7 @@ pub(super) enum Op {
         body: Body,
         message_id: MessageId,
         trace: Option<Arc<str>>,
+        verdict: Option<Arc<Verdict>>,
     },
     Take {
         endpoint: u32,

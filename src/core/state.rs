@@ -44,7 +44,7 @@ pub struct Core {
     pub(super) lookup: Lookup,
     pub(super) ids: IdSource,
     pub(super) limits: Limits,
-    pub(super) body_checks: BodyChecks,
+    pub(super) body_checks: Arc<BodyChecks>,
     pub(super) endpoints: Slab<Endpoint>,
     pub(super) groups: Slab<Group>,
     pub(super) by_handle: HashTable<u32>,
@@ -111,7 +111,7 @@ impl Core {
             catalog: Arc::new(catalog),
             ids,
             limits,
-            body_checks: BodyChecks::default(),
+            body_checks: Arc::default(),
             endpoints: Slab::default(),
             groups: Slab::default(),
             by_handle: HashTable::new(),
@@ -151,6 +151,16 @@ impl Core {
     /// The next queuing order, endpoint id and transmission id: a store keeps marks above them so that none is used twice.
     pub fn counters(&self) -> (u64, u64, u64) {
         (self.next_queuing_order, self.next_endpoint_id, self.next_transmission_id)
+    }
+
+    /// The checks of bodies: a store checks with them before it takes its lock.
+    pub fn body_checks(&self) -> &Arc<BodyChecks> {
+        &self.body_checks
+    }
+
+    /// The largest body that SEND takes.
+    pub fn max_body_bytes(&self) -> usize {
+        self.limits.max_body_bytes
     }
 
     /// How deep a queue is.

@@ -10,6 +10,8 @@ pub(super) enum Delay {
     NoRoute,
     NoService,
     QueueDisabled,
+    /// A thread of its own checks the body.
+    Unchecked,
     /// Held until END.
     PeerEnded,
     /// Held until END.
@@ -18,7 +20,7 @@ pub(super) enum Delay {
 
 /// The text of `transmission_status`; shared, since a queue that is off may hold millions of rows.
 pub(super) fn text(delay: Delay) -> Arc<str> {
-    static TEXTS: LazyLock<[Arc<str>; 7]> = LazyLock::new(|| {
+    static TEXTS: LazyLock<[Arc<str>; 8]> = LazyLock::new(|| {
         [
             "",
             "9791: the broker is disabled in this database",
@@ -26,6 +28,7 @@ pub(super) fn text(delay: Delay) -> Arc<str> {
             "9793: no service of that name exists here",
             "11219: the queue of the target service is disabled",
             "9779: the other side has ended the conversation; the message is held until END CONVERSATION",
+            "the body is being checked against its message type",
             "9784: the conversation is in error; the message is held until END CONVERSATION",
         ]
         .map(Arc::from)
@@ -37,7 +40,8 @@ pub(super) fn text(delay: Delay) -> Arc<str> {
         Delay::NoService => 3,
         Delay::QueueDisabled => 4,
         Delay::PeerEnded => 5,
-        Delay::PeerErrored => 6,
+        Delay::Unchecked => 6,
+        Delay::PeerErrored => 7,
     }]
     .clone()
 }

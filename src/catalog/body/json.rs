@@ -1,10 +1,22 @@
 //! JSON bodies; ours, Service Broker has XML only.
 
+use super::Effort;
+use super::counted::{self, Counted, CountedNode};
+use jsonschema::PatternOptions;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+/// Looks at values of the body that a schema may take, however small the body is.
+const LEAST_STEPS: u64 = 1_000_000;
+/// Looks for each byte of the body, on top of that.
+const STEPS_PER_BYTE: u64 = 16;
+/// Looks that finding the words for a rejection may take.
+const STEPS_TO_EXPLAIN: u64 = 100_000;
+/// How often a pattern with look-around or back-references may step back in one string.
+const BACKTRACKS: usize = 20_000;
+
 /// A compiled JSON Schema.
-pub(super) struct JsonSchema(jsonschema::Validator);
+pub(super) struct JsonSchema(jsonschema::Validator<Counted>);
 
 /// Whether that text is a JSON Schema that can be used: what CREATE and ALTER MESSAGE TYPE ask.
 ///
@@ -25,20 +37,46 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
 impl JsonSchema {
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         let schema: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
-        jsonschema::options().offline().build(&schema).map(Self).map_err(|error| {
+        let options = jsonschema::options_for::<Counted>()
+            .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
+        options.offline().build(&schema).map(Self).map_err(|error| {
             let at = error.instance_path().to_string();
             if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
         })
     }
 
-    pub(super) fn check(&self, body: &[u8]) -> Result<(), String> {
-        let value: Value = serde_json::from_str(utf8(body)?).map_err(|error| format!("it is not JSON: {error}"))?;
-        self.0.validate(&value).map_err(|error| {
-            let at = error.instance_path().to_string();
-            // The value itself may be large and none of the log's business.
-            let error = error.masked();
-            if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
-        })
+    /// `None` if the effort did not suffice.
+    pub(super) fn check(&self, body: &[u8], effort: Effort) -> Option<Result<(), String>> {
+        let value: Value = match utf8(body).map(serde_json::from_str) {
+            Err(why) => return Some(Err(why)),
+            Ok(Err(error)) => return Some(Err(format!("it is not JSON: {error}"))),
+            Ok(Ok(value)) => value,
+        };
+        let limit = LEAST_STEPS + STEPS_PER_BYTE * body.len() as u64;
+        let steps = effort.steps().min(limit);
+        match counted::within(steps, || self.0.is_valid(CountedNode(&value))) {
+            None if steps < limit => None,
+            None => Some(Err(format!(
+                "checking it takes more than {limit} steps, the limit for a body of {} bytes ({LEAST_STEPS} and \
+                 {STEPS_PER_BYTE} for each byte); nest it less, or simplify the schema",
+                body.len()
+            ))),
+            Some(true) => Some(Ok(())),
+            Some(false) => Some(Err(self.explain(&value))),
+        }
+    }
+
+    /// What is wrong with a value that does not pass.
+    fn explain(&self, value: &Value) -> String {
+        let explained = counted::within(STEPS_TO_EXPLAIN, || {
+            self.0.validate(CountedNode(value)).err().map(|error| {
+                let at = error.instance_path().to_string();
+                // The value itself may be large and none of the log's business.
+                let error = error.masked();
+                if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
+            })
+        });
+        explained.flatten().unwrap_or_else(|| "it has too many faults to name one".into())
     }
 }
 

@@ -1,25 +1,39 @@
 //! Which message bodies pass at their destination.
 //!
-//! A body is looked at when its message enters the target's queue, never at SEND, and the receiver's own definition of
-//! the message type decides. Bodies come from strangers: every check is bounded in depth, follows no reference to a
-//! file or a network, and expands no entity.
+//! A body is judged when its message enters the target's queue, never at SEND, and the receiver's own definition of
+//! the message type decides. Bodies come from strangers: every check is bounded in depth and takes time in proportion
+//! to the size of the body, follows no reference to a file or a network, and expands no entity.
+//!
+//! A store checks bodies before it takes any lock, and keeps the [`Verdict`] for the moment of arrival.
 
+mod counted;
 mod json;
+mod markup;
+mod verdict;
 mod xml;
 mod xsd;
 
 use super::{Catalog, MessageType};
 use crate::protocol::definition::Validation;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 pub use json::check_json_schema;
+pub use verdict::{CheckedTypes, Judgement, Verdict};
 pub use xsd::check_xml_schemas;
 
 /// The code of the Error a sender gets for XML that does not pass.
 const XML_REJECTED: i32 = -9615;
 /// The code of the Error a sender gets for a body that conflicts with the type in any other way.
 const KIND_REJECTED: i32 = -8430;
+
+/// The largest body that a quick check looks at.
+const QUICK_BYTES: usize = 4 * 1024;
+/// Steps of a quick check by JSON Schema.
+const QUICK_STEPS: u64 = 20_000;
+
+/// Compiled schemas kept at most; beyond it they are compiled anew.
+const MOST_COMPILED: usize = 1024;
 
 /// Why a body did not pass: what the Error message to the sender will say.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +44,29 @@ pub struct Rejection {
     pub description: String,
 }
 
-/// The checks of all message types, each schema compiled once.
+/// How much work a check may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// A few milliseconds at most: for a place where others wait.
+    Quick,
+    /// As much as the limits allow: for a thread of its own.
+    Full,
+}
+
+impl Effort {
+    fn steps(self) -> u64 {
+        match self {
+            Self::Quick => QUICK_STEPS,
+            Self::Full => u64::MAX,
+        }
+    }
+}
+
+/// The checks of all message types, each schema compiled once, and the verdicts of messages that are being sent.
 #[derive(Default)]
 pub struct BodyChecks {
-    compiled: HashMap<i32, Compiled>,
+    compiled: Mutex<HashMap<i32, Arc<Compiled>>>,
+    verdicts: verdict::Verdicts,
 }
 
 /// A compiled schema, with what it was compiled from: an altered type or a new collection is compiled anew.
@@ -42,9 +75,8 @@ struct Compiled {
     schema: Result<Schema, String>,
 }
 
-#[derive(PartialEq)]
 enum Source {
-    Collection { id: i32, schemas: Arc<str> },
+    Collection(Arc<str>),
     JsonSchema(String),
 }
 
@@ -55,7 +87,7 @@ enum Schema {
 
 impl std::fmt::Debug for BodyChecks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BodyChecks").field("compiled", &self.compiled.len()).finish()
+        f.debug_struct("BodyChecks").finish_non_exhaustive()
     }
 }
 
@@ -65,24 +97,41 @@ impl BodyChecks {
         Self::default()
     }
 
-    /// Whether that body passes as a message of that type; a body of no bytes is no body.
+    /// Whether that body passes as a message of that type; a body of no bytes is no body. Takes time in proportion to
+    /// the size of the body, seconds for tens of megabytes: not for a place where others wait.
     ///
     /// # Errors
     /// The [`Rejection`] that the sender is told.
-    pub fn check(
-        &mut self,
+    pub fn check(&self, catalog: &Catalog, message_type: &MessageType, body: Option<&[u8]>) -> Result<(), Rejection> {
+        self.judge(catalog, message_type, body, Effort::Full).expect("the full effort always suffices")
+    }
+
+    /// The same if it can be said within milliseconds, else `None`.
+    pub fn quick_check(
+        &self,
         catalog: &Catalog,
         message_type: &MessageType,
         body: Option<&[u8]>,
-    ) -> Result<(), Rejection> {
-        if message_type.validation == Validation::None {
-            return Ok(());
-        }
+    ) -> Option<Result<(), Rejection>> {
+        self.judge(catalog, message_type, body, Effort::Quick)
+    }
+
+    fn judge(
+        &self,
+        catalog: &Catalog,
+        message_type: &MessageType,
+        body: Option<&[u8]>,
+        effort: Effort,
+    ) -> Option<Result<(), Rejection>> {
         let Some(body) = body.filter(|body| !body.is_empty()) else {
-            return Ok(());
+            return Some(Ok(()));
         };
+        let is_cheap = matches!(message_type.validation, Validation::None | Validation::Empty);
+        if effort == Effort::Quick && !is_cheap && body.len() > QUICK_BYTES {
+            return None;
+        }
         let (code, kind, result) = match &message_type.validation {
-            Validation::None => return Ok(()),
+            Validation::None => return Some(Ok(())),
             Validation::Empty => {
                 let found = format!("{} bytes were found; the type allows no body", body.len());
                 (KIND_REJECTED, "must be empty", Err(found))
@@ -94,57 +143,76 @@ impl BodyChecks {
             }
             Validation::Json => (KIND_REJECTED, "is not JSON", json::well_formed(body)),
             Validation::JsonSchema { schema } => {
-                (KIND_REJECTED, "does not match its JSON Schema", self.check_json(message_type, schema, body))
+                let result = self.check_json(message_type, schema, body, effort)?;
+                (KIND_REJECTED, "does not match its JSON Schema", result)
             }
         };
-        result.map_err(|why| Rejection {
+        Some(result.map_err(|why| Rejection {
             code,
             description: format!("the body of a message of type '{}' {kind}: {why}", message_type.name),
-        })
+        }))
+    }
+
+    /// The compiled schema of a type. Compiled without a lock: two callers may do it at the same time.
+    fn compiled(
+        &self,
+        message_type: &MessageType,
+        is_source: impl FnOnce(&Source) -> bool,
+        compile: impl FnOnce() -> Compiled,
+    ) -> Arc<Compiled> {
+        let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = lock().get(&message_type.id).cloned();
+        if let Some(known) = known.filter(|known| is_source(&known.source)) {
+            return known;
+        }
+        let compiled = Arc::new(compile());
+        let mut known = lock();
+        if known.len() >= MOST_COMPILED {
+            known.clear();
+        }
+        known.insert(message_type.id, compiled.clone());
+        compiled
     }
 
     fn check_collection(
-        &mut self,
+        &self,
         catalog: &Catalog,
         message_type: &MessageType,
         name: &str,
         body: &[u8],
     ) -> Result<(), String> {
-        let cached = self.compiled.get(&message_type.id).is_some_and(|compiled| match &compiled.source {
-            Source::Collection { id, schemas } => catalog
-                .xml_schema_collections
-                .get(id)
-                .is_some_and(|found| Arc::ptr_eq(&found.schemas, schemas) && super::same_name(&found.name, name)),
-            Source::JsonSchema(_) => false,
+        let collection = catalog
+            .xml_schema_collection(name)
+            .ok_or_else(|| format!("the XML schema collection '{name}' of the type was not found"))?;
+        let schemas = &collection.schemas;
+        let is_source = |source: &Source| matches!(source, Source::Collection(known) if known == schemas);
+        let compiled = self.compiled(message_type, is_source, || Compiled {
+            source: Source::Collection(schemas.clone()),
+            schema: xsd::Collection::compile(schemas).map(Schema::Xsd),
         });
-        if !cached {
-            let collection = catalog
-                .xml_schema_collection(name)
-                .ok_or_else(|| format!("the XML schema collection '{name}' of the type was not found"))?;
-            let source = Source::Collection { id: collection.id, schemas: collection.schemas.clone() };
-            let schema = xsd::Collection::compile(&collection.schemas).map(Schema::Xsd);
-            self.compiled.insert(message_type.id, Compiled { source, schema });
-        }
-        match &self.compiled[&message_type.id].schema {
+        match &compiled.schema {
             Ok(Schema::Xsd(collection)) => collection.check(body),
             Ok(Schema::Json(_)) => unreachable!("the source says which schema was compiled"),
             Err(why) => Err(format!("the XML schema collection '{name}' of the type is not usable: {why}")),
         }
     }
 
-    fn check_json(&mut self, message_type: &MessageType, text: &str, body: &[u8]) -> Result<(), String> {
-        let cached = self
-            .compiled
-            .get(&message_type.id)
-            .is_some_and(|compiled| matches!(&compiled.source, Source::JsonSchema(source) if source == text));
-        if !cached {
-            let schema = json::JsonSchema::compile(text).map(Schema::Json);
-            self.compiled.insert(message_type.id, Compiled { source: Source::JsonSchema(text.to_owned()), schema });
-        }
-        match &self.compiled[&message_type.id].schema {
-            Ok(Schema::Json(schema)) => schema.check(body),
+    fn check_json(
+        &self,
+        message_type: &MessageType,
+        text: &str,
+        body: &[u8],
+        effort: Effort,
+    ) -> Option<Result<(), String>> {
+        let is_source = |source: &Source| matches!(source, Source::JsonSchema(known) if known == text);
+        let compiled = self.compiled(message_type, is_source, || Compiled {
+            source: Source::JsonSchema(text.to_owned()),
+            schema: json::JsonSchema::compile(text).map(Schema::Json),
+        });
+        match &compiled.schema {
+            Ok(Schema::Json(schema)) => schema.check(body, effort),
             Ok(Schema::Xsd(_)) => unreachable!("the source says which schema was compiled"),
-            Err(why) => Err(format!("the JSON Schema of the type is not usable: {why}")),
+            Err(why) => Some(Err(format!("the JSON Schema of the type is not usable: {why}"))),
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Decisions, all in line with the xml type of SQL Server: a document type declaration is refused, so there are no
 //! entities to expand and nothing to fetch; elements nest at most [`MAX_DEPTH`] deep; a declared encoding must be the
-//! one the bytes are in.
+//! one the bytes are in; attributes and namespaces are [bounded](markup).
 
+use super::markup;
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser};
 
@@ -13,6 +14,7 @@ pub(super) const MAX_DEPTH: u32 = 128;
 /// Whether a body is a well-formed document.
 pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
     let text = decode(body)?;
+    markup::check(&text)?;
     let mut parser = PullParser::new(&text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     while parser.next_event().map_err(|error| error.to_string())?.is_some() {}
     Ok(())
@@ -20,6 +22,7 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
 
 /// A decoded document as a tree.
 pub(super) fn tree(text: &str) -> Result<Document<'_>, String> {
+    markup::check(text)?;
     Parser::new().with_max_depth(MAX_DEPTH).with_forbid_dtd(true).parse(text).map_err(|error| error.to_string())
 }
 
@@ -40,6 +43,7 @@ pub(super) fn split_documents(text: &str) -> Result<Vec<&str>, String> {
 
 /// Where the first document of the text ends: after its root element. `None` if only comments are left.
 fn document_end(text: &str) -> Result<Option<usize>, String> {
+    markup::check(text)?;
     let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     let mut comments_end = 0;
     loop {

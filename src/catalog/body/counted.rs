@@ -1,0 +1,301 @@
+//! A JSON value that counts how often a validator looks at it.
+//!
+//! A schema that refers to itself under `anyOf` or `oneOf` can ask for a number of steps that doubles with each level of
+//! the body. The validator has no limit of its own, so each look at the body costs a step here. When the steps are used
+//! up, arrays and objects look empty, and the validator comes to its end.
+
+use jsonschema::JsonType;
+use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
+use serde_json::{Map, Number, Value};
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::HashSet;
+
+thread_local! {
+    /// The steps that the check under way on this thread may still take.
+    static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
+}
+
+/// Bytes of a string that one step pays for.
+const BYTES_PER_STEP: usize = 32;
+
+/// Does some work with at most so many steps. `None` if they did not suffice: what the work came to says nothing then.
+pub(super) fn within<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
+    /// Panic or not, later work on this thread is not counted.
+    struct Uncounted;
+    impl Drop for Uncounted {
+        fn drop(&mut self) {
+            LEFT.set(u64::MAX);
+        }
+    }
+    let _uncounted = Uncounted;
+    LEFT.set(steps);
+    let done = work();
+    (LEFT.get() > 0).then_some(done)
+}
+
+/// Pays for a look. False if nothing is left.
+fn pay(steps: usize) -> bool {
+    let left = LEFT.get().saturating_sub(steps as u64);
+    LEFT.set(left);
+    left > 0
+}
+
+fn pay_for_text(text: &str) -> bool {
+    pay(1 + text.len() / BYTES_PER_STEP)
+}
+
+/// The representation.
+pub(super) struct Counted;
+
+/// One value of the body.
+#[derive(Clone, Copy)]
+pub(super) struct CountedNode<'a>(pub(super) &'a Value);
+
+#[derive(Clone, Copy)]
+pub(super) struct CountedObject<'a>(&'a Map<String, Value>);
+
+#[derive(Clone, Copy)]
+pub(super) struct CountedArray<'a>(&'a [Value]);
+
+pub(super) struct Members<'a>(serde_json::map::Iter<'a>);
+
+pub(super) struct Elements<'a>(std::slice::Iter<'a, Value>);
+
+impl Json for Counted {
+    type Node<'a> = CountedNode<'a>;
+    type PreparedKey = String;
+    type StringBuffer = Value;
+
+    fn prepare_key(key: &str) -> String {
+        key.to_owned()
+    }
+
+    fn with_string_node<T>(buffer: &mut Value, string: &str, work: impl FnOnce(CountedNode<'_>) -> T) -> T {
+        *buffer = Value::String(string.to_owned());
+        work(CountedNode(buffer))
+    }
+}
+
+impl<'a> Node<'a, Counted> for CountedNode<'a> {
+    type Object = CountedObject<'a>;
+    type Array = CountedArray<'a>;
+    type Number = &'a Number;
+
+    fn as_object(&self) -> Option<CountedObject<'a>> {
+        let is_paid = pay(1);
+        self.0.as_object().filter(|_| is_paid).map(CountedObject)
+    }
+
+    fn as_array(&self) -> Option<CountedArray<'a>> {
+        let is_paid = pay(1);
+        self.0.as_array().filter(|_| is_paid).map(|items| CountedArray(items))
+    }
+
+    fn as_string(&self) -> Option<Cow<'a, str>> {
+        let text = self.0.as_str()?;
+        pay_for_text(text);
+        Some(Cow::Borrowed(text))
+    }
+
+    fn as_number(&self) -> Option<&'a Number> {
+        pay(1);
+        match self.0 {
+            Value::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn as_boolean(&self) -> Option<bool> {
+        pay(1);
+        self.0.as_bool()
+    }
+
+    fn is_null(&self) -> bool {
+        pay(1);
+        self.0.is_null()
+    }
+
+    fn json_type(&self) -> JsonType {
+        pay(1);
+        match self.0 {
+            Value::Null => JsonType::Null,
+            Value::Bool(_) => JsonType::Boolean,
+            Value::Number(_) => JsonType::Number,
+            Value::String(_) => JsonType::String,
+            Value::Array(_) => JsonType::Array,
+            Value::Object(_) => JsonType::Object,
+        }
+    }
+
+    fn equals_value(&self, expected: &Value) -> bool {
+        pay(1 + weight(expected));
+        jsonschema::json::cmp::equal(self.0, expected)
+    }
+
+    fn to_value(&self) -> Cow<'a, Value> {
+        Cow::Borrowed(self.0)
+    }
+
+    fn identity(&self) -> Option<NodeIdentity> {
+        Some(NodeIdentity::new(std::ptr::from_ref::<Value>(self.0) as usize))
+    }
+}
+
+/// What comparing with a value of the schema can cost at its own level.
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() / BYTES_PER_STEP,
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        _ => 0,
+    }
+}
+
+impl<'a> Iterator for Members<'a> {
+    type Item = (&'a str, CountedNode<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (key, value) = self.0.next()?;
+        pay_for_text(key).then_some((key.as_str(), CountedNode(value)))
+    }
+}
+
+impl<'a> Object<'a, Counted> for CountedObject<'a> {
+    type Node = CountedNode<'a>;
+    type MemberName = &'a str;
+    type MembersIter = Members<'a>;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get(&self, key: &String) -> Option<CountedNode<'a>> {
+        let is_paid = pay(1);
+        self.0.get(key.as_str()).filter(|_| is_paid).map(CountedNode)
+    }
+
+    fn members(&self) -> Members<'a> {
+        Members(self.0.iter())
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = CountedNode<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let item = self.0.next()?;
+        pay(1).then_some(CountedNode(item))
+    }
+}
+
+impl<'a> Array<'a, Counted> for CountedArray<'a> {
+    type Node = CountedNode<'a>;
+    type ElementsIter = Elements<'a>;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn elements(&self) -> Elements<'a> {
+        Elements(self.0.iter())
+    }
+
+    /// Not the crate's own: its hash is the same for all nestings of empty arrays and for all integers that one float
+    /// stands for, and comparing many values of one hash is quadratic.
+    fn is_unique(&self) -> bool {
+        let mut seen = HashSet::with_capacity(self.0.len().min(1 << 16));
+        self.0.iter().all(|item| {
+            let mut canonical = Vec::new();
+            write_canonical(item, &mut canonical) && seen.insert(canonical)
+        })
+    }
+}
+
+/// Bytes that are the same for values that are equal in JSON Schema, and only for those. False if the steps ran out.
+fn write_canonical(value: &Value, to: &mut Vec<u8>) -> bool {
+    let mut text = |tag: u8, text: &str| {
+        to.push(tag);
+        to.extend_from_slice(&(text.len() as u64).to_le_bytes());
+        to.extend_from_slice(text.as_bytes());
+        pay_for_text(text)
+    };
+    match value {
+        Value::Null => text(b'n', ""),
+        Value::Bool(is_true) => text(b'b', if *is_true { "t" } else { "f" }),
+        Value::Number(number) => text(b'0', &canonical_number(number)),
+        Value::String(string) => text(b's', string),
+        Value::Array(items) => text(b'[', "") && items.iter().all(|item| write_canonical(item, to)) && end(to),
+        // The map keeps its keys sorted.
+        Value::Object(members) => {
+            let is_paid = text(b'{', "");
+            is_paid
+                && members.iter().all(|(key, value)| {
+                    to.extend_from_slice(&(key.len() as u64).to_le_bytes());
+                    to.extend_from_slice(key.as_bytes());
+                    pay_for_text(key) && write_canonical(value, to)
+                })
+                && end(to)
+        }
+    }
+}
+
+fn end(to: &mut Vec<u8>) -> bool {
+    to.push(b'e');
+    true
+}
+
+/// Equal numbers are written alike, whether as integers or with a fraction of zero.
+fn canonical_number(number: &Number) -> String {
+    /// Below this a float without a fraction is exactly an `i128`.
+    const EXACT: f64 = 1e30;
+    match number.as_f64().filter(|_| number.is_f64()) {
+        None => number.to_string(),
+        #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is in range")]
+        Some(float) if float.trunc() == float && float.abs() < EXACT => (float as i128).to_string(),
+        Some(float) => format!("{:x}", float.to_bits()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn is_unique(items: &Value) -> bool {
+        CountedArray(items.as_array().unwrap()).is_unique()
+    }
+
+    #[test]
+    fn items_are_told_apart_as_json_schema_does() {
+        for same in [
+            json!([1, 1.0]),
+            json!([0, -0.0]),
+            json!([{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]),
+            json!(["x", "x"]),
+            json!([[], [1], []]),
+            json!([1e18, 1_000_000_000_000_000_000_u64]),
+        ] {
+            assert!(!is_unique(&same), "{same}");
+        }
+        for apart in [
+            json!([1, 1.5, "1", true, null, [1], {"1": 1}]),
+            json!([[], [[]], [[[]]], [[], []], {}]),
+            json!([["a", "b"], ["ab"], ["a"], [["a"], "b"], ["a", ["b"]]]),
+            json!([u64::MAX, u64::MAX - 1, i64::MIN, i64::MIN + 1]),
+            json!([{"a": "b"}, {"ab": ""}, {"a": {"b": 0}}]),
+            json!([false, 0, "", "f"]),
+        ] {
+            assert!(is_unique(&apart), "{apart}");
+        }
+    }
+
+    #[test]
+    fn work_beyond_its_steps_has_no_result() {
+        let list = json!([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let count = || CountedArray(list.as_array().unwrap()).elements().count();
+        assert_eq!(within(100, count), Some(9));
+        assert_eq!(within(5, count), None);
+        assert_eq!(count(), 9, "and later work is not counted");
+    }
+}
