@@ -44,6 +44,11 @@ pub struct MessageType {
 }
 
 impl MessageType {
+    /// Whether a body must be looked at.
+    pub fn is_checked(&self) -> bool {
+        self.validation != Validation::None
+    }
+
     /// The letter of the validation column.
     pub fn validation_letter(&self) -> MessageValidation {
         match self.validation {

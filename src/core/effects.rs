@@ -115,6 +115,8 @@ pub struct Effects {
     /// Rows of the transmission queue whose bodies must be checked before they can be delivered: check each outside all
     /// locks with [`Core::body_checks`](super::Core::body_checks), then tell [`Core::checked`](super::Core::checked).
     pub unchecked: Vec<u64>,
+    /// Bodies that were checked by the core itself; beyond a bound it leaves that to its store.
+    pub quick_checks: usize,
     /// The catalog was replaced: publish it, wake everybody.
     pub catalog_changed: bool,
 }

@@ -191,7 +191,9 @@ impl Memory {
     fn check(&mut self, transmission_id: u64, effects: &mut Effects) {
         let Some(row) = self.transmissions.get(&transmission_id) else { return };
         let (endpoint_id, catalog) = (row.endpoint_id, self.core.catalog().clone());
-        let (Some(message_type), Some(body)) = (catalog.message_types.get(&row.message_type_id), &row.body) else { return };
+        let (Some(message_type), Some(body)) = (catalog.message_types.get(&row.message_type_id), &row.body) else {
+            return;
+        };
         let verdict = Verdict::reach(self.core.body_checks(), &catalog, message_type, body);
         self.core.checked(transmission_id, endpoint_id, Arc::new(verdict), effects);
     }

@@ -202,8 +202,13 @@ impl Restore {
             self.changes.push(Change::DeleteTransmission { transmission_id });
             return;
         };
-        let outgoing =
-            Outgoing { transmission_id, sequence, is_end: is_end_of_dialog, is_error: is_conversation_error, verdict: None };
+        let outgoing = Outgoing {
+            transmission_id,
+            sequence,
+            is_end: is_end_of_dialog,
+            is_error: is_conversation_error,
+            verdict: None,
+        };
         self.core.extra(place).outbox.push_back(outgoing);
         self.core.outboxes.insert(endpoint_id, place);
     }

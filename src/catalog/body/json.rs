@@ -1,15 +1,11 @@
 //! JSON bodies; ours, Service Broker has XML only.
 
-use super::Effort;
 use super::counted::{self, Counted, CountedNode};
+use super::{Effort, most_steps};
 use jsonschema::PatternOptions;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Looks at values of the body that a schema may take, however small the body is.
-const LEAST_STEPS: u64 = 1_000_000;
-/// Looks for each byte of the body, on top of that.
-const STEPS_PER_BYTE: u64 = 16;
 /// Looks that finding the words for a rejection may take.
 const STEPS_TO_EXPLAIN: u64 = 100_000;
 /// How often a pattern with look-around or back-references may step back in one string.
@@ -52,13 +48,13 @@ impl JsonSchema {
             Ok(Err(error)) => return Some(Err(format!("it is not JSON: {error}"))),
             Ok(Ok(value)) => value,
         };
-        let limit = LEAST_STEPS + STEPS_PER_BYTE * body.len() as u64;
+        let limit = most_steps(body.len());
         let steps = effort.steps().min(limit);
         match counted::within(steps, || self.0.is_valid(CountedNode(&value))) {
             None if steps < limit => None,
             None => Some(Err(format!(
-                "checking it takes more than {limit} steps, the limit for a body of {} bytes ({LEAST_STEPS} and \
-                 {STEPS_PER_BYTE} for each byte); nest it less, or simplify the schema",
+                "checking it takes more than {limit} steps, the limit for a body of {} bytes; nest it less, or simplify the \
+                 schema",
                 body.len()
             ))),
             Some(true) => Some(Ok(())),

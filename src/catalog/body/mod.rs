@@ -9,6 +9,7 @@
 mod counted;
 mod json;
 mod markup;
+mod retries;
 mod verdict;
 mod xml;
 mod xsd;
@@ -16,6 +17,7 @@ mod xsd;
 use super::{Catalog, MessageType};
 use crate::protocol::definition::Validation;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use json::check_json_schema;
@@ -30,7 +32,17 @@ const KIND_REJECTED: i32 = -8430;
 /// The largest body that a quick check looks at.
 const QUICK_BYTES: usize = 4 * 1024;
 /// Steps of a quick check by JSON Schema.
-const QUICK_STEPS: u64 = 20_000;
+const QUICK_STEPS: u64 = 5_000;
+
+/// Steps of a check by a schema, however small the body is.
+const LEAST_STEPS: u64 = 1_000_000;
+/// Steps for each byte of the body, on top of that.
+const STEPS_PER_BYTE: u64 = 16;
+
+/// Steps that a check by a schema may take: looks at values of a JSON body, visits of elements of an XML body.
+fn most_steps(bytes: usize) -> u64 {
+    LEAST_STEPS + STEPS_PER_BYTE * bytes as u64
+}
 
 /// Compiled schemas kept at most; beyond it they are compiled anew.
 const MOST_COMPILED: usize = 1024;
@@ -126,6 +138,21 @@ impl BodyChecks {
         let Some(body) = body.filter(|body| !body.is_empty()) else {
             return Some(Ok(()));
         };
+        // Should a validator have a defect that panics, it costs one message, not the broker.
+        let judged = catch_unwind(AssertUnwindSafe(|| self.judge_unguarded(catalog, message_type, body, effort)));
+        judged.unwrap_or_else(|_| {
+            let description = format!("the validator failed on the body of a message of type '{}'", message_type.name);
+            Some(Err(Rejection { code: KIND_REJECTED, description }))
+        })
+    }
+
+    fn judge_unguarded(
+        &self,
+        catalog: &Catalog,
+        message_type: &MessageType,
+        body: &[u8],
+        effort: Effort,
+    ) -> Option<Result<(), Rejection>> {
         let is_cheap = matches!(message_type.validation, Validation::None | Validation::Empty);
         if effort == Effort::Quick && !is_cheap && body.len() > QUICK_BYTES {
             return None;
@@ -138,7 +165,7 @@ impl BodyChecks {
             }
             Validation::WellFormedXml => (XML_REJECTED, "is not well-formed XML", xml::well_formed(body)),
             Validation::ValidXml { schema_collection } => {
-                let result = self.check_collection(catalog, message_type, schema_collection, body);
+                let result = self.check_collection(catalog, message_type, schema_collection, body, effort)?;
                 (XML_REJECTED, "is not valid XML", result)
             }
             Validation::Json => (KIND_REJECTED, "is not JSON", json::well_formed(body)),
@@ -151,6 +178,18 @@ impl BodyChecks {
             code,
             description: format!("the body of a message of type '{}' {kind}: {why}", message_type.name),
         }))
+    }
+
+    /// Lets no check by a schema begin until the guard is dropped.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many verdicts are kept.
+    #[cfg(test)]
+    pub(crate) fn verdicts_held(&self) -> usize {
+        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// The compiled schema of a type. Compiled without a lock: two callers may do it at the same time.
@@ -180,10 +219,11 @@ impl BodyChecks {
         message_type: &MessageType,
         name: &str,
         body: &[u8],
-    ) -> Result<(), String> {
-        let collection = catalog
-            .xml_schema_collection(name)
-            .ok_or_else(|| format!("the XML schema collection '{name}' of the type was not found"))?;
+        effort: Effort,
+    ) -> Option<Result<(), String>> {
+        let Some(collection) = catalog.xml_schema_collection(name) else {
+            return Some(Err(format!("the XML schema collection '{name}' of the type was not found")));
+        };
         let schemas = &collection.schemas;
         let is_source = |source: &Source| matches!(source, Source::Collection(known) if known == schemas);
         let compiled = self.compiled(message_type, is_source, || Compiled {
@@ -191,9 +231,9 @@ impl BodyChecks {
             schema: xsd::Collection::compile(schemas).map(Schema::Xsd),
         });
         match &compiled.schema {
-            Ok(Schema::Xsd(collection)) => collection.check(body),
+            Ok(Schema::Xsd(collection)) => collection.check(body, effort),
             Ok(Schema::Json(_)) => unreachable!("the source says which schema was compiled"),
-            Err(why) => Err(format!("the XML schema collection '{name}' of the type is not usable: {why}")),
+            Err(why) => Some(Err(format!("the XML schema collection '{name}' of the type is not usable: {why}"))),
         }
     }
 
@@ -217,5 +257,7 @@ impl BodyChecks {
     }
 }
 
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod tests;

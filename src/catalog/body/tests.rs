@@ -84,7 +84,7 @@ fn a_missing_body_passes_wherever_there_is_nothing_to_parse() {
         Validation::JsonSchema { schema: "false".into() },
     ] {
         let message_type = message_type(validation);
-        let mut checks = BodyChecks::new();
+        let checks = BodyChecks::new();
         for body in [None, Some(&b""[..])] {
             assert_eq!(checks.check(&catalog(ORDER), &message_type, body), Ok(()), "assertion 85: {message_type:?}");
         }
@@ -235,7 +235,7 @@ fn json_is_one_text_in_utf8() {
 #[test]
 fn json_schema_is_obeyed_and_altering_it_takes_effect() {
     let schema = r#"{"type":"object","required":["sku"],"properties":{"sku":{"type":"string","pattern":"^[A-Z]-"},"n":{"type":"integer","minimum":1}}}"#;
-    let mut checks = BodyChecks::new();
+    let checks = BodyChecks::new();
     let strict = message_type(Validation::JsonSchema { schema: schema.into() });
     let catalog = Catalog::default();
     assert_eq!(checks.check(&catalog, &strict, Some(br#"{"sku":"A-1","n":2}"#)), Ok(()));
@@ -251,7 +251,7 @@ fn json_schema_is_obeyed_and_altering_it_takes_effect() {
 
 #[test]
 fn an_altered_collection_takes_effect() {
-    let mut checks = BodyChecks::new();
+    let checks = BodyChecks::new();
     let typed = message_type(Validation::ValidXml { schema_collection: "ORDERS".into() });
     assert_eq!(checks.check(&catalog(NOTE), &typed, Some(b"<note>2026-01-01</note>")), Ok(()));
     assert!(checks.check(&catalog(ORDER), &typed, Some(b"<note>2026-01-01</note>")).is_err());

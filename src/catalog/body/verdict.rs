@@ -22,6 +22,22 @@ impl Verdict {
         Self { message_type: message_type.clone(), schemas: schemas(catalog, message_type), result }
     }
 
+    /// The same if it can be done within milliseconds.
+    pub fn reach_quickly(
+        checks: &BodyChecks,
+        catalog: &Catalog,
+        message_type: &Arc<MessageType>,
+        body: &[u8],
+    ) -> Option<Self> {
+        let result = checks.quick_check(catalog, message_type, Some(body))?;
+        Some(Self { message_type: message_type.clone(), schemas: schemas(catalog, message_type), result })
+    }
+
+    /// What it says of the definition it was reached under.
+    pub fn result(&self) -> &Result<(), Rejection> {
+        &self.result
+    }
+
     /// What it says, as long as the type is defined as it was.
     pub fn under(&self, catalog: &Catalog, message_type: &Arc<MessageType>) -> Option<&Result<(), Rejection>> {
         let is_same = Arc::ptr_eq(&self.message_type, message_type)
@@ -66,13 +82,13 @@ impl BodyChecks {
         message_type: &Arc<MessageType>,
         body: &Arc<Vec<u8>>,
     ) -> Option<Judgement> {
-        let result = self.quick_check(catalog, message_type, Some(body))?;
-        let verdict = Verdict { message_type: message_type.clone(), schemas: schemas(catalog, message_type), result };
+        let verdict = Verdict::reach_quickly(self, catalog, message_type, body)?;
         Some(self.keep(Arc::new(verdict), body))
     }
 
     fn keep(self: &Arc<Self>, verdict: Arc<Verdict>, body: &Arc<Vec<u8>>) -> Judgement {
-        let judgement = Judgement { checks: self.clone(), body: body.clone(), message_type_id: verdict.message_type.id };
+        let judgement =
+            Judgement { checks: self.clone(), body: body.clone(), message_type_id: verdict.message_type.id };
         let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         let place = verdicts.entry(key(judgement.message_type_id, body)).or_insert_with(|| (0, verdict.clone()));
         *place = (place.0 + 1, verdict);
@@ -116,9 +132,10 @@ pub struct CheckedTypes {
 impl CheckedTypes {
     /// Those of that catalog.
     pub fn of(catalog: &Catalog) -> Self {
-        let checked = catalog.message_types.values().filter(|found| {
-            !found.is_dropped && !matches!(found.validation, Validation::None | Validation::Empty)
-        });
+        let checked = catalog
+            .message_types
+            .values()
+            .filter(|found| !found.is_dropped && !matches!(found.validation, Validation::None | Validation::Empty));
         Self { by_name: checked.map(|found| (found.name.clone(), found.clone())).collect() }
     }
 

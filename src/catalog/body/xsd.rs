@@ -4,7 +4,8 @@
 //! one of them. Each stands by itself: `xs:import`, `xs:include`, `xs:redefine` and `xs:override` are refused when the
 //! collection is created, so that none of them is silently ignored.
 
-use super::xml;
+use super::retries::Retries;
+use super::{Effort, most_steps, xml};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use uppsala::{Document, XS_NAMESPACE, XsdValidator};
 
@@ -14,6 +15,7 @@ const MOST_BYTES_WITH_PLACES: usize = 64 * 1024;
 /// A compiled collection.
 pub(super) struct Collection {
     schemas: Vec<XsdValidator>,
+    retries: Retries,
 }
 
 /// Whether that text is a collection of XML schemas that can be used: what CREATE XML SCHEMA COLLECTION asks.
@@ -26,27 +28,48 @@ pub fn check_xml_schemas(text: &str) -> Result<(), String> {
 
 impl Collection {
     pub(super) fn compile(text: &str) -> Result<Self, String> {
-        let mut schemas = Vec::new();
+        let (mut schemas, mut retries) = (Vec::new(), Retries::default());
         for (index, document) in xml::split_documents(text)?.into_iter().enumerate() {
-            let schema = compile_one(document).map_err(|why| format!("schema {}: {why}", index + 1))?;
+            let schema = compile_one(document, &mut retries).map_err(|why| format!("schema {}: {why}", index + 1))?;
             schemas.push(schema);
         }
         if schemas.is_empty() {
             return Err("it holds no xs:schema document".into());
         }
-        Ok(Self { schemas })
+        Ok(Self { schemas, retries })
     }
 
-    pub(super) fn check(&self, body: &[u8]) -> Result<(), String> {
-        let text = xml::decode(body)?;
-        let parsed = xml::tree(&text)?;
+    /// `None` if the effort does not suffice.
+    pub(super) fn check(&self, body: &[u8], effort: Effort) -> Option<Result<(), String>> {
+        let limit = most_steps(body.len());
+        let parsed = match xml::decode(body) {
+            Ok(text) => text,
+            Err(why) => return Some(Err(why)),
+        };
+        let result = self.check_text(&parsed, effort.steps().min(limit), limit);
+        result.transpose()
+    }
+
+    /// `None` if it takes more than `steps`, but not more than the limit.
+    fn check_text(&self, text: &str, steps: u64, limit: u64) -> Result<Option<()>, String> {
+        let parsed = xml::tree(text)?;
+        let visits = self.retries.visits(&parsed);
+        if visits > limit {
+            return Err(format!(
+                "checking it may take {visits} steps; the limit for a body of its size is {limit}; nest it less, or simplify \
+                 the optional sequences of the schema"
+            ));
+        }
+        if visits > steps {
+            return Ok(None);
+        }
         let has_places = text.len() <= MOST_BYTES_WITH_PLACES;
         let document = if has_places { parsed } else { without_places(&parsed) };
         let mut first = None;
         for schema in &self.schemas {
             // Of several schemas, the one that knows the root element tells most.
             match guarded(|| schema.validate(&document))?.into_iter().next() {
-                None => return Ok(()),
+                None => return Ok(Some(())),
                 Some(error) => {
                     let knows_root = !error.message.starts_with("No element declaration");
                     if first.is_none() || knows_root {
@@ -72,7 +95,7 @@ fn without_places(parsed: &Document<'_>) -> Document<'static> {
     document
 }
 
-fn compile_one(text: &str) -> Result<XsdValidator, String> {
+fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String> {
     let document = xml::tree(text)?;
     let root = document.document_element().ok_or("it has no root element")?;
     let is_schema = document.element(root).is_some_and(|element| {
@@ -88,6 +111,7 @@ fn compile_one(text: &str) -> Result<XsdValidator, String> {
             return Err(format!("xs:{} is not supported; each schema must stand by itself", element.name.local_name));
         }
     }
+    retries.add(&document);
     guarded(|| XsdValidator::from_schema(&document))?.map_err(|error| error.to_string())
 }
 

@@ -6,24 +6,24 @@
 use super::Server;
 use super::catalog::Known;
 use super::verbs::Beside;
-use crate::catalog::fold_name;
+use crate::catalog::body::Verdict;
+use crate::catalog::{MessageType, fold_name};
 use crate::error::{Code, Error, Result};
-use crate::protocol::definition::Validation;
 use crate::protocol::{Body, Relation, Verb, system};
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 impl Server {
     /// What goes beside a verb in its call.
     ///
     /// # Errors
     /// 8459 the body is too large.
-    pub(super) fn beside(&self, verb: &Verb) -> Result<Beside> {
+    pub(super) async fn beside(&self, verb: &Verb) -> Result<Beside> {
         let mut beside = Beside::default();
         match verb {
             Verb::Send { message_type, body, .. } => {
                 self.check_size(body)?;
                 beside.ids[0] = self.next_id();
-                self.check_body(&mut beside, message_type.as_deref(), body);
+                self.check_body(&mut beside, message_type.as_deref(), body).await;
             }
             Verb::BeginDialog(dialog) => {
                 if dialog.related == Relation::None {
@@ -42,25 +42,52 @@ impl Server {
         Ok(beside)
     }
 
-    /// Checks a body against the definitions as they are known now.
-    pub(super) fn check_body(&self, beside: &mut Beside, message_type: Option<&str>, body: &Body) {
+    /// Checks a body against the definitions as they are known now: on this thread if that takes milliseconds, else on one
+    /// for blocking work. What was found before counts as long as the type is the same.
+    pub(super) async fn check_body(&self, beside: &mut Beside, message_type: Option<&str>, body: &Body) {
         let known = self.definitions.known();
-        beside.body_fault = self.body_fault(&known, message_type.unwrap_or(system::DEFAULT), body);
-        beside.catalog_version = known.version;
+        if !self.check_quickly(&known, beside, message_type, body)
+            && let (Some(message_type), Some(body)) = (checked_type(&known, message_type), body)
+        {
+            let (checks, catalog) = (self.checks.clone(), known.catalog.clone());
+            let (message_type, body) = (message_type.clone(), body.clone());
+            let reach = move || Verdict::reach(&checks, &catalog, &message_type, &body);
+            match tokio::task::spawn_blocking(reach).await {
+                Ok(verdict) => beside.judge(Arc::new(verdict), known.version),
+                Err(panicked) => {
+                    tracing::error!(%panicked, "a body could not be checked; the server refuses its message")
+                }
+            }
+        }
     }
 
-    /// The fault of a body as SEND takes it: `code|description`, or nothing. A type that is not known is refused there.
-    pub(super) fn body_fault(&self, known: &Known, message_type: &str, body: &Body) -> String {
-        let Some(message_type) = known.catalog.message_type(message_type) else { return String::new() };
-        if message_type.validation == Validation::None {
-            return String::new();
-        }
-        let body = body.as_ref().map(|body| body.as_slice());
-        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
-        match checks.check(&known.catalog, message_type, body) {
-            Ok(()) => String::new(),
-            Err(rejection) => format!("{}|{}", rejection.code, rejection.description),
-        }
+    /// The same if it takes milliseconds; false if it would take more.
+    pub(super) fn check_quickly(
+        &self,
+        known: &Known,
+        beside: &mut Beside,
+        message_type: Option<&str>,
+        body: &Body,
+    ) -> bool {
+        let verdict = match (checked_type(known, message_type), body) {
+            (Some(message_type), Some(body)) => {
+                if beside.verdict.as_ref().is_some_and(|old| old.under(&known.catalog, message_type).is_some()) {
+                    beside.catalog_version = known.version;
+                    return true;
+                }
+                match Verdict::reach_quickly(&self.checks, &known.catalog, message_type, body) {
+                    Some(verdict) => Arc::new(verdict),
+                    None => return false,
+                }
+            }
+            // A type that is not known is refused by the server.
+            _ => {
+                (beside.verdict, beside.body_fault, beside.catalog_version) = (None, String::new(), known.version);
+                return true;
+            }
+        };
+        beside.judge(verdict, known.version);
+        true
     }
 
     pub(super) fn check_size(&self, body: &Body) -> Result<()> {
@@ -72,6 +99,22 @@ impl Server {
                 format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
             )),
         }
+    }
+}
+
+fn checked_type<'a>(known: &'a Known, message_type: Option<&str>) -> Option<&'a Arc<MessageType>> {
+    known.catalog.message_type(message_type.unwrap_or(system::DEFAULT)).filter(|found| found.is_checked())
+}
+
+impl Beside {
+    /// The fault of a body as SEND takes it is `code|description`, or nothing.
+    fn judge(&mut self, verdict: Arc<Verdict>, catalog_version: i64) {
+        self.body_fault = match verdict.result() {
+            Ok(()) => String::new(),
+            Err(rejection) => format!("{}|{}", rejection.code, rejection.description),
+        };
+        self.verdict = Some(verdict);
+        self.catalog_version = catalog_version;
     }
 }
 

@@ -24,7 +24,7 @@ impl Server {
         }
         self.tell_time().await?;
         let verb = settled(verb);
-        let mut beside = self.beside(&verb)?;
+        let mut beside = self.beside(&verb).await?;
         let mut tries = Tries::default();
         loop {
             let failure = match guest.call(verbs::call(&verb, &beside)?).await {
@@ -35,7 +35,7 @@ impl Server {
                 return Err(verdict(failure));
             }
             self.reload().await?;
-            self.recheck(&verb, &mut beside);
+            self.recheck(&verb, &mut beside).await;
         }
     }
 }

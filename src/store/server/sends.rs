@@ -60,7 +60,7 @@ impl Sending {
 impl Server {
     /// Sends, with whoever else is sending.
     pub(super) async fn send_folded(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
-        let beside = self.beside(&verb)?;
+        let beside = self.beside(&verb).await?;
         let Verb::Send { handles, message_type, body, trace } = verb else {
             unreachable!("the caller has looked at the verb");
         };
@@ -125,7 +125,7 @@ impl Server {
                 if let Err(error) = self.reload().await {
                     break Err(error);
                 }
-                self.check_again(&mut sending);
+                self.check_again(&mut sending).await;
             } else if !tries.again(&failure).await {
                 break Err(verdict(failure));
             }
@@ -133,8 +133,29 @@ impl Server {
         (sending, result)
     }
 
-    fn check_again(&self, sending: &mut Sending) {
-        self.check_body(&mut sending.beside, sending.message_type.as_deref(), &sending.body);
+    async fn check_again(&self, sending: &mut Sending) {
+        self.check_body(&mut sending.beside, sending.message_type.as_deref(), &sending.body).await;
+    }
+
+    /// Checks a batch against the definitions that were read again. Where that takes longer, the conversation's messages
+    /// go on by themselves, and the others do not wait for them.
+    fn check_batch_again(self: &Arc<Self>, batch: Vec<Sending>) -> Vec<Sending> {
+        let known = self.definitions.known();
+        let mut late: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
+        let mut checked = Vec::with_capacity(batch.len());
+        for mut sending in batch {
+            let key = sending.handle.0;
+            let Sending { beside, message_type, body, .. } = &mut sending;
+            if !late.contains_key(&key) && self.check_quickly(&known, beside, message_type.as_deref(), body) {
+                checked.push(sending);
+            } else {
+                late.entry(key).or_default().push(sending);
+            }
+        }
+        for sendings in late.into_values() {
+            self.spawn_alone(sendings);
+        }
+        checked
     }
 
     async fn send_batch(self: &Arc<Self>, mut batch: Vec<Sending>) {
@@ -146,7 +167,10 @@ impl Server {
                 Err(failure) => failure,
             };
             if tries.again_with_new_definitions(&failure.error) && self.reload().await.is_ok() {
-                batch.iter_mut().for_each(|sending| self.check_again(sending));
+                batch = self.check_batch_again(batch);
+                if batch.is_empty() {
+                    return;
+                }
             } else if !tries.again(&failure).await {
                 return self.batch_failed(batch, failure);
             }

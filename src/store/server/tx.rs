@@ -213,7 +213,7 @@ impl Session {
         }
         self.server.before_work().await?;
         let verb = settled(verb);
-        let mut beside = self.server.beside(&verb)?;
+        let mut beside = self.server.beside(&verb).await?;
         let mut tries = Tries::default();
         let rows = loop {
             let is_first = self.link.is_none();
@@ -223,7 +223,7 @@ impl Session {
             };
             if !self.has_ended && tries.again_with_new_definitions(&failure.error) {
                 self.server.reload().await?;
-                self.server.recheck(&verb, &mut beside);
+                self.server.recheck(&verb, &mut beside).await;
             } else if self.has_ended || !is_first || !tries.again(&failure).await {
                 return Err(verdict(failure));
             }

@@ -91,7 +91,7 @@ impl Server {
     }
 
     async fn alone(self: Arc<Self>, verb: Verb) -> Result<Outcome> {
-        let mut beside = self.beside(&verb)?;
+        let mut beside = self.beside(&verb).await?;
         let may_repeat = matches!(verb, Verb::GetTransmissionStatus { .. });
         let mut tries = Tries::default();
         loop {
@@ -107,7 +107,7 @@ impl Server {
             };
             if tries.again_with_new_definitions(&failure.error) {
                 self.reload().await?;
-                self.recheck(&verb, &mut beside);
+                self.recheck(&verb, &mut beside).await;
             } else if may_repeat && tries.again_after(&failure.error).await {
                 // Reading twice is as good as once.
             } else if !tries.again(&failure).await {
@@ -117,9 +117,9 @@ impl Server {
     }
 
     /// Checks a SEND against the definitions that were read again.
-    pub(super) fn recheck(&self, verb: &Verb, beside: &mut Beside) {
+    pub(super) async fn recheck(&self, verb: &Verb, beside: &mut Beside) {
         if let Verb::Send { message_type, body, .. } = verb {
-            self.check_body(beside, message_type.as_deref(), body);
+            self.check_body(beside, message_type.as_deref(), body).await;
         }
     }
 
@@ -142,7 +142,10 @@ impl Server {
             return Err(Error::definition_in_transaction());
         }
         let unit: Vec<Verb> = unit.into_iter().map(settled).collect();
-        let mut besides = unit.iter().map(|verb| self.beside(verb)).collect::<Result<Vec<_>>>()?;
+        let mut besides = Vec::with_capacity(unit.len());
+        for verb in &unit {
+            besides.push(self.beside(verb).await?);
+        }
         let mut tries = Tries::default();
         loop {
             let failure = match self.take().await {
@@ -167,7 +170,9 @@ impl Server {
             };
             if tries.again_with_new_definitions(&failure.error) {
                 self.reload().await?;
-                unit.iter().zip(&mut besides).for_each(|(verb, beside)| self.recheck(verb, beside));
+                for (verb, beside) in unit.iter().zip(&mut besides) {
+                    self.recheck(verb, beside).await;
+                }
                 continue;
             }
             let again = match unit_id {

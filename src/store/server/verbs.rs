@@ -3,6 +3,7 @@
 use super::link::{Arg, Call, Column};
 use super::message::messages;
 use super::rows::{damaged, only};
+use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::{
@@ -21,6 +22,8 @@ pub(super) struct Beside {
     pub(super) body_fault: String,
     /// The definitions that the body was checked against.
     pub(super) catalog_version: i64,
+    /// What the body came to under them, if its type has a validation.
+    pub(super) verdict: Option<Arc<Verdict>>,
     /// Ids for what the verb makes, in the order in which the embedded store takes them.
     pub(super) ids: [Uuid; 3],
 }

@@ -75,6 +75,8 @@ pub(super) struct Batch {
     pub(super) answers: Vec<Answer>,
     pub(super) marks: Option<(u64, u64, u64)>,
     pub(super) catalog: Option<Arc<Catalog>>,
+    /// Rows of the transmission queue whose bodies are to be checked when they are committed.
+    pub(super) unchecked: Vec<u64>,
     /// Every message ordered so far has a smaller `queuing_order`.
     pub(super) ordered_below: u64,
 }

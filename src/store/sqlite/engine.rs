@@ -5,6 +5,7 @@
 //! alone writes on its own thread, because handing over to another and back costs more than the sync.
 
 use super::batch::{Batch, Slot, Slots, WriteSide, writing};
+use super::checks::Checking;
 use super::failure::{is_busy, poisoned, storage};
 use super::limit::Ending;
 use super::open::ReadConnection;
@@ -47,6 +48,7 @@ pub(super) struct Engine {
     pub(super) clock: Clock,
     pub(super) board: ActivityBoard,
     pub(super) catalog: RwLock<Arc<Catalog>>,
+    pub(super) checking: Arc<Checking>,
     /// Messages below this are committed, so that any connection can read them.
     pub(super) committed_below: AtomicU64,
     /// What a batch takes with its sync and the user's own SQL, smoothed, in nanoseconds.
@@ -67,7 +69,9 @@ impl Engine {
         let (recent, ending) = (write.recent.clone(), write.limits.ending.clone());
         let (path, owner) = file.unzip();
         let catalog = RwLock::new(state.core.catalog().clone());
-        let committed_below = AtomicU64::new(state.core.counters().0);
+        let core = &state.core;
+        let checking = Checking::new(core.body_checks().clone(), core.max_body_bytes(), core.catalog());
+        let committed_below = AtomicU64::new(core.counters().0);
         Self {
             state: Mutex::new(state),
             write: Mutex::new(write),
@@ -75,6 +79,7 @@ impl Engine {
             clock,
             board: ActivityBoard::default(),
             catalog,
+            checking: Arc::new(checking),
             committed_below,
             batch_ns: AtomicU64::new(u64::MAX),
             path,
@@ -379,7 +384,11 @@ impl Engine {
         }
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
+            self.checking.publish(&catalog);
             *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
+        }
+        if !batch.unchecked.is_empty() {
+            self.checking.check_later(std::mem::take(&mut batch.unchecked));
         }
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Ok(answer.slots));

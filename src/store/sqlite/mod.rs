@@ -2,6 +2,7 @@
 
 mod batch;
 mod board;
+mod checks;
 mod engine;
 mod failure;
 mod guard;
@@ -132,6 +133,7 @@ impl SqliteStore {
         write.fault = fault;
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
         let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, file));
+        engine.checking.serve(&engine);
         engine.tell_depths();
         waits::register(&engine);
         let stop_listening = Arc::new(Notify::new());
@@ -277,6 +279,7 @@ impl Store for SqliteStore {
 
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
+            let _judgements = self.engine.checking.judge(&unit).await;
             let _room = match self.room.try_acquire_many(cost(&unit).min(ROOM)) {
                 Ok(room) => room,
                 Err(_) => self.room(cost(&unit)).await?,

@@ -347,6 +347,8 @@ impl State {
             self.marks = (counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK);
             batch.marks = Some(self.marks);
         }
+        batch.unchecked.append(&mut self.effects.unchecked);
+        self.effects.quick_checks = 0;
         if std::mem::take(&mut self.effects.catalog_changed) {
             batch.catalog = Some(self.core.catalog().clone());
         }

@@ -34,6 +34,7 @@ impl SqliteTx {
     }
 
     async fn run(&mut self, verb: Verb) -> Result<Outcome> {
+        let _judgements = self.store.engine.checking.judge(std::slice::from_ref(&verb)).await;
         let (turn, before) = self.order(verb)?;
         match turn {
             Next::Reply(reply) => self.finish(reply, before).await,

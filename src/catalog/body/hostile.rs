@@ -1,0 +1,206 @@
+//! Bodies made to cost much. Each must get a verdict; none is timed: what is beyond a limit would take hours.
+
+use super::*;
+use crate::catalog::XmlSchemaCollection;
+
+fn verdict(validation: Validation, body: &str) -> Result<(), Rejection> {
+    let message_type = MessageType { id: 65536, name: "//t".into(), owner: None, validation, is_dropped: false };
+    BodyChecks::new().check(&Catalog::default(), &message_type, Some(body.as_bytes()))
+}
+
+fn quick(validation: Validation, body: &str) -> Option<Result<(), Rejection>> {
+    let message_type = MessageType { id: 65536, name: "//t".into(), owner: None, validation, is_dropped: false };
+    BodyChecks::new().quick_check(&Catalog::default(), &message_type, Some(body.as_bytes()))
+}
+
+fn by_schema(schema: &str, body: &str) -> Result<(), Rejection> {
+    verdict(Validation::JsonSchema { schema: schema.into() }, body)
+}
+
+fn by_xsd(schema: &str, body: &str) -> Result<(), Rejection> {
+    let mut catalog = Catalog::default();
+    let head = r#"<xs:schema xmlns:xs="http://www.w3.org/2001/XMLSchema">"#;
+    let schemas = format!("{head}{schema}</xs:schema>");
+    assert_eq!(check_xml_schemas(&schemas), Ok(()), "{schema}");
+    let collection = XmlSchemaCollection { id: 65536, name: "c".into(), schemas: schemas.into() };
+    catalog.xml_schema_collections.insert(65536, Arc::new(collection));
+    let validation = Validation::ValidXml { schema_collection: "c".into() };
+    let message_type = MessageType { id: 65536, name: "//t".into(), owner: None, validation, is_dropped: false };
+    BodyChecks::new().check(&catalog, &message_type, Some(body.as_bytes()))
+}
+
+fn why(result: Result<(), Rejection>) -> String {
+    result.expect_err("it is beyond a limit").description
+}
+
+/// A list in a list, so many deep.
+fn nested(depth: usize) -> String {
+    "[".repeat(depth) + &"]".repeat(depth)
+}
+
+/// Runs on a stack of the size that threads of a runtime have: an overflow would end the process.
+fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(2 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn attributes_of_one_element() {
+    for attribute in [" a", " xmlns:a", " x:a"] {
+        let attributes: String = (0..120_000).map(|number| format!("{attribute}{number}='urn:{number}'")).collect();
+        for body in [format!("<r xmlns:x='urn:x'{attributes}/>"), format!("<r{attributes}")] {
+            let why = why(verdict(Validation::WellFormedXml, &body));
+            assert!(why.contains("the most that are checked"), "{why}");
+        }
+    }
+    assert!(why(by_xsd("<xs:element name='r'/>", &format!("<r{}/>", " a=''".repeat(2000)))).contains("1024"));
+}
+
+#[test]
+fn many_elements_with_many_attributes_are_checked() {
+    let attributes: String = (0..1000).map(|number| format!(" a{number}=''")).collect();
+    let body = format!("<r>{}</r>", format!("<e{attributes}/>").repeat(20));
+    assert_eq!(verdict(Validation::WellFormedXml, &body), Ok(()));
+}
+
+#[test]
+fn recursive_schemas() {
+    let twice = |keyword: &str| {
+        format!(
+            r##"{{"{keyword}":[{{"items":{{"$ref":"#"}},"minItems":2}},{{"items":{{"$ref":"#"}},"minItems":3}}]}}"##
+        )
+    };
+    let mut schemas = vec![twice("anyOf"), twice("oneOf"), twice("allOf")];
+    schemas.extend(
+        [
+            r##"{"not":{"anyOf":[{"items":{"$ref":"#"},"minItems":2},{"items":{"$ref":"#"},"maxItems":0}]}}"##,
+            r##"{"if":{"items":{"$ref":"#"},"minItems":2},"then":{"items":{"$ref":"#"}},"else":{"items":{"$ref":"#"},"minItems":3}}"##,
+            r##"{"$dynamicAnchor":"n","anyOf":[{"items":{"$dynamicRef":"#n"},"minItems":2},{"items":{"$dynamicRef":"#n"},"minItems":3}]}"##,
+            r##"{"anyOf":[{"contains":{"$ref":"#"},"minItems":2},{"contains":{"$ref":"#"},"minItems":3}]}"##,
+            r##"{"anyOf":[{"items":{"$ref":"#"},"minItems":2},{"items":{"$ref":"#"},"minItems":3}],"unevaluatedItems":{"$ref":"#"}}"##,
+            r##"{"anyOf":[{"prefixItems":[{"$ref":"#"}],"minItems":2},{"prefixItems":[{"$ref":"#"}],"minItems":3}],"unevaluatedItems":false}"##,
+            r##"{"$schema":"http://json-schema.org/draft-07/schema#","anyOf":[{"items":{"$ref":"#"},"minItems":2},{"items":{"$ref":"#"},"minItems":3}]}"##,
+            r##"{"$schema":"https://json-schema.org/draft/2019-09/schema","$recursiveAnchor":true,"anyOf":[{"items":{"$recursiveRef":"#"},"minItems":2},{"items":{"$recursiveRef":"#"},"minItems":3}]}"##,
+            r##"{"$defs":{"a":{"anyOf":[{"items":{"$ref":"#/$defs/b"},"minItems":2},{"items":{"$ref":"#/$defs/b"},"minItems":3}]},"b":{"oneOf":[{"items":{"$ref":"#/$defs/a"},"minItems":2},{"items":{"$ref":"#/$defs/a"},"minItems":3}]}},"$ref":"#/$defs/a"}"##,
+        ]
+        .map(str::to_owned),
+    );
+    on_a_small_stack(move || {
+        for schema in schemas {
+            for depth in [22, 44, 100, 120] {
+                assert!(by_schema(&schema, &nested(depth)).is_err() || schema.contains("not"), "{schema}");
+            }
+        }
+    });
+}
+
+#[test]
+fn recursion_over_properties() {
+    let schema = r##"{"anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["b"]},{"properties":{"a":{"$ref":"#"}},"required":["c"]},
+        {"additionalProperties":{"$ref":"#"},"required":["d"]},{"patternProperties":{"^a":{"$ref":"#"}},"required":["e"]},
+        {"unevaluatedProperties":{"$ref":"#"},"required":["f"]},{"dependentSchemas":{"a":{"$ref":"#"}},"required":["g"]}]}"##;
+    let body = r#"{"a":"#.repeat(100) + "1" + &"}".repeat(100);
+    on_a_small_stack(move || {
+        let _either_verdict = by_schema(schema, &body);
+    });
+}
+
+#[test]
+fn a_check_beyond_its_steps_names_the_limit() {
+    // 2,000 alternatives for each of 10,000 items are 20 million looks, and the limit is not much above one.
+    let alternatives: Vec<String> = (0..2000).map(|number| format!(r#"{{"maximum":{number},"minimum":1}}"#)).collect();
+    let schema = format!(r#"{{"items":{{"anyOf":[{}]}}}}"#, alternatives.join(","));
+    assert_eq!(by_schema(&schema, "[1,1999]"), Ok(()));
+    assert_eq!(quick(Validation::JsonSchema { schema: schema.clone() }, "[1,2,3]"), Some(Ok(())));
+    let many = format!("[{}]", vec!["1999"; 10_000].join(","));
+    let why = why(by_schema(&schema, &many));
+    assert!(why.contains("steps, the limit for a body of"), "{why}");
+    let some = format!("[{}]", vec!["1999"; 700].join(","));
+    assert_eq!(quick(Validation::JsonSchema { schema }, &some), None, "not where others wait");
+}
+
+#[test]
+fn items_that_hash_alike() {
+    let schema = r#"{"uniqueItems":true}"#;
+    // All nestings of empty lists, in the order of their size: a million of them have one hash in a usual validator.
+    let mut shapes = vec![vec!["[]".to_owned()]];
+    for size in 1..10 {
+        let mut of_size = Vec::new();
+        for first in 0..size {
+            for head in &shapes[first] {
+                for rest in &shapes[size - 1 - first] {
+                    let inside = &rest[1..rest.len() - 1];
+                    of_size.push(if inside.is_empty() { format!("[{head}]") } else { format!("[{head},{inside}]") });
+                }
+            }
+        }
+        shapes.push(of_size);
+    }
+    let all: Vec<String> = shapes.into_iter().flatten().collect();
+    assert!(all.len() > 6000, "{}", all.len());
+    assert_eq!(by_schema(schema, &format!("[{}]", all.join(","))), Ok(()));
+    // 50,000 integers that one float stands for, or few.
+    let numbers: Vec<String> = (0..50_000).map(|number| (u64::MAX - number).to_string()).collect();
+    assert_eq!(by_schema(schema, &format!("[{}]", numbers.join(","))), Ok(()));
+    let twice = format!("[{},{}]", numbers.join(","), u64::MAX);
+    assert!(by_schema(schema, &twice).is_err());
+}
+
+#[test]
+fn patterns_that_step_back() {
+    for pattern in ["^(?=(a+)+$)b", "^(a+)+$", r"^(a|a)*\1$", "^(?!(a*)*b)"] {
+        let schema = format!(r#"{{"items":{{"pattern":"{}"}}}}"#, pattern.replace('\\', r"\\"));
+        let body = format!("[{}]", vec![format!("\"{}c\"", "a".repeat(40)); 20].join(","));
+        let _either_verdict = by_schema(&schema, &body);
+    }
+}
+
+#[test]
+fn large_values() {
+    assert!(by_schema(r#"{"multipleOf":0.01}"#, &format!("1{}", "0".repeat(1_000_000))).is_err());
+    assert_eq!(by_schema(r#"{"maxLength":3000000}"#, &format!("\"{}\"", "ü".repeat(1_000_000))), Ok(()));
+    assert!(by_schema(r#"{"items":{"minLength":1}}"#, &format!("[{}]", vec!["\"\""; 100_000].join(","))).is_err());
+    let keys: Vec<String> = (0..100_000).map(|number| format!("\"k{number}\":{number}")).collect();
+    assert_eq!(by_schema(r#"{"propertyNames":{"pattern":"^k"}}"#, &format!("{{{}}}", keys.join(","))), Ok(()));
+    let regex = format!("\"{}\"", "(".repeat(300_000));
+    let old = r#"{"$schema":"http://json-schema.org/draft-07/schema#","format":"regex"}"#;
+    on_a_small_stack(move || {
+        let _either_verdict = by_schema(old, &regex);
+    });
+}
+
+#[test]
+fn faults_in_each_of_many_elements() {
+    let schema = "<xs:element name='r'><xs:complexType><xs:sequence><xs:element name='n' type='xs:int' maxOccurs='unbounded'/>\
+                  </xs:sequence></xs:complexType></xs:element>";
+    let body = format!("<r>{}</r>", "\n<n>x</n>".repeat(200_000));
+    assert!(why(by_xsd(schema, &body)).contains('x'));
+    let one = why(by_xsd(schema, "<r>\n<n>x</n></r>"));
+    assert!(one.contains('2'), "a small body's fault has its line: {one}");
+}
+
+#[test]
+fn identity_constraints_over_many_rows() {
+    let schema = "<xs:element name='r'><xs:complexType><xs:sequence><xs:element name='n' maxOccurs='unbounded'><xs:complexType>\
+                  <xs:attribute name='id' type='xs:string'/></xs:complexType></xs:element></xs:sequence></xs:complexType>\
+                  <xs:unique name='u'><xs:selector xpath='.//n'/><xs:field xpath='@id'/></xs:unique></xs:element>";
+    let rows: String = (0..50_000).map(|number| format!("<n id='{number}'/>")).collect();
+    assert_eq!(by_xsd(schema, &format!("<r>{rows}</r>")), Ok(()));
+    assert!(by_xsd(schema, &format!("<r>{rows}<n id='7'/></r>")).is_err());
+}
+
+#[test]
+fn an_element_that_many_particles_match() {
+    // Not deterministic, so a schema processor may refuse it; this one tries each particle, each time with all below.
+    let schema = "<xs:complexType name='t'><xs:sequence><xs:sequence minOccurs='0'><xs:element name='a' type='t'/>\
+                  <xs:element name='b'/></xs:sequence><xs:element name='a' type='t' minOccurs='0'/></xs:sequence>\
+                  </xs:complexType><xs:element name='a' type='t'/>";
+    let body = |depth: usize| "<a>".repeat(depth) + &"</a>".repeat(depth);
+    assert_eq!(by_xsd(schema, &body(5)), Ok(()));
+    let why = why(by_xsd(schema, &body(100)));
+    assert!(why.contains("steps"), "{why}");
+    // A recursive type whose groups are not given up is checked at any depth.
+    let schema = "<xs:complexType name='t'><xs:choice minOccurs='0' maxOccurs='unbounded'><xs:element name='a' type='t'/>\
+                  <xs:sequence><xs:element name='b' type='t'/><xs:element name='c'/></xs:sequence></xs:choice>\
+                  </xs:complexType><xs:element name='a' type='t'/>";
+    assert_eq!(by_xsd(schema, &body(100)), Ok(()));
+}

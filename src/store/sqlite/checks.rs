@@ -1,0 +1,162 @@
+//! Checks of message bodies, outside every lock.
+//!
+//! The bodies of a unit are checked before it is ordered: on the caller's own thread if that takes milliseconds, else on
+//! a thread for blocking work. If the type was altered between the check and the arrival, or the broker was opened
+//! again, the message waits in the transmission queue while a thread of the store's own checks it.
+
+use super::engine::Engine;
+use super::read;
+use super::state::State;
+use crate::catalog::Catalog;
+use crate::catalog::body::{BodyChecks, CheckedTypes, Judgement, Verdict};
+use crate::protocol::{Verb, system};
+use smallvec::SmallVec;
+use std::collections::{HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+
+/// Verdicts on the bodies of a unit.
+pub(super) type Judgements = SmallVec<[Judgement; 1]>;
+
+/// What is needed to check bodies without the state.
+pub(super) struct Checking {
+    checks: Arc<BodyChecks>,
+    max_body_bytes: usize,
+    types: RwLock<Arc<Types>>,
+    late: Mutex<Late>,
+    engine: OnceLock<Weak<Engine>>,
+}
+
+/// The committed definitions.
+struct Types {
+    catalog: Arc<Catalog>,
+    checked: CheckedTypes,
+}
+
+/// Rows of the transmission queue to be checked.
+#[derive(Default)]
+struct Late {
+    waiting: VecDeque<u64>,
+    /// Those that wait, and the one that is being checked.
+    known: HashSet<u64>,
+    is_running: bool,
+}
+
+impl Types {
+    fn of(catalog: &Arc<Catalog>) -> Arc<Self> {
+        Arc::new(Self { catalog: catalog.clone(), checked: CheckedTypes::of(catalog) })
+    }
+}
+
+impl Checking {
+    pub(super) fn new(checks: Arc<BodyChecks>, max_body_bytes: usize, catalog: &Arc<Catalog>) -> Self {
+        let types = RwLock::new(Types::of(catalog));
+        Self { checks, max_body_bytes, types, late: Mutex::default(), engine: OnceLock::new() }
+    }
+
+    /// Whose messages late checks are of.
+    pub(super) fn serve(&self, engine: &Arc<Engine>) {
+        let _ = self.engine.set(Arc::downgrade(engine));
+    }
+
+    /// Definitions have been committed.
+    pub(super) fn publish(&self, catalog: &Arc<Catalog>) {
+        *self.types.write().unwrap_or_else(PoisonError::into_inner) = Types::of(catalog);
+    }
+
+    /// Checks the bodies of SENDs. The verdicts count as long as what this gives is kept.
+    pub(super) async fn judge(&self, verbs: &[Verb]) -> Judgements {
+        let mut judgements = Judgements::new();
+        if !verbs.iter().any(|verb| matches!(verb, Verb::Send { body: Some(_), .. })) {
+            return judgements;
+        }
+        let types = self.types.read().unwrap_or_else(PoisonError::into_inner).clone();
+        for verb in verbs {
+            let Verb::Send { message_type, body: Some(body), .. } = verb else { continue };
+            let Some(message_type) = types.checked.get(message_type.as_deref().unwrap_or(system::DEFAULT)) else {
+                continue;
+            };
+            // What is too large is refused, and needs no verdict.
+            if body.is_empty() || body.len() > self.max_body_bytes {
+                continue;
+            }
+            if let Some(judgement) = self.checks.pass_quick_judgement(&types.catalog, message_type, body) {
+                judgements.push(judgement);
+                continue;
+            }
+            let (checks, types) = (self.checks.clone(), types.clone());
+            let (message_type, body) = (message_type.clone(), body.clone());
+            let check = move || checks.pass_judgement(&types.catalog, &message_type, &body);
+            match tokio::runtime::Handle::try_current() {
+                // If the runtime is going away, the message is checked when it arrives.
+                Ok(runtime) => judgements.extend(runtime.spawn_blocking(check).await.ok()),
+                Err(_) => judgements.push(check()),
+            }
+        }
+        judgements
+    }
+
+    /// Checks rows of the transmission queue that are committed, on a thread that ends when none is left.
+    pub(super) fn check_later(self: &Arc<Self>, rows: Vec<u64>) {
+        let mut late = self.late();
+        for row in rows {
+            if late.known.insert(row) {
+                late.waiting.push_back(row);
+            }
+        }
+        if late.is_running || late.waiting.is_empty() {
+            return;
+        }
+        let this = self.clone();
+        let thread = std::thread::Builder::new().name("dialoq-checks".into());
+        match thread.spawn(move || this.check_all()) {
+            Ok(_) => late.is_running = true,
+            Err(error) => {
+                tracing::warn!(%error, "no thread for the check of bodies; their messages wait in the transmission queue");
+                *late = Late::default();
+            }
+        }
+    }
+
+    fn late(&self) -> MutexGuard<'_, Late> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_all(&self) {
+        loop {
+            let row = {
+                let mut late = self.late();
+                let Some(row) = late.waiting.pop_front() else {
+                    late.is_running = false;
+                    return;
+                };
+                row
+            };
+            // `None`: the message or the store is gone.
+            let _ = self.check_row(row);
+            self.late().known.remove(&row);
+        }
+    }
+
+    /// Holds the store only to read the row and to tell the verdict, so that a long check does not hold a close up.
+    fn check_row(&self, transmission_id: u64) -> Option<()> {
+        let engine = || self.engine.get().and_then(Weak::upgrade);
+        let row = {
+            let engine = engine()?;
+            let write = engine.write.lock().ok()?;
+            read::transmission(&write.connection, transmission_id).ok()??
+        };
+        let catalog = engine()?.lock().ok()?.core.catalog().clone();
+        let message_type = catalog.message_types.get(&row.message_type_id)?;
+        let verdict = Verdict::reach(&self.checks, &catalog, message_type, row.body.as_ref()?);
+        let engine = engine()?;
+        let mut state = engine.lock().ok()?;
+        self.late().known.remove(&transmission_id);
+        let State { core, effects, .. } = &mut *state;
+        core.checked(transmission_id, row.endpoint_id, Arc::new(verdict), effects);
+        engine.hand_over(state);
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

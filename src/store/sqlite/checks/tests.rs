@@ -1,0 +1,215 @@
+use super::*;
+use crate::id::ConversationHandle;
+use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
+use crate::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation};
+use crate::store::Store;
+use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::url::Location;
+use std::sync::mpsc;
+
+const STEPS: usize = 10_000;
+
+/// Larger than what is checked at once.
+fn large(is_good: bool) -> String {
+    format!("{}{}", if is_good { "1" } else { "true" }, " ".repeat(5000))
+}
+
+fn schema(text: &str) -> Validation {
+    Validation::JsonSchema { schema: text.into() }
+}
+
+async fn opened(
+    location: Location,
+    validation: Validation,
+) -> (Arc<SqliteStore>, ConversationHandle, ConversationHandle) {
+    let store = SqliteStore::open(SqliteOptions::new(location)).unwrap();
+    let type_of = |name: &str, validation| Definition::CreateMessageType { name: name.into(), owner: None, validation };
+    let entry = |name: &str| ContractEntry { message_type: name.into(), sent_by: SentBy::Any };
+    let queue = |name: &str| Definition::CreateQueue { name: name.into(), options: QueueOptions::default() };
+    let service = |name: &str, queue: &str| Definition::CreateService {
+        name: name.into(),
+        owner: None,
+        queue: queue.into(),
+        contracts: vec!["c".into()],
+    };
+    let definitions = vec![
+        type_of("checked", validation),
+        type_of("plain", Validation::None),
+        Definition::CreateContract { name: "c".into(), owner: None, entries: vec![entry("checked"), entry("plain")] },
+        queue("from"),
+        queue("to"),
+        service("a", "from"),
+        service("b", "to"),
+    ];
+    store.submit(vec![Verb::Define(definitions)]).await.unwrap();
+    let (one, other) = (begin(&store).await, begin(&store).await);
+    (store, one, other)
+}
+
+async fn begin(store: &SqliteStore) -> ConversationHandle {
+    let dialog = Verb::BeginDialog(BeginDialog {
+        from_service: "a".into(),
+        to_service: "b".into(),
+        addressee: Addressee::Anywhere,
+        contract: Some("c".into()),
+        related: Relation::None,
+        lifetime_seconds: None,
+        encryption: false,
+    });
+    match &store.submit(vec![dialog]).await.unwrap()[0] {
+        Outcome::Began { handle, .. } => *handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn send(handle: ConversationHandle, message_type: &str, body: &str) -> Verb {
+    let body = Some(Arc::new(body.as_bytes().to_vec()));
+    Verb::Send { handles: vec![handle], message_type: Some(message_type.into()), body, trace: None }
+}
+
+async fn receive(store: &SqliteStore, queue: &str) -> Vec<Message> {
+    let verb = Verb::Receive { queue: queue.into(), top: None, from: From::Any };
+    match store.submit(vec![verb]).await.unwrap().pop() {
+        Some(Outcome::Received(messages)) => messages,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Receives again and again until something is there.
+async fn awaited(store: &SqliteStore, queue: &str) -> Vec<Message> {
+    for _ in 0..STEPS {
+        let messages = receive(store, queue).await;
+        if !messages.is_empty() {
+            return messages;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+    panic!("nothing arrives in '{queue}'")
+}
+
+async fn set_queue(store: &SqliteStore, is_on: bool) {
+    let options = QueueOptions { status: Some(is_on), ..QueueOptions::default() };
+    let alter = Definition::AlterQueue { name: "to".into(), options };
+    store.submit(vec![Verb::Define(vec![alter])]).await.unwrap();
+}
+
+async fn alter_type(store: &SqliteStore, validation: Validation) {
+    let alter = Definition::AlterMessageType { name: "checked".into(), validation };
+    store.submit(vec![Verb::Define(vec![alter])]).await.unwrap();
+}
+
+/// Lets no check by a schema go on until it is dropped.
+struct Held(mpsc::Sender<()>, Option<std::thread::JoinHandle<()>>);
+
+impl Held {
+    fn of(store: &SqliteStore) -> Self {
+        let checks = store.engine.checking.checks.clone();
+        let (is_held, held) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let _hold = checks.hold();
+            is_held.send(()).unwrap();
+            let _ = released.recv();
+        });
+        held.recv().unwrap();
+        Self(release, Some(thread))
+    }
+
+    fn release(mut self) {
+        let _ = self.0.send(());
+        self.1.take().unwrap().join().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_send_is_answered_while_another_body_is_checked() {
+    let (store, hostile, other) = opened(Location::Memory, schema(r#"{"type":"number"}"#)).await;
+    let held = Held::of(&store);
+    let sending = {
+        let store = store.clone();
+        tokio::spawn(async move { store.submit(vec![send(hostile, "checked", &large(true))]).await })
+    };
+    // In a transaction too.
+    let mut tx = store.begin().await.unwrap();
+    let third = begin(&store).await;
+    for number in 0..50 {
+        store.submit(vec![send(other, "plain", &number.to_string())]).await.unwrap();
+    }
+    tx.execute(send(third, "plain", "in a transaction")).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(receive(&store, "to").await.len(), 50);
+    assert!(!sending.is_finished());
+    held.release();
+    sending.await.unwrap().unwrap();
+    let mut found = receive(&store, "to").await;
+    found.extend(receive(&store, "to").await);
+    assert_eq!(found.len(), 2, "the transaction's, and the one that was checked");
+    assert!(store.engine.checking.checks.verdicts_held() == 0, "no verdict is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_type_was_altered_is_checked_again_where_nobody_waits() {
+    for location in [Location::Memory, Location::File(tempfile::tempdir().unwrap().keep().join("a.db"))] {
+        let (store, altered, other) = opened(location, Validation::None).await;
+        set_queue(&store, false).await;
+        store.submit(vec![send(altered, "checked", &large(false)), send(altered, "plain", "behind")]).await.unwrap();
+        alter_type(&store, schema(r#"{"type":"number"}"#)).await;
+        let held = Held::of(&store);
+        set_queue(&store, true).await;
+        for number in 0..50 {
+            store.submit(vec![send(other, "plain", &number.to_string())]).await.unwrap();
+        }
+        assert_eq!(receive(&store, "to").await.len(), 50);
+        assert!(receive(&store, "to").await.is_empty(), "what stands behind it waits with it");
+        let status = store.submit(vec![Verb::GetTransmissionStatus { handle: altered }]).await.unwrap();
+        assert!(format!("{status:?}").contains("being checked"), "{status:?}");
+        held.release();
+        let error = awaited(&store, "from").await;
+        assert_eq!(&*error[0].message_type_name, crate::protocol::system::ERROR);
+        assert_eq!(receive(&store, "to").await.len(), 1, "the receiver's Error, and not what stood behind");
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verdict_goes_with_a_message_that_waits() {
+    let (store, one, _) = opened(Location::Memory, schema(r#"{"type":"number"}"#)).await;
+    set_queue(&store, false).await;
+    store.submit(vec![send(one, "checked", &large(true)), send(one, "plain", "behind")]).await.unwrap();
+    let held = Held::of(&store);
+    set_queue(&store, true).await;
+    assert_eq!(receive(&store, "to").await.len(), 2, "nothing had to be checked again");
+    held.release();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_waits_is_checked_after_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let location = || Location::File(folder.path().join("a.db"));
+    let (store, one, _) = opened(location(), schema(r#"{"type":"number"}"#)).await;
+    set_queue(&store, false).await;
+    store.submit(vec![send(one, "checked", &large(true)), send(one, "plain", "behind")]).await.unwrap();
+    store.submit(vec![Verb::EndConversation { handle: one, form: EndForm::Plain }]).await.unwrap();
+    store.close().await.unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(location())).unwrap();
+    set_queue(&store, true).await;
+    let mut found = awaited(&store, "to").await;
+    while found.len() < 3 {
+        found.extend(awaited(&store, "to").await);
+    }
+    let numbers: Vec<_> = found.iter().map(|message| message.message_sequence_number).collect();
+    assert_eq!(numbers, [0, 1, 2], "in their order, with the end");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_close_does_not_wait_for_a_check() {
+    let (store, one, _) = opened(Location::Memory, Validation::None).await;
+    set_queue(&store, false).await;
+    store.submit(vec![send(one, "checked", &large(true))]).await.unwrap();
+    alter_type(&store, schema(r#"{"type":"number"}"#)).await;
+    let held = Held::of(&store);
+    set_queue(&store, true).await;
+    store.close().await.unwrap();
+    drop(store);
+    held.release();
+}
