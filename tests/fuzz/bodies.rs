@@ -110,7 +110,7 @@ pub(crate) fn check(input: &[u8]) {
         _ => Validation::WellFormedXml,
     };
     let message_type = MessageType { id: 65536, name: "//t".into(), owner: None, validation, is_dropped: false };
-    let mut checks = BodyChecks::new();
+    let checks = BodyChecks::new();
     let first = checks.check(&catalog, &message_type, Some(body));
     assert_eq!(checks.check(&catalog, &message_type, Some(body)), first, "the verdict changed");
     match first {
