@@ -123,6 +123,7 @@ impl Held {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_is_answered_while_another_body_is_checked() {
+    let _limit = crate::testing::limit();
     let (store, hostile, other) = opened(Location::Memory, schema(r#"{"type":"number"}"#)).await;
     let held = Held::of(&store);
     let sending = {
@@ -149,6 +150,7 @@ async fn a_send_is_answered_while_another_body_is_checked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_whose_type_was_altered_is_checked_again_where_nobody_waits() {
+    let _limit = crate::testing::limit();
     for location in [Location::Memory, Location::File(tempfile::tempdir().unwrap().keep().join("a.db"))] {
         let (store, altered, other) = opened(location, Validation::None).await;
         set_queue(&store, false).await;
@@ -173,6 +175,7 @@ async fn a_message_whose_type_was_altered_is_checked_again_where_nobody_waits() 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_verdict_goes_with_a_message_that_waits() {
+    let _limit = crate::testing::limit();
     let (store, one, _) = opened(Location::Memory, schema(r#"{"type":"number"}"#)).await;
     set_queue(&store, false).await;
     store.submit(vec![send(one, "checked", &large(true)), send(one, "plain", "behind")]).await.unwrap();
@@ -184,6 +187,7 @@ async fn a_verdict_goes_with_a_message_that_waits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_waits_is_checked_after_a_restart() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let location = || Location::File(folder.path().join("a.db"));
     let (store, one, _) = opened(location(), schema(r#"{"type":"number"}"#)).await;
@@ -203,6 +207,7 @@ async fn a_message_that_waits_is_checked_after_a_restart() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_close_does_not_wait_for_a_check() {
+    let _limit = crate::testing::limit();
     let (store, one, _) = opened(Location::Memory, Validation::None).await;
     set_queue(&store, false).await;
     store.submit(vec![send(one, "checked", &large(true))]).await.unwrap();
