@@ -62,7 +62,7 @@ async fn strike_at_many(fault: Fault) {
     let mut nth = 1;
     while strike(prepared.path(), fault, nth).await {
         nth += step;
-        crate::limits::doing(format!("{fault:?} at operation {nth}"));
+        _limit.doing(format!("{fault:?} at operation {nth}"));
     }
     assert!(nth > 100, "the load took only {nth} operations of the disk");
 }
