@@ -164,7 +164,7 @@ impl Memory {
         taken.into_message(self.core.catalog(), row)
     }
 
-    fn write(&mut self, mut effects: Effects, now: Timestamp) {
+    pub(super) fn write(&mut self, mut effects: Effects, now: Timestamp) {
         loop {
             for change in effects.changes.drain(..) {
                 self.write_change(change);

@@ -8,6 +8,7 @@ use crate::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod edges;
 mod random;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);

@@ -1,0 +1,393 @@
+//! Paths that few units take: what waits, what is refused late, what a transaction sees of its own moves.
+
+use super::*;
+use crate::protocol::definition::{AnyOr, BrokerOption, PriorityOptions, QueueEvent};
+
+fn define(memory: &mut Memory, definition: Definition) -> Option<Vec<Outcome>> {
+    memory.submit(vec![Verb::Define(vec![definition])], NOW).unwrap()
+}
+
+fn set(memory: &mut Memory, option: BrokerOption) {
+    define(memory, Definition::AlterDatabase { option }).unwrap();
+}
+
+fn create_service(memory: &mut Memory, name: &str, queue: &str, contracts: &[&str]) {
+    let contracts = contracts.iter().map(ToString::to_string).collect();
+    define(memory, Definition::CreateService { name: name.into(), owner: None, queue: queue.into(), contracts })
+        .unwrap();
+}
+
+fn create_contract(memory: &mut Memory, name: &str) {
+    let entries = vec![ContractEntry { message_type: "m".into(), sent_by: SentBy::Any }];
+    define(memory, Definition::CreateContract { name: name.into(), owner: None, entries }).unwrap();
+}
+
+fn begin_over(memory: &mut Memory, to: &str, contract: &str, addressee: Addressee) -> ConversationHandle {
+    let dialog = BeginDialog {
+        from_service: "i".into(),
+        to_service: to.into(),
+        addressee,
+        contract: Some(contract.into()),
+        related: Relation::None,
+        lifetime_seconds: None,
+        encryption: false,
+    };
+    match &memory.submit(vec![Verb::BeginDialog(dialog)], NOW).unwrap().unwrap()[..] {
+        [Outcome::Began { handle, .. }] => *handle,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The code and the description of the only message of a queue, which is an Error.
+fn error_in(memory: &mut Memory, queue: &str) -> (i32, String) {
+    let messages = receive(memory, queue);
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    system::parse_error_body(messages[0].message_body.as_deref().unwrap()).expect("an Error")
+}
+
+fn statuses(memory: &Memory) -> Vec<String> {
+    memory.transmissions().map(|row| row.status.to_string()).collect()
+}
+
+#[test]
+fn a_contract_is_dropped_once_no_session_holds_a_conversation_over_it() {
+    let mut memory = broker();
+    create_contract(&mut memory, "c2");
+    let other = begin(&mut memory, "nowhere", None);
+    let over_it = begin_over(&mut memory, "nowhere", "c2", Addressee::Anywhere);
+    let drop = || Definition::DropContract { name: "c2".into() };
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, send_verb(over_it, "m", "x"), NOW).unwrap().unwrap();
+    assert!(define(&mut memory, drop()).is_none(), "the group of a conversation over it is locked");
+    memory.rollback(session, NOW);
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, send_verb(other, "m", "x"), NOW).unwrap().unwrap();
+    assert!(define(&mut memory, drop()).is_some(), "a conversation over another contract holds nothing up");
+    memory.commit(session, NOW);
+    assert_eq!(error_in(&mut memory, "qi").0, -8487);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_refusal_that_comes_late_breaks_the_sender_or_removes_one_that_has_ended() {
+    let mut memory = broker();
+    let waiting = begin(&mut memory, "later", None);
+    send(&mut memory, waiting, "a");
+    let ended = begin(&mut memory, "later", None);
+    send(&mut memory, ended, "b");
+    end(&mut memory, ended, EndForm::Plain);
+    assert_eq!(states(&memory), ["CO", "DO"]);
+    create_service(&mut memory, "later", "qt", &[]);
+    assert_eq!(states(&memory), ["ER"], "the sender that has ended hears nothing of the refusal");
+    assert_eq!(memory.transmissions().count(), 1);
+    let (code, description) = error_in(&mut memory, "qi");
+    assert_eq!(code, -8408);
+    assert_eq!(description, "the target service 'later' does not support contract 'c'");
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_target_that_names_this_broker_and_does_not_exist_is_refused_by_its_name() {
+    let mut memory = broker();
+    let handle = begin_over(&mut memory, "nowhere", "c", Addressee::CurrentDatabase);
+    send(&mut memory, handle, "x");
+    let (code, description) = error_in(&mut memory, "qi");
+    assert_eq!((code, description.as_str()), (-8490, "the broker named in BEGIN DIALOG has no service 'nowhere'"));
+}
+
+#[test]
+fn a_message_that_waited_for_a_peer_that_is_gone_breaks_its_sender() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    let target = receive(&mut memory, "qt")[0].conversation_handle;
+    alter(&mut memory, "qt", false);
+    send(&mut memory, initiator, "two");
+    end(&mut memory, target, EndForm::Cleanup);
+    alter(&mut memory, "qt", true);
+    assert_eq!(memory.transmissions().count(), 0);
+    assert_eq!(error_in(&mut memory, "qi").0, -8462);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn the_status_of_what_waits_follows_its_reason() {
+    let mut memory = broker();
+    let nowhere = begin(&mut memory, "nowhere", None);
+    send(&mut memory, nowhere, "x");
+    let no_service = statuses(&memory);
+    assert!(no_service[0].starts_with("9793"), "{no_service:?}");
+    set(&mut memory, BrokerOption::DisableBroker);
+    assert_ne!(statuses(&memory), no_service);
+    set(&mut memory, BrokerOption::EnableBroker);
+    assert_eq!(statuses(&memory), no_service);
+}
+
+#[test]
+fn what_waits_leaves_by_level_if_the_broker_honours_it() {
+    for (honours, order) in [(true, ["high", "low"]), (false, ["low", "high"])] {
+        let mut memory = broker();
+        set(&mut memory, BrokerOption::HonorBrokerPriority(honours));
+        for (contract, level) in [("low", 6), ("high", 9)] {
+            create_contract(&mut memory, contract);
+            let set = PriorityOptions {
+                contract: Some(AnyOr::Name(contract.into())),
+                local_service: None,
+                remote_service: None,
+                level: Some(level),
+            };
+            define(&mut memory, Definition::CreateBrokerPriority { name: contract.into(), set }).unwrap();
+        }
+        for contract in ["low", "high"] {
+            let handle = begin_over(&mut memory, "later", contract, Addressee::Anywhere);
+            send(&mut memory, handle, contract);
+        }
+        create_service(&mut memory, "later", "qt", &["low", "high"]);
+        let arrived: Vec<String> = memory
+            .messages()
+            .map(|row| String::from_utf8_lossy(row.body.as_deref().map_or(&b""[..], Vec::as_slice)).into_owned())
+            .collect();
+        assert_eq!(arrived, order, "HONOR_BROKER_PRIORITY is {honours}");
+    }
+}
+
+#[test]
+fn a_message_follows_those_that_are_about_to_leave() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    alter(&mut memory, "qt", false);
+    send(&mut memory, initiator, "one");
+    // The queue is on again, and what waits has not been delivered yet.
+    let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
+    let mut session = memory.core.begin();
+    let on = Verb::Define(vec![Definition::AlterQueue { name: "qt".into(), options }]);
+    memory.execute(&mut session, on, NOW).unwrap().unwrap();
+    let mut effects = Effects::default();
+    memory.core.commit(session, NOW, &mut effects);
+    let mut session = memory.core.begin();
+    memory.execute(&mut session, send_verb(initiator, "m", "two"), NOW).unwrap().unwrap();
+    memory.core.commit(session, NOW, &mut effects);
+    memory.write(effects, NOW);
+    assert_eq!(bodies(&receive(&mut memory, "qt")), ["one", "two"]);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_notification_and_its_conversation_end_together() {
+    let mut memory = broker();
+    let contract = "http://schemas.microsoft.com/SQL/Notifications/PostEventNotification";
+    create_service(&mut memory, "watcher", "qi", &[contract]);
+    let notification = |name: &str| Definition::CreateEventNotification {
+        name: name.into(),
+        queue: "qt".into(),
+        event: QueueEvent::QueueActivation,
+        service: "watcher".into(),
+    };
+    define(&mut memory, notification("dropped")).unwrap();
+    memory.submit(vec![Verb::PostQueueActivation { queue: "qt".into() }], NOW).unwrap();
+    let posted = receive(&mut memory, "qi");
+    assert_eq!(posted[0].message_type_id, system::EVENT_NOTIFICATION_ID);
+    define(&mut memory, Definition::DropEventNotification { name: "dropped".into(), queue: "qt".into() }).unwrap();
+    assert_eq!(receive(&mut memory, "qi")[0].message_type_id, system::END_DIALOG_ID);
+    let watched = memory.endpoints().filter(|row| row.is_system).count();
+    assert_eq!(watched, 0, "the notification's own end goes with it");
+    // The watcher is broken alone, and its END drops the notification.
+    define(&mut memory, notification("broken")).unwrap();
+    memory.submit(vec![Verb::PostQueueActivation { queue: "qt".into() }], NOW).unwrap();
+    let watcher = receive(&mut memory, "qi")[0].conversation_handle;
+    set(&mut memory, BrokerOption::ErrorBrokerConversations);
+    assert_eq!(error_in(&mut memory, "qi").0, -9719);
+    assert_eq!(memory.core.catalog().event_notifications.len(), 1);
+    end(&mut memory, watcher, EndForm::Plain);
+    assert_eq!(memory.core.catalog().event_notifications.len(), 0);
+}
+
+#[test]
+fn a_transaction_receives_from_the_group_it_has_moved_a_conversation_to() {
+    let mut memory = broker();
+    for body in ["1", "2", "3"] {
+        let handle = begin(&mut memory, "t", None);
+        send(&mut memory, handle, body);
+    }
+    let targets: Vec<_> = memory.messages().map(|row| row.endpoint_id).collect();
+    let row = |endpoint_id: u64| memory.endpoints().find(|row| row.endpoint_id == endpoint_id).unwrap().clone();
+    let (moved, stays, alone) = (row(targets[0]), row(targets[1]), row(targets[2]));
+    let mut session = memory.core.begin_transaction();
+    let verb = Verb::MoveConversation { handle: moved.handle, group: stays.group };
+    memory.execute(&mut session, verb, NOW).unwrap().unwrap();
+    let from = |group: GroupId| Verb::Receive { queue: "qt".into(), top: None, from: From::Group(group) };
+    let together = received(memory.execute(&mut session, from(stays.group), NOW).unwrap().unwrap());
+    let mut together = bodies(&together);
+    together.sort();
+    assert_eq!(together, ["1", "2"]);
+    let other = received(memory.execute(&mut session, from(alone.group), NOW).unwrap().unwrap());
+    assert_eq!(bodies(&other), ["3"]);
+    memory.commit(session, NOW);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn an_end_that_had_to_wait_ends_the_sender_once_it_has_left() {
+    let with_error = EndForm::WithError { code: 7, description: "x".into() };
+    for (form, waiting, arrived) in [(EndForm::Plain, ["DO", "CO"], "DI"), (with_error, ["DO", "CO"], "ER")] {
+        let mut memory = broker();
+        let initiator = begin(&mut memory, "t", None);
+        send(&mut memory, initiator, "one");
+        alter(&mut memory, "qt", false);
+        end(&mut memory, initiator, form);
+        assert_eq!(states(&memory), waiting);
+        alter(&mut memory, "qt", true);
+        assert_eq!(states(&memory), [arrived], "the initiator goes when its END has arrived");
+        assert_eq!(receive(&mut memory, "qt").len(), 2);
+        assert_recovers(&memory);
+    }
+}
+
+#[test]
+fn what_waits_behind_a_body_that_was_refused_is_held_until_end() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    alter(&mut memory, "qt", false);
+    memory.submit(vec![send_verb(initiator, "x", "<open>")], NOW).unwrap();
+    send(&mut memory, initiator, "behind");
+    alter(&mut memory, "qt", true);
+    assert_eq!(states(&memory), ["ER", "ER"]);
+    assert_eq!(memory.transmissions().count(), 1);
+    assert_recovers(&memory);
+    end(&mut memory, initiator, EndForm::Plain);
+    assert_eq!(memory.transmissions().count(), 0);
+}
+
+/// Conversations to `t` with a message each, their targets at those levels; gives the targets' handles.
+fn targets_at(memory: &mut Memory, levels: &[u8]) -> Vec<ConversationHandle> {
+    for level in levels {
+        let handle = begin(memory, "t", None);
+        send(memory, handle, &format!("level {level}"));
+    }
+    let targets: Vec<_> = memory.endpoints().filter(|row| !row.is_initiator).map(|row| row.handle).collect();
+    for (handle, level) in targets.iter().zip(levels) {
+        memory.submit(vec![Verb::Reprioritise { handle: *handle, level: *level }], NOW).unwrap();
+    }
+    targets
+}
+
+fn receive_in(memory: &mut Memory, session: &mut Session, top: Option<u64>, from: From) -> Vec<String> {
+    let verb = Verb::Receive { queue: "qt".into(), top, from };
+    bodies(&received(memory.execute(session, verb, NOW).unwrap().unwrap()))
+}
+
+#[test]
+fn a_transaction_goes_on_with_its_own_group_where_that_comes_first() {
+    let mut memory = broker();
+    let one = begin(&mut memory, "t", None);
+    send(&mut memory, one, "1");
+    let two = begin(&mut memory, "t", None);
+    send(&mut memory, two, "2");
+    send(&mut memory, one, "3");
+    let mut session = memory.core.begin_transaction();
+    let mut next = |memory: &mut Memory| receive_in(memory, &mut session, Some(1), From::Any);
+    assert_eq!(next(&mut memory), ["1"]);
+    assert_eq!(next(&mut memory), ["2"], "what is left of its own group is younger");
+    assert_eq!(next(&mut memory), ["3"]);
+    memory.commit(session, NOW);
+    // Its own group has the same age as none, and goes first where it is older.
+    send(&mut memory, one, "4");
+    send(&mut memory, one, "5");
+    send(&mut memory, two, "6");
+    let mut session = memory.core.begin_transaction();
+    assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["4"]);
+    assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["5"]);
+    assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["6"]);
+    memory.commit(session, NOW);
+}
+
+#[test]
+fn levels_bound_the_groups_of_the_transaction_itself() {
+    for level in [3, 4] {
+        let mut memory = broker();
+        let target = targets_at(&mut memory, &[level])[0];
+        let mut session = memory.core.begin_transaction();
+        let own = Verb::Reprioritise { handle: target, level };
+        memory.execute(&mut session, own, NOW).unwrap().unwrap();
+        let mut at = |lowest, highest| {
+            let savepoint = memory.core.savepoint(&session);
+            let found = receive_in(&mut memory, &mut session, None, From::Levels { lowest, highest });
+            memory.core.rollback_to(&mut session, savepoint);
+            found.len()
+        };
+        for lowest in 1..=10 {
+            for highest in lowest..=10 {
+                let expected = usize::from((lowest..=highest).contains(&level));
+                assert_eq!(at(lowest, highest), expected, "level {level}, from {lowest} to {highest}");
+            }
+        }
+        memory.commit(session, NOW);
+    }
+}
+
+#[test]
+fn conversations_of_a_group_are_received_by_level() {
+    for levels in [[6, 9], [9, 6], [4, 7]] {
+        let mut memory = broker();
+        let targets = targets_at(&mut memory, &levels);
+        let group = memory.endpoints().find(|row| row.handle == targets[1]).unwrap().group;
+        memory.submit(vec![Verb::MoveConversation { handle: targets[0], group }], NOW).unwrap();
+        let mut expected = levels.map(|level| format!("level {level}"));
+        if levels[0] < levels[1] {
+            expected.reverse();
+        }
+        assert_eq!(bodies(&receive(&mut memory, "qt")), expected);
+    }
+}
+
+#[test]
+fn a_transaction_takes_each_system_message_once() {
+    let mut memory = broker();
+    let one = begin(&mut memory, "t", None);
+    send(&mut memory, one, "1");
+    let target = receive(&mut memory, "qt")[0].conversation_handle;
+    memory.submit(vec![Verb::BeginConversationTimer { handle: target, timeout_seconds: 1 }], NOW).unwrap();
+    memory.tick(NOW.after_seconds(2));
+    let two = begin(&mut memory, "t", None);
+    send(&mut memory, two, "2");
+    send(&mut memory, one, "3");
+    let mut session = memory.core.begin_transaction();
+    let mut next = |memory: &mut Memory, top| {
+        let verb = Verb::Receive { queue: "qt".into(), top, from: From::Any };
+        let messages = received(memory.execute(&mut session, verb, NOW).unwrap().unwrap());
+        messages.iter().map(|message| (message.message_type_id, message.message_sequence_number)).collect::<Vec<_>>()
+    };
+    let timer = next(&mut memory, Some(1));
+    assert_eq!(timer, [(system::DIALOG_TIMER_ID, 0)]);
+    assert_eq!(next(&mut memory, None).len(), 1, "the other group is older than what is left of this one");
+    assert_eq!(next(&mut memory, None).len(), 1, "the timer is not taken again");
+    assert_eq!(next(&mut memory, None), []);
+    memory.commit(session, NOW);
+    assert_eq!(memory.messages().count(), 0);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn nothing_is_received_on_a_conversation_that_the_transaction_has_ended() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "1");
+    let target = memory.endpoints().find(|row| !row.is_initiator).unwrap().handle;
+    let receive = || Verb::Receive { queue: "qt".into(), top: None, from: From::Conversation(target) };
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, Verb::EndConversation { handle: target, form: EndForm::Plain }, NOW).unwrap().unwrap();
+    let refused = memory.execute(&mut session, receive(), NOW).unwrap_err();
+    assert_eq!(refused.code(), crate::Code::CONVERSATION_NOT_FOUND);
+    memory.commit(session, NOW);
+    assert_eq!(memory.submit(vec![receive()], NOW).unwrap_err().code(), crate::Code::CONVERSATION_NOT_FOUND);
+}
+
+#[test]
+fn a_body_of_exactly_the_limit_is_taken() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    let longest = "x".repeat(Limits::default().max_body_bytes);
+    send(&mut memory, initiator, &longest);
+    let refused = memory.submit(vec![send_verb(initiator, "m", &(longest + "x"))], NOW).unwrap_err();
+    assert_eq!(refused.code(), crate::Code::MESSAGE_TOO_LARGE);
+}
