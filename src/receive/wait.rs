@@ -253,8 +253,9 @@ impl Patience {
 /// `RECEIVE`, to be refined and awaited. Awaiting it gives `None` if nothing was ready in time.
 ///
 /// All messages of the answer belong to one conversation group, which stays locked to the end of the transaction. On a
-/// [`Broker`](crate::Broker) the messages are gone once the RECEIVE was ordered, whether or not the caller stays to see
-/// them: where losing them would hurt, receive in a [`Tx`](crate::Tx).
+/// [`Broker`](crate::Broker) the messages are gone once the RECEIVE has committed, whether or not the caller stays to see
+/// them; the counter `dialoq_messages_dropped_total` shows those of callers that did not. Where losing them would hurt,
+/// receive in a [`Tx`](crate::Tx).
 #[must_use = "nothing happens before it is awaited"]
 pub struct Receive<'a> {
     act: &'a dyn Perform,

@@ -8,6 +8,7 @@ mod activity;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod faulty;
+pub(crate) mod handover;
 mod monitors;
 #[cfg(feature = "mssql")]
 pub mod mssql;

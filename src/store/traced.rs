@@ -2,7 +2,8 @@
 //!
 //! The counters are those of [`metrics`], and cost next to nothing while nobody listens:
 //! `dialoq_verbs_total{verb}`, `dialoq_refusals_total{code}`, `dialoq_unit_seconds`,
-//! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`; the embedded store adds
+//! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`,
+//! `dialoq_messages_dropped_total` (received for a caller that had given up); the embedded store adds
 //! `dialoq_commit_seconds`.
 
 use super::server::link::Guest;

@@ -50,6 +50,7 @@ macro_rules! staged {
 
 mod events;
 mod external;
+mod giving_up;
 mod groups;
 mod handlers;
 mod hosts;

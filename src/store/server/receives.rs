@@ -9,12 +9,11 @@ use super::retry::{Tries, verdict};
 use super::rows::said;
 use super::verbs::most;
 use crate::catalog::fold_name;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Message, Outcome};
+use crate::store::handover::Handover;
 use crate::store::{Gathering, QueueActivity};
 use dashmap::DashMap;
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -22,7 +21,7 @@ use uuid::Uuid;
 /// One RECEIVE, and who waits for it.
 pub(super) struct Receiving {
     top: Option<u64>,
-    answer: oneshot::Sender<Result<Vec<Message>>>,
+    answer: oneshot::Sender<Result<Handover<Vec<Message>>>>,
     _work: Work,
 }
 
@@ -98,8 +97,6 @@ pub(super) struct Receives {
     kinds: Kinds,
     gathering: Gathering,
     queues: DashMap<String, Arc<Queue>>,
-    /// How many messages wait for somebody to take them over.
-    orphans: AtomicUsize,
 }
 
 struct Queue {
@@ -107,8 +104,6 @@ struct Queue {
     fold: Fold<Receiving>,
     trail: Mutex<Trail>,
     activity: Arc<QueueActivity>,
-    /// What was received for callers that had gone away: it is gone from the queue, so the next receiver here gets it.
-    orphans: Mutex<VecDeque<Vec<Message>>>,
 }
 
 impl Queue {
@@ -120,7 +115,7 @@ impl Queue {
 impl Receives {
     /// Each queue's is one of these kinds.
     pub(super) fn new(kinds: Kinds, gathering: Gathering) -> Self {
-        Self { kinds, gathering, queues: DashMap::default(), orphans: AtomicUsize::default() }
+        Self { kinds, gathering, queues: DashMap::default() }
     }
 
     fn queue(&self, folded: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
@@ -133,33 +128,14 @@ impl Receives {
                 fold: Fold::new(self.kinds.clone()).gathering(self.gathering.clone()),
                 trail: Mutex::default(),
                 activity: activity(),
-                orphans: Mutex::default(),
             })
         };
         self.queues.entry(folded.to_owned()).or_insert_with(made).clone()
     }
 
-    fn adopt(&self, queue: &Queue, top: Option<u64>) -> Option<Vec<Message>> {
-        if self.orphans.load(SeqCst) == 0 || top == Some(0) {
-            return None;
-        }
-        let mut orphans = queue.orphans.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut taken = orphans.pop_front()?;
-        let most = top.map_or(usize::MAX, |top| usize::try_from(top).unwrap_or(usize::MAX));
-        if taken.len() > most {
-            orphans.push_front(taken.split_off(most));
-        }
-        self.orphans.fetch_sub(taken.len(), SeqCst);
-        Some(taken)
-    }
-
-    fn orphan(&self, queue: &Queue, messages: Vec<Message>) {
-        if messages.is_empty() {
-            return;
-        }
-        self.orphans.fetch_add(messages.len(), SeqCst);
-        queue.orphans.lock().unwrap_or_else(PoisonError::into_inner).push_back(messages);
-        queue.activity.signal(1);
+    /// Keeps nothing for a queue that does not exist, so that names of the callers' choice take no room.
+    fn forget(&self, queue: &Queue) {
+        self.queues.remove(&queue.folded);
     }
 }
 
@@ -168,17 +144,14 @@ impl Server {
     pub(super) async fn receive_folded(self: Arc<Self>, queue: &str, top: Option<u64>, work: Work) -> Result<Outcome> {
         let folded = fold_name(queue);
         let queue = self.receives.queue(&folded, || self.board.queue(&folded));
-        if let Some(messages) = self.receives.adopt(&queue, top) {
-            return Ok(Outcome::Received(messages));
-        }
         let (answer, answered) = oneshot::channel();
         let receiving = Receiving { top, answer, _work: work };
         let batch = queue.fold.come(receiving);
         if !batch.is_empty() {
             tokio::spawn(self.clone().run_receives(queue.clone(), batch));
         }
-        let handed = Handed { receives: &self.receives, queue: &queue, answered };
-        handed.wait().await.map(Outcome::Received)
+        let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
+        Ok(Outcome::Received(given.take()))
     }
 
     async fn run_receives(self: Arc<Self>, queue: Arc<Queue>, mut batch: Vec<Receiving>) {
@@ -189,9 +162,14 @@ impl Server {
         }
     }
 
-    async fn receive_batch(self: &Arc<Self>, queue: &Queue, batch: Vec<Receiving>) {
+    async fn receive_batch(self: &Arc<Self>, queue: &Queue, mut batch: Vec<Receiving>) {
         let mut tries = Tries::default();
         let rows = loop {
+            // A call commits by itself, so this is the last moment at which a caller that has gone loses nothing.
+            batch.retain(|receiving| !receiving.is_abandoned());
+            if batch.is_empty() {
+                return;
+            }
             let from = if batch.len() > 1 { queue.trail().next() } else { None };
             match self.call_on_a_link(call(&queue.folded, &batch, from)).await {
                 Ok(rows) => break Ok(rows),
@@ -209,6 +187,9 @@ impl Server {
         match received {
             Err(error) => {
                 queue.trail().lost();
+                if error.code() == Code::OBJECT_NOT_FOUND {
+                    self.receives.forget(queue);
+                }
                 for receiving in batch {
                     let _ = receiving.answer.send(Err(error.duplicate()));
                 }
@@ -228,9 +209,8 @@ impl Server {
                 let messages = shares.iter().map(Vec::len).sum();
                 self.queue_stands(&queue.activity, groups, messages, is_empty);
                 for (receiving, share) in batch.into_iter().zip(shares) {
-                    if let Err(Ok(share)) = receiving.answer.send(Ok(share)) {
-                        self.receives.orphan(queue, share);
-                    }
+                    // If its caller has gone, the handover notes that.
+                    let _ = receiving.answer.send(Ok(Handover::new(share)));
                 }
             }
         }
@@ -264,28 +244,6 @@ fn call<'a>(queue: &'a str, batch: &[Receiving], from: Option<Start>) -> Call<'a
     let (level, order) = from
         .map_or((Arg::Null, Arg::Null), |from| (Arg::Int(from.level.into()), Arg::BigInt(from.order.cast_signed())));
     Call { name: "receive_batch", args: vec![Arg::Text(queue), rows, level, order] }
-}
-
-/// The answer to a RECEIVE on its way. If whoever waits goes away between its coming and its being seen, it is orphaned.
-struct Handed<'a> {
-    receives: &'a Receives,
-    queue: &'a Queue,
-    answered: oneshot::Receiver<Result<Vec<Message>>>,
-}
-
-impl Handed<'_> {
-    async fn wait(mut self) -> Result<Vec<Message>> {
-        (&mut self.answered).await.unwrap_or_else(|_| Err(Error::closed()))
-    }
-}
-
-impl Drop for Handed<'_> {
-    fn drop(&mut self) {
-        self.answered.close();
-        if let Ok(Ok(messages)) = self.answered.try_recv() {
-            self.receives.orphan(self.queue, messages);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::verbs::{self, Beside, received_queue};
 use crate::error::{Error, Result};
 use crate::protocol::{From, Outcome, Unit, Verb};
 use crate::store::SqlRow;
+use crate::store::handover::Handover;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -35,7 +36,9 @@ impl Server {
     pub(super) async fn submit(self: Arc<Self>, unit: Unit, work: Work) -> Result<Vec<Outcome>> {
         self.before_work().await?;
         if unit.len() > 1 {
-            return self.detached(|server| server.transact(unit, None, work)).await.map(Option::unwrap_or_default);
+            let done =
+                self.detached(|server| async move { Ok(Handover::new(server.transact(unit, None, work).await?)) });
+            return done.await.map(|done| done.take().unwrap_or_default());
         }
         let Some(verb) = unit.into_iter().next() else { return Ok(Vec::new()) };
         let outcome = match settled(verb) {
@@ -48,13 +51,13 @@ impl Server {
             }
             Verb::Receive { queue, top, from: From::Any } => self.clone().receive_folded(&queue, top, work).await?,
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
-            verb => {
-                self.detached(|server| async move {
+            verb => self
+                .detached(|server| async move {
                     let _work = work;
-                    server.alone(verb).await
+                    server.alone(verb).await.map(Handover::new)
                 })
                 .await?
-            }
+                .take(),
         };
         Ok(vec![outcome])
     }
@@ -75,7 +78,9 @@ impl Server {
             });
             return Ok(defined.await?.map(|outcome| vec![outcome]));
         }
-        self.detached(|server| server.transact(unit, Some(unit_id), work)).await
+        let done =
+            self.detached(|server| async move { Ok(Handover::new(server.transact(unit, Some(unit_id), work).await?)) });
+        done.await.map(Handover::take)
     }
 
     /// Runs work that goes on when whoever asked for it goes away.

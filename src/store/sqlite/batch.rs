@@ -58,6 +58,14 @@ impl Slot {
 pub(super) struct Answer {
     pub(super) sender: Sender,
     pub(super) slots: Slots,
+    /// Whether an open transaction has taken the messages; it gives them back itself if its caller is gone.
+    pub(super) is_in_transaction: bool,
+}
+
+/// Notes the messages of a committed unit that its caller does not take.
+pub(super) fn note_dropped(slots: &Slots) {
+    let messages = |slot: &Slot| if let Slot::Rows { taken, .. } = slot { taken.len() } else { 0 };
+    crate::store::handover::note_dropped(slots.iter().map(messages).sum());
 }
 
 /// Rows to read before the change at this place is written.

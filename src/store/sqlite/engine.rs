@@ -4,7 +4,7 @@
 //! writes it in one transaction, syncs once, answers everybody. While it syncs the next batch grows. A caller who is
 //! alone writes on its own thread, because handing over to another and back costs more than the sync.
 
-use super::batch::{Batch, Slot, Slots, WriteSide, writing};
+use super::batch::{Batch, Slot, Slots, WriteSide, note_dropped, writing};
 use super::checks::Checking;
 use super::failure::{is_busy, poisoned, storage};
 use super::limit::Ending;
@@ -391,7 +391,11 @@ impl Engine {
             self.checking.check_later(std::mem::take(&mut batch.unchecked));
         }
         for answer in batch.answers.drain(..) {
-            let _ = answer.sender.send(Ok(answer.slots));
+            if let Err(Ok(slots)) = answer.sender.send(Ok(answer.slots))
+                && !answer.is_in_transaction
+            {
+                note_dropped(&slots);
+            }
         }
         if is_redefined {
             self.board.wake_all();

@@ -274,6 +274,24 @@ async fn answered(receiver: oneshot::Receiver<Result<Slots>>) -> Result<Slots> {
     receiver.await.unwrap_or_else(|_| Err(Error::closed()))
 }
 
+/// The answer to a unit. Its caller may go between the answer's coming and its being seen.
+struct Answered(oneshot::Receiver<Result<Slots>>);
+
+impl Answered {
+    async fn wait(mut self) -> Result<Slots> {
+        (&mut self.0).await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.0.close();
+        if let Ok(Ok(slots)) = self.0.try_recv() {
+            batch::note_dropped(&slots);
+        }
+    }
+}
+
 impl Store for SqliteStore {
     crate::store::methods_of_an_embedded_store!();
 
@@ -290,7 +308,7 @@ impl Store for SqliteStore {
                 state.take_unit(unit, sender, self.engine.clock.now());
                 self.engine.hand_over(state);
             }
-            answered(receiver).await?.into_iter().map(Slot::into_outcome).collect()
+            Answered(receiver).wait().await?.into_iter().map(Slot::into_outcome).collect()
         })
     }
 

@@ -255,7 +255,15 @@ impl State {
         for (slot, _) in slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Rows { .. })) {
             self.reads.push(PendingRead { at, answer, slot });
         }
-        self.answers.push(Answer { sender, slots });
+        self.answers.push(Answer { sender, slots, is_in_transaction: false });
+    }
+
+    /// The same for what an open transaction has taken.
+    pub(super) fn push_read(&mut self, slots: Slots, sender: Sender) {
+        self.push_answer(slots, sender);
+        if let Some(answer) = self.answers.last_mut() {
+            answer.is_in_transaction = true;
+        }
     }
 
     /// Adds a commit with SQL; the writer runs the SQL first.

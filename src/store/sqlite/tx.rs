@@ -195,7 +195,7 @@ fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Re
     let (sender, receiver) = oneshot::channel();
     let mut state = engine.lock()?;
     let slot = state.slot(Reply::Rows(taken));
-    state.push_answer(Slots::from_iter([slot]), sender);
+    state.push_read(Slots::from_iter([slot]), sender);
     engine.hand_over(state);
     Ok(receiver)
 }

@@ -1,0 +1,72 @@
+//! Messages on their way from a committed RECEIVE to its caller.
+//!
+//! A RECEIVE without a transaction commits before its caller sees the messages. A caller that is gone by then loses them
+//! ([0024](../../docs/decisions/0024-a-receive-that-is-given-up-drops-its-messages.md)). All stores notice it here.
+
+use crate::protocol::{Message, Outcome};
+use metrics::counter;
+
+/// Something that may hold messages.
+pub(crate) trait Gives {
+    /// How many messages it holds.
+    fn messages(&self) -> usize;
+}
+
+impl Gives for Vec<Message> {
+    fn messages(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Gives for Outcome {
+    fn messages(&self) -> usize {
+        match self {
+            Self::Received(messages) => messages.len(),
+            _ => 0,
+        }
+    }
+}
+
+impl Gives for Vec<Outcome> {
+    fn messages(&self) -> usize {
+        self.iter().map(Gives::messages).sum()
+    }
+}
+
+impl<T: Gives> Gives for Option<T> {
+    fn messages(&self) -> usize {
+        self.as_ref().map_or(0, Gives::messages)
+    }
+}
+
+/// What a committed unit gave. Its caller takes it; if it is dropped before that, its messages are dropped.
+pub(crate) struct Handover<T: Gives>(Option<T>);
+
+impl<T: Gives> Handover<T> {
+    pub(crate) fn new(given: T) -> Self {
+        Self(Some(given))
+    }
+
+    /// Only the caller takes it, with no await between this and its answer.
+    pub(crate) fn take(mut self) -> T {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl<T: Gives> Drop for Handover<T> {
+    fn drop(&mut self) {
+        note_dropped(self.0.messages());
+    }
+}
+
+/// Logs and counts messages whose caller was gone.
+pub(crate) fn note_dropped(messages: usize) {
+    if messages > 0 {
+        counter!("dialoq_messages_dropped_total").increment(messages as u64);
+        tracing::warn!(
+            messages,
+            "the caller of a RECEIVE without a transaction gave up after its commit; the messages are dropped; use \
+             Broker::begin where that must not happen"
+        );
+    }
+}
