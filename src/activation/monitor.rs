@@ -140,6 +140,8 @@ pub struct Monitor {
     last_activated: Option<Timestamp>,
     /// `last_activated` before the last look.
     activated_before: Option<Timestamp>,
+    /// A reader failed that had run a RECEIVE.
+    receive_failed: bool,
     counters: ActivationCounters,
 }
 
@@ -181,6 +183,7 @@ impl Monitor {
             self.is_new = true;
             self.seen = (facts.receives, facts.waits);
         }
+        self.bound_waits(now);
         self.activated_before = self.last_activated;
         if facts.places_freed != self.places_freed {
             self.places_freed = facts.places_freed;
@@ -188,6 +191,13 @@ impl Monitor {
         }
         self.settings_changed(settings, now);
         self.hear(facts, now);
+        // A RECEIVE that fails shows in no fact. Without this, readers launched while a server is down would leave the
+        // queue NOTIFIED for ever; the pause keeps them from failing in a loop.
+        if std::mem::take(&mut self.receive_failed) && self.state == MonitorState::Notified {
+            self.state = MonitorState::ReceivesOccurring;
+            self.quiet_since = now;
+            self.hold(now);
+        }
         if self.state == MonitorState::ReceivesOccurring && facts.unread == 0 {
             self.state = MonitorState::Inactive;
         }
@@ -217,6 +227,7 @@ impl Monitor {
             ReaderEnd::Failed { received } => {
                 self.counters.tasks_aborted += 1;
                 self.counters.activation_errors += 1;
+                self.receive_failed |= received;
                 received
             }
         };
@@ -263,6 +274,15 @@ impl Monitor {
         self.hold_until = Some(now.after(CHECK_INTERVAL));
     }
 
+    /// Nothing is waited for longer than the interval, also when the clock was put back meanwhile.
+    fn bound_waits(&mut self, now: Timestamp) {
+        let latest = now.after(CHECK_INTERVAL);
+        for until in [&mut self.hold_until, &mut self.full_until] {
+            *until = until.map(|until| until.min(latest));
+        }
+        self.quiet_since = self.quiet_since.min(now);
+    }
+
     fn held(&self, now: Timestamp) -> bool {
         self.hold_until.max(self.full_until).is_some_and(|until| now < until)
     }
@@ -293,7 +313,7 @@ impl Monitor {
         if waits || facts.waiting > 0 {
             self.quiet_since = self.quiet_since.max(now);
         }
-        if let Some(empty) = facts.last_empty {
+        if let Some(empty) = facts.last_empty.filter(|empty| *empty <= now) {
             self.quiet_since = self.quiet_since.max(empty);
         }
     }
@@ -313,7 +333,7 @@ impl Monitor {
 
     /// NOTIFIED: readers get no second chance before a RECEIVE; an event is sent again after 5 s.
     fn again(&mut self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> usize {
-        let is_due = self.last_activated.is_none_or(|last| now >= last.after(CHECK_INTERVAL));
+        let is_due = self.last_activated.is_none_or(|last| now < last || now >= last.after(CHECK_INTERVAL));
         if settings.launches == Launches::Events && facts.unread > 0 && is_due {
             return self.launch(settings, Running::default(), now, MonitorState::Notified);
         }
@@ -383,7 +403,7 @@ impl Monitor {
         match self.state {
             MonitorState::Inactive => Some(held.unwrap_or_else(|| now.after(CHECK_INTERVAL))),
             MonitorState::Notified if settings.launches == Launches::Events => {
-                Some(self.last_activated.unwrap_or(now).after(CHECK_INTERVAL))
+                Some(self.last_activated.unwrap_or(now).min(now).after(CHECK_INTERVAL))
             }
             // The fast ramp does not give up on a queue whose readers never received.
             MonitorState::Notified => held.filter(|_| settings.is_fast()),

@@ -338,6 +338,38 @@ fn failing_readers_are_replaced_while_they_receive_and_counted() {
 }
 
 #[test]
+fn a_reader_whose_receive_failed_is_replaced_after_a_pause() {
+    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+        let mut scene = Scene::new(1, ramp);
+        assert_eq!(scene.rows(1).look(), 1);
+        for _ in 0..3 {
+            // The server is down: no fact changes.
+            assert_eq!(scene.leaves(ReaderEnd::Failed { received: true }).look(), 0, "no loop of failures");
+            scene.stands(ReceivesOccurring);
+            assert_eq!(scene.next(), Some(scene.now.after(CHECK_INTERVAL)));
+            assert_eq!(scene.after(4).look(), 0);
+            assert_eq!(scene.after(1).look(), 1, "the queue is served again");
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_is_put_back_delays_no_launch_by_more_than_the_interval() {
+    let mut held = plain(4);
+    held.rows(1).look();
+    held.running = Running::default();
+    held.monitor.launch_failed(1, held.now);
+    let mut busy = plain(4);
+    busy.rows(9).look();
+    busy.comes_back_empty().look();
+    for scene in [&mut held, &mut busy] {
+        scene.after(-3600).look();
+        assert!(scene.next().is_some_and(|next| next <= scene.now.after(CHECK_INTERVAL)), "it looks again soon");
+        assert_eq!(scene.after(5).look(), 1);
+    }
+}
+
+#[test]
 fn the_fast_ramp_starts_a_reader_for_every_unserved_group() {
     let mut scene = Scene::new(8, Ramp::Fast);
     assert_eq!(scene.rows(3).look(), 3);
