@@ -538,7 +538,7 @@ mod tests {
             tx.rollback_to("s").await.unwrap();
         }
         let error = tx.commit().await.expect_err("nobody has kept them");
-        assert_eq!(error.code(), Code::TRANSACTION_ENDED);
+        assert_eq!(error.code(), Code::RECEIVE_CANCELLED);
         assert_eq!(tx_free_receive(&store).await, 2);
     }
 

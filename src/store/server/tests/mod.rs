@@ -160,7 +160,7 @@ async fn bodies_are_checked_against_the_definitions_that_are_true() {
 }
 
 #[tokio::test]
-async fn what_was_received_for_somebody_who_is_gone_goes_to_the_next() {
+async fn what_was_received_for_a_caller_that_is_gone_comes_to_no_other() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -173,13 +173,10 @@ async fn what_was_received_for_somebody_who_is_gone_goes_to_the_next() {
         stage.until_asked("receive", 1).await;
     }
     stage.gate.add_permits(10);
-    let signal = store.activity().queue("Q").register(false);
-    signal.await;
-    let top = Verb::Receive { queue: "q".into(), top: Some(1), from: From::Any };
-    assert_eq!(texts(&store.submit(vec![top]).await.unwrap()[0]), ["a"], "TOP counts for what is handed over too");
-    assert_eq!(texts(&store.submit(vec![receive()]).await.unwrap()[0]), ["b"]);
-    assert_eq!(stage.asked(&["receive"]).len(), 1);
-    assert!(texts(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+    for calls in 2..4 {
+        assert!(texts(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+        assert_eq!(stage.asked(&["receive"]).len(), calls);
+    }
 }
 
 #[tokio::test]
