@@ -182,6 +182,7 @@ pub(crate) struct Pair {
     is_done_with: HashSet<ConversationHandle>,
     /// What it has sent on: an END says in which state it was.
     has_sent_on: HashSet<ConversationHandle>,
+    has_ended: bool,
 }
 
 pub(crate) struct Run {
@@ -294,12 +295,17 @@ impl Run {
             Step::Begin(_) | Step::Commit(_) | Step::Savepoint(_) | Step::RollbackTo(_) | Step::Restart => false,
             Step::Rollback(place) | Step::Sql(place, _) => *place != sender,
             Step::Do(place, op) => match op {
-                Op::Receive { .. } | Op::GetGroup { .. } => *place == sender,
+                // On a server an END that erases its side also holds the peer's group if it is free: docs/locks.md.
+                Op::Receive { .. } | Op::GetGroup { .. } => *place == sender || self.has_ended_in(sender),
                 Op::Dialog { .. } | Op::Status { .. } => false,
                 _ => *place != sender,
             },
             _ => true,
         }
+    }
+
+    fn has_ended_in(&self, place: usize) -> bool {
+        self.sessions[place].as_ref().is_some_and(|pair| pair.has_ended)
     }
 
     /// The conversations that an op names.
@@ -351,6 +357,7 @@ impl Run {
                         open: Open::default(),
                         is_done_with: HashSet::new(),
                         has_sent_on: HashSet::new(),
+                        has_ended: false,
                     });
                 }
                 Ok(())
@@ -516,6 +523,7 @@ impl Run {
             if matches!(op, Op::End { .. }) || may_come_back(op) {
                 pair.is_done_with.extend(&named);
             }
+            pair.has_ended |= matches!(op, Op::End { .. });
             if matches!(op, Op::Send { .. }) {
                 pair.has_sent_on.extend(&named);
             }

@@ -40,6 +40,8 @@ impl Run {
                 {
                     continue;
                 }
+                // A new level or group shows at once, too.
+                has_sent |= matches!(op, Op::Reprioritise { .. } | Op::Move { .. } | Op::Release { .. });
                 if matches!(op, Op::Send { .. } | Op::End { .. }) {
                     has_sent = true;
                     done_with.extend(self.both_sides(&named));
