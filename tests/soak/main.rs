@@ -70,7 +70,7 @@ async fn soak(store: Store, duration: Duration) {
     }
     faults.stop().await;
     let counts = load.stop().await;
-    let after = drained(&broker, &mut sampler, &before).await;
+    let after = drained(store, &broker, &mut sampler, &before).await;
     samples.push(after.clone());
 
     let folder = folder();
@@ -93,14 +93,18 @@ async fn soak(store: Store, duration: Duration) {
 }
 
 /// The first sample in which everything has ended, or the last one that was taken.
-async fn drained(broker: &Broker, sampler: &mut Sampler, before: &Sample) -> Sample {
+async fn drained(store: Store, broker: &Broker, sampler: &mut Sampler, before: &Sample) -> Sample {
     let until = Instant::now() + DRAIN;
     let mut pace = tokio::time::interval(Duration::from_millis(200));
     loop {
         pace.tick().await;
-        load::end_what_is_left(broker).await;
+        let states = load::end_what_is_left(store, broker).await;
         let sample = sampler.take().await;
-        if verdict::is_as_before(before, &sample) || Instant::now() > until {
+        if verdict::is_as_before(before, &sample) {
+            return sample;
+        }
+        if Instant::now() > until {
+            println!("states of what is left: {states:?}");
             return sample;
         }
     }
