@@ -4,6 +4,7 @@ use crate::definitions::{alter_service, definitions, service};
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
 use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
+use crate::together::is_over;
 use dialoq::act::Perform;
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
@@ -21,11 +22,6 @@ use uuid::Uuid;
 
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
 const TYPES: [&str; 4] = ["Text", "Nothing", "Xml", "Unlisted"];
-
-/// Refused because the conversation has ended, or is gone: on a server it goes when it is ended, in the core with the commit.
-fn is_over(outcome: &Result<Outcome, Error>) -> bool {
-    outcome.as_ref().is_err_and(|error| [8426, 8429, 8458].contains(&error.code().0))
-}
 
 /// Ids as the order in which this side first showed them.
 #[derive(Default, Clone)]

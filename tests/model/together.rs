@@ -295,6 +295,11 @@ impl Run {
     }
 }
 
+/// Refused because the conversation has ended, or is gone: on a server it goes when it is ended, in the core with the commit.
+pub(crate) fn is_over(outcome: &Done) -> bool {
+    outcome.as_ref().is_err_and(|error| [8426, 8429, 8458].contains(&error.code().0))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Key {
     Body(u64),
