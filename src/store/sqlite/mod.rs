@@ -244,6 +244,8 @@ impl SqliteStore {
     fn close_now(&self) -> Result<()> {
         let _closing = self.closing.lock();
         let closed = self.engine.shut();
+        // After a failed close the writer may be asleep.
+        self.engine.nudge();
         self.stop_threads();
         self.room.close();
         closed.and(self.engine.release())
