@@ -274,7 +274,7 @@ pub(crate) fn unexpected(outcome: &Outcome) -> Error {
 
 /// Whole seconds, rounded up, for statements that count in seconds.
 fn whole_seconds(duration: Duration) -> i64 {
-    let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
+    let seconds = duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0));
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 

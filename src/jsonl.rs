@@ -9,34 +9,68 @@ use base64::engine::general_purpose::STANDARD;
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 
-/// A body as it can be shown.
+/// A body as it can be shown. Nothing is lost: the same bytes can be made of it again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BodyText<'a> {
     /// There is no body.
     Absent,
-    /// Text, by its bytes in UTF-8 or UTF-16.
-    Text(Cow<'a, str>),
+    /// Text in UTF-8.
+    Text(&'a str),
+    /// Text in UTF-16.
+    Utf16(String, Utf16),
     /// Anything else.
     Binary(&'a [u8]),
 }
 
+/// In which form of UTF-16 a text was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Utf16 {
+    /// Little-endian without a byte-order mark, as nvarchar is.
+    #[serde(rename = "utf-16le")]
+    Little,
+    /// Little-endian with a mark, as system messages are.
+    #[serde(rename = "utf-16le-bom")]
+    MarkedLittle,
+    /// Big-endian with a mark.
+    #[serde(rename = "utf-16be-bom")]
+    MarkedBig,
+}
+
+impl Utf16 {
+    /// The bytes of a text.
+    pub fn encode(self, text: &str) -> Vec<u8> {
+        let mark = (self != Self::Little).then_some(0xFEFF);
+        let units = mark.into_iter().chain(text.encode_utf16());
+        match self {
+            Self::Little | Self::MarkedLittle => units.flat_map(u16::to_le_bytes).collect(),
+            Self::MarkedBig => units.flat_map(u16::to_be_bytes).collect(),
+        }
+    }
+
+    fn decode(self, bytes: &[u8]) -> Option<String> {
+        let (pairs, rest) = bytes.as_chunks::<2>();
+        let unit = if self == Self::MarkedBig { u16::from_be_bytes } else { u16::from_le_bytes };
+        let text: String = char::decode_utf16(pairs.iter().map(|&pair| unit(pair))).collect::<Result<_, _>>().ok()?;
+        (rest.is_empty() && !text.contains('\0')).then_some(text)
+    }
+}
+
 impl<'a> BodyText<'a> {
     /// What those bytes are: UTF-16 by a byte-order mark, UTF-8, or UTF-16LE as nvarchar text is, if at least half of
-    /// its characters are from Latin alphabets; anything else is binary.
+    /// its characters are from Latin alphabets; anything else is binary. A mark of UTF-8 is part of the text.
     pub fn of(body: Option<&'a [u8]>) -> Self {
         let Some(bytes) = body.filter(|bytes| !bytes.is_empty()) else { return Self::Absent };
-        let utf16 = match bytes {
-            [0xFF, 0xFE, rest @ ..] => utf16(rest, u16::from_le_bytes),
-            [0xFE, 0xFF, rest @ ..] => utf16(rest, u16::from_be_bytes),
+        let (form, encoded) = match bytes {
+            [0xFF, 0xFE, rest @ ..] => (Utf16::MarkedLittle, rest),
+            [0xFE, 0xFF, rest @ ..] => (Utf16::MarkedBig, rest),
             _ => match std::str::from_utf8(bytes) {
-                Ok(text) if !text.contains('\0') => return Self::Text(text.trim_start_matches('\u{feff}').into()),
-                _ if is_mostly_latin(bytes) => utf16(bytes, u16::from_le_bytes),
-                _ => None,
+                Ok(text) if !text.contains('\0') => return Self::Text(text),
+                _ if is_mostly_latin(bytes) => (Utf16::Little, bytes),
+                _ => return Self::Binary(bytes),
             },
         };
-        utf16.map_or(Self::Binary(bytes), |text| Self::Text(text.into()))
+        form.decode(encoded).map_or(Self::Binary(bytes), |text| Self::Utf16(text, form))
     }
 }
 
@@ -46,19 +80,14 @@ fn is_mostly_latin(bytes: &[u8]) -> bool {
     latin * 2 >= units.max(1)
 }
 
-fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Option<String> {
-    let (pairs, rest) = bytes.as_chunks::<2>();
-    let text: String = char::decode_utf16(pairs.iter().map(|&pair| unit(pair))).collect::<Result<_, _>>().ok()?;
-    (rest.is_empty() && !text.contains('\0')).then_some(text)
-}
-
 /// The base64 form of bytes, with padding.
 pub fn to_base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
 /// One received message as a JSON object: the columns of a queue under Service Broker's names, times as RFC 3339 text,
-/// the body as `body` (text, or null for none) or as `body_base64`.
+/// the body as `body` (text, or null for none) or as `body_base64`. Where the text was in UTF-16, `body_encoding` says in
+/// which form, so that [`SendLine`] makes the same bytes of it.
 #[derive(Debug)]
 pub struct MessageLine<'a>(pub &'a Message);
 
@@ -83,7 +112,11 @@ impl Serialize for MessageLine<'_> {
         }
         match BodyText::of(message.message_body.as_deref()) {
             BodyText::Absent => map.serialize_entry("body", &())?,
-            BodyText::Text(text) => map.serialize_entry("body", &text)?,
+            BodyText::Text(text) => map.serialize_entry("body", text)?,
+            BodyText::Utf16(text, form) => {
+                map.serialize_entry("body", &text)?;
+                map.serialize_entry("body_encoding", &form)?;
+            }
             BodyText::Binary(bytes) => map.serialize_entry("body_base64", &to_base64(bytes))?,
         }
         map.end()
@@ -95,7 +128,8 @@ impl Serialize for MessageLine<'_> {
 pub struct SendLine {
     /// `type`: the message type; `None` if the line names none.
     pub message_type: Option<String>,
-    /// `body` (a string is sent as its text in UTF-8, any other value as its JSON text as written) or `body_base64`.
+    /// `body` (a string is sent as its text in UTF-8, or in the UTF-16 that `body_encoding` names; any other value as its
+    /// JSON text as written) or `body_base64`.
     pub body: Option<Vec<u8>>,
     /// `conversation`: the handle to send on; `None` if the line names none.
     pub conversation: Option<ConversationHandle>,
@@ -109,6 +143,7 @@ struct RawLine {
     #[serde(rename = "type")]
     message_type: Option<String>,
     body: Option<Box<RawValue>>,
+    body_encoding: Option<Utf16>,
     body_base64: Option<String>,
     conversation: Option<String>,
     #[serde(default)]
@@ -124,7 +159,7 @@ impl SendLine {
         let raw: RawLine = serde_json::from_str(line).map_err(|error| bad_line(shorten(&error.to_string())))?;
         let body = match (raw.body, raw.body_base64) {
             (Some(_), Some(_)) => return Err(bad_line("it has both body and body_base64; give one of them".into())),
-            (Some(body), None) => bytes_of(&body)?,
+            (Some(body), None) => bytes_of(&body, raw.body_encoding)?,
             (None, Some(encoded)) => {
                 let decoded = STANDARD.decode(encoded.as_bytes());
                 Some(decoded.map_err(|error| bad_line(format!("body_base64 is not base64: {error}")))?)
@@ -136,13 +171,14 @@ impl SendLine {
     }
 }
 
-fn bytes_of(body: &RawValue) -> Result<Option<Vec<u8>>> {
+fn bytes_of(body: &RawValue, encoding: Option<Utf16>) -> Result<Option<Vec<u8>>> {
     match body.get() {
         "null" => Ok(None),
         text if text.starts_with('"') => {
             let text: String = serde_json::from_str(text).map_err(|error| bad_line(error.to_string()))?;
-            Ok(Some(text.into_bytes()))
+            Ok(Some(encoding.map_or_else(|| text.as_bytes().to_vec(), |encoding| encoding.encode(&text))))
         }
+        _ if encoding.is_some() => Err(bad_line("body_encoding goes with a body that is a string".into())),
         json => Ok(Some(json.as_bytes().to_vec())),
     }
 }
@@ -180,7 +216,8 @@ mod tests {
 
     fn text(bytes: &[u8]) -> Option<String> {
         match BodyText::of(Some(bytes)) {
-            BodyText::Text(text) => Some(text.into_owned()),
+            BodyText::Text(text) => Some(text.to_owned()),
+            BodyText::Utf16(text, _) => Some(text),
             BodyText::Absent | BodyText::Binary(_) => None,
         }
     }
@@ -196,6 +233,72 @@ mod tests {
         assert_eq!(text(&utf16("a")).as_deref(), Some("a"));
         for binary in [&b"\xff\x00\xfe"[..], b"\0\0\0\0", b"a\0b", b"\x80\x81\x82\x83", b"\xff\xfe\x00\xd8"] {
             assert_eq!(BodyText::of(Some(binary)), BodyText::Binary(binary), "{binary:?}");
+        }
+    }
+
+    fn message(body: &[u8]) -> Message {
+        let name: std::sync::Arc<str> = "n".into();
+        Message {
+            status: 1,
+            priority: 5,
+            queuing_order: 1,
+            conversation_group_id: crate::id::GroupId(uuid::Uuid::nil()),
+            conversation_handle: ConversationHandle(uuid::Uuid::nil()),
+            message_sequence_number: 0,
+            service_name: name.clone(),
+            service_id: 1,
+            service_contract_name: name.clone(),
+            service_contract_id: 1,
+            message_type_name: name,
+            message_type_id: 1,
+            validation: crate::protocol::MessageValidation::N,
+            message_body: Some(body.to_vec()),
+            message_id: crate::id::MessageId(uuid::Uuid::nil()),
+            message_enqueue_time: crate::time::Timestamp(0),
+            trace: None,
+        }
+    }
+
+    fn sent_again(bytes: &[u8]) -> Option<Vec<u8>> {
+        let message = message(bytes);
+        let line = serde_json::to_value(MessageLine(&message)).unwrap();
+        let mut again = serde_json::Map::new();
+        for key in ["body", "body_encoding", "body_base64"] {
+            again.extend(line.get(key).map(|value| (key.to_owned(), value.clone())));
+        }
+        SendLine::parse(&serde_json::Value::Object(again).to_string()).unwrap().body
+    }
+
+    #[test]
+    fn bytes_come_back_as_they_were() {
+        for bytes in [
+            &b"A\0B\0"[..],
+            b"\xef\xbb\xbfmark",
+            b"\xff\xfea\0",
+            b"\xfe\xff\0a",
+            b"\xff\xfe",
+            b"\xff\xfe\xff\xfea\0",
+            b"\xff\xfea",
+            b"a\0b",
+            b"null",
+            b"\x01\x1f\x7f\\\"",
+        ] {
+            assert_eq!(sent_again(bytes).as_deref(), Some(bytes), "{bytes:?}");
+        }
+        assert!(SendLine::parse(r#"{"body":{},"body_encoding":"utf-16le"}"#).is_err());
+        assert!(SendLine::parse(r#"{"body":"x","body_encoding":"utf-32"}"#).is_err());
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_come_back_as_they_were(bytes in proptest::collection::vec(proptest::num::u8::ANY, 1..40)) {
+            proptest::prop_assert_eq!(sent_again(&bytes), Some(bytes));
+        }
+
+        #[test]
+        fn any_text_of_utf_16_comes_back_as_it_was(text in ".{1,20}", form in 0..3_usize) {
+            let bytes = [Utf16::Little, Utf16::MarkedLittle, Utf16::MarkedBig][form].encode(&text);
+            proptest::prop_assert_eq!(sent_again(&bytes), Some(bytes));
         }
     }
 

@@ -181,7 +181,8 @@ fn shown_body(message: &Message) -> String {
     }
     match BodyText::of(message.message_body.as_deref()) {
         BodyText::Absent => String::new(),
-        BodyText::Text(text) => shortened(&printable(&text), 1_000),
+        BodyText::Text(text) => shortened(&printable(text), 1_000),
+        BodyText::Utf16(text, _) => shortened(&printable(&text), 1_000),
         BodyText::Binary(bytes) => format!("{} bytes: {}", bytes.len(), shortened(&to_base64(bytes), 200)),
     }
 }

@@ -51,6 +51,7 @@ impl Core {
         if matches!(session.log.last(), Some(Op::Define { .. })) {
             return Err(Error::definition_in_transaction());
         }
+        verb.check_texts()?;
         let done = match verb {
             Verb::BeginDialog(dialog) => self.begin_dialog(session, dialog, now)?,
             Verb::Send { handles, message_type, body, trace } => {

@@ -109,7 +109,8 @@ impl Restore {
             contract_id: row.contract_id,
             far_service: core.names.place(&row.far_service),
             state: row.state,
-            priority: row.priority,
+            // A level beyond the range would be a rank below zero.
+            priority: row.priority.clamp(1, 10),
             is_initiator: row.is_initiator,
             is_uncommitted: false,
             is_peer_known: peer != NONE || !row.is_initiator,
@@ -132,7 +133,7 @@ impl Restore {
             self.aside.push(place);
         }
         self.places.insert(row.endpoint_id, place);
-        core.next_endpoint_id = core.next_endpoint_id.max(row.endpoint_id + 1);
+        core.next_endpoint_id = core.next_endpoint_id.max(row.endpoint_id.saturating_add(1));
     }
 
     /// How far an endpoint has received, from the side table; false if there is no such endpoint.

@@ -74,26 +74,55 @@ pub(super) struct Touched {
     pub(super) drained: Vec<u32>,
 }
 
-/// Names of far services, each held once.
-#[derive(Debug, Default, Clone)]
+/// Names of far services, each held once, as long as an endpoint names it.
+#[derive(Debug, Default)]
 pub(super) struct Names {
-    all: Vec<Arc<str>>,
+    /// With the number of endpoints; those of none are free places.
+    all: Vec<(Arc<str>, u32)>,
     places: HashMap<Arc<str>, u32>,
+    free: Vec<u32>,
 }
 
 impl Names {
+    /// The place of a name that one more endpoint has.
     pub(super) fn place(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&place) = self.places.get(name) {
+            self.all[place as usize].1 += 1;
             return place;
         }
-        let place = u32::try_from(self.all.len()).expect("fewer than 4 billion service names");
-        self.all.push(name.clone());
+        let entry = (name.clone(), 1);
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.all[place as usize] = entry;
+                place
+            }
+            None => {
+                self.all.push(entry);
+                u32::try_from(self.all.len() - 1).expect("fewer than 4 billion service names")
+            }
+        };
         self.places.insert(name.clone(), place);
         place
     }
 
+    /// An endpoint of that name is gone; the name goes with the last.
+    fn release(&mut self, place: u32) {
+        let (name, count) = &mut self.all[place as usize];
+        *count -= 1;
+        if *count == 0 {
+            self.places.remove(name);
+            *name = Arc::default();
+            self.free.push(place);
+        }
+    }
+
     pub(super) fn name(&self, place: u32) -> &Arc<str> {
-        &self.all[place as usize]
+        &self.all[place as usize].0
+    }
+
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> (usize, usize) {
+        (self.places.len(), self.all.len())
     }
 }
 
@@ -254,6 +283,7 @@ impl Core {
         if endpoint.peer != NONE {
             self.endpoints[endpoint.peer].peer = NONE;
         }
+        self.names.release(endpoint.far_service);
         self.leave_group(place, endpoint.group);
         endpoint
     }

@@ -4,6 +4,7 @@ pub mod definition;
 mod outcome;
 mod state;
 pub mod system;
+mod texts;
 mod verb;
 
 pub use outcome::{Message, MessageValidation, Outcome};

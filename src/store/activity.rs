@@ -7,14 +7,16 @@ use crate::catalog::fold_name;
 use crate::time::Timestamp;
 use dashmap::DashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
 /// One [`QueueActivity`] per queue name, folded to lower case.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ActivityBoard {
     queues: DashMap<String, Arc<QueueActivity>>,
+    /// With so many names those are forgotten that nobody uses and no store knows.
+    prune_at: AtomicUsize,
     definitions: Arc<Notify>,
     monitors: MonitorBoard,
     sleepers: Arc<Sleepers>,
@@ -37,12 +39,27 @@ impl Drop for SleepGuard {
     }
 }
 
+/// Fewer names are not looked through.
+const LEAST_PRUNED: usize = 1024;
+
+impl Default for ActivityBoard {
+    fn default() -> Self {
+        let (queues, definitions, monitors, sleepers) = Default::default();
+        Self { queues, prune_at: AtomicUsize::new(LEAST_PRUNED), definitions, monitors, sleepers }
+    }
+}
+
 impl ActivityBoard {
     /// The activity of the queue of that name; made if nobody has asked before.
     pub fn queue(&self, name: &str) -> Arc<QueueActivity> {
         let key = fold_name(name);
         if let Some(found) = self.queues.get(&key) {
             return found.clone();
+        }
+        // Anybody may name queues that do not exist.
+        if self.queues.len() >= self.prune_at.load(SeqCst) {
+            self.queues.retain(|_, queue| Arc::strong_count(queue) > 1 || queue.is_known.load(SeqCst));
+            self.prune_at.store((self.queues.len() * 2).max(LEAST_PRUNED), SeqCst);
         }
         self.queues.entry(key).or_default().clone()
     }
@@ -100,6 +117,8 @@ pub struct QueueActivity {
     last_empty_us: AtomicI64,
     places_freed: AtomicU64,
     taken: AtomicU64,
+    /// A store has told how it stands, so there is such a queue.
+    is_known: AtomicBool,
 }
 
 /// One look at a queue's activity, for a queue monitor.
@@ -152,6 +171,7 @@ impl QueueActivity {
 
     /// The store: the queue stands like this now, and nobody need look.
     pub fn stands(&self, ready_groups: usize, unread: u64) {
+        self.is_known.store(true, SeqCst);
         self.ready_groups.store(ready_groups, SeqCst);
         self.unread.store(unread, SeqCst);
     }
@@ -233,5 +253,34 @@ impl Drop for WaitGuard {
         self.0.waiting.fetch_sub(1, SeqCst);
         // A waiting session keeps readers from being launched; now it no longer does.
         self.0.monitors.notify_waiters();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_queue_has_are_forgotten() {
+        let board = ActivityBoard::default();
+        let (used, known) = (board.queue("used"), board.queue("known"));
+        known.stands(1, 7);
+        drop(known);
+        for number in 0..20_000 {
+            drop(board.queue(&format!("nowhere {number}")));
+        }
+        assert!(board.queues.len() <= LEAST_PRUNED + 1, "{}", board.queues.len());
+        assert!(Arc::ptr_eq(&used, &board.queue("USED")), "who waits there is still found");
+        assert_eq!(board.queue("known").facts().unread, 7);
+    }
+
+    #[test]
+    fn a_board_of_many_queues_is_not_looked_through_each_time() {
+        let board = ActivityBoard::default();
+        for number in 0..5_000 {
+            board.queue(&number.to_string()).stands(0, 0);
+        }
+        assert_eq!(board.queues.len(), 5_000);
+        assert!(board.prune_at.load(SeqCst) > 5_000);
     }
 }

@@ -269,3 +269,45 @@ fn a_group_joined_and_left_by_move() {
     assert_eq!(together.len(), 2, "one group, two conversations");
     assert_recovers(&memory);
 }
+
+#[test]
+fn names_of_far_services_are_forgotten_with_their_last_conversation() {
+    let mut memory = broker();
+    let kept = [begin(&mut memory, "kept", None), begin(&mut memory, "kept", None)];
+    let before = memory.core.names.counts();
+    for number in 0..20_000 {
+        let handle = begin(&mut memory, &format!("far {number}"), None);
+        end(&mut memory, handle, EndForm::Cleanup);
+    }
+    // A dialog that was begun and rolled back, too.
+    let mut session = memory.core.begin_transaction();
+    let dialog = BeginDialog {
+        from_service: "i".into(),
+        to_service: "rolled back".into(),
+        addressee: Addressee::Anywhere,
+        contract: Some("c".into()),
+        related: Relation::None,
+        lifetime_seconds: None,
+        encryption: false,
+    };
+    memory.execute(&mut session, Verb::BeginDialog(dialog), NOW).unwrap();
+    memory.rollback(session, NOW);
+    assert_eq!(memory.core.names.counts(), (before.0, before.1 + 1), "the place is used again");
+    end(&mut memory, kept[0], EndForm::Cleanup);
+    let endpoint = memory.endpoints().find(|row| row.handle == kept[1]).unwrap();
+    assert_eq!(&*endpoint.far_service, "kept");
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_body_that_is_not_quickly_checked_waits_for_its_check() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    let large = |inside: &str| format!("<a>{inside}{}</a>", " ".repeat(10_000));
+    memory.submit(vec![send_verb(initiator, "x", &large("<b/>")), send_verb(initiator, "m", "behind")], NOW).unwrap();
+    assert_eq!(receive(&mut memory, "qt").len(), 2);
+    assert_eq!(memory.transmissions().count(), 0);
+    memory.submit(vec![send_verb(initiator, "x", &large("<b>"))], NOW).unwrap();
+    assert_eq!(states(&memory), ["ER", "ER"]);
+    assert_recovers(&memory);
+}

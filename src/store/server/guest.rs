@@ -22,6 +22,7 @@ impl Server {
         if matches!(verb, Verb::Define(_)) {
             return Err(Error::definition_in_transaction());
         }
+        verb.check_texts()?;
         self.tell_time().await?;
         let verb = settled(verb);
         let mut beside = self.beside(&verb).await?;

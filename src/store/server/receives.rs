@@ -92,6 +92,9 @@ impl Trail {
     }
 }
 
+/// Beyond so many names of queues, those that are not in use are forgotten.
+const MOST_QUEUES: usize = 1024;
+
 /// What receivers of a queue have in common, by its folded name.
 pub(super) struct Receives {
     kinds: Kinds,
@@ -130,6 +133,10 @@ impl Receives {
                 activity: activity(),
             })
         };
+        // Anybody may name queues that do not exist: those that nobody uses are made again.
+        if self.queues.len() >= MOST_QUEUES {
+            self.queues.retain(|_, queue| Arc::strong_count(queue) > 1);
+        }
         self.queues.entry(folded.to_owned()).or_insert_with(made).clone()
     }
 

@@ -211,6 +211,7 @@ impl Session {
         if matches!(verb, Verb::Define(_)) {
             return Err(Error::definition_in_transaction());
         }
+        verb.check_texts()?;
         self.server.before_work().await?;
         let verb = settled(verb);
         let mut beside = self.server.beside(&verb).await?;

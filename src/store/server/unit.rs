@@ -34,6 +34,7 @@ impl Server {
 
     /// Does a unit, however it is done best.
     pub(super) async fn submit(self: Arc<Self>, unit: Unit, work: Work) -> Result<Vec<Outcome>> {
+        unit.iter().try_for_each(Verb::check_texts)?;
         self.before_work().await?;
         if unit.len() > 1 {
             let done =

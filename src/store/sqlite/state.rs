@@ -98,6 +98,9 @@ impl Arrivals {
 /// How far the marks run ahead: a write of them in so many.
 const BLOCK: u64 = 1 << 16;
 
+/// Spellings of queue names kept at most.
+const MOST_NAMES: usize = 4096;
+
 /// Batches with one caller before that caller writes on its own thread.
 const LONE_AFTER: u32 = 4;
 
@@ -407,6 +410,10 @@ impl State {
             return Some(*known);
         }
         let queue_id = self.core.catalog().queue(name)?.id;
+        // A name may be written in very many ways.
+        if self.names.ids.len() >= MOST_NAMES {
+            self.names.ids.clear();
+        }
         self.names.ids.insert(name.into(), queue_id);
         Some(queue_id)
     }

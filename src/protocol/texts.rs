@@ -1,0 +1,107 @@
+//! Texts of a verb that no broker can keep.
+//!
+//! PostgreSQL keeps no NUL character in a text, and SQLite's own tools end a text there. So every store refuses it, with
+//! the same code, before the verb reaches it.
+
+use super::definition::{ActivationChange, Definition, ExecuteAs, Validation};
+use super::{Addressee, EndForm, Verb};
+use crate::error::{Code, Error, Result};
+
+impl Verb {
+    /// Refuses NUL characters in whatever the verb names or says; bodies may hold any bytes.
+    ///
+    /// # Errors
+    /// 8412 in the TO SERVICE, 60003 in any other name, 60005 in any other text.
+    pub fn check_texts(&self) -> Result<()> {
+        match self {
+            Self::BeginDialog(dialog) => {
+                name("service", &dialog.from_service)?;
+                if dialog.to_service.contains('\0') {
+                    return Err(Error::new(
+                        Code::BAD_SERVICE_NAME,
+                        "the name of the TO SERVICE contains a NUL character; leave that out",
+                    ));
+                }
+                if let Some(contract) = &dialog.contract {
+                    name("contract", contract)?;
+                }
+                match &dialog.addressee {
+                    Addressee::Instance(instance) => text("the broker instance", instance),
+                    Addressee::Anywhere | Addressee::CurrentDatabase => Ok(()),
+                }
+            }
+            Self::Send { message_type, trace, .. } => {
+                if let Some(message_type) = message_type {
+                    name("message type", message_type)?;
+                }
+                trace.as_deref().map_or(Ok(()), |trace| text("the trace context", trace))
+            }
+            Self::Receive { queue, .. }
+            | Self::GetConversationGroup { queue }
+            | Self::PostQueueActivation { queue } => name("queue", queue),
+            Self::EndConversation { form: EndForm::WithError { description, .. }, .. } => {
+                text("the description of the Error", description)
+            }
+            Self::Define(definitions) => {
+                let checks = definitions.iter().enumerate();
+                checks.map(|(index, one)| definition(one).map_err(|error| error.in_statement(index))).collect()
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn name(what: &str, name: &str) -> Result<()> {
+    if name.contains('\0') {
+        let shown = name.replace('\0', "\\0");
+        return Err(Error::bad_name(what, &shown, "it contains a NUL character; leave that out"));
+    }
+    Ok(())
+}
+
+fn text(what: &str, text: &str) -> Result<()> {
+    match text.find('\0') {
+        None => Ok(()),
+        Some(at) => {
+            Err(Error::out_of_range(what, format_args!("a text with a NUL character at byte {at}"), "one without"))
+        }
+    }
+}
+
+/// Names are checked where they are defined; here are the texts that only go along.
+fn definition(definition: &Definition) -> Result<()> {
+    match definition {
+        Definition::CreateMessageType { owner, validation, .. } => {
+            owned(owner)?;
+            validated(validation)
+        }
+        Definition::AlterMessageType { validation, .. } => validated(validation),
+        Definition::CreateContract { owner, .. } | Definition::CreateService { owner, .. } => owned(owner),
+        Definition::CreateQueue { options, .. } | Definition::AlterQueue { options, .. } => match &options.activation {
+            Some(ActivationChange::Set(settings)) => {
+                if let Some(procedure) = &settings.procedure_name {
+                    name("procedure", procedure)?;
+                }
+                match &settings.execute_as {
+                    Some(ExecuteAs::User(user)) => name("user", user),
+                    _ => Ok(()),
+                }
+            }
+            _ => Ok(()),
+        },
+        Definition::CreateXmlSchemaCollection { schemas, .. } => text("the XML schema collection", schemas),
+        _ => Ok(()),
+    }
+}
+
+fn owned(owner: &Option<String>) -> Result<()> {
+    owner.as_deref().map_or(Ok(()), |owner| name("user", owner))
+}
+
+fn validated(validation: &Validation) -> Result<()> {
+    match validation {
+        Validation::ValidXml { schema_collection } => name("XML schema collection", schema_collection),
+        Validation::JsonSchema { schema } => text("the JSON Schema", schema),
+        _ => Ok(()),
+    }
+}
