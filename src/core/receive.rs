@@ -188,7 +188,7 @@ impl Core {
             }
         }
         let before = overlay.map_or(0, |overlay| overlay.taken);
-        let first_sequence = endpoint.receive_sequence - u64::from(endpoint.rows.len());
+        let first_sequence = endpoint.receive_sequence.saturating_sub(u64::from(endpoint.rows.len()));
         let mut rows = 0;
         for (place, order) in endpoint.rows.iter().enumerate().skip(before as usize) {
             if taken.len() as u64 >= limit {

@@ -9,7 +9,7 @@ use super::state::{Core, Limits};
 use super::status::Delay;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
-use crate::id::IdSource;
+use crate::id::{ConversationHandle, IdSource};
 use crate::protocol::ConversationState;
 use crate::time::Timestamp;
 use hashbrown::HashMap;
@@ -240,6 +240,22 @@ impl Restore {
             let first_out = outbox.and_then(|outbox| outbox.front()).map_or(u64::MAX, |outgoing| outgoing.sequence);
             let peer_has = if endpoint.peer == NONE { 0 } else { core.endpoints[endpoint.peer].receive_sequence };
             let send_sequence = endpoint.send_sequence.max(last_out).max(peer_has);
+            let waiting = outbox.and_then(|outbox| outbox.front());
+            // An Error overtakes what it drops, so its number may be any.
+            let next_out =
+                waiting.map_or(send_sequence, |first| if first.is_error { peer_has } else { first.sequence });
+            if next_out != peer_has && can_deliver(&core, place) {
+                let peer = &core.endpoints[endpoint.peer];
+                let what =
+                    "what was sent to it does not go on where it has received; its group is set aside (quarantined)";
+                let example = format!(
+                    "conversation {}, which has received {peer_has} messages; number {next_out} is next",
+                    ConversationHandle(peer.handle)
+                );
+                repairs.note("dialoq_conversation_endpoint", what, example);
+                let group = peer.group;
+                core.set_quarantined(group, true);
+            }
             let endpoint = &mut core.endpoints[place];
             endpoint.send_sequence = send_sequence;
             // What is held until END is not looked at again, so its reason must be known from the start.
@@ -264,4 +280,13 @@ impl Restore {
         changes.append(&mut effects.changes);
         Ok(Restored { core, changes, repairs })
     }
+}
+
+/// Whether the next message of an endpoint would be delivered to a peer whose group is in use.
+fn can_deliver(core: &Core, place: u32) -> bool {
+    use ConversationState::{Conversing, DisconnectedOutbound, StartedOutbound};
+    let endpoint = &core.endpoints[place];
+    let may_send = matches!(endpoint.state, StartedOutbound | Conversing | DisconnectedOutbound);
+    let peer = core.endpoints.get(endpoint.peer);
+    may_send && peer.is_some_and(|peer| peer.state == Conversing && !peer.is_quarantined)
 }

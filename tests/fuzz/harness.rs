@@ -25,8 +25,6 @@ pub(crate) struct Target {
     pub(crate) inputs: u64,
     /// How much CPU time an input may take for each byte beyond [`BASE`]; none if other threads do the work.
     pub(crate) per_byte: Option<Duration>,
-    /// Runs only when asked for with `--ignored`, because some of its inputs still fail.
-    pub(crate) is_red: bool,
 }
 
 /// CPU time that any input may take.
@@ -53,7 +51,7 @@ pub(crate) fn run(targets: &'static [Target]) -> ExitCode {
     for target in targets {
         let kept = Trial::test(format!("{}::kept_inputs_pass", target.name), || kept(target));
         let made = Trial::test(format!("{}::made_inputs_pass", target.name), || made(target));
-        trials.extend([kept, made].map(|trial| trial.with_ignored_flag(target.is_red)));
+        trials.extend([kept, made]);
     }
     libtest_mimic::run(&arguments, trials).exit_code()
 }

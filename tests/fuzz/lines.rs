@@ -96,8 +96,10 @@ pub(crate) fn message_line(input: &[u8]) {
     let line = serde_json::to_string(&MessageLine(&message)).expect("every message is a line");
     assert!(!line.contains(['\n', '\r']), "{line}");
     let line: serde_json::Value = serde_json::from_str(&line).expect("a line is JSON");
-    let sent: serde_json::Map<_, _> =
-        ["body", "body_base64"].iter().filter_map(|name| Some(((*name).to_owned(), line.get(name)?.clone()))).collect();
+    let sent: serde_json::Map<_, _> = ["body", "body_base64", "body_encoding"]
+        .iter()
+        .filter_map(|name| Some(((*name).to_owned(), line.get(name)?.clone())))
+        .collect();
     let sent = SendLine::parse(&serde_json::Value::Object(sent).to_string()).expect("a body is sent as it is shown");
     assert_eq!(sent.body.unwrap_or_default(), input, "the body is another one");
 }

@@ -28,6 +28,10 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::QueryReturnedNoRows => (Code::STORE_DAMAGED, "the tables do not hold what they must"),
+            // All texts are our own, so this is a table or a column that is not there.
+            _ if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR) => {
+                (Code::STORE_DAMAGED, "the tables are not what they must be; restore the file from a copy")
+            }
             _ => (Code::STORE_IO, "the store failed"),
         },
     };

@@ -75,10 +75,16 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> Result<Uuid> {
     })
 }
 
+/// No broker hands out so many numbers; a larger one is damage, from which counting on would overflow.
+const LARGEST_NUMBER: i64 = 1 << 62;
+
 /// A number that is never negative.
 pub(super) fn unsigned(row: &Row<'_>, column: usize) -> Result<u64> {
     let number: i64 = row.get(column)?;
-    u64::try_from(number).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, number))
+    if !(0..=LARGEST_NUMBER).contains(&number) {
+        return Err(rusqlite::Error::IntegralValueOutOfRange(column, number));
+    }
+    Ok(number.cast_unsigned())
 }
 
 fn body(row: &Row<'_>, column: usize) -> Result<Option<Vec<u8>>> {
