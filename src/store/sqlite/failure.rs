@@ -62,3 +62,40 @@ pub(super) fn poisoned(first: &str) -> Error {
         format!("an earlier commit failed, so nothing more is taken until the store is opened again: {first}"),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rusqlite::ffi;
+
+    #[test]
+    fn every_failure_of_sqlite_has_the_code_that_says_what_to_do() {
+        for (number, code) in [
+            (ffi::SQLITE_NOTADB, Code::STORE_FOREIGN),
+            (ffi::SQLITE_CORRUPT, Code::STORE_DAMAGED),
+            (ffi::SQLITE_READONLY, Code::STORE_READ_ONLY),
+            (ffi::SQLITE_CANTOPEN, Code::STORE_READ_ONLY),
+            (ffi::SQLITE_PERM, Code::STORE_READ_ONLY),
+            (ffi::SQLITE_FULL, Code::STORE_FULL),
+            (ffi::SQLITE_BUSY, Code::STORE_OWNED),
+            (ffi::SQLITE_LOCKED, Code::STORE_OWNED),
+            (ffi::SQLITE_PROTOCOL, Code::STORE_OWNED),
+            (ffi::SQLITE_ERROR, Code::STORE_DAMAGED),
+            (ffi::SQLITE_IOERR, Code::STORE_IO),
+        ] {
+            let failure = rusqlite::Error::SqliteFailure(ffi::Error::new(number), None);
+            assert_eq!(is_busy(&failure), [ffi::SQLITE_BUSY, ffi::SQLITE_LOCKED].contains(&number), "{failure}");
+            let error = storage("testing", failure);
+            assert_eq!(error.code(), code, "{error}");
+            assert!(error.message().starts_with("testing: "), "{error}");
+        }
+        for value in [
+            rusqlite::Error::InvalidColumnType(0, "state".to_owned(), rusqlite::types::Type::Text),
+            rusqlite::Error::IntegralValueOutOfRange(0, -1),
+            rusqlite::Error::QueryReturnedNoRows,
+        ] {
+            assert_eq!(storage("testing", value).code(), Code::STORE_DAMAGED);
+        }
+        assert_eq!(storage("testing", rusqlite::Error::StatementChangedRows(0)).code(), Code::STORE_CHANGED);
+    }
+}

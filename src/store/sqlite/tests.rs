@@ -482,3 +482,39 @@ async fn messages_that_waited_are_delivered_when_the_broker_is_enabled() {
     assert_eq!(count(&store, "select count(*) from sys_transmission_queue").await, 0);
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["0", "1", "2", "3", "4"]);
 }
+
+#[tokio::test]
+async fn every_definition_is_read_back_as_it_was_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        CREATE XML SCHEMA COLLECTION notes AS N'<s:schema xmlns:s="http://www.w3.org/2001/XMLSchema"/>';
+        CREATE MESSAGE TYPE a AUTHORIZATION somebody; CREATE MESSAGE TYPE b VALIDATION = EMPTY;
+        CREATE MESSAGE TYPE c VALIDATION = WELL_FORMED_XML; CREATE MESSAGE TYPE e VALIDATION = JSON;
+        CREATE MESSAGE TYPE d VALIDATION = VALID_XML WITH SCHEMA COLLECTION notes;
+        CREATE MESSAGE TYPE f VALIDATION = JSON SCHEMA N'{"maximum": 9}'; CREATE MESSAGE TYPE gone; DROP MESSAGE TYPE gone;
+        CREATE CONTRACT talk AUTHORIZATION somebody (a SENT BY ANY, b SENT BY INITIATOR, c SENT BY TARGET);
+        CREATE CONTRACT gone (a SENT BY ANY); DROP CONTRACT gone;
+        CREATE QUEUE plain; CREATE QUEUE off WITH STATUS = OFF, RETENTION = ON;
+        CREATE QUEUE q1 WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 2, EXECUTE AS SELF);
+        CREATE QUEUE q2 WITH ACTIVATION (STATUS = OFF, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 3, EXECUTE AS OWNER);
+        CREATE QUEUE q3 WITH ACTIVATION (PROCEDURE_NAME = p, MAX_QUEUE_READERS = 4, EXECUTE AS 'somebody'),
+            POISON_MESSAGE_HANDLING (STATUS = OFF);
+        CREATE QUEUE q4 WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON);
+        CREATE SERVICE s AUTHORIZATION somebody ON QUEUE plain (talk, [DEFAULT]); CREATE SERVICE t ON QUEUE off;
+        CREATE BROKER PRIORITY one FOR CONVERSATION SET (CONTRACT_NAME = talk, LOCAL_SERVICE_NAME = s, PRIORITY_LEVEL = 9);
+        CREATE BROKER PRIORITY two FOR CONVERSATION SET (REMOTE_SERVICE_NAME = N'far', PRIORITY_LEVEL = 1);
+        CREATE EVENT NOTIFICATION n1 ON QUEUE plain FOR QUEUE_ACTIVATION TO SERVICE 's', 'current database';
+        CREATE EVENT NOTIFICATION n2 ON QUEUE plain FOR BROKER_QUEUE_DISABLED TO SERVICE 's', 'current database';
+        ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY ON; ALTER DATABASE CURRENT SET DISABLE_BROKER;
+    "#;
+    let definitions = crate::catalog::ddl::parse(script).unwrap();
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let definitions = definitions.into_iter().map(|statement| statement.definition).collect();
+    store.submit(vec![Verb::Define(definitions)]).await.unwrap();
+    let made = format!("{:#?}", store.catalog());
+    store.close().await.unwrap();
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    assert_eq!(format!("{:#?}", store.catalog()), made);
+    store.close().await.unwrap();
+}
