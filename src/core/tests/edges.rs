@@ -384,9 +384,9 @@ fn nothing_is_received_on_a_conversation_that_the_transaction_has_ended() {
 
 #[test]
 fn a_body_of_exactly_the_limit_is_taken() {
-    let mut memory = broker();
+    let mut memory = broker_with(Limits { max_body_bytes: 9, ..Limits::default() });
     let initiator = begin(&mut memory, "t", None);
-    let longest = "x".repeat(Limits::default().max_body_bytes);
+    let longest = "x".repeat(9);
     send(&mut memory, initiator, &longest);
     let refused = memory.submit(vec![send_verb(initiator, "m", &(longest + "x"))], NOW).unwrap_err();
     assert_eq!(refused.code(), crate::Code::MESSAGE_TOO_LARGE);

@@ -14,7 +14,11 @@ mod random;
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 fn broker() -> Memory {
-    let mut memory = Memory::new(Limits::default());
+    broker_with(Limits::default())
+}
+
+fn broker_with(limits: Limits) -> Memory {
+    let mut memory = Memory::new(limits);
     let queue = |name: &str| Definition::CreateQueue { name: name.into(), options: QueueOptions::default() };
     let service = |name: &str, queue: &str, contracts: &[&str]| Definition::CreateService {
         name: name.into(),
