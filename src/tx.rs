@@ -509,6 +509,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_savepoint_whose_future_was_dropped_is_remembered() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         given_up(&store, tx.savepoint("s"));
         given_up(&store, tx.receive("q"));
@@ -519,6 +520,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_rollback_to_whose_future_was_dropped_forgets_what_it_gave_back() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         tx.savepoint("s").await.unwrap();
         given_up(&store, tx.receive("q"));
@@ -529,6 +531,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_handed_over_after_a_savepoint_is_unseen_again_after_the_rollback_to_it() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         given_up(&store, tx.receive("q"));
         tx.savepoint("s").await.unwrap();
@@ -544,6 +547,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_end_counts_until_a_rollback_to_a_savepoint_before_it() {
+        let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         let handle = ConversationHandle(uuid::Uuid::nil());
         tx.savepoint("s").await.unwrap();

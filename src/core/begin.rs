@@ -95,6 +95,7 @@ impl Core {
             is_quarantined: false,
             is_system: false,
             is_dirty: false,
+            is_stored: false,
         };
         let place = self.add_endpoint(endpoint);
         session.record(Op::Begin { endpoint: place });

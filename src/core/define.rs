@@ -61,11 +61,12 @@ impl Core {
         now: Timestamp,
         effects: &mut Effects,
     ) {
+        let before = self.catalog.clone();
         self.set_catalog(catalog);
         effects.catalog_changed = true;
         for applied in applied {
             for touched in applied.touched {
-                effects.changes.extend(self.change_of(touched));
+                effects.changes.extend(self.change_of(&before, touched));
             }
             for consequence in applied.consequences {
                 self.follow(consequence, now, effects);
@@ -74,26 +75,30 @@ impl Core {
         self.revisit_outboxes(effects);
     }
 
-    /// The row of a definition; nothing if a later statement of the same script took it away again.
-    fn change_of(&self, touched: Touched) -> Option<Change> {
+    /// The row of a definition; nothing if one statement of a script makes it and a later one takes it away again.
+    fn change_of(&self, before: &Catalog, touched: Touched) -> Option<Change> {
         let catalog = &self.catalog;
         Some(match touched {
             Touched::MessageType(id) => Change::PutMessageType(catalog.message_types.get(&id)?.clone()),
             Touched::Contract(id) => Change::PutContract(catalog.contracts.get(&id)?.clone()),
             Touched::Queue(id) => Change::PutQueue(catalog.queues.get(&id)?.clone()),
-            Touched::QueueDeleted(id) => Change::DeleteQueue(id),
+            Touched::QueueDeleted(id) => Change::DeleteQueue(before.queues.get(&id).map(|_| id)?),
             Touched::Service(id) => Change::PutService(catalog.services.get(&id)?.clone()),
-            Touched::ServiceDeleted(id) => Change::DeleteService(id),
+            Touched::ServiceDeleted(id) => Change::DeleteService(before.services.get(&id).map(|_| id)?),
             Touched::Priority(id) => Change::PutPriority(catalog.priorities.get(&id)?.clone()),
-            Touched::PriorityDeleted(id) => Change::DeletePriority(id),
+            Touched::PriorityDeleted(id) => Change::DeletePriority(before.priorities.get(&id).map(|_| id)?),
             Touched::XmlSchemaCollection(id) => {
                 Change::PutXmlSchemaCollection(catalog.xml_schema_collections.get(&id)?.clone())
             }
-            Touched::XmlSchemaCollectionDeleted(id) => Change::DeleteXmlSchemaCollection(id),
+            Touched::XmlSchemaCollectionDeleted(id) => {
+                Change::DeleteXmlSchemaCollection(before.xml_schema_collections.get(&id).map(|_| id)?)
+            }
             Touched::EventNotification(id) => {
                 Change::PutEventNotification(catalog.event_notifications.get(&id)?.clone())
             }
-            Touched::EventNotificationDeleted(id) => Change::DeleteEventNotification(id),
+            Touched::EventNotificationDeleted(id) => {
+                Change::DeleteEventNotification(before.event_notifications.get(&id).map(|_| id)?)
+            }
             Touched::Settings => Change::PutSettings(catalog.settings),
         })
     }

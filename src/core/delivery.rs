@@ -173,6 +173,7 @@ impl Core {
             is_quarantined: false,
             is_system: false,
             is_dirty: false,
+            is_stored: false,
         };
         let place = self.add_endpoint(endpoint);
         let initiator = &mut self.endpoints[from];

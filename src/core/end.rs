@@ -150,7 +150,9 @@ impl Core {
         if self.endpoints.get(endpoint.peer).is_some_and(|peer| !peer.state.is_ended()) {
             self.mark_dirty(endpoint.peer);
         }
-        effects.changes.push(Change::DeleteEndpoint(endpoint.endpoint_id));
+        if endpoint.is_stored {
+            effects.changes.push(Change::DeleteEndpoint(endpoint.endpoint_id));
+        }
     }
 }
 

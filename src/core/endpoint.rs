@@ -48,6 +48,8 @@ pub(super) struct Endpoint {
     pub(super) is_system: bool,
     /// Its row is to be written by the commit under way.
     pub(super) is_dirty: bool,
+    /// Whether its row was written; one that goes before that leaves nothing to delete.
+    pub(super) is_stored: bool,
 }
 
 /// What few endpoints have.

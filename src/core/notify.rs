@@ -60,6 +60,7 @@ impl Core {
             is_quarantined: false,
             is_system: true,
             is_dirty: false,
+            is_stored: false,
         };
         let place = self.add_endpoint(endpoint);
         self.mark_dirty(place);

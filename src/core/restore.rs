@@ -119,6 +119,7 @@ impl Restore {
             is_quarantined: row.is_quarantined,
             is_system: row.is_system,
             is_dirty: false,
+            is_stored: true,
         };
         let place = core.add_endpoint(endpoint);
         if peer == NONE {

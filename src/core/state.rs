@@ -478,7 +478,8 @@ impl Core {
                 let row =
                     endpoint.to_row(self.groups[endpoint.group].id, self.names.name(endpoint.far_service).clone());
                 effects.changes.push(Change::PutEndpoint(Box::new(row)));
-                self.endpoints[place].is_dirty = false;
+                let endpoint = &mut self.endpoints[place];
+                (endpoint.is_dirty, endpoint.is_stored) = (false, true);
             }
         }
         self.touched = Touched { dirty, drained };

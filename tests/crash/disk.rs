@@ -52,8 +52,7 @@ async fn strike(prepared: &Path, fault: Fault, nth: u64) -> bool {
     has_struck
 }
 
-async fn strike_at_many(fault: Fault) {
-    let _limit = crate::limit();
+async fn strike_at_many(fault: Fault, limit: &crate::limits::Limit) {
     let prepared = tempfile::tempdir().unwrap();
     prepare(&prepared.path().join("a.db")).await;
     let is_exhaustive = std::env::var("DIALOQ_DISK").is_ok_and(|asked| asked == "all");
@@ -62,27 +61,31 @@ async fn strike_at_many(fault: Fault) {
     let mut nth = 1;
     while strike(prepared.path(), fault, nth).await {
         nth += step;
-        _limit.doing(format!("{fault:?} at operation {nth}"));
+        limit.doing(format!("{fault:?} at operation {nth}"));
     }
     assert!(nth > 60, "the load took only {nth} operations of the disk");
 }
 
 #[tokio::test]
 async fn an_operation_of_the_disk_that_fails_costs_nothing_acknowledged() {
-    strike_at_many(Fault::Fail).await;
+    let _limit = crate::limit();
+    strike_at_many(Fault::Fail, &_limit).await;
 }
 
 #[tokio::test]
 async fn a_torn_write_costs_nothing_acknowledged() {
-    strike_at_many(Fault::Tear).await;
+    let _limit = crate::limit();
+    strike_at_many(Fault::Tear, &_limit).await;
 }
 
 #[tokio::test]
 async fn a_loss_of_power_costs_nothing_acknowledged() {
-    strike_at_many(Fault::Lose).await;
+    let _limit = crate::limit();
+    strike_at_many(Fault::Lose, &_limit).await;
 }
 
 #[tokio::test]
 async fn a_loss_of_power_that_keeps_every_other_write_costs_nothing_acknowledged() {
-    strike_at_many(Fault::Mix).await;
+    let _limit = crate::limit();
+    strike_at_many(Fault::Mix, &_limit).await;
 }

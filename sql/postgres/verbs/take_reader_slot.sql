@@ -14,13 +14,17 @@ CREATE FUNCTION dialoq.take_reader_slot(p_queue_id integer, p_max_queue_readers 
 RETURNS TABLE (slot integer) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_held bigint[];
-    v_readers integer;
+    v_foreign bigint[];
+    v_lock bigint;
+    v_places integer := 0;
 BEGIN
     PERFORM dialoq.check_range('p_queue_id', p_queue_id, 1, 2147483647);
     PERFORM dialoq.check_range('p_max_queue_readers', p_max_queue_readers, 0, 65535);
-    -- A session could take its own slot twice, so what is held, by anybody, is looked up first. Every role of the server
-    -- may take such a lock: one of a role that may not receive takes a number away, and no reader's place.
-    SELECT coalesce(array_agg(l.key), '{}'), count(*) FILTER (WHERE l.is_reader) INTO v_held, v_readers
+    -- A session could take its own slot twice, so what is held, by any session, is looked up first. Every role of the server
+    -- may take such a lock: a lock of a role that may not receive takes a number away, and no reader's place.
+    SELECT coalesce(array_agg(l.key) FILTER (WHERE l.is_reader), '{}'),
+        coalesce(array_agg(l.key) FILTER (WHERE NOT l.is_reader), '{}')
+    INTO v_held, v_foreign
     FROM (
         SELECT (k.classid::bigint << 32) | k.objid::bigint AS key,
             coalesce(pg_has_role(a.usesysid, 'dialoq_user', 'USAGE') OR pg_has_role(a.usesysid, 'dialoq_admin', 'USAGE')
@@ -34,20 +38,21 @@ BEGIN
                 BETWEEN dialoq.reader_slot_lock(p_queue_id, 0) AND dialoq.reader_slot_lock(p_queue_id, 65535)
     ) AS l;
     -- Those above a limit that was lowered count too.
-    IF v_readers >= p_max_queue_readers THEN
-        slot := NULL;
-        RETURN NEXT;
-        RETURN;
+    IF cardinality(v_held) < p_max_queue_readers THEN
+        -- The lookup above is not atomic: two sessions may see the same free place. The locks decide, because every session
+        -- tries the same first p_max_queue_readers numbers that no foreign role holds, and no others.
+        FOR v_slot IN 0 .. 65535 LOOP
+            v_lock := dialoq.reader_slot_lock(p_queue_id, v_slot);
+            CONTINUE WHEN v_lock = ANY (v_foreign);
+            v_places := v_places + 1;
+            EXIT WHEN v_places > p_max_queue_readers;
+            IF v_lock <> ALL (v_held) AND pg_try_advisory_lock(v_lock) THEN
+                slot := v_slot;
+                RETURN NEXT;
+                RETURN;
+            END IF;
+        END LOOP;
     END IF;
-    FOR v_slot IN 0 .. 65535 LOOP
-        IF dialoq.reader_slot_lock(p_queue_id, v_slot) <> ALL (v_held)
-            AND pg_try_advisory_lock(dialoq.reader_slot_lock(p_queue_id, v_slot))
-        THEN
-            slot := v_slot;
-            RETURN NEXT;
-            RETURN;
-        END IF;
-    END LOOP;
     slot := NULL;
     RETURN NEXT;
 END

@@ -218,6 +218,7 @@ fn declared() -> Vec<&'static str> {
 
 #[tokio::test]
 async fn every_store_that_wraps_another_passes_every_method_on() {
+    let _limit = crate::testing::limit();
     let (direct, calls) = recorder();
     call_all(&*direct).await;
     let expected = std::mem::take(&mut *calls.lock().unwrap());
@@ -238,6 +239,7 @@ async fn every_store_that_wraps_another_passes_every_method_on() {
 
 #[tokio::test]
 async fn a_receive_on_a_connection_of_the_users_own_counts_as_the_readers_receive() {
+    let _limit = crate::testing::limit();
     let (inner, _) = recorder();
     let traces = Arc::new(Traces::default());
     let watched = WatchedStore { inner, traces: traces.clone() };
@@ -247,6 +249,7 @@ async fn a_receive_on_a_connection_of_the_users_own_counts_as_the_readers_receiv
 
 #[tokio::test]
 async fn work_that_a_savepoint_has_undone_is_not_left_open() {
+    let _limit = crate::testing::limit();
     let (inner, _) = recorder();
     for (undone_to, left_open) in [("first", false), ("second", true)] {
         let traces = Arc::new(Traces::default());
