@@ -485,6 +485,7 @@ async fn messages_that_waited_are_delivered_when_the_broker_is_enabled() {
 
 #[tokio::test]
 async fn every_definition_is_read_back_as_it_was_made() {
+    let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         CREATE XML SCHEMA COLLECTION notes AS N'<s:schema xmlns:s="http://www.w3.org/2001/XMLSchema"/>';
