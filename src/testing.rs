@@ -28,8 +28,8 @@ use uuid::Uuid;
 /// When the clock of a test stands still at first: 2026-01-01 00:00 UTC.
 pub const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
-/// Checks a line that an external program wrote: whether a reader in either [`Mode`](crate::activation::Mode) understands
-/// it.
+/// Checks a line that an external program wrote: whether the reader of a [`Program`](crate::activation::Program)
+/// understands it, in either mode.
 ///
 /// # Errors
 /// 60025 says what is wrong with it.

@@ -104,7 +104,7 @@ pub(super) fn mend_catalog(catalog: &mut Catalog, changes: &mut Vec<Change>, rep
         let what = "the next object id was in use; raised";
         repairs.note("dialoq_broker", what, catalog.settings.next_object_id);
         catalog.settings.next_object_id = next;
-        changes.push(Change::PutSettings(catalog.settings.clone()));
+        changes.push(Change::PutSettings(catalog.settings));
     }
     None
 }

@@ -43,8 +43,8 @@ impl Verb {
                 text("the description of the Error", description)
             }
             Self::Define(definitions) => {
-                let checks = definitions.iter().enumerate();
-                checks.map(|(index, one)| definition(one).map_err(|error| error.in_statement(index))).collect()
+                let mut checks = definitions.iter().enumerate();
+                checks.try_for_each(|(index, one)| definition(one).map_err(|error| error.in_statement(index)))
             }
             _ => Ok(()),
         }

@@ -40,7 +40,7 @@ pub(crate) fn start(database: &Database, url: String) -> Faults {
 
 /// Another program of the machine uses the file: it reads for a while, or writes its own table for a while.
 async fn embedded(number: u32, url: &str) {
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         let refused = Broker::open(url).await.expect_err("the file has an owner");
         assert_eq!(refused.code(), dialoq::Code::STORE_OWNED);
         return;

@@ -130,7 +130,8 @@ fn tests_that_wait_have_a_limit() {
     let mut unlimited = Vec::new();
     let asynchronous = |line: &str| line.starts_with("#[tokio::test");
     let any = |line: &str| asynchronous(line) || line == "#[test]";
-    let folders: [(&str, &dyn Fn(&str) -> bool); 4] =
+    type IsTest<'a> = &'a dyn Fn(&str) -> bool;
+    let folders: [(&str, IsTest<'_>); 4] =
         [("src", &asynchronous), ("tests/face", &any), ("tests/cli", &any), ("tests/crash", &any)];
     for (folder, is_test) in folders {
         for file in files(&root().join(folder), "rs") {

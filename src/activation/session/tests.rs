@@ -225,7 +225,8 @@ async fn every_store_that_wraps_another_passes_every_method_on() {
     for name in declared() {
         assert!(expected.contains(&name), "this test does not call {name}");
     }
-    let wrap: [fn(Arc<dyn Store>) -> Arc<dyn Store>; 3] = [
+    type Wrap = fn(Arc<dyn Store>) -> Arc<dyn Store>;
+    let wrap: [Wrap; 3] = [
         |store| Traced::over(store),
         |store| Faulty::after(store, u64::MAX),
         |store| Arc::new(WatchedStore { inner: store, traces: Arc::default() }),
