@@ -1,6 +1,7 @@
 //! LIFETIME and conversation timers.
 
 use crate::rig::{Text, code};
+use dialoq::Act;
 use dialoq::protocol::system;
 
 case!(lifetimes_run_out_on_both_sides, [126, 127, 128], async |t| {
@@ -162,4 +163,11 @@ case!(unread_timers_add_up, [134], async |t| {
         t.advance(1).await?;
     }
     assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER, system::DIALOG_TIMER]);
+});
+
+case!(the_longest_durations_are_refused_alike, [35], async |t| {
+    let pair = t.pair().await?;
+    let longest = std::time::Duration::MAX;
+    assert_eq!(code(t.broker.begin_dialog("I", "T").contract("C").lifetime(longest).await), 8411);
+    assert_eq!(code(t.broker.timer(pair.initiator, longest).await), 8411);
 });

@@ -180,3 +180,45 @@ case!(scripts_are_applied_whole_or_not_at_all, [1], async |t| {
     let types = t.view("service_message_types").await?;
     assert!(!types.iter().any(|row| row.text("name").starts_with('M')));
 });
+
+case!(nul_is_refused_alike, [4, 35], async |t| {
+    let nul = "a\0b";
+    let dialog = t.dialog().await?;
+    let tx = t.begin().await?;
+    for refused in [
+        (code(t.begin_dialog(t.to(nul)).await), 8412),
+        (code(t.begin_dialog(t.to_target().from(nul)).await), 60003),
+        (code(t.begin_dialog(t.to_target().on(nul)).await), 60003),
+        (code(t.send(dialog, nul, "x").await), 60003),
+        (code(t.receive(nul).await), 60003),
+        (code(t.end_with_error(dialog, 1, nul).await), 60005),
+        (code(tx.send(dialog, nul, "x").await), 60003),
+        (code(tx.receive(nul).await), 60003),
+        (code(tx.end_with_error(dialog, 1, nul).await), 60005),
+    ] {
+        assert_eq!(refused.0, refused.1);
+    }
+    // The transaction goes on.
+    tx.send(dialog, "Text", "a\0b").await?;
+    tx.commit().await?;
+    assert_eq!(t.receive("QT").await?.texts(), [nul], "a body may hold it");
+    for define in [
+        t.broker
+            .define(|d| {
+                d.message_type(nul);
+            })
+            .await,
+        t.broker
+            .define(|d| {
+                d.queue(nul);
+            })
+            .await,
+        t.broker
+            .define(|d| {
+                d.service(nul, "QT", ["C"]);
+            })
+            .await,
+    ] {
+        assert_eq!(code(define), 60003);
+    }
+});

@@ -1,7 +1,7 @@
 //! Bodies at their destination: what passes, what comes back as an Error.
 
 use crate::rig::Text;
-use dialoq::Code;
+use dialoq::{Act, Code};
 
 /// UTF-16LE with a byte-order mark, as a server's own XML travels.
 fn utf16(text: &str) -> Vec<u8> {
@@ -107,6 +107,46 @@ case!(replies_are_judged_too, [87, 88], async |t| {
     assert_eq!(t.receive("QT").await?.error_codes(), [-9615]);
     assert_eq!(t.receive("QI").await?.error_codes(), [-9616]);
     assert_eq!((t.state(pair.initiator).await?, t.state(pair.target).await?), ("ER".into(), "ER".into()));
+});
+
+case!(xml_beyond_a_limit, [87], async |t| {
+    let attributes = |count: usize| (0..count).map(|number| format!(" a{number}=''")).collect::<String>();
+    let good = vec![format!("<a{}/>", attributes(1024)).into_bytes()];
+    let bad = vec![
+        format!("<a{}/>", attributes(1025)).into_bytes(),
+        format!("<a{}/>", attributes(120_000)).into_bytes(),
+        ["<a>".repeat(129), "</a>".repeat(129)].concat().into_bytes(),
+    ];
+    t.verdicts("Xml", good, bad, -9615).await?;
+});
+
+case!(json_schemas_that_refer_to_themselves, [87], async |t| {
+    t.define(
+        "CREATE MESSAGE TYPE [Tree] VALIDATION = JSON SCHEMA '{\"anyOf\": [{\"items\": {\"$ref\": \"#\"}, \"minItems\": 2},
+            {\"items\": {\"$ref\": \"#\"}, \"minItems\": 3}]}';
+         CREATE CONTRACT [Trees] ([Tree] SENT BY ANY);
+         ALTER SERVICE [T] (ADD CONTRACT [Trees])",
+    )
+    .await?;
+    let nested = |depth: usize| ["[".repeat(depth), "]".repeat(depth)].concat().into_bytes();
+    t.verdicts_over(
+        "Trees",
+        "Tree",
+        vec![b"7".to_vec(), b"[1, [2, 3]]".to_vec()],
+        vec![nested(22), nested(100)],
+        -8430,
+    )
+    .await?;
+});
+
+case!(a_large_message_that_waits_is_judged_by_the_altered_type, [8, 87], async |t| {
+    let pair = t.pair().await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    t.send(pair.initiator, "Text", &"<not xml".repeat(1000)).await?;
+    t.define("ALTER MESSAGE TYPE [Text] VALIDATION = WELL_FORMED_XML").await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    let error = t.broker.receive("QI").wait(std::time::Duration::from_secs(60)).await?;
+    assert_eq!(error.map(dialoq::Batch::into_messages).unwrap_or_default().error_codes(), [-9615]);
 });
 
 case!(judged_when_it_arrives_not_when_it_is_sent, [8, 87], async |t| {
