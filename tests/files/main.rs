@@ -6,6 +6,7 @@ mod busy;
 #[path = "../servers/limit.rs"]
 mod limits;
 mod ownership;
+mod poisoned;
 mod repairs;
 mod rows;
 mod schema;

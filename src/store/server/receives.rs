@@ -172,13 +172,19 @@ impl Server {
     async fn receive_batch(self: &Arc<Self>, queue: &Queue, mut batch: Vec<Receiving>) {
         let mut tries = Tries::default();
         let rows = loop {
-            // A call commits by itself, so this is the last moment at which a caller that has gone loses nothing.
+            // A connection may be long in coming, and callers may leave meanwhile.
+            let link = self.take().await;
+            // The call commits by itself, so this is the last moment at which a caller that has gone loses nothing.
             batch.retain(|receiving| !receiving.is_abandoned());
             if batch.is_empty() {
                 return;
             }
             let from = if batch.len() > 1 { queue.trail().next() } else { None };
-            match self.call_on_a_link(call(&queue.folded, &batch, from)).await {
+            let done = match link {
+                Ok(mut link) => link.call(call(&queue.folded, &batch, from)).await,
+                Err(failure) => Err(failure),
+            };
+            match done {
                 Ok(rows) => break Ok(rows),
                 Err(failure) if tries.again(&failure).await => {}
                 Err(failure) => break Err(verdict(failure)),

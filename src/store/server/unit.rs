@@ -70,6 +70,7 @@ impl Server {
         unit: Unit,
         work: Work,
     ) -> Result<Option<Vec<Outcome>>> {
+        unit.iter().try_for_each(Verb::check_texts)?;
         self.before_work().await?;
         if let [Verb::Define(definitions)] = &unit[..] {
             let definitions = definitions.clone();

@@ -176,7 +176,9 @@ impl Engine {
         loop {
             {
                 let mut state = self.lock_whatever();
-                if self.ending.is_abandoned() {
+                // After a failure nothing is taken and everybody was answered. What is due by the clock stays due, so the writer
+                // would fail again for ever, and `close` would wait for it.
+                if self.ending.is_abandoned() || state.failed.is_some() {
                     return;
                 }
                 while !state.has_work(self.clock.now()) && !self.has_board_news() {
