@@ -186,3 +186,17 @@ case!(bodies_have_a_limit, [86], async |t| {
     let received = t.receive("QT").await?;
     assert!(received[0].message_body.as_ref() == Some(&large), "three million bytes arrive as they were");
 });
+
+case!(many_messages_without_a_body_pass_in_one_transaction, [84, 87], async |t| {
+    let dialog = t.dialog().await?;
+    let tx = t.begin().await?;
+    // More than are checked on the way in one batch.
+    for _ in 0..100 {
+        tx.send(dialog, "Xml", "").await?;
+    }
+    tx.commit().await?;
+    t.send(dialog, "Text", "after them").await?;
+    let received = t.receive("QT").await?;
+    assert_eq!(received.len(), 101, "none waits for a check that has nothing to look at");
+    assert!(t.transmission().await?.is_empty());
+});

@@ -12,6 +12,7 @@ mod garbage_mssql;
 mod hostile_mssql;
 mod leaving;
 mod plans;
+mod rollbacks;
 mod session;
 mod stage;
 mod strangers;
@@ -62,6 +63,8 @@ fn main() -> ExitCode {
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged;
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
             closing_stops_a_statement_without_end no_text_holds_the_password;
+        Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
+            a_restored_copy_forgets_transactions_of_another_server;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
             every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever

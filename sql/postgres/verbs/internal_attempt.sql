@@ -36,8 +36,19 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Counts one rollback for each queue that a transaction received from, and forgets the transaction. Whoever counts it first
--- has it; nobody waits. A transaction that is still open is left for later, one that has committed is not counted.
+-- What became of a transaction that received.
+-- Takes: its number, as receiver_of gave it
+-- Gives: 'in progress', 'committed', 'aborted'; NULL if this server never gave out that number, as in a restored copy
+CREATE OR REPLACE FUNCTION dialoq.receiver_status(p_receiver xid8) RETURNS text
+LANGUAGE sql AS $$
+    SELECT CASE WHEN p_receiver < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(p_receiver) END
+$$;
+
+-- Counts one rollback for each queue that a transaction received from, and forgets the transaction. The first session that
+-- counts it has it; no session waits. A transaction that is still open is left for later, one that has committed is not
+-- counted. So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
+-- RECEIVE (then the number of its subtransaction is that of an aborted one), and what is counted under the lock of another
+-- holder would be lost.
 -- Gives: words for others
 CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -51,9 +62,11 @@ BEGIN
             WHERE (a.attempt_id, a.conversation_group_id) IN (
                 SELECT o.attempt_id, o.conversation_group_id
                 FROM dialoq.receive_attempt AS o
-                WHERE o.attempt_id = p_attempt_id AND pg_xact_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
+                WHERE o.attempt_id = p_attempt_id
+                    AND CASE WHEN dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
+                        THEN dialoq.try_lock_group(o.conversation_group_id) ELSE false END
                 FOR UPDATE SKIP LOCKED)
-            RETURNING a.queue_id, a.conversation_group_id, pg_xact_status(a.receiver_xid) AS status
+            RETURNING a.queue_id, a.conversation_group_id, dialoq.receiver_status(a.receiver_xid) AS status
         )
         SELECT g.queue_id, array_agg(g.conversation_group_id) AS groups
         FROM gone AS g WHERE g.status = 'aborted' GROUP BY g.queue_id ORDER BY g.queue_id

@@ -15,8 +15,8 @@ DECLARE
     v_more text;
 BEGIN
     IF p_step = 'count' THEN
-        is_done := true;
         said := dialoq.count_attempt(p_attempt_id);
+        is_done := CASE WHEN NOT EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id) THEN true END;
         RETURN;
     ELSIF p_step = 'settle' THEN
         SELECT s.is_settled, s.said INTO is_done, said FROM dialoq.settle(p_endpoint_id) AS s;

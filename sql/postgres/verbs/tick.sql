@@ -79,7 +79,7 @@ BEGIN
         -- Transactions that received and are gone.
         OPEN v_items FOR
             SELECT NULL::bigint AS endpoint_id, NULL::bigint AS id, a.attempt_id FROM dialoq.receive_attempt AS a
-            WHERE pg_xact_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
+            WHERE dialoq.receiver_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
             GROUP BY a.attempt_id ORDER BY a.attempt_id;
     ELSE
         OPEN v_items FOR

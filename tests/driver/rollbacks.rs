@@ -1,0 +1,58 @@
+//! Which rollbacks count against a queue, and when.
+
+use crate::servers::{Database, Store};
+use dialoq::{Act, Broker};
+
+const SCRIPT: &str = "
+    CREATE MESSAGE TYPE [Word] VALIDATION = NONE; CREATE CONTRACT [Talk] ([Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [Asker] ON QUEUE asker; CREATE SERVICE [Server] ON QUEUE server ([Talk]);";
+const IS_ON: &str = "SELECT is_receive_enabled FROM dialoq.service_queue WHERE name = 'server'";
+const COUNTED: &str = "SELECT count(*) FROM dialoq.queue_rollback";
+
+fn on<F: Future<Output = dialoq::Result<()>>>(store: Store, test: impl FnOnce(Database, Broker) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime
+        .block_on(async {
+            let database = Database::fresh(store);
+            let broker = Broker::open(database.url()).await?;
+            broker.execute(SCRIPT).await?;
+            let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+            broker.send(dialog, "Word", "once").await?;
+            test(database, broker).await
+        })
+        .unwrap();
+}
+
+pub(crate) fn a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open(store: Store) {
+    on(store, |database, broker| async move {
+        let tx = broker.begin().await?;
+        for _ in 0..6 {
+            tx.savepoint("before").await?;
+            assert!(tx.receive("server").await?.is_some());
+            tx.rollback_to("before").await?;
+            // The number of the subtransaction that received is that of an aborted one now.
+            database.sql("SELECT * FROM dialoq.tick(500)");
+        }
+        assert_eq!((database.sql(IS_ON), database.sql(COUNTED)), ("t".to_owned(), "0".to_owned()));
+        assert!(tx.receive("server").await?.is_some(), "it is still there");
+        tx.commit().await?;
+        database.sql("SELECT * FROM dialoq.tick(500)");
+        assert_eq!((database.sql(IS_ON), database.sql(COUNTED)), ("t".to_owned(), "0".to_owned()));
+        broker.close().await
+    });
+}
+
+pub(crate) fn a_restored_copy_forgets_transactions_of_another_server(store: Store) {
+    on(store, |database, broker| async move {
+        database.sql(
+            "INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at, receiver_xid)
+             SELECT gen_random_uuid(), e.conversation_group_id, s.queue_id, now() AT TIME ZONE 'UTC', '99999999999'::xid8
+             FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id",
+        );
+        database.sql("SELECT * FROM dialoq.tick(500)");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
+        assert_eq!(database.sql(COUNTED), "0", "nobody knows what became of them");
+        broker.close().await
+    });
+}
