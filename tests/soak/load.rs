@@ -110,10 +110,13 @@ impl Worker {
                 self.counts.refused(&error);
             }
             // What came back: ends what the other side has ended or broken.
-            match self.broker.receive("QI").top(20).await {
-                Ok(Some(batch)) => end_all(&self.broker, batch.messages()).await,
-                Ok(None) => {}
-                Err(error) => self.counts.refused(&error),
+            // A RECEIVE gives the messages of one group, and a scene may answer more than one: all are taken, or they pile up.
+            loop {
+                match self.broker.receive("QI").top(20).await {
+                    Ok(Some(batch)) => end_all(&self.broker, batch.messages()).await,
+                    Ok(None) => break,
+                    Err(error) => break self.counts.refused(&error),
+                }
             }
         }
     }
