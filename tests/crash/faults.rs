@@ -64,10 +64,14 @@ async fn strike(path: &Path, fault: Arc<Fault>) -> bool {
     .unwrap();
     let ended = load(&store, &mut done).await;
     if fault.has_struck() {
-        let failure = ended.expect_err("the fault is told to whoever it struck");
-        assert!([Code::STORE_FULL, Code::STORE_POISONED].contains(&failure.code()), "{failure}");
         let later = store.submit(vec![enable(true)]).await.unwrap_err();
-        assert_eq!(later.code(), Code::STORE_POISONED);
+        let expected = [Code::STORE_FULL, Code::STORE_POISONED];
+        assert!(expected.contains(&later.code()), "{later}");
+        // No caller waits for background work, and a batch without rows needs no BEGIN: the load may end well all the same.
+        if let Err(failure) = ended {
+            assert!(expected.contains(&failure.code()), "{failure}");
+            assert_eq!(later.code(), Code::STORE_POISONED, "{later}");
+        }
     } else {
         ended.unwrap();
     }
