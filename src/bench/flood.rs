@@ -48,7 +48,7 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// The round in the middle, by its p99.
-fn middle(mut rounds: Vec<Round>) -> Round {
+pub(super) fn middle(mut rounds: Vec<Round>) -> Round {
     rounds.sort_by(|a, b| a.quantile_us(0.99).total_cmp(&b.quantile_us(0.99)));
     rounds.swap_remove(rounds.len() / 2)
 }

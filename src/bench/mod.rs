@@ -8,6 +8,7 @@
 mod cycle;
 mod flood;
 mod flow;
+mod hostile;
 mod load;
 mod log;
 mod machine;
@@ -133,6 +134,8 @@ pub enum Workload {
     Depth,
     /// The waiting time of a high class while a low class floods the queue.
     Flood,
+    /// The latency of SEND while one caller sends bodies that are made to be expensive to check.
+    Hostile,
     /// On a server: from a SEND to the RECEIVE that waited for it, on an idle system.
     WakeUp,
     /// On a server: what a hundred waiting receivers cost it.
@@ -143,7 +146,7 @@ pub enum Workload {
 
 impl Workload {
     /// All on the embedded store, in the order they run: memory first, while the process holds nothing else.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Backlog,
         Self::Conversations,
         Self::Send,
@@ -153,6 +156,7 @@ impl Workload {
         Self::Cycle,
         Self::Depth,
         Self::Flood,
+        Self::Hostile,
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
@@ -252,13 +256,14 @@ mod tests {
         for row in &report.results {
             assert!(row.per_s > 0.0 && row.p50_us <= row.p99_us, "{row:?}");
             // A flooded class is held against itself, a dialog against nothing, one batch against the other.
-            let has_no_log = ["dialog", "high", "receive_at", "send_100_spread", "receive_100_scattered", "log"];
+            let has_no_log =
+                ["dialog", "high", "receive_at", "send_100_spread", "receive_100_scattered", "log", "send_beside"];
             let is_bare = has_no_log.iter().any(|name| row.workload.starts_with(name));
             assert_eq!(row.ratio_to_log.is_none(), is_bare, "{row:?}");
         }
         let alone = report.results.iter().filter(|row| row.ratio_to_sqlite.is_some()).count();
         assert_eq!(alone, 2, "send and receive of one caller");
-        assert_eq!(report.figures.len(), 5);
+        assert_eq!(report.figures.len(), 7);
         assert!(report.targets.iter().all(|target| !target.what.contains("1,000,000")), "nothing was that big");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }

@@ -201,6 +201,8 @@ impl Report {
             ("resident, 1,000,000 open conversations", 600.0, "MiB", self.figure(CONVERSATION_MEMORY)),
             ("opening 1,000,000 conversations again", 5.0, "s", self.figure(REOPEN)),
             ("high class under a low flood, p99 wait", 2.0, "times unloaded", self.figure(FLOOD)),
+            ("send beside hostile XML, p99", 3.0, "times alone", self.figure(HOSTILE_XML)),
+            ("send beside hostile JSON, p99", 3.0, "times alone", self.figure(HOSTILE_JSON)),
         ];
         self.targets = Target::judged(&promised, &bounded);
     }
@@ -210,6 +212,9 @@ pub(super) const BACKLOG_MEMORY: &str = "resident with 1,000,000 messages waitin
 pub(super) const CONVERSATION_MEMORY: &str = "resident with 1,000,000 open conversations";
 pub(super) const REOPEN: &str = "opening the file with 1,000,000 open conversations again";
 pub(super) const FLOOD: &str = "high class under a low flood: p99 wait in the queue over that unloaded";
+pub(super) const HOSTILE_XML: &str =
+    "SEND beside a caller of 10 MB XML bodies with 100,000 attributes: p99 over that alone";
+pub(super) const HOSTILE_JSON: &str = "SEND beside a caller of bodies for a recursive JSON schema: p99 over that alone";
 pub(super) const FLOOD_END_TO_END: &str = "high class under a low flood: p99 from send to receipt over that unloaded";
 
 impl fmt::Display for Report {

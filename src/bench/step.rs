@@ -31,6 +31,7 @@ pub(super) enum Step {
     Cycle { callers: usize, style: Style },
     Depth,
     Flood,
+    Hostile,
 }
 
 impl fmt::Display for Step {
@@ -48,6 +49,7 @@ impl fmt::Display for Step {
             Self::Cycle { callers, style } => write!(f, "dialog cycle {style}, {callers} callers"),
             Self::Depth => write!(f, "receive from deep queues"),
             Self::Flood => write!(f, "the high class under a flood of low"),
+            Self::Hostile => write!(f, "send beside hostile bodies"),
         }
     }
 }
@@ -77,6 +79,7 @@ pub(super) fn plan(options: &Options) -> Vec<Step> {
             }
             Workload::Depth => plan.push(Step::Depth),
             Workload::Flood => plan.push(Step::Flood),
+            Workload::Hostile => plan.push(Step::Hostile),
             // Not on an embedded store.
             Workload::WakeUp | Workload::Idle | Workload::Load => {}
         }
@@ -98,6 +101,7 @@ pub(super) async fn take(step: Step, options: &Options, folder: &Path, report: &
         Step::Cycle { callers, style } => at.cycle(callers, style, report).await,
         Step::Depth => sizes::depth(&at, report).await,
         Step::Flood => super::flood::measure(&at, report).await,
+        Step::Hostile => super::hostile::measure(&at, report).await,
     }
 }
 

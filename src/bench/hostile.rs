@@ -1,0 +1,135 @@
+//! What other senders feel while one caller sends bodies that are made to be expensive to check.
+
+use super::flow::{self, Bodies};
+use super::load::Round;
+use super::report::{Figure, HOSTILE_JSON, HOSTILE_XML, Measured, Report};
+use super::step::{MANY, Place};
+use super::subject::{CLIENT, REQUESTS, Style, Subject};
+use crate::Broker;
+use crate::error::Result;
+use crate::protocol::definition::Validation;
+use crate::protocol::{Addressee, BeginDialog, EndForm, Outcome, Relation, Verb};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+const CALLERS: usize = 8;
+const HOSTILE: &str = "//bench/Hostile";
+const XML_BYTES: usize = 10 << 20;
+const ATTRIBUTES: usize = 100_000;
+
+/// Each item is tried against both branches and each branch against all that is below: 2^depth looks for a validator
+/// that does not count its steps.
+const RECURSIVE: &str = r##"{"anyOf":[{"items":{"$ref":"#"},"minItems":2},{"items":{"$ref":"#"},"minItems":3}]}"##;
+const JSON_DEPTH: usize = 120;
+
+/// One kind of expensive body.
+struct Kind {
+    workload: &'static str,
+    figure: &'static str,
+    validation: Validation,
+    body: Arc<Vec<u8>>,
+}
+
+fn kinds() -> [Kind; 2] {
+    // 10 MB in all: the text fills what the attributes leave.
+    let attributes: String = (0..ATTRIBUTES).map(|number| format!(" a{number}='{number}'")).collect();
+    let text = "x".repeat(XML_BYTES - attributes.len() - "<r></r>".len());
+    let xml = format!("<r{attributes}>{text}</r>");
+    let json = "[".repeat(JSON_DEPTH) + &"]".repeat(JSON_DEPTH);
+    [
+        Kind {
+            workload: "send_beside_hostile_xml",
+            figure: HOSTILE_XML,
+            validation: Validation::WellFormedXml,
+            body: Arc::new(xml.into_bytes()),
+        },
+        Kind {
+            workload: "send_beside_hostile_json",
+            figure: HOSTILE_JSON,
+            validation: Validation::JsonSchema { schema: RECURSIVE.into() },
+            body: Arc::new(json.into_bytes()),
+        },
+    ]
+}
+
+pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
+    for (place, kind) in kinds().into_iter().enumerate() {
+        let folder = at.folder.join(place.to_string());
+        std::fs::create_dir_all(&folder).map_err(super::log::io_error)?;
+        let subject = Place { folder: &folder, ..*at }.subject().await?;
+        let (alone, beside) = beside(&subject, &kind, at.bodies(), at.options.rounds, at.options.round_length).await?;
+        let value = beside.quantile_us(0.99) / alone.quantile_us(0.99);
+        report.figures.push(Figure { name: kind.figure.to_owned(), value, unit: "times" });
+        let alone_name = format!("{}_alone", kind.workload);
+        for (workload, round) in [(&*alone_name, alone), (kind.workload, beside)] {
+            report.results.push(Measured::new(workload, CALLERS, 1, at.options.body_bytes, &round));
+        }
+        subject.close().await?;
+    }
+    Ok(())
+}
+
+/// The senders alone, and beside the hostile caller, in turn; the rounds in the middle by their p99.
+async fn beside(
+    subject: &Subject,
+    kind: &Kind,
+    bodies: Bodies,
+    rounds: usize,
+    length: Duration,
+) -> Result<(Round, Round)> {
+    define(&subject.broker, kind).await?;
+    let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        alone.push(flow::send(&lane, bodies, CALLERS, 1, length).await?);
+        subject.drain().await?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let hostile = tokio::spawn(keep_sending(subject.broker.clone(), kind.body.clone(), is_over.clone()));
+        let round = flow::send(&lane, bodies, CALLERS, 1, length).await;
+        is_over.store(true, Relaxed);
+        hostile.await.map_err(|_| crate::Error::closed())??;
+        beside.push(round?);
+        subject.drain().await?;
+    }
+    Ok((super::flood::middle(alone), super::flood::middle(beside)))
+}
+
+async fn define(broker: &Broker, kind: &Kind) -> Result<()> {
+    broker
+        .ensure(|define| {
+            define.message_type_with(HOSTILE, kind.validation.clone());
+            define.contract(HOSTILE).sent_by_initiator(HOSTILE);
+            define.service(HOSTILE, REQUESTS, [HOSTILE]);
+        })
+        .await
+        .map(drop)
+}
+
+/// A dialog for each body, because a body that is refused breaks its conversation.
+async fn keep_sending(broker: Broker, body: Arc<Vec<u8>>, is_over: Arc<AtomicBool>) -> Result<()> {
+    while !is_over.load(Relaxed) {
+        let begin = Verb::BeginDialog(BeginDialog {
+            from_service: CLIENT.into(),
+            to_service: HOSTILE.into(),
+            addressee: Addressee::Anywhere,
+            contract: Some(HOSTILE.into()),
+            related: Relation::None,
+            lifetime_seconds: None,
+            encryption: false,
+        });
+        let handle = match broker.submit(vec![begin]).await?.pop() {
+            Some(Outcome::Began { handle, .. }) => handle,
+            Some(other) => return Err(crate::act::unexpected(&other)),
+            None => return Err(crate::Error::closed()),
+        };
+        let send = Verb::Send {
+            handles: vec![handle],
+            message_type: Some(HOSTILE.into()),
+            body: Some(body.clone()),
+            trace: None,
+        };
+        broker.submit(vec![send, Verb::EndConversation { handle, form: EndForm::Cleanup }]).await?;
+    }
+    Ok(())
+}
