@@ -1,7 +1,7 @@
 //! A broker that is dropped while its writer is busy writes nothing more.
 
 use crate::shop::{began, definitions, dialog, open, options, send, sql, texts};
-use crate::{SLOW, is_free, until};
+use crate::{ENDLESS, is_free, until};
 use dialoq::protocol::{EndForm, From, Outcome, Verb};
 use dialoq::store::Store;
 use dialoq::store::sqlite::SqliteStore;
@@ -15,7 +15,7 @@ fn end(handle: dialoq::id::ConversationHandle) -> Verb {
 async fn start<F: Future + Unpin>(work: &mut F) {
     tokio::select! {
         biased;
-        _ = work => panic!("it takes a second or more"),
+        _ = work => panic!("it does not end by itself"),
         () = std::future::ready(()) => {}
     }
 }
@@ -46,7 +46,7 @@ async fn a_broker_dropped_while_its_writer_is_busy_leaves_what_was_acknowledged(
     store.submit(vec![end(initiator)]).await.unwrap();
 
     let mut tx = store.begin().await.unwrap();
-    tx.sql(sql(SLOW, Vec::new())).await.unwrap();
+    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
     {
         let mut commit = tx.commit();
         start(&mut commit).await;

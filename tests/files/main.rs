@@ -90,10 +90,6 @@ fn is_free(path: &Path) -> bool {
     connection.execute_batch("begin immediate; rollback").is_ok()
 }
 
-/// A statement that ends by itself, but only after a second or more.
-const SLOW: &str = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r where n < 12000000) \
-                    select max(n) from r";
-
 /// A statement that does not end.
 const ENDLESS: &str =
     "insert into t with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";

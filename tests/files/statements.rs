@@ -104,6 +104,23 @@ async fn a_close_is_not_held_by_a_statement_that_does_not_end() {
 }
 
 #[tokio::test]
+async fn a_lone_callers_statement_that_does_not_end_leaves_the_callers_thread_free() {
+    let _limit = crate::limit();
+    // In memory a batch is short on every machine, so that a lone caller writes its SENDs on its own thread.
+    let store = broker(SqliteOptions { location: Location::Memory, ..options(Path::new("")) }).await;
+    let handle = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    for _ in 0..100 {
+        store.submit(vec![send(handle, "alone")]).await.unwrap();
+    }
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql(ENDLESS, Vec::new())).await.unwrap();
+    let endless = tokio::spawn(tx.commit());
+    tokio::task::yield_now().await;
+    patiently(store.close()).await.unwrap();
+    assert_eq!(endless.await.unwrap().unwrap_err().code(), Code::STORE_CLOSED);
+}
+
+#[tokio::test]
 async fn a_drop_is_not_held_by_a_statement_that_does_not_end() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();

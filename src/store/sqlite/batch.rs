@@ -105,6 +105,8 @@ pub(super) struct WriteSide {
     /// Which state of the monitors' board the tables show.
     pub(super) board_version: u64,
     pub(super) board_written: Instant,
+    /// Set by a close: the marks in the tables are exact, and nothing more is written.
+    pub(super) is_shut: bool,
 }
 
 impl WriteSide {

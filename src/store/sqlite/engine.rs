@@ -20,7 +20,7 @@ use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Rows of the transmission queue that one batch tries again; more wait for the next.
@@ -127,11 +127,13 @@ impl Engine {
         if state.may_lead(self.batch_ns.load(Relaxed) < SHORT_BATCH_NS) {
             drop(state);
             arrivals.signal();
-            if let Ok(mut write) = self.write.try_lock()
-                && write.begin().as_ref().err().is_none_or(|error| !is_busy(error))
-            {
-                self.run_batch(&mut write, false);
-                return;
+            match self.write.try_lock() {
+                Ok(mut write) if write.begin().as_ref().err().is_none_or(|error| !is_busy(error)) => {
+                    self.run_batch(&mut write, false);
+                    return;
+                }
+                Err(TryLockError::Poisoned(_)) => return self.fail_after_panic(),
+                Ok(_) | Err(TryLockError::WouldBlock) => {}
             }
             // Another caller writes, or another program holds the lock: waiting is the writer's work.
             let is_asleep = std::mem::take(&mut self.lock_whatever().is_asleep);
@@ -171,8 +173,16 @@ impl Engine {
         self.wake.notify_one();
     }
 
-    /// The writer's life, until the store is closed.
-    pub(super) fn write_until_closed(&self) {
+    /// The writer's life, until the store is closed or dropped.
+    pub(super) fn run_writer(&self) {
+        self.write_until_closed();
+        // The drop of the store waits for this thread, unless this thread dropped it.
+        if self.ending.is_abandoned() {
+            let _ = self.release();
+        }
+    }
+
+    fn write_until_closed(&self) {
         loop {
             {
                 let mut state = self.lock_whatever();
@@ -181,7 +191,7 @@ impl Engine {
                 if self.ending.is_abandoned() || state.failed.is_some() {
                     return;
                 }
-                while !state.has_work(self.clock.now()) && !self.has_board_news() {
+                while state.is_closed || !state.has_work(self.clock.now()) && !self.has_board_news() {
                     if state.is_closed || state.failed.is_some() {
                         return;
                     }
@@ -198,9 +208,18 @@ impl Engine {
                     state.is_asleep = false;
                 }
             }
-            let Ok(mut write) = self.write.lock() else { return };
-            self.run_batch(&mut write, true);
+            match self.write.lock() {
+                Ok(mut write) => self.run_batch(&mut write, true),
+                Err(_) => return self.fail_after_panic(),
+            }
         }
+    }
+
+    /// A thread panicked while it wrote: what of its batch is written is not known, so every caller is told and nothing more
+    /// is taken.
+    fn fail_after_panic(&self) {
+        self.lock_whatever().fail(&poisoned("a thread panicked while it wrote"));
+        self.board.wake_all();
     }
 
     fn pause(&self, due: Option<Timestamp>) -> Duration {
@@ -222,11 +241,16 @@ impl Engine {
             && write.board_written.elapsed() >= BOARD_EVERY
     }
 
-    /// Writes everything that is ordered, syncs, answers.
+    /// Writes everything that is ordered, syncs, answers. After a close nothing is written: the file's marks are exact.
     pub(super) fn run_batch(&self, write: &mut WriteSide, by_writer: bool) {
+        if write.is_shut {
+            return;
+        }
         let started = Instant::now();
         let mut batch = std::mem::take(&mut write.spare);
-        let filled = self.fill_batch(write, &mut batch).and_then(|()| self.begin_for(write, &batch));
+        // Dropped before the batch, so that a caller whose sender is dropped finds the failure.
+        let _on_panic = OnPanic(self);
+        let filled = self.fill_batch(write, &mut batch, by_writer).and_then(|()| self.begin_for(write, &batch));
         match filled.and_then(|()| write.commit(&mut batch)) {
             Ok(sync) => {
                 self.note_times(sync, started.elapsed());
@@ -315,10 +339,11 @@ impl Engine {
     }
 
     /// Orders what only the writer may order, and takes all that is ordered.
-    fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch) -> Result<()> {
+    fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch, by_writer: bool) -> Result<()> {
         let now = self.clock.now();
         let mut state = self.lock_to_write()?;
-        let commits = state.take_sql_commits();
+        // A caller on its own thread leaves the statements of others to the writer, which they have woken.
+        let commits = if by_writer { state.take_sql_commits() } else { Vec::new() };
         if !commits.is_empty() {
             drop(state);
             self.order_sql_commits(write, commits, now)?;
@@ -429,10 +454,16 @@ impl Engine {
             self.ending.close();
             state.parked.fail(Error::closed);
         }
-        let mut write = self.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
+        let mut write = self.write.lock().map_err(|_| {
+            self.fail_after_panic();
+            poisoned("a thread panicked while it wrote")
+        })?;
         self.run_batch(&mut write, true);
+        write.is_shut = true;
         let exact = {
-            let state = self.lock_whatever();
+            let mut state = self.lock_whatever();
+            // The last batch may have parked units at groups that open transactions hold.
+            state.forget(Error::closed);
             if let Some(first) = &state.failed {
                 return Err(poisoned(first));
             }
@@ -465,15 +496,31 @@ impl Engine {
         self.nudge();
     }
 
-    /// Closes every connection, then lets go of the file.
+    /// Closes every connection, then lets go of the file; the second time it does nothing.
     pub(super) fn release(&self) -> Result<()> {
         let mut write = self.write.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_released.load(SeqCst) {
+            return Ok(());
+        }
+        write.is_shut = true;
+        self.lock_whatever().forget(Error::closed);
         let nothing = rusqlite::Connection::open_in_memory().map_err(writing)?;
         let closed = std::mem::replace(&mut write.connection, nothing).close();
         self.is_released.store(true, SeqCst);
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.owner.lock().unwrap_or_else(PoisonError::into_inner).take();
         closed.map_err(|(_, error)| writing(error))
+    }
+}
+
+/// Fails the store if the thread panics while it holds this.
+struct OnPanic<'e>(&'e Engine);
+
+impl Drop for OnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail_after_panic();
+        }
     }
 }
 

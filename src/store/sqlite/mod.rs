@@ -108,6 +108,7 @@ impl SqliteStore {
             recent: Arc::default(),
             board_version: 0,
             board_written: engine::long_ago(),
+            is_shut: false,
         };
         let mut repairs = Vec::new();
         let (core, marks) = if is_new {
@@ -172,7 +173,7 @@ impl SqliteStore {
         let mut threads = Vec::new();
         let writer = engine.clone();
         let name = |name: &str| std::thread::Builder::new().name(format!("dialoq-{name}"));
-        threads.push(name("writer").spawn(move || writer.write_until_closed()).map_err(failed)?);
+        threads.push(name("writer").spawn(move || writer.run_writer()).map_err(failed)?);
         if let Some(mut moves) = engine.clock.moves() {
             let (engine, stop) = (engine.clone(), stop_listening.clone());
             let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
@@ -230,15 +231,19 @@ impl SqliteStore {
         self.with_guarded(|connection, guard| user_sql::check(connection, guard, sql))
     }
 
-    fn stop_threads(&self) {
+    /// Tells whether all have ended: a store may be dropped by its own writer's last answer, and that thread ends by itself.
+    fn stop_threads(&self) -> bool {
         self.stop_listening.notify_one();
         let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
+        let mut have_ended = true;
         for thread in threads {
-            // A store may be dropped by its own writer's last answer; that thread ends by itself.
-            if thread.thread().id() != std::thread::current().id() {
+            if thread.thread().id() == std::thread::current().id() {
+                have_ended = false;
+            } else {
                 let _ = thread.join();
             }
         }
+        have_ended
     }
 
     fn close_now(&self) -> Result<()> {
@@ -255,7 +260,10 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.engine.abandon();
-        self.stop_threads();
+        // A thread that checks bodies may still hold the engine; the file must be free for the next owner.
+        if self.stop_threads() {
+            let _ = self.engine.release();
+        }
     }
 }
 

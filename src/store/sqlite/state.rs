@@ -439,9 +439,11 @@ impl State {
 
     /// Whether this caller, who has just ordered something, may write it on its own thread.
     pub(super) fn may_lead(&mut self, batches_are_short: bool) -> bool {
+        // A statement of the user may take any time, or not end: its caller's thread may be the one that drives the runtime.
         if self.lone_credit == 0
             || !batches_are_short
-            || self.answers.len() + self.deferred.len() + self.sql_commits.len() > 1
+            || !self.sql_commits.is_empty()
+            || self.answers.len() + self.deferred.len() > 1
         {
             return false;
         }
