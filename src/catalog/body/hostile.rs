@@ -204,3 +204,20 @@ fn an_element_that_many_particles_match() {
                   </xs:complexType><xs:element name='a' type='t'/>";
     assert_eq!(by_xsd(schema, &body(100)), Ok(()));
 }
+
+/// A server takes a verdict of 10,000 characters, and a name in a description may be as long as the body.
+#[test]
+fn descriptions_have_an_end() {
+    let name = "é".repeat(20_000);
+    let schema = r#"{"type": "object", "additionalProperties": false}"#;
+    for result in [
+        verdict(Validation::WellFormedXml, &format!("<{name}></b>")),
+        by_xsd("<xs:element name='r'/>", &format!("<{name}/>")),
+        by_schema(schema, &format!("{{\"{name}\": 1}}")),
+    ] {
+        let why = why(result);
+        let length = why.chars().count();
+        assert!(length <= MOST_DESCRIBED + 3, "{length} characters");
+        assert!(why.starts_with("the body of a message of type '//t'"), "{}", &why[..60]);
+    }
+}

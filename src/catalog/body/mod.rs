@@ -56,6 +56,20 @@ pub struct Rejection {
     pub description: String,
 }
 
+/// Characters of a description. The name of a type, an element or a property may come from the body, so a description can
+/// be as long as the body; the servers take a verdict of 10,000 characters.
+const MOST_DESCRIBED: usize = 3000;
+
+impl Rejection {
+    fn new(code: i32, mut description: String) -> Self {
+        if let Some((end, _)) = description.char_indices().nth(MOST_DESCRIBED) {
+            description.truncate(end);
+            description.push_str("...");
+        }
+        Self { code, description }
+    }
+}
+
 /// How much work a check may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
@@ -142,7 +156,7 @@ impl BodyChecks {
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge_unguarded(catalog, message_type, body, effort)));
         judged.unwrap_or_else(|_| {
             let description = format!("the validator failed on the body of a message of type '{}'", message_type.name);
-            Some(Err(Rejection { code: KIND_REJECTED, description }))
+            Some(Err(Rejection::new(KIND_REJECTED, description)))
         })
     }
 
@@ -174,9 +188,8 @@ impl BodyChecks {
                 (KIND_REJECTED, "does not match its JSON Schema", result)
             }
         };
-        Some(result.map_err(|why| Rejection {
-            code,
-            description: format!("the body of a message of type '{}' {kind}: {why}", message_type.name),
+        Some(result.map_err(|why| {
+            Rejection::new(code, format!("the body of a message of type '{}' {kind}: {why}", message_type.name))
         }))
     }
 

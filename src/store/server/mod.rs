@@ -4,6 +4,7 @@
 //! calls of concurrent callers into few, checks bodies, keeps the definitions, and sees that those who sleep are woken.
 
 mod body;
+mod caller;
 mod catalog;
 mod define;
 pub mod dialect;

@@ -227,6 +227,8 @@ impl Session {
                 self.server.recheck(&verb, &mut beside).await;
             } else if self.has_ended || !is_first || !tries.again(&failure).await {
                 return Err(verdict(failure));
+            } else {
+                self.server.renew_ids(&verb, &mut beside);
             }
         };
         self.did(&verb, rows).await
@@ -403,7 +405,7 @@ impl Session {
 
 impl Server {
     /// The queue's id, and whether rollbacks are counted there.
-    async fn counted_queue(&self, name: &str) -> Option<(i32, bool)> {
+    pub(super) async fn counted_queue(&self, name: &str) -> Option<(i32, bool)> {
         let find = || {
             let catalog = &self.definitions.known().catalog;
             catalog.queue(name).map(|queue| (queue.id, queue.is_poison_message_handling_enabled))

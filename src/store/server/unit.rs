@@ -2,6 +2,7 @@
 
 use super::Server;
 use super::body::settled;
+use super::caller::{self, Caller};
 use super::define::{add, claim};
 use super::life::Work;
 use super::link::{Call, Link, Linked};
@@ -11,7 +12,7 @@ use super::verbs::{self, Beside, received_queue};
 use crate::error::{Error, Result};
 use crate::protocol::{From, Outcome, Unit, Verb};
 use crate::store::SqlRow;
-use crate::store::handover::Handover;
+use crate::store::handover::{Gives, Handover};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -19,6 +20,8 @@ use uuid::Uuid;
 enum Tried {
     Done(Vec<Outcome>, String),
     HappenedBefore,
+    /// The caller left before COMMIT, so the messages that the unit received are back in their queues.
+    GivenBack,
 }
 
 impl Server {
@@ -37,9 +40,8 @@ impl Server {
         unit.iter().try_for_each(Verb::check_texts)?;
         self.before_work().await?;
         if unit.len() > 1 {
-            let done =
-                self.detached(|server| async move { Ok(Handover::new(server.transact(unit, None, work).await?)) });
-            return done.await.map(|done| done.take().unwrap_or_default());
+            let done = self.transact_detached(unit, None, work).await?;
+            return Ok(done.take().unwrap_or_default());
         }
         let Some(verb) = unit.into_iter().next() else { return Ok(Vec::new()) };
         let outcome = match settled(verb) {
@@ -52,13 +54,15 @@ impl Server {
             }
             Verb::Receive { queue, top, from: From::Any } => self.clone().receive_folded(&queue, top, work).await?,
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
-            verb => self
-                .detached(|server| async move {
+            verb => {
+                let (_here, caller) = caller::present();
+                self.detached(|server| async move {
                     let _work = work;
-                    server.alone(verb).await.map(Handover::new)
+                    server.alone(verb, &caller).await.map(Handover::new)
                 })
                 .await?
-                .take(),
+                .take()
+            }
         };
         Ok(vec![outcome])
     }
@@ -80,9 +84,25 @@ impl Server {
             });
             return Ok(defined.await?.map(|outcome| vec![outcome]));
         }
-        let done =
-            self.detached(|server| async move { Ok(Handover::new(server.transact(unit, Some(unit_id), work).await?)) });
-        done.await.map(Handover::take)
+        self.transact_detached(unit, Some(unit_id), work).await.map(Handover::take)
+    }
+
+    async fn transact_detached(
+        self: &Arc<Self>,
+        unit: Unit,
+        unit_id: Option<Uuid>,
+        work: Work,
+    ) -> Result<Handover<Option<Vec<Outcome>>>> {
+        let (_here, caller) = caller::present();
+        self.detached(|server| async move {
+            let _work = work;
+            let done = server.transact(&unit, unit_id, &caller).await;
+            if !matches!(done, Ok(Some(_))) {
+                server.gave_back(&unit).await;
+            }
+            done.map(Handover::new)
+        })
+        .await
     }
 
     /// Runs work that goes on when whoever asked for it goes away.
@@ -97,12 +117,18 @@ impl Server {
         }
     }
 
-    async fn alone(self: Arc<Self>, verb: Verb) -> Result<Outcome> {
+    async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
         let mut beside = self.beside(&verb).await?;
         let may_repeat = matches!(verb, Verb::GetTransmissionStatus { .. });
         let mut tries = Tries::default();
         loop {
-            let failure = match self.call_on_a_link(verbs::call(&verb, &beside)?).await {
+            let answer = match self.take().await {
+                // The call commits by itself: this is the last moment at which a caller that has left loses nothing.
+                Ok(_) if matches!(verb, Verb::Receive { .. }) && caller.has_left() => return Err(caller::left()),
+                Ok(mut link) => link.call(verbs::call(&verb, &beside)?).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match answer {
                 Ok(rows) => {
                     let words = said(&rows);
                     let outcome = verbs::outcome(&verb, rows)?;
@@ -117,7 +143,9 @@ impl Server {
                 self.recheck(&verb, &mut beside).await;
             } else if may_repeat && tries.again_after(&failure.error).await {
                 // Reading twice is as good as once.
-            } else if !tries.again(&failure).await {
+            } else if tries.again(&failure).await {
+                self.renew_ids(&verb, &mut beside);
+            } else {
                 return Err(verdict(failure));
             }
         }
@@ -144,11 +172,30 @@ impl Server {
         }
     }
 
-    async fn transact(self: Arc<Self>, unit: Unit, unit_id: Option<Uuid>, _work: Work) -> Result<Option<Vec<Outcome>>> {
+    /// Wakes receivers that saw the groups of a unit locked: it was rolled back.
+    async fn gave_back(self: &Arc<Self>, unit: &[Verb]) {
+        let mut words = String::new();
+        for queue in unit.iter().filter_map(received_queue) {
+            if let Some((queue_id, _)) = self.counted_queue(queue).await {
+                add(&mut words, &format!("q:{queue_id}"));
+            }
+        }
+        if !words.is_empty() {
+            self.heard(&words, 1).await;
+            self.freed();
+        }
+    }
+
+    async fn transact(
+        self: &Arc<Self>,
+        unit: &[Verb],
+        unit_id: Option<Uuid>,
+        caller: &Caller,
+    ) -> Result<Option<Vec<Outcome>>> {
         if unit.iter().any(|verb| matches!(verb, Verb::Define(_))) {
             return Err(Error::definition_in_transaction());
         }
-        let unit: Vec<Verb> = unit.into_iter().map(settled).collect();
+        let unit: Vec<Verb> = unit.iter().cloned().map(settled).collect();
         let mut besides = Vec::with_capacity(unit.len());
         for verb in &unit {
             besides.push(self.beside(verb).await?);
@@ -157,7 +204,7 @@ impl Server {
         loop {
             let failure = match self.take().await {
                 Err(failure) => failure,
-                Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id).await {
+                Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id, caller).await {
                     Ok(Ok(Tried::Done(outcomes, words))) => {
                         drop(link);
                         self.heard(&words, unit.iter().map(outcome_ready).sum()).await;
@@ -165,7 +212,12 @@ impl Server {
                         return Ok(Some(outcomes));
                     }
                     Ok(Ok(Tried::HappenedBefore)) => return Ok(None),
-                    Ok(Err(error)) => return Err(error),
+                    Ok(Ok(Tried::GivenBack)) => return Err(caller::left()),
+                    Ok(Err(error)) => {
+                        // If that fails, the link is closed.
+                        let _ = link.rollback().await;
+                        return Err(error);
+                    }
                     Err(failure) => {
                         if failure.is_link_usable {
                             // If that fails too, the link is closed.
@@ -190,6 +242,7 @@ impl Server {
             if !again {
                 return Err(verdict(failure));
             }
+            unit.iter().zip(&mut besides).for_each(|(verb, beside)| self.renew_ids(verb, beside));
         }
     }
 }
@@ -199,6 +252,7 @@ async fn try_once(
     unit: &[Verb],
     besides: &[Beside],
     unit_id: Option<Uuid>,
+    caller: &Caller,
 ) -> Linked<Result<Tried>> {
     link.begin().await?;
     if let Some(unit_id) = unit_id {
@@ -224,6 +278,10 @@ async fn try_once(
             Ok(outcome) => outcomes.push(outcome),
             Err(error) => return Ok(Err(error)),
         }
+    }
+    if outcomes.messages() > 0 && caller.has_left() {
+        link.rollback().await?;
+        return Ok(Ok(Tried::GivenBack));
     }
     link.commit().await?;
     Ok(Ok(Tried::Done(outcomes, words)))

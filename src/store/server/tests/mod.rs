@@ -1,5 +1,6 @@
 //! What the server stores do with what a server answers, over one that is played.
 
+mod leaving;
 mod stage;
 
 use super::ServerStore;
