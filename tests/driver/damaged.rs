@@ -207,3 +207,27 @@ pub(crate) fn both_sides_hear_that_their_conversation_is_damaged(store: Store) {
         assert_eq!(sql("SELECT count(*) FROM dialoq.transmission"), "0");
     });
 }
+
+pub(crate) fn a_damaged_conversation_that_another_holds_is_left_for_later(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        broker.close().await.unwrap();
+        database.sql(FUNCTIONS);
+        let handle = database.sql("SELECT test.conversation()::text");
+        let (holder, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let lock = format!(
+            "BEGIN; SELECT dialoq.try_lock_group(conversation_group_id) FROM dialoq.conversation_endpoint
+             WHERE conversation_handle = '{handle}'"
+        );
+        holder.batch_execute(&lock).await.unwrap();
+        let step = format!("SELECT is_done FROM dialoq.break_damaged(test.id('{handle}'), 'as the test asked')");
+        assert_eq!(database.sql(&step), "", "it is not done");
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        assert_eq!(database.sql(&step), "t");
+        assert_eq!(database.sql("SELECT is_done FROM dialoq.break_damaged(-1, 'it is gone')"), "t");
+    });
+}

@@ -1,5 +1,5 @@
 //! The driver of PostgreSQL by itself: values there and back, what errors mean, and what becomes of a link whose caller
-//! goes away. What others can do to it: garbage, damaged rows, locks, sessions. Batches, and verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
+//! goes away. What others can do to it: garbage, damaged rows, locks, sessions. Installations of earlier versions. Batches, and verbs on connections of the user's own, on both servers; the rest of SQL Server's driver is tried beside it.
 
 mod batches;
 mod batches_mssql;
@@ -17,6 +17,7 @@ mod session;
 mod stage;
 mod strangers;
 mod tls;
+mod upgrading;
 mod values;
 
 #[path = "../servers/mod.rs"]
@@ -60,15 +61,20 @@ fn main() -> ExitCode {
             a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_gives_way_to_who_sent_between_its_look_and_its_lock;
         Postgres plans: no_plan_depends_on_what_the_statistics_say;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
-        Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged;
+        Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged
+            a_damaged_conversation_that_another_holds_is_left_for_later;
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
-            closing_stops_a_statement_without_end no_text_holds_the_password;
+            closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
+            a_statement_that_another_session_cancels_says_so a_session_whose_statement_was_stopped_is_not_used_again
+            the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
             every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
-            a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do;
+            a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
+            a_member_by_set_role_is_no_stranger;
+        Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;

@@ -4,6 +4,7 @@ use crate::servers::{Database, Store};
 use crate::stage::{SOON, execute, on, refused, rows, sql};
 use dialoq::Broker;
 use dialoq::error::Code;
+use dialoq::store::postgres::PostgresDriver;
 use dialoq::store::server::link::{Driver, Fate, Link};
 
 /// All of a session that a caller could find changed.
@@ -124,6 +125,115 @@ pub(crate) fn the_users_own_sql_has_a_limit(store: Store) {
         drop(link);
         let mut link = stage.link().await;
         link.script("SELECT set_config('test.limit', current_setting('statement_timeout'), false)").await.unwrap();
+    });
+}
+
+const SLEEPING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+
+/// A limit that the user has set counts after a statement of sql_timeout as before it, and errors name the limit that
+/// ended the statement.
+pub(crate) fn the_users_own_limit_stays(store: Store) {
+    for parameters in ["", "&sql_timeout_ms=120000"] {
+        on(store, parameters, "", |stage| async move {
+            let mut link = stage.link().await;
+            link.begin().await.unwrap();
+            execute(&mut *link, "SET LOCAL statement_timeout = '1500ms'").await.unwrap();
+            execute(&mut *link, "INSERT INTO thing VALUES (1, 'a')").await.unwrap();
+            link.script("SELECT set_config('test.limit', current_setting('statement_timeout'), false)").await.unwrap();
+            let set = &rows(&mut *link, "SELECT current_setting('test.limit') AS limit").await[0];
+            assert_eq!(set.get::<String>("limit").unwrap(), "1500ms");
+            let (failure, code) = refused(execute(&mut *link, "SELECT 1 FROM pg_sleep(600)").await);
+            assert_eq!((code, failure.fate), (Code::SQL_TIMEOUT, Fate::Undone), "{failure:?}");
+            let said = failure.error.message();
+            assert!(said.contains("statement_timeout") && !said.contains("sql_timeout_ms"), "{said}");
+            link.rollback().await.unwrap();
+        });
+    }
+}
+
+pub(crate) fn a_statement_that_another_session_cancels_says_so(store: Store) {
+    on(store, "&sql_timeout_ms=120000", "", |stage| async move {
+        let mut link = stage.link().await;
+        let cancel = async {
+            stage.until(SLEEPING, 1).await;
+            stage.database.sql(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event = 'PgSleep'",
+            );
+        };
+        let (answer, ()) = tokio::join!(execute(&mut *link, "SELECT 1 FROM pg_sleep(600)"), cancel);
+        let (failure, code) = refused(answer);
+        assert_eq!((code, failure.fate), (Code::USER_SQL_FAILED, Fate::Undone), "{failure:?}");
+        assert!(!failure.error.message().contains("timeout"), "{failure:?}");
+        assert_eq!(execute(&mut *link, "SELECT 1").await.unwrap(), 1, "the connection is as good as before");
+    });
+}
+
+/// The request to stop a statement travels by itself: it could stop the next one instead.
+pub(crate) fn a_session_whose_statement_was_stopped_is_not_used_again(store: Store) {
+    on(store, "", "", |stage| async move {
+        let mut link = stage.driver.dedicated().await.unwrap();
+        link.begin().await.unwrap();
+        execute(&mut *link, "INSERT INTO thing VALUES (1, 'a')").await.unwrap();
+        let close = async {
+            stage.until(SLEEPING, 1).await;
+            stage.driver.close().await;
+        };
+        let (answer, ()) = tokio::join!(execute(&mut *link, "SELECT 1 FROM pg_sleep(600)"), close);
+        let (failure, code) = refused(answer);
+        assert_eq!((code, failure.is_link_usable), (Code::STORE_CLOSED, false), "{failure:?}");
+        let (_, code) = refused(execute(&mut *link, "SELECT 1").await);
+        assert_eq!(code, Code::SERVER_UNREACHABLE);
+        let (failure, _) = refused(link.commit().await);
+        assert_eq!(failure.fate, Fate::TransactionUndone, "{failure:?}");
+        drop(link);
+        assert_eq!(stage.database.sql("SELECT count(*) FROM thing"), "0");
+    });
+}
+
+pub(crate) fn the_default_role_of_a_login_stays(store: Store) {
+    on(store, "", "", |stage| async move {
+        let url = stage.database.login("pg_monitor");
+        let name = url.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        stage.database.sql(&format!("ALTER ROLE {name} SET role = 'pg_monitor'"));
+        let driver = PostgresDriver::new(&crate::stage::url(&format!("{url}&pool_size=1"))).unwrap();
+        for text in ["SELECT 1", "SELECT set_config('role', 'none', false)"] {
+            let mut link = driver.take().await.unwrap();
+            assert_eq!(
+                rows(&mut *link, "SELECT current_user::text AS role").await[0].get::<String>("role").unwrap(),
+                "pg_monitor"
+            );
+            execute(&mut *link, text).await.unwrap();
+        }
+        let mut link = driver.take().await.unwrap();
+        let role = rows(&mut *link, "SELECT current_user::text AS role").await[0].get::<String>("role").unwrap();
+        assert_eq!(role, "pg_monitor");
+    });
+}
+
+/// What cannot be made like new is closed, and the pool opens another.
+pub(crate) fn a_session_that_cannot_be_renewed_is_closed(store: Store) {
+    on(store, "", "", |stage| async move {
+        let url = stage.database.login("");
+        let name = url.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        // Temporary tables that another session has locked cannot be removed.
+        stage.database.sql(&format!("ALTER ROLE {name} SET lock_timeout = '1ms'"));
+        let driver = PostgresDriver::new(&crate::stage::url(&format!("{url}&pool_size=1"))).unwrap();
+        let mut link = driver.take().await.unwrap();
+        execute(&mut *link, "CREATE TEMP TABLE mine (id int)").await.unwrap();
+        execute(&mut *link, "SELECT set_config('TimeZone', 'Asia/Tokyo', false)").await.unwrap();
+        let table = "SELECT (SELECT nspname FROM pg_namespace WHERE oid = pg_my_temp_schema())::text AS schema";
+        let schema = rows(&mut *link, table).await[0].get::<String>("schema").unwrap();
+        let mut other = stage.link().await;
+        other.begin().await.unwrap();
+        other.script(&format!("LOCK TABLE {schema}.mine IN ACCESS SHARE MODE")).await.unwrap();
+        drop(link);
+        let mut next = driver.take().await.unwrap();
+        let zone =
+            rows(&mut *next, "SELECT current_setting('TimeZone') AS zone").await[0].get::<String>("zone").unwrap();
+        assert_eq!(zone, "UTC");
+        other.rollback().await.unwrap();
     });
 }
 

@@ -112,6 +112,8 @@ pub(crate) fn overloads_of_a_stranger_are_never_called(store: Store) {
 
 pub(crate) fn a_schema_of_somebody_else_is_refused(store: Store) {
     run(|| async move {
+        // The first installation on a server makes the roles, which needs CREATEROLE.
+        let _roles = Database::fresh(store);
         let database = Database::bare(store);
         let (url, name) = intruder(&database);
         // An empty one that waits for the installer.
@@ -248,6 +250,30 @@ pub(crate) fn locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever(store: S
         stranger.query("SELECT pg_advisory_unlock_all()", &[]).await.unwrap();
         broker.send(dialog, "//t/Word", "a").await.unwrap();
         broker.close().await.unwrap();
+    });
+}
+
+/// A login with NOINHERIT uses the broker after SET ROLE; the server shows its login to others, and no rights of the role.
+pub(crate) fn a_member_by_set_role_is_no_stranger(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        broker.close().await.unwrap();
+        let url = database.login("");
+        let name = url.split("://").nth(1).and_then(|rest| rest.split(':').next()).unwrap();
+        // On PostgreSQL 16 and later a grant has INHERIT of its own.
+        database.sql(&format!("ALTER ROLE {name} NOINHERIT; GRANT dialoq_user TO {name}"));
+        let member = connect(&url).await;
+        member.batch_execute("SET ROLE dialoq_user").await.unwrap();
+        let queue = database.sql("SELECT queue_id FROM dialoq.service_queue WHERE name = 'server'");
+        let take = format!("SELECT slot FROM dialoq.take_reader_slot({queue}, 1)");
+        assert_eq!(member.query_one(&take, &[]).await.unwrap().get::<_, Option<i32>>(0), Some(0));
+        assert_eq!(database.sql(&take), "", "the only place is taken");
+        let key = database.sql("SELECT dialoq.group_key(conversation_group_id) FROM dialoq.conversation_endpoint WHERE is_initiator AND NOT is_system");
+        member.query(&format!("SELECT pg_advisory_lock({key})"), &[]).await.unwrap();
+        assert_eq!(database.sql(&format!("SELECT dialoq.is_held_by_stranger({key})")), "f");
     });
 }
 

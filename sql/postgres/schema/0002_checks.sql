@@ -5,7 +5,16 @@
 -- Names fold A to Z only (decision 0021).
 UPDATE dialoq.service_queue SET folded_name = lower(name COLLATE "C");
 
-UPDATE dialoq.broker SET closed_retention_s = least(greatest(closed_retention_s, 0), 2147483647);
+-- A row that an earlier version took is brought into its range first, or the upgrade would fail for ever. NULL stays NULL:
+-- greatest and least pass it over.
+UPDATE dialoq.broker SET
+    closed_retention_s = least(greatest(closed_retention_s, 0), 2147483647),
+    unconfirmed_retention_s = CASE WHEN unconfirmed_retention_s IS NOT NULL
+        THEN least(greatest(unconfirmed_retention_s, 0), 2147483647) END,
+    manual_now = CASE WHEN manual_now IS NOT NULL
+        THEN least(greatest(manual_now, '0001-01-01 00:00:00+00'), '9999-12-31 23:59:59.999999+00') END;
+UPDATE dialoq.message_type SET validation = 'N' WHERE validation NOT IN ('N', 'E', 'X', 'V', 'J', 'S');
+UPDATE dialoq.conversation_priority SET priority = least(greatest(priority, 1), 10) WHERE priority NOT BETWEEN 1 AND 10;
 ALTER TABLE dialoq.broker
     ADD CHECK (closed_retention_s BETWEEN 0 AND 2147483647),
     ADD CHECK (unconfirmed_retention_s BETWEEN 0 AND 2147483647),

@@ -1,9 +1,11 @@
 -- Takes back what the user's own SQL may have left in a session: rights, settings, cursors, temporary objects, locks,
--- LISTENs. Prepared statements stay, for Dialoq's own are among them. session/connect.sql follows and sets what Dialoq
--- needs.
+-- LISTENs. RESET ROLE gives the role that ALTER ROLE ... SET role names for this login: SET SESSION AUTHORIZATION takes it
+-- away, and RESET ALL leaves it alone. Prepared statements stay, for Dialoq's own are among them. session/connect.sql follows
+-- and sets what Dialoq needs.
 -- Takes: nothing
 -- Gives: nothing
 SET SESSION AUTHORIZATION DEFAULT;
+RESET ROLE;
 RESET ALL;
 CLOSE ALL;
 UNLISTEN *;

@@ -237,6 +237,7 @@ SET enable_mergejoin = on AS $$
 DECLARE
     v_row record;
     v_lock record;
+    v_broken record;
     v_count integer := 0;
 BEGIN
     is_settled := true;
@@ -294,7 +295,9 @@ BEGIN
                     dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
             END IF;
         EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
-            said := dialoq.once(said, dialoq.break_damaged(v_row.endpoint_id, SQLERRM));
+            SELECT b.is_done, b.said INTO v_broken FROM dialoq.break_damaged(v_row.endpoint_id, SQLERRM) AS b;
+            is_settled := is_settled AND v_broken.is_done IS NOT NULL;
+            said := dialoq.once(said, v_broken.said);
         END;
     END LOOP;
     DELETE FROM dialoq.queue_message AS m

@@ -78,17 +78,25 @@ BEGIN
             AND l.classid::bigint << 32 | l.objid::bigint = p_key), 'a session that has ended meanwhile');
 END $$;
 
--- Whether a session holds an advisory lock whose role may neither use nor own the broker.
+-- Whether a login may use the broker: it owns the schema, or is a member of one of the roles, if only by SET ROLE. A login
+-- that comes by a SECURITY DEFINER function of a member is a stranger: the server shows the login of a session, not the role
+-- it acts as.
+-- Gives: NULL for a login that is not known
+CREATE OR REPLACE FUNCTION dialoq.may_use(p_login oid) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT pg_has_role(p_login, 'dialoq_user', 'MEMBER') OR pg_has_role(p_login, 'dialoq_admin', 'MEMBER')
+        OR p_login = (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'dialoq')
+$$;
+
+-- Whether a session holds an advisory lock whose login may not use the broker.
 CREATE OR REPLACE FUNCTION dialoq.is_held_by_stranger(p_key bigint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN EXISTS (
         SELECT FROM pg_locks AS l
         JOIN pg_stat_activity AS a ON a.pid = l.pid AND a.datid = l.database
-        JOIN pg_namespace AS n ON n.nspname = 'dialoq'
         WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND a.datname = current_database()
-            AND l.classid::bigint << 32 | l.objid::bigint = p_key AND a.usesysid <> n.nspowner
-            AND NOT pg_has_role(a.usesysid, 'dialoq_user', 'USAGE') AND NOT pg_has_role(a.usesysid, 'dialoq_admin', 'USAGE'));
+            AND l.classid::bigint << 32 | l.objid::bigint = p_key AND NOT dialoq.may_use(a.usesysid));
 END $$;
 
 -- Locks the group of an endpoint and takes note of what the endpoint was told. Says whether it is there and locked;

@@ -51,37 +51,41 @@ EXCEPTION
         RAISE;
     WHEN others THEN
         GET STACKED DIAGNOSTICS v_why = MESSAGE_TEXT;
-        is_done := true;
         IF p_step = 'count' THEN
+            is_done := true;
             RAISE WARNING 'dialoq: a rollback could not be counted: %', v_why;
             DELETE FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id;
         ELSE
-            said := dialoq.break_damaged(p_endpoint_id, v_why);
+            SELECT b.is_done, b.said INTO is_done, said FROM dialoq.break_damaged(p_endpoint_id, v_why) AS b;
         END IF;
 END $$;
 
 -- Breaks a conversation whose rows make a step fail: both sides get Error -60012. An endpoint that has ended goes. Rows
 -- that do not even allow that are left where no step finds them.
-CREATE OR REPLACE FUNCTION dialoq.break_damaged(p_endpoint_id bigint, p_why text) RETURNS text
+-- Gives: whether it is broken, or gone: NULL if another transaction holds the group; words
+CREATE OR REPLACE FUNCTION dialoq.break_damaged(p_endpoint_id bigint, p_why text, OUT is_done boolean, OUT said text)
 LANGUAGE plpgsql AS $$
 DECLARE
     e record;
     v_peer bigint;
     v_now timestamptz := dialoq.current_time_utc();
     v_text CONSTANT text := 'the rows of the conversation are damaged: ' || left(p_why, 2000);
-    v_said text;
 BEGIN
     SELECT c.conversation_handle, c.conversation_id, c.conversation_group_id, c.is_initiator, c.state INTO e
     FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
-    IF NOT FOUND OR NOT dialoq.try_lock_group(e.conversation_group_id) THEN
-        RETURN NULL;
+    IF FOUND AND NOT dialoq.try_lock_group(e.conversation_group_id) THEN
+        RETURN;
+    END IF;
+    is_done := true;
+    IF e.conversation_group_id IS NULL THEN
+        RETURN;
     END IF;
     RAISE WARNING 'dialoq: conversation % is broken, because its rows are damaged: %', e.conversation_handle, p_why;
     SELECT p.endpoint_id INTO v_peer
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
     BEGIN
-        v_said := dialoq.raise_error(v_peer, -60012, v_text);
+        said := dialoq.raise_error(v_peer, -60012, v_text);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
         RAISE WARNING 'dialoq: the other side of conversation % could not be told', e.conversation_handle;
     END;
@@ -95,12 +99,11 @@ BEGIN
         IF e.state IN ('DO', 'CD') THEN
             PERFORM dialoq.erase(p_endpoint_id);
         ELSE
-            v_said := concat_ws(' ', v_said, dialoq.break_conversation(p_endpoint_id, -60012, v_text, v_now));
+            said := concat_ws(' ', said, dialoq.break_conversation(p_endpoint_id, -60012, v_text, v_now));
         END IF;
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
         UPDATE dialoq.conversation_endpoint AS c SET state = 'ER', dialog_timer = NULL, due_at = NULL
         WHERE c.endpoint_id = p_endpoint_id;
         DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
     END;
-    RETURN v_said;
 END $$;

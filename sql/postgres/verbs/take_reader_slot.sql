@@ -27,10 +27,8 @@ BEGIN
     INTO v_held, v_foreign
     FROM (
         SELECT (k.classid::bigint << 32) | k.objid::bigint AS key,
-            coalesce(pg_has_role(a.usesysid, 'dialoq_user', 'USAGE') OR pg_has_role(a.usesysid, 'dialoq_admin', 'USAGE')
-                OR a.usesysid = n.nspowner, true) AS is_reader
+            coalesce(dialoq.may_use(a.usesysid), true) AS is_reader
         FROM pg_locks AS k
-        JOIN pg_namespace AS n ON n.nspname = 'dialoq'
         LEFT JOIN pg_stat_activity AS a ON a.pid = k.pid
         WHERE k.locktype = 'advisory' AND k.objsubid = 1 AND k.granted
             AND k.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())

@@ -5,6 +5,7 @@ use super::texts::TEXTS;
 use super::tls;
 use super::values::Prepared;
 use crate::error::{Code, Error, Result};
+use crate::store::BoxFuture;
 use crate::store::url::{Durability, PostgresUrl, TlsMode};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
 use std::collections::{BTreeMap, HashMap};
@@ -56,7 +57,13 @@ pub(super) struct Connector {
 #[derive(Default)]
 struct Running {
     next: AtomicU64,
-    statements: Mutex<BTreeMap<u64, CancelToken>>,
+    statements: Mutex<BTreeMap<u64, Stoppable>>,
+}
+
+struct Stoppable {
+    token: CancelToken,
+    /// The server was asked to stop it, or is about to be.
+    is_stopped: bool,
 }
 
 /// A statement of the user that is under way.
@@ -68,8 +75,15 @@ pub(super) struct RunningStatement {
 impl RunningStatement {
     pub(super) fn begin(connector: &Arc<Connector>, client: &Client) -> Self {
         let number = connector.running.next.fetch_add(1, Relaxed);
-        connector.running().insert(number, client.cancel_token());
+        let stoppable = Stoppable { token: client.cancel_token(), is_stopped: false };
+        connector.running().insert(number, stoppable);
         Self { connector: connector.clone(), number }
+    }
+
+    /// The statement is over. Whether the server was asked to stop it: the request is on its way by itself and stops
+    /// whatever the session does when it arrives, so the session must not be used again.
+    pub(super) fn end(self) -> bool {
+        self.connector.running().remove(&self.number).is_some_and(|statement| statement.is_stopped)
     }
 }
 
@@ -81,12 +95,16 @@ impl Drop for RunningStatement {
 
 /// A connection with what the server knows of it.
 pub(super) struct Session {
-    pub(super) client: Client,
+    pub(super) client: Arc<Client>,
     /// Why it was lost, once it was.
     pub(super) lost: Arc<OnceLock<String>>,
     pub(super) calls: HashMap<&'static str, Arc<Prepared>>,
     pub(super) texts: HashMap<String, Arc<Prepared>>,
+    /// What its last user left is being taken back; gives whether that succeeded.
+    pub(super) renewal: Option<Renewal>,
 }
+
+pub(super) type Renewal = BoxFuture<'static, bool>;
 
 impl Connector {
     pub(super) fn new(url: &PostgresUrl) -> Result<Self> {
@@ -139,23 +157,37 @@ impl Connector {
         })
     }
 
-    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, CancelToken>> {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<u64, Stoppable>> {
         self.running.statements.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks the server to stop every statement of the user that is under way.
     pub(super) async fn stop_users_statements(&self) {
-        let tokens: Vec<CancelToken> = self.running().values().cloned().collect();
+        let stop = |statement: &mut Stoppable| {
+            statement.is_stopped = true;
+            statement.token.clone()
+        };
+        let tokens: Vec<CancelToken> = self.running().values_mut().map(stop).collect();
         for token in tokens {
             // The session is closed in any case; the server notices that within two seconds.
             let _ = tokio::time::timeout(CONNECT_TIMEOUT, token.cancel_query(self.tls.clone())).await;
         }
     }
 
-    /// The texts that make a session that ran the user's SQL like new, in the order in which they are sent.
-    pub(super) fn renewal(&self) -> [String; 2] {
-        let texts = [TEXTS.reset, TEXTS.connect.trim_end().trim_end_matches(';'), self.durability_text()];
-        [texts.join(";"), TEXTS.notice_lost_clients.to_owned()]
+    /// Cleans a session whose user left a transaction open, and makes one that ran the user's SQL like new.
+    pub(super) fn renewal(&self, client: Arc<Client>, is_dirty: bool, ran_users_sql: bool) -> Renewal {
+        let clean = if is_dirty { TEXTS.abandon } else { "" };
+        let parts = [TEXTS.reset, TEXTS.connect.trim_end().trim_end_matches(';'), self.durability_text()];
+        let (renew, notice) = match ran_users_sql {
+            true => (parts.join(";"), TEXTS.notice_lost_clients),
+            false => (String::new(), ""),
+        };
+        Box::pin(async move {
+            let send = async |text: &str| if text.is_empty() { Ok(()) } else { client.batch_execute(text).await };
+            // The last is refused where the server's system cannot tell that a client is gone; nothing else is lost then.
+            let (cleaned, renewed, _) = tokio::join!(biased; send(clean), send(&renew), send(notice));
+            cleaned.and(renewed).is_ok()
+        })
     }
 
     fn durability_text(&self) -> &'static str {
@@ -223,7 +255,7 @@ impl Connector {
             return Err(silent(limit, &self.place));
         };
         readied.and(durable).map_err(|error| not_connected(&error, &self.place))?;
-        Ok(Session { client, lost, calls: HashMap::new(), texts: HashMap::new() })
+        Ok(Session { client: Arc::new(client), lost, calls: HashMap::new(), texts: HashMap::new(), renewal: None })
     }
 }
 
@@ -239,6 +271,11 @@ impl managed::Manager for Pooling {
     }
 
     async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<Error> {
+        if let Some(renewal) = session.renewal.take()
+            && !renewal.await
+        {
+            return Err(RecycleError::message("what its last user left could not be taken back"));
+        }
         if session.client.is_closed() { Err(RecycleError::message("it was lost")) } else { Ok(()) }
     }
 }

@@ -65,6 +65,16 @@ impl Asked<'_> {
         }
     }
 
+    /// The error of a statement that ran longer than sql_timeout.
+    pub(super) fn overran(&self, limit: Duration) -> Error {
+        let limit = limit.as_millis();
+        let message = format!(
+            "{self} was stopped after {limit} ms (sql_timeout_ms); shorten it, or raise sql_timeout_ms in the URL or \
+             OpenOptions::sql_timeout"
+        );
+        Error::new(Code::SQL_TIMEOUT, message)
+    }
+
     fn is_users(&self) -> bool {
         matches!(self, Self::Users(_))
     }
@@ -252,10 +262,23 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             );
             (Error::new(Code::OBJECT_IN_USE, text), Fate::Undone)
         }
-        "57014" if asked.is_users() => (
+        // sql_timeout is told by the link, which knows how long the statement ran.
+        "57014" if asked.is_users() && said.contains("statement timeout") => (
             Error::new(
                 Code::SQL_TIMEOUT,
-                format!("{what} was stopped: {said}; shorten it, or raise sql_timeout_ms in the URL"),
+                format!(
+                    "{what} was stopped: {said}; shorten it, or raise the statement_timeout that the role, the database or \
+                     the transaction has set"
+                ),
+            ),
+            Fate::Undone,
+        ),
+        "57014" if asked.is_users() => (
+            Error::new(
+                Code::USER_SQL_FAILED,
+                format!(
+                    "{what} was stopped: {said}; another session cancelled it, or a limit of the server's; run it again"
+                ),
             ),
             Fate::Undone,
         ),

@@ -11,10 +11,9 @@ use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
 use std::ops::{Deref, DerefMut};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Waker};
-use std::time::Duration;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
@@ -37,6 +36,8 @@ pub(super) struct PgLink {
     holds_locks: bool,
     /// The user's own SQL has run, which may have changed anything of the session.
     ran_users_sql: bool,
+    /// When the user's statement that is under way began, and its limit.
+    limited: Option<(Instant, Duration)>,
 }
 
 enum Held {
@@ -60,7 +61,7 @@ enum Control {
     Savepoint(u32),
     Release(u32),
     /// Ends the limit of the user's own SQL.
-    NoLimit,
+    NoLimit(Duration),
     /// Limits it.
     Limit(Duration),
 }
@@ -122,6 +123,7 @@ impl PgLink {
             is_lost: false,
             holds_locks: false,
             ran_users_sql: false,
+            limited: None,
         }
     }
 
@@ -167,7 +169,14 @@ impl PgLink {
     fn failed(&mut self, error: tokio_postgres::Error, asked: Asked<'_>, stake: Stake) -> Failure {
         let is_servers = error.as_db_error().is_some();
         let loss = Loss { is_closed: self.client().is_closed(), why: self.why_lost() };
-        let failure = failure(error, asked, stake, loss, self.connector.place());
+        let is_stopped = error.code() == Some(&SqlState::QUERY_CANCELED);
+        let mut failure = failure(error, asked, stake, loss, self.connector.place());
+        if is_stopped
+            && let Some((began, limit)) = self.limited
+            && began.elapsed() >= limit
+        {
+            failure.error = asked.overran(limit).caused_by(failure.error);
+        }
         if !failure.is_link_usable {
             self.is_lost = true;
         }
@@ -206,7 +215,7 @@ impl PgLink {
                 }
                 Control::Savepoint(number) => text.push_str(&TEXTS.savepoint(number)),
                 Control::Release(number) => text.push_str(&TEXTS.release(number)),
-                Control::NoLimit => text.push_str(TEXTS.no_limit),
+                Control::NoLimit(limit) => text.push_str(&TEXTS.no_limit(limit)),
                 Control::Limit(limit) => text.push_str(&TEXTS.limit(limit, true)),
             }
         }
@@ -353,10 +362,9 @@ impl PgLink {
         self.ready(stake)?;
         guard(&sql.text)?;
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        let _running = self.begin_users_statement();
+        let running = self.begin_users_statement();
         let answer = self.text_rows(&sql.text, &params, Around::UsersQuery, asked, stake).await;
-        self.end_users_statement(answer.is_ok());
-        let (prepared, rows) = answer?;
+        let (prepared, rows) = self.end_users_statement(running, answer)?;
         if prepared.columns().is_empty() {
             return Err(refuse(asked, "it is not a query: it gives no columns"));
         }
@@ -398,10 +406,9 @@ impl PgLink {
         let (asked, stake) = (Asked::Users(&sql.text), self.stake());
         self.ready(stake)?;
         guard(&sql.text)?;
-        let _running = self.begin_users_statement();
+        let running = self.begin_users_statement();
         let answer = self.execute_limited(sql, asked, stake).await;
-        self.end_users_statement(answer.is_ok());
-        answer
+        self.end_users_statement(running, answer)
     }
 
     async fn execute_limited(&mut self, sql: &SqlStatement, asked: Asked<'_>, stake: Stake) -> Linked<u64> {
@@ -439,22 +446,36 @@ impl PgLink {
     /// Notes that the user's own SQL runs, and limits its time.
     fn begin_users_statement(&mut self) -> RunningStatement {
         self.ran_users_sql = true;
-        if let Some(limit) = self.connector.sql_timeout
-            && self.is_in_transaction()
-        {
-            self.put_off.push(Control::Limit(limit));
+        if let Some(limit) = self.connector.sql_timeout {
+            self.limited = Some((Instant::now(), limit));
+            if self.is_in_transaction() {
+                self.put_off.push(Control::Limit(limit));
+            }
         }
         RunningStatement::begin(&self.connector, self.client())
     }
 
-    fn end_users_statement(&mut self, is_done: bool) {
-        if self.connector.sql_timeout.is_some() && self.is_in_transaction() {
+    /// Notes that it is over, and ends its limit.
+    fn end_users_statement<T>(&mut self, running: RunningStatement, answer: Linked<T>) -> Linked<T> {
+        self.limited = None;
+        if let Some(limit) = self.connector.sql_timeout
+            && self.is_in_transaction()
+        {
             // After a failure the limit goes with the rollback of the savepoint before it, or of all.
             self.put_off.retain(|control| !matches!(control, Control::Limit(_)));
-            if is_done {
-                self.put_off.push(Control::NoLimit);
+            if answer.is_ok() {
+                self.put_off.push(Control::NoLimit(limit));
             }
         }
+        if !running.end() {
+            return answer;
+        }
+        self.is_lost = true;
+        answer.map_err(|failure| Failure {
+            error: Error::closed().caused_by(failure.error),
+            is_link_usable: false,
+            ..failure
+        })
     }
 
     /// Runs a text without parameters, after what was put off.
@@ -667,7 +688,7 @@ impl Link for PgLink {
 
 impl Drop for PgLink {
     fn drop(&mut self) {
-        let Some(held) = self.held.take() else { return };
+        let Some(mut held) = self.held.take() else { return };
         if self.is_busy || self.is_lost || held.client.is_closed() {
             let session = match held {
                 // The pool opens another in its place.
@@ -683,16 +704,13 @@ impl Drop for PgLink {
         if matches!(held, Held::Own(_)) {
             return;
         }
-        // A request goes out with the first poll, and the next user of this connection is served after it. If it fails, the
-        // connection has failed.
-        let send = |text: &str| {
-            let _ = pin!(held.client.batch_execute(text)).poll(&mut Context::from_waker(Waker::noop()));
-        };
-        if is_dirty {
-            send(TEXTS.abandon);
+        if !is_dirty && !self.ran_users_sql {
+            return;
         }
-        if self.ran_users_sql {
-            self.connector.renewal().iter().for_each(|text| send(text));
+        // A request goes out with the first poll. The pool looks at the answer before it gives the session to the next user.
+        let mut renewal = self.connector.renewal(held.client.clone(), is_dirty, self.ran_users_sql);
+        if renewal.as_mut().poll(&mut Context::from_waker(Waker::noop())) != Poll::Ready(true) {
+            held.renewal = Some(renewal);
         }
     }
 }

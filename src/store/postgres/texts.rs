@@ -19,7 +19,7 @@ pub(super) struct Texts {
     pub(super) rollback: &'static str,
     pub(super) hold_locks: &'static str,
     pub(super) abandon: &'static str,
-    pub(super) no_limit: &'static str,
+    no_limit: &'static str,
     limit: &'static str,
     call: &'static str,
     savepoint: &'static str,
@@ -57,9 +57,13 @@ impl Texts {
 
     /// The longest that one statement after it may take; for the session if no transaction is open.
     pub(super) fn limit(&self, limit: Duration, is_in_transaction: bool) -> String {
-        let milliseconds = limit.as_millis().clamp(1, i32::MAX as u128).to_string();
-        let scope = if is_in_transaction { "LOCAL" } else { "SESSION" };
-        self.limit.replace("{scope}", scope).replace("{milliseconds}", &milliseconds)
+        let text = self.limit.replace("{is_local}", if is_in_transaction { "true" } else { "false" });
+        text.replace("{milliseconds}", &milliseconds(limit))
+    }
+
+    /// The end of that limit, in its transaction.
+    pub(super) fn no_limit(&self, limit: Duration) -> String {
+        self.no_limit.replace("{milliseconds}", &milliseconds(limit))
     }
 
     pub(super) fn savepoint(&self, number: u32) -> String {
@@ -73,6 +77,10 @@ impl Texts {
     pub(super) fn rollback_to(&self, number: u32) -> String {
         numbered(self.rollback_to, number)
     }
+}
+
+fn milliseconds(limit: Duration) -> String {
+    limit.as_millis().clamp(1, i32::MAX as u128).to_string()
 }
 
 fn numbered(text: &str, number: u32) -> String {

@@ -73,10 +73,8 @@ async fn a_unit_that_is_refused_is_rolled_back_at_once() {
     let store = stage.open().await;
     // An answer that is not understood.
     stage.play(|name, _| (name == "end_conversation").then(|| Ok(Vec::new())));
-    let ending = Verb::EndConversation {
-        handle: ConversationHandle(Uuid::from_u128(1)),
-        form: crate::protocol::EndForm::Plain,
-    };
+    let ending =
+        Verb::EndConversation { handle: ConversationHandle(Uuid::from_u128(1)), form: crate::protocol::EndForm::Plain };
     store.submit(vec![send(1, "Text", b"x"), ending]).await.unwrap_err();
     assert_eq!(stage.asked(&["commit", "rollback"]), ["rollback"]);
 }

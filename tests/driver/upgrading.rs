@@ -1,0 +1,111 @@
+//! An installation of an earlier version, with rows that it took and this one refuses, is brought up to date.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::{Act, Broker};
+use std::future::Future;
+
+const SCRIPT: &str = "
+    CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server; CREATE QUEUE off WITH STATUS = OFF;
+    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);
+    CREATE SERVICE [//t/Off] ON QUEUE off ([//t/Talk]); CREATE MESSAGE TYPE [//t/Strange] VALIDATION = NONE;
+    CREATE BROKER PRIORITY low FOR CONVERSATION SET (PRIORITY_LEVEL = 1);";
+
+/// Puts the rows of the tables of this version into tables of version 1, as its own script makes them.
+const COPY: &str = "
+    DO $$
+    DECLARE
+        v_table record;
+    BEGIN
+        FOR v_table IN
+            SELECT c.relname AS name, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum) AS columns,
+                max(a.attname) FILTER (WHERE a.attidentity <> '') AS identity
+            FROM pg_class AS c
+            JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'r'
+            GROUP BY c.relname
+        LOOP
+            EXECUTE format('INSERT INTO dialoq.%1$I (%2$s) OVERRIDING SYSTEM VALUE SELECT %2$s FROM later.%1$I',
+                v_table.name, v_table.columns);
+            IF v_table.identity IS NOT NULL THEN
+                PERFORM setval(pg_get_serial_sequence('dialoq.' || v_table.name, v_table.identity), 1000);
+            END IF;
+        END LOOP;
+    END $$;
+    UPDATE dialoq.installed SET schema_version = 1, logic_hash = 'earlier', installed_by = 'dialoq 0.0.1';
+    SET client_min_messages = error; DROP SCHEMA later CASCADE;";
+
+fn run<F: Future<Output = ()>>(test: impl FnOnce() -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(6 * SOON, test()).await.expect("the test hangs") });
+}
+
+/// A database whose broker has tables of version 1, with definitions, a message in a queue and one on its way.
+async fn of_version_1(store: Store) -> Database {
+    let database = Database::fresh(store);
+    let broker = Broker::open(database.url()).await.unwrap();
+    broker.execute(SCRIPT).await.unwrap();
+    for service in ["//t/Server", "//t/Off"] {
+        let dialog = broker.begin_dialog("//t/Asker", service).contract("//t/Talk").await.unwrap();
+        broker.send(dialog, "//t/Word", "a").await.unwrap();
+    }
+    broker.close().await.unwrap();
+    let begin = include_str!("../../sql/postgres/install/begin.sql");
+    let tables = include_str!("../../sql/postgres/schema/0001_broker.sql");
+    database.sql(&format!("ALTER SCHEMA dialoq RENAME TO later; {begin}; {tables}; {COPY}"));
+    assert_eq!(database.sql("SELECT count(*) FROM dialoq.queue_message"), "1");
+    assert_eq!(database.sql("SELECT count(*) FROM dialoq.transmission"), "1");
+    database
+}
+
+pub(crate) fn rows_of_version_1_are_kept(store: Store) {
+    run(|| async move {
+        let database = of_version_1(store).await;
+        database.sql(
+            "UPDATE dialoq.broker SET closed_retention_s = -1, unconfirmed_retention_s = 99999999999;
+             UPDATE dialoq.message_type SET validation = 'Q' WHERE name = '//t/Strange';
+             UPDATE dialoq.conversation_priority SET priority = 99;
+             UPDATE dialoq.service_queue SET folded_name = 'another' WHERE name = 'asker';
+             UPDATE dialoq.transmission SET body_fault = 'garbage';
+             INSERT INTO dialoq.receive_attempt
+             SELECT conversation_handle, conversation_group_id, 1, now() FROM dialoq.conversation_endpoint;
+             INSERT INTO dialoq.receive_attempt
+             SELECT conversation_id, conversation_group_id, 1, now() FROM dialoq.conversation_endpoint;
+             INSERT INTO dialoq.queue_monitor
+             VALUES (gen_random_uuid(), -1, 1, repeat('x', 999), 'infinity', NULL, -1, -1, -1, -1, -1, -1, -1, '', -1, now());
+             INSERT INTO dialoq.activated_task VALUES (gen_random_uuid(), -1, -1, 1, repeat('x', 999), -1, 'infinity')",
+        );
+        let broker = Broker::open(database.url()).await.unwrap();
+        let found = database.sql(
+            "SELECT concat_ws(' ', closed_retention_s, unconfirmed_retention_s, manual_now IS NULL,
+                (SELECT validation FROM dialoq.message_type WHERE name = '//t/Strange'),
+                (SELECT priority FROM dialoq.conversation_priority),
+                (SELECT folded_name FROM dialoq.service_queue WHERE name = 'asker'),
+                (SELECT left(body_fault, 6) FROM dialoq.transmission),
+                (SELECT schema_version FROM dialoq.installed)) FROM dialoq.broker",
+        );
+        assert_eq!(found, "0 2147483647 t N 10 asker -8430| 2");
+        let received = broker.receive("server").await.unwrap().expect("the message of version 1");
+        assert_eq!(received.first().text().unwrap(), "a");
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        broker.send(dialog, "//t/Word", "b").await.unwrap();
+        assert_eq!(broker.receive("server").await.unwrap().expect("a new message").len(), 1);
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn a_clock_of_tests_out_of_range_is_brought_into_it(store: Store) {
+    run(|| async move {
+        for (was, is) in [("infinity", "9999-12-31"), ("-infinity", "0001-01-01"), ("20000-01-01", "9999-12-31")] {
+            let database = of_version_1(store).await;
+            database.sql(&format!("UPDATE dialoq.broker SET unconfirmed_retention_s = -7, manual_now = '{was}'"));
+            Broker::open(database.url()).await.unwrap().close().await.unwrap();
+            let found = database.sql(
+                "SELECT concat_ws(' ', unconfirmed_retention_s, to_char(manual_now AT TIME ZONE 'UTC', 'YYYY-MM-DD'))
+                 FROM dialoq.broker",
+            );
+            assert_eq!(found, format!("0 {is}"), "{was}");
+        }
+    });
+}
