@@ -22,7 +22,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use globals::Globals;
 use interrupt::Interrupt;
-use output::Output;
+use output::{Output, printable, without_passwords};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
@@ -88,7 +89,10 @@ struct Completions {
 
 /// Runs the command with the arguments of this process.
 pub fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse_command_line(&error),
+    };
     if let Ok(filter) = EnvFilter::try_from_env("DIALOQ_LOG") {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     }
@@ -105,6 +109,20 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(&output),
     }
+}
+
+/// Prints help, or why the command line is not understood: without the passwords in it, and nothing a terminal would obey.
+fn refuse_command_line(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    let safe = without_passwords(&text);
+    let safe = printable(&safe);
+    if safe == text {
+        // Where nobody reads it any more, nothing is printed.
+        let _ = error.print();
+    } else {
+        let _ = std::io::stderr().lock().write_all(safe.as_bytes());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {

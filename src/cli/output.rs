@@ -1,6 +1,7 @@
 //! What goes to standard output and standard error.
 
 use super::failure::Failure;
+use crate::store::url::redacted_in;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -41,9 +42,9 @@ impl Output {
         self.bytes(&line)
     }
 
-    /// Writes a note for people to standard error; where nobody listens, nothing.
+    /// Writes a note to standard error, without the passwords of the command line; where nobody listens, nothing.
     pub(super) fn note(&self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = writeln!(io::stderr().lock(), "{}", without_passwords(text));
     }
 
     /// A counter on standard error while long work runs; nothing unless that is a terminal.
@@ -66,6 +67,11 @@ impl Output {
         bar.enable_steady_tick(Duration::from_millis(100));
         bar
     }
+}
+
+/// The text without the passwords of those words of the command line that it repeats.
+pub(super) fn without_passwords(text: &str) -> String {
+    redacted_in(text, std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
 }
 
 /// A table with these headings; headings that begin with `#` are numbers and stand to the right.

@@ -40,6 +40,12 @@ const URLS: &[&str] = &[
     "mssql:Server=127.0.0.1,1;Database=d;User Id=u;P%61ssword=s3cr3t",
     "mssql:Server=127.0.0.1,1;Database=d;User Id=u;Password=a;s3cr3t=b",
     "mssql:Server=127.0.0.1,1;Database=d;User Id=u;Pwd='s3cr3t",
+    "Server=127.0.0.1;User Id=u;Password=s3cr3t",
+    "host=127.0.0.1 user=u password=s3cr3t",
+    "mssql://127.0.0.1;user=u;password=s3cr3t",
+    "postgres://shop%3As3cr3t@127.0.0.1:1/shop?connect_timeout=1",
+    "postgres://shop@127.0.0.1:1/shop?PASSWORD=s3cr3t",
+    "postgres://shop@127.0.0.1:1/shop?sslpassword=s3cr3t",
 ];
 
 #[test]
@@ -70,6 +76,38 @@ fn no_error_and_no_log_shows_the_password() {
     for command in COMMANDS {
         for url in [URLS[0], URLS[2], URLS[5], URLS[14], URLS[18]] {
             hides_it(&shop, command, url);
+        }
+    }
+}
+
+#[test]
+fn no_word_of_the_command_line_is_repeated_with_its_password() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let handle = COMMANDS[4][1];
+    for url in URLS {
+        let option = format!("--database={url}");
+        let words: [&[&str]; 12] = [
+            &[url],
+            &[&option],
+            &["status", url],
+            &["--json", "receive", url],
+            &["receive", url],
+            &["end", url],
+            &["end", handle, "--error", url],
+            &["receive", "orders", "--wait", url],
+            &["activate", url, "--exec", "true"],
+            &["activate", "orders", "--exec", url],
+            &["apply", url],
+            &["send", "--from", url, "--to", url, "x"],
+        ];
+        for arguments in words {
+            let output = shop.command(arguments).output().unwrap();
+            assert!(!output.status.success(), "{arguments:?}");
+            for text in [&output.stdout, &output.stderr] {
+                let text = String::from_utf8_lossy(text);
+                assert!(!text.contains(MARKER), "{arguments:?} shows the password:\n{text}");
+            }
         }
     }
 }

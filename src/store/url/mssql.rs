@@ -1,7 +1,8 @@
 //! `mssql://user:password@host:port/database?parameters`, and `mssql:` before an ADO string.
 
+use super::redact::is_name;
 use super::server::{NAMES, ServerUrl};
-use super::{Durability, bad, decode, number, parameters, shown};
+use super::{Durability, bad, decode, number, parameters, refuse_encoded_colon, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -39,14 +40,18 @@ pub enum Login {
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sql { user, .. } => f.debug_struct("Sql").field("user", user).finish_non_exhaustive(),
+            Self::Sql { user, .. } => {
+                // A colon that was encoded makes the password a part of the user's name.
+                let user = if is_name(user) { user } else { "***" };
+                f.debug_struct("Sql").field("user", &user).finish_non_exhaustive()
+            }
             Self::EntraToken => f.write_str("EntraToken"),
         }
     }
 }
 
 /// `mssql://user:password@host:port/database?parameters`, or `mssql:Server=host,port;Database=name;User Id=name;Password=word`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct MssqlUrl {
     /// The host's name or address.
     pub host: String,
@@ -72,6 +77,17 @@ pub struct MssqlUrl {
     pub application_name: String,
     /// The parameters of every server.
     pub server: ServerUrl,
+}
+
+/// A part that was written wrong may hold the password, so only what may be shown of the URL is.
+impl fmt::Debug for MssqlUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MssqlUrl")
+            .field("login", &self.login)
+            .field("encryption", &self.encryption)
+            .field("server", &self.server)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The parameters by their names here; ADO strings may use ADO's.
@@ -134,6 +150,7 @@ impl MssqlUrl {
         if query.is_some_and(|query| query.contains('@')) && !place.contains('@') {
             return Err(bad(url, "a '?' in a password is written '%3F'"));
         }
+        refuse_encoded_colon(url, place)?;
         let text = |what: &str, value: &str| {
             decode(value).ok_or_else(|| {
                 let what = if NAMED.contains(&what) { what } else { shown(url, what) };
@@ -228,6 +245,12 @@ impl MssqlUrl {
             Some((host, rest)) => (host, rest),
             None => address.split_at(address.find([separator, '\\']).unwrap_or(address.len())),
         };
+        if host.contains(|c: char| c.is_whitespace() || c.is_control() || "=;@:/?&".contains(c)) && !is_address(host) {
+            return Err(bad(
+                url,
+                "its host holds a character that no host's name has; an ADO string has no slashes before it",
+            ));
+        }
         self.host = match host {
             "." | "(local)" => "localhost".to_owned(),
             host => host.to_owned(),
@@ -283,6 +306,10 @@ impl MssqlUrl {
         }
         Ok(())
     }
+}
+
+fn is_address(text: &str) -> bool {
+    text.split('%').next().is_some_and(|text| text.parse::<std::net::IpAddr>().is_ok())
 }
 
 fn is_yes(value: &str) -> bool {

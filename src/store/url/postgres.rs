@@ -1,7 +1,7 @@
 //! `postgres://user:password@host:port/database?parameters`.
 
 use super::server::{NAMES, ServerUrl};
-use super::{bad, decode, parameters, shown};
+use super::{bad, decode, parameters, refuse_encoded_colon, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -82,6 +82,7 @@ impl PostgresUrl {
         if query.is_some_and(|query| query.contains('@')) && !place.contains('@') {
             return Err(bad(url, "a '?' in a password is written '%3F'"));
         }
+        refuse_encoded_colon(url, place)?;
         let (mut connection, mut separator) = (format!("postgresql://{place}"), '?');
         if parameters(query).any(|(name, _)| name == "host") {
             let (without, port) = without_host(place);

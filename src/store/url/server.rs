@@ -29,7 +29,7 @@ pub(super) const NAMES: &str =
 impl ServerUrl {
     pub(super) fn new(url: &str) -> Self {
         Self {
-            shown: super::without_password(url),
+            shown: super::redacted(url),
             common: CommonParameters::default(),
             pool_size: 32,
             pool_wait: Duration::from_secs(30),

@@ -1,6 +1,6 @@
 //! `sqlite:path`.
 
-use super::{COMMON_NAMES, CommonParameters, bad, decode, parameters};
+use super::{COMMON_NAMES, CommonParameters, bad, decode, parameters, shown};
 use crate::error::Result;
 use std::fmt;
 use std::path::PathBuf;
@@ -54,7 +54,10 @@ impl SqliteUrl {
         let mut common = CommonParameters::default();
         for (name, value) in parameters(query) {
             if !common.set(url, name, value)? {
-                return Err(bad(url, format!("'{name}' is not a parameter; the parameters are {COMMON_NAMES}")));
+                return Err(bad(
+                    url,
+                    format!("'{}' is not a parameter; the parameters are {COMMON_NAMES}", shown(url, name)),
+                ));
             }
         }
         Ok(Self { location, common })
