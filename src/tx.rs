@@ -1,6 +1,7 @@
 //! Transactions: verbs and the user's own SQL in one commit.
 
 use crate::act::Perform;
+use crate::catalog::same_name;
 use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{EndForm, Outcome, Verb};
@@ -10,7 +11,6 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use tokio::sync::Mutex;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -21,9 +21,9 @@ use uuid::Uuid;
 /// other.
 ///
 /// # Cancelling
-/// Dropping the future of a verb does not undo the verb: it runs on with the next call. Dropping the future of a
-/// waiting RECEIVE loses nothing: messages it took but could not hand over are handed to the next RECEIVE of the same
-/// queue, and a commit without that is refused.
+/// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
+/// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing: messages
+/// it took but could not hand over are handed to the next RECEIVE of the same queue, and a commit without that is refused.
 pub struct Tx {
     store: Arc<dyn Store>,
     state: Mutex<State>,
@@ -42,6 +42,14 @@ struct State {
     memory: Memory,
     /// The savepoints, each with the memory as it was there.
     savepoints: Vec<(String, Memory)>,
+    /// The deadlock that ended the transaction.
+    deadlock: Option<Deadlock>,
+}
+
+struct Deadlock {
+    error: Error,
+    /// Whether a caller has got the error.
+    is_told: bool,
 }
 
 /// Everything that this side remembers about the transaction. It is kept at each savepoint and restored by `rollback_to`,
@@ -52,6 +60,8 @@ struct Memory {
     unseen: Vec<Unseen>,
     /// The conversations that this transaction has ended on its side.
     ended: HashSet<ConversationHandle>,
+    /// Why something failed whose caller had gone away.
+    failed: Option<Arc<Error>>,
 }
 
 #[derive(Clone)]
@@ -73,13 +83,40 @@ enum Done {
     Savepoint(String, Result<()>),
     RolledBackTo(String, Result<()>),
     Plain(Result<()>),
+    Claimed(Result<bool>),
     Rows(Result<SqlRows>),
+}
+
+impl Done {
+    fn error(&self) -> Option<&Error> {
+        match self {
+            Self::Verb(_, done) => done.as_ref().err(),
+            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) | Self::Plain(done) => done.as_ref().err(),
+            Self::Claimed(done) => done.as_ref().err(),
+            Self::Rows(done) => done.as_ref().err(),
+        }
+    }
+
+    /// Why the transaction must not be committed if no caller has seen this. A verb that only reads has left nothing out.
+    fn into_failure(self) -> Option<Error> {
+        match self {
+            Self::Verb(Followed::Receives(_) | Followed::Asks, _) | Self::Rows(_) => None,
+            Self::Verb(_, done) => done.err(),
+            Self::Savepoint(_, done) | Self::RolledBackTo(_, done) | Self::Plain(done) => done.err(),
+            Self::Claimed(Ok(false)) => Some(Error::new(
+                Code::TRANSACTION_ENDED,
+                "a unit of the id that this transaction claims has happened before",
+            )),
+            Self::Claimed(done) => done.err(),
+        }
+    }
 }
 
 /// What of a verb matters after it was done.
 enum Followed {
     Receives(Verb),
     Ends(ConversationHandle),
+    Asks,
     Nothing,
 }
 
@@ -90,6 +127,7 @@ impl Followed {
             Verb::EndConversation { handle, form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup } => {
                 Self::Ends(*handle)
             }
+            Verb::GetTransmissionStatus { .. } => Self::Asks,
             _ => Self::Nothing,
         }
     }
@@ -111,9 +149,13 @@ impl State {
         self.settle().await;
         match std::mem::replace(&mut self.step, Step::Ended) {
             Step::Idle(session) => self.step = Step::Busy(Box::pin(step(session))),
-            Step::Busy(_) | Step::Ended => return Err(Error::transaction_ended()),
+            Step::Busy(_) | Step::Ended => return Err(self.ended()),
         }
-        Ok(self.finish().await.expect("the step just started"))
+        let done = self.finish().await.expect("the step just started");
+        if let Some(deadlock) = &mut self.deadlock {
+            deadlock.is_told = true;
+        }
+        Ok(done)
     }
 
     /// Runs a step that gives nothing.
@@ -123,7 +165,7 @@ impl State {
     {
         match self.run(step).await? {
             Done::Plain(done) | Done::Savepoint(_, done) | Done::RolledBackTo(_, done) => done,
-            Done::Verb(..) | Done::Rows(_) => unreachable!("a plain step gives a plain result"),
+            Done::Verb(..) | Done::Claimed(_) | Done::Rows(_) => unreachable!("a plain step gives a plain result"),
         }
     }
 
@@ -145,17 +187,50 @@ impl State {
             }
             _ => {}
         }
-        let deadlock = matches!(&done, Done::Verb(_, Err(error)) if error.code() == Code::DEADLOCK);
-        self.step = if deadlock { Step::Ended } else { Step::Idle(session) };
+        // Whatever met the deadlock, all of the transaction is rolled back: nothing of it is left to hand over.
+        match done.error().filter(|error| error.code() == Code::DEADLOCK) {
+            None => self.step = Step::Idle(session),
+            Some(error) => {
+                self.deadlock = Some(Deadlock { error: error.duplicate(), is_told: false });
+                self.memory = Memory::default();
+                self.savepoints.clear();
+                self.step = Step::Ended;
+            }
+        }
         Some(done)
     }
 
     /// Finishes a step whose caller went away.
     async fn settle(&mut self) {
-        if let Some(Done::Verb(Followed::Receives(asked), Ok(outcome))) = self.finish().await
-            && holds_something(&outcome)
-        {
-            self.memory.unseen.push(Unseen { asked, outcome });
+        match self.finish().await {
+            Some(Done::Verb(Followed::Receives(asked), Ok(outcome))) if holds_something(&outcome) => {
+                self.memory.unseen.push(Unseen { asked, outcome });
+            }
+            Some(done) if self.deadlock.is_none() => {
+                if let Some(error) = done.into_failure() {
+                    self.memory.failed.get_or_insert(Arc::new(error));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Why nothing more can be done: the deadlock if no caller knows of it, else 60020.
+    fn ended(&mut self) -> Error {
+        match &mut self.deadlock {
+            Some(deadlock) if !deadlock.is_told => {
+                deadlock.is_told = true;
+                deadlock.error.duplicate()
+            }
+            _ => Error::transaction_ended(),
+        }
+    }
+
+    /// Why it must be rolled back instead of committed.
+    fn refusal(&self) -> Option<Error> {
+        match &self.memory.failed {
+            Some(error) => Some(failed_unseen(error)),
+            None => self.memory.unseen.iter().any(Unseen::is_messages).then(unseen_messages),
         }
     }
 
@@ -189,9 +264,9 @@ fn holds_something(outcome: &Outcome) -> bool {
 fn same_question(one: &Verb, other: &Verb) -> bool {
     match (one, other) {
         (Verb::Receive { queue: a, from: here, .. }, Verb::Receive { queue: b, from: there, .. }) => {
-            a == b && here == there
+            same_name(a, b) && here == there
         }
-        (Verb::GetConversationGroup { queue: a }, Verb::GetConversationGroup { queue: b }) => a == b,
+        (Verb::GetConversationGroup { queue: a }, Verb::GetConversationGroup { queue: b }) => same_name(a, b),
         _ => false,
     }
 }
@@ -200,7 +275,12 @@ impl Tx {
     pub(crate) fn new(store: Arc<dyn Store>, session: Session) -> Self {
         Self {
             store,
-            state: Mutex::new(State { step: Step::Idle(session), memory: Memory::default(), savepoints: Vec::new() }),
+            state: Mutex::new(State {
+                step: Step::Idle(session),
+                memory: Memory::default(),
+                savepoints: Vec::new(),
+                deadlock: None,
+            }),
         }
     }
 
@@ -250,15 +330,16 @@ impl Tx {
     /// 60026 the store keeps no ids, 60020 the transaction has ended.
     pub async fn claim(&self, unit_id: Uuid) -> Result<bool> {
         let mut state = self.state.lock().await;
-        let is_new = Arc::new(AtomicBool::new(false));
-        let told = is_new.clone();
-        state
-            .run_plain(|mut session| async move {
-                let done = session.claim(unit_id).await.map(|is_new| told.store(is_new, SeqCst));
-                (session, Done::Plain(done))
+        let done = state
+            .run(|mut session| async move {
+                let is_new = session.claim(unit_id).await;
+                (session, Done::Claimed(is_new))
             })
             .await?;
-        Ok(is_new.load(SeqCst))
+        match done {
+            Done::Claimed(is_new) => is_new,
+            _ => unreachable!("a claim says whether the id is new"),
+        }
     }
 
     /// Marks a place to come back to with [`Tx::rollback_to`]; names may be reused, the latest counts.
@@ -299,22 +380,33 @@ impl Tx {
         state.memory.ended.contains(&handle)
     }
 
+    /// The deadlock that has ended this transaction, if one has.
+    pub(crate) async fn deadlock(&self) -> Option<Error> {
+        let mut state = self.state.lock().await;
+        state.settle().await;
+        state.deadlock.as_ref().map(|deadlock| deadlock.error.duplicate())
+    }
+
     /// Makes everything durable, wholly or not at all.
     ///
     /// # Errors
     /// 60020 the transaction has ended; 60022 the user's own
-    /// SQL failed; the store's own. Whatever the error, nothing of the transaction has happened, unless the store says
+    /// SQL failed; the code of a verb that failed after its future had been dropped, unless [`Tx::rollback_to`] has undone
+    /// it; the store's own. Whatever the error, nothing of the transaction has happened, unless the store says
     /// that it lost its disk (60015, 60018), where a reopen tells.
     pub async fn commit(self) -> Result<()> {
         let mut state = self.state.into_inner();
         state.settle().await;
+        let (refusal, ended) = (state.refusal(), state.ended());
         match state.step {
-            Step::Idle(session) if !state.memory.unseen.iter().any(Unseen::is_messages) => session.commit().await,
-            Step::Idle(session) => {
-                session.rollback().await?;
-                Err(unseen_messages())
-            }
-            Step::Busy(_) | Step::Ended => Err(Error::transaction_ended()),
+            Step::Idle(session) => match refusal {
+                None => session.commit().await,
+                Some(refusal) => {
+                    session.rollback().await?;
+                    Err(refusal)
+                }
+            },
+            Step::Busy(_) | Step::Ended => Err(ended),
         }
     }
 
@@ -329,6 +421,15 @@ impl Tx {
             Step::Busy(_) | Step::Ended => Ok(()),
         }
     }
+}
+
+/// The failure of a verb whose caller went away, under its own code.
+fn failed_unseen(error: &Error) -> Error {
+    let message = format!(
+        "the transaction was rolled back: something in it failed after its future had been dropped: {}",
+        error.message()
+    );
+    Error::new(error.code(), message).caused_by(error.duplicate())
 }
 
 /// 60038: committing would remove messages that nobody has seen.
@@ -505,6 +606,62 @@ mod tests {
         let mut asked = pin!(asked.into_future());
         assert!(poll_once(asked.as_mut()).is_pending());
         store.gate.add_permits(10);
+    }
+
+    #[tokio::test]
+    async fn what_failed_for_a_caller_that_was_gone_fails_the_commit() {
+        let _limit = crate::testing::limit();
+        let handle = ConversationHandle(uuid::Uuid::nil());
+        for which in ["send", "end", "sql", "rollback_to", "claim"] {
+            let (store, tx) = begun().await;
+            store.refuse_next(Code::CONVERSATION_NOT_FOUND);
+            match which {
+                "send" => given_up(&store, tx.send(handle, "type", "x")),
+                "end" => given_up(&store, tx.end(handle)),
+                "sql" => given_up(&store, tx.sql("x", ())),
+                "claim" => given_up(&store, Box::pin(tx.claim(uuid::Uuid::nil()))),
+                _ => given_up(&store, Box::pin(tx.rollback_to("never made"))),
+            }
+            tx.savepoint("later").await.unwrap();
+            tx.rollback_to("later").await.unwrap();
+            let error = tx.commit().await.expect_err(which);
+            assert_eq!(store.state.lock().unwrap().commits, 0, "{which}: {error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_failure_that_was_rolled_back_or_left_nothing_out_does_not_fail_the_commit() {
+        let _limit = crate::testing::limit();
+        let (store, tx) = begun().await;
+        tx.savepoint("s").await.unwrap();
+        store.refuse_next(Code::CONVERSATION_NOT_FOUND);
+        given_up(&store, tx.send(ConversationHandle(uuid::Uuid::nil()), "type", "x"));
+        tx.rollback_to("s").await.unwrap();
+        given_up(&store, tx.receive("no such queue"));
+        tx.commit().await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_deadlock_ends_everything_and_is_told_once() {
+        let _limit = crate::testing::limit();
+        let (store, tx) = begun().await;
+        given_up(&store, tx.receive("q"));
+        assert!(!tx.has_ended(ConversationHandle(uuid::Uuid::nil())).await);
+        store.refuse_next(Code::DEADLOCK);
+        given_up(&store, tx.send(ConversationHandle(uuid::Uuid::nil()), "type", "x"));
+        assert_eq!(tx.receive("q").await.unwrap_err().code(), Code::DEADLOCK, "the messages taken before are not ours");
+        assert_eq!(tx.receive("q").await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+        assert_eq!(tx.commit().await.unwrap_err().code(), Code::TRANSACTION_ENDED);
+        assert_eq!(tx_free_receive(&store).await, 2);
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_unseen_is_found_under_a_name_in_another_case() {
+        let _limit = crate::testing::limit();
+        let (store, tx) = begun().await;
+        given_up(&store, tx.receive("q"));
+        assert_eq!(tx.receive("Q").await.unwrap().expect("what was taken").len(), 2);
+        tx.commit().await.unwrap();
     }
 
     #[tokio::test]

@@ -5,7 +5,7 @@ use super::reader::panic_text;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
 use crate::catalog::{Catalog, Queue};
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
 use crate::protocol::definition::QueueEvent;
 use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Store};
@@ -475,7 +475,11 @@ impl Driver {
             Err(error) if error.code() == Code::STORE_CLOSED => (ReaderEnd::Left, None, String::new()),
             Err(error) => {
                 let why = format!("the reader ended with an error: {error}");
-                (ReaderEnd::Failed { received }, Some(Code::READER_FAILED), why)
+                let end = match error.kind() {
+                    ErrorKind::Store => ReaderEnd::StoreFailed,
+                    _ => ReaderEnd::Failed { received },
+                };
+                (end, Some(Code::READER_FAILED), why)
             }
             Ok(()) if left_open => {
                 let why = "the reader left a transaction open; it was rolled back".to_owned();

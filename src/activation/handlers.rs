@@ -98,6 +98,11 @@ impl Context {
         self.tx.has_ended(self.handle()).await
     }
 
+    /// The deadlock that has rolled the batch's transaction back.
+    pub(super) async fn deadlock(&self) -> Option<Error> {
+        self.tx.deadlock().await
+    }
+
     /// The message being handled.
     pub fn message(&self) -> &Message {
         &self.message

@@ -102,6 +102,8 @@ pub enum ReaderEnd {
         /// Whether it ran a RECEIVE before.
         received: bool,
     },
+    /// The store failed, so the next reader would most likely fail too.
+    StoreFailed,
 }
 
 /// The counters of `Broker Activation` for one queue.
@@ -142,6 +144,8 @@ pub struct Monitor {
     activated_before: Option<Timestamp>,
     /// A reader failed that had run a RECEIVE.
     receive_failed: bool,
+    /// A reader failed because the store did.
+    store_failed: bool,
     counters: ActivationCounters,
 }
 
@@ -198,6 +202,14 @@ impl Monitor {
             self.quiet_since = now;
             self.hold(now);
         }
+        // A RECEIVE may succeed each time and the COMMIT after it fail: nothing that is received ends this pause.
+        if std::mem::take(&mut self.store_failed) {
+            if self.state == MonitorState::Notified {
+                self.state = MonitorState::ReceivesOccurring;
+                self.quiet_since = now;
+            }
+            self.hold(now);
+        }
         if self.state == MonitorState::ReceivesOccurring && facts.unread == 0 {
             self.state = MonitorState::Inactive;
         }
@@ -229,6 +241,12 @@ impl Monitor {
                 self.counters.activation_errors += 1;
                 self.receive_failed |= received;
                 received
+            }
+            ReaderEnd::StoreFailed => {
+                self.counters.tasks_aborted += 1;
+                self.counters.activation_errors += 1;
+                self.store_failed = true;
+                false
             }
         };
         if !received {

@@ -57,11 +57,17 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
     let mut failures = 0;
     while !session.is_stopping() {
         let tx = session.begin().await?;
-        let Some(batch) = next_batch(session, &tx, options).await? else {
-            tx.rollback().await?;
-            return Ok(());
+        let served = match next_batch(session, &tx, options).await {
+            Ok(None) => {
+                tx.rollback().await?;
+                return Ok(());
+            }
+            Ok(Some(batch)) => serve_batch(server, tx, batch, options, session.clock()).await,
+            // Another transaction won; this one is rolled back, and the same RECEIVE may succeed.
+            Err(error) if error.kind() == ErrorKind::Conflict => Err(error),
+            Err(error) => return Err(error.into()),
         };
-        match serve_batch(server, tx, batch, options, session.clock()).await {
+        match served {
             Ok(()) => failures = 0,
             // The store itself is unusable, so going on makes no sense.
             Err(error) if error.kind() == ErrorKind::Store => return Err(error.into()),
@@ -105,6 +111,10 @@ async fn serve_batch(server: &mut impl Serve, tx: Tx, batch: Batch, options: &Op
         {
             context.into_tx().rollback().await?;
             return Err(error);
+        }
+        // A handler may have passed over the error, but nothing that it does in this transaction will happen.
+        if let Some(deadlock) = context.deadlock().await {
+            return Err(deadlock);
         }
         let Some(next) = messages.next() else { break };
         context.turn_to(next);

@@ -4,7 +4,7 @@ use super::driver::Failure;
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::catalog::Catalog;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::server::link::Guest;
 use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
@@ -222,6 +222,14 @@ struct WatchedTx {
 }
 
 impl WatchedTx {
+    /// What the store gave. A deadlock has ended the transaction and rolled its work back, so nothing of it is left open.
+    fn seen<T>(&mut self, done: Result<T>) -> Result<T> {
+        if matches!(&done, Err(error) if error.code() == Code::DEADLOCK) {
+            self.ended();
+        }
+        done
+    }
+
     fn ended(&mut self) {
         self.has_work = false;
         self.traces.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
@@ -241,8 +249,8 @@ impl StoreTx for WatchedTx {
     fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
         self.traces.note(&verb);
         Box::pin(async move {
-            let mut slot = self.slot.lock().await;
-            let outcome = slot.as_mut().ok_or_else(Error::transaction_ended)?.execute(verb).await?;
+            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.execute(verb).await;
+            let outcome = self.seen(done)?;
             self.has_work |= !matches!(&outcome, Outcome::Received(messages) if messages.is_empty())
                 && outcome != Outcome::Group(None);
             Ok(outcome)
@@ -252,18 +260,23 @@ impl StoreTx for WatchedTx {
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.has_work = true;
-            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.sql(sql).await
+            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.sql(sql).await;
+            self.seen(done)
         })
     }
 
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        Box::pin(async move { self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.query(sql).await })
+        Box::pin(async move {
+            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.query(sql).await;
+            self.seen(done)
+        })
     }
 
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
             self.has_work = true;
-            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await
+            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await;
+            self.seen(done)
         })
     }
 

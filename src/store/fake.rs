@@ -29,6 +29,8 @@ pub(crate) struct FakeState {
     next_id: u128,
     pub(crate) commits: usize,
     pub(crate) rollbacks: usize,
+    /// What the next verb or statement is refused with.
+    refusal: Option<Code>,
 }
 
 impl FakeStore {
@@ -53,6 +55,11 @@ impl FakeStore {
         self.tell(&state, queue, 1);
     }
 
+    /// Refuses the next verb or statement.
+    pub(crate) fn refuse_next(&self, code: Code) {
+        self.state.lock().unwrap().refusal = Some(code);
+    }
+
     pub(crate) fn turn_off(&self, queue: &str) {
         self.state.lock().unwrap().off.push(queue.to_owned());
         self.activity.queue(queue).wake_all();
@@ -73,6 +80,9 @@ impl FakeStore {
     async fn take(&self, verb: Verb, taken: &mut Vec<(String, Vec<Message>)>) -> Result<Outcome> {
         self.gate.acquire().await.unwrap().forget();
         let mut state = self.state.lock().unwrap();
+        if let Some(code) = state.refusal.take() {
+            return Err(Error::new(code, "refused by the test"));
+        }
         state.verbs.push(verb.clone());
         let Verb::Receive { queue, top, from } = verb else { return Ok(Outcome::Done) };
         if state.off.iter().any(|off| **off == *queue) {
@@ -204,7 +214,10 @@ impl StoreTx for FakeTx {
     }
 
     fn sql(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async { Err(no_sql()) })
+        Box::pin(async {
+            self.store.gate.acquire().await.unwrap().forget();
+            Err(no_sql())
+        })
     }
 
     fn query(&mut self, _: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
@@ -212,7 +225,10 @@ impl StoreTx for FakeTx {
     }
 
     fn claim(&mut self, _: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async { Err(crate::store::no_unit_ids()) })
+        Box::pin(async {
+            self.store.gate.acquire().await.unwrap().forget();
+            Err(crate::store::no_unit_ids())
+        })
     }
 
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {

@@ -72,8 +72,18 @@ impl Store for Traced {
     }
 
     fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        count(&verb);
+        let queue = received_queue(&verb);
         let span = debug_span!("perform_on", verb = verb_name(&verb));
-        Box::pin(self.0.perform_on(guest, verb).instrument(span))
+        let watched = async move {
+            let result = self.0.perform_on(guest, verb).await;
+            match &result {
+                Ok(outcome) => note(outcome, queue.as_ref()),
+                Err(refusal) => refused(refusal),
+            }
+            result
+        };
+        Box::pin(watched.instrument(span))
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

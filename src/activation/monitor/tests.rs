@@ -529,3 +529,17 @@ fn a_place_that_another_process_frees_is_tried_at_once() {
     scene.facts.places_freed += 1;
     assert_eq!(look_with_places(&mut scene, 1), 1);
 }
+
+#[test]
+fn a_store_that_fails_each_commit_gets_a_pause_whatever_was_received() {
+    for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
+        let mut scene = Scene::new(1, ramp);
+        assert_eq!(scene.rows(1).look(), 1);
+        for _ in 0..3 {
+            // Its RECEIVE succeeded, its COMMIT did not, and the message is back.
+            assert_eq!(scene.receives().leaves(ReaderEnd::StoreFailed).look(), 0, "{ramp:?}");
+            assert_eq!(scene.look(), 0, "{ramp:?}: nothing has changed");
+            assert_eq!(scene.after(5).look(), 1, "{ramp:?}");
+        }
+    }
+}

@@ -1,8 +1,10 @@
 //! Every store that wraps another passes every method on.
 
 use super::*;
+use crate::act::Act;
 use crate::error::Code;
 use crate::protocol::From;
+use crate::store::fake::{FakeStore, Shared};
 use crate::store::faulty::Faulty;
 use crate::store::server::link::{Call, Linked};
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
@@ -263,5 +265,24 @@ async fn work_that_a_savepoint_has_undone_is_not_left_open() {
         tx.rollback_to(undone_to).await.unwrap();
         drop(tx);
         assert_eq!(traces.close(), left_open, "{undone_to}");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_that_a_deadlock_has_ended_was_not_left_open() {
+    let _limit = crate::testing::limit();
+    for code in [Code::DEADLOCK, Code::CONVERSATION_NOT_FOUND] {
+        let store = FakeStore::new(&["q"]);
+        store.arrive("q", 5, &["a"]);
+        let (_stop, stopping) = watch::channel(false);
+        let (failures, _heard) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared(store.clone()));
+        let (session, traces) = Session::new(shared, "q".into(), 1, stopping, failures);
+        let tx = session.begin().await.unwrap();
+        assert!(tx.receive("q").await.unwrap().is_some());
+        store.refuse_next(code);
+        assert_eq!(tx.end(crate::id::ConversationHandle(Uuid::nil())).await.unwrap_err().code(), code);
+        drop(tx);
+        assert_eq!(traces.close(), code != Code::DEADLOCK, "{code}");
     }
 }

@@ -62,10 +62,20 @@ pub(super) struct Answer {
     pub(super) is_in_transaction: bool,
 }
 
+/// The outcomes of a committed unit. If one cannot be put together, the messages of the unit are lost, and noted.
+pub(super) fn outcomes(slots: Slots) -> Result<Vec<Outcome>> {
+    let messages = messages(&slots);
+    let outcomes: Result<_> = slots.into_iter().map(Slot::into_outcome).collect();
+    outcomes.inspect_err(|_| crate::store::handover::note_dropped(messages))
+}
+
 /// Notes the messages of a committed unit that its caller does not take.
 pub(super) fn note_dropped(slots: &Slots) {
-    let messages = |slot: &Slot| if let Slot::Rows { taken, .. } = slot { taken.len() } else { 0 };
-    crate::store::handover::note_dropped(slots.iter().map(messages).sum());
+    crate::store::handover::note_dropped(messages(slots));
+}
+
+fn messages(slots: &Slots) -> usize {
+    slots.iter().map(|slot| if let Slot::Rows { taken, .. } = slot { taken.len() } else { 0 }).sum()
 }
 
 /// Rows to read before the change at this place is written.

@@ -318,7 +318,7 @@ impl Store for SqliteStore {
                 state.take_unit(unit, sender, self.engine.clock.now());
                 self.engine.hand_over(state);
             }
-            Answered(receiver).wait().await?.into_iter().map(Slot::into_outcome).collect()
+            batch::outcomes(Answered(receiver).wait().await?)
         })
     }
 
