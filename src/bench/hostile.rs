@@ -4,8 +4,9 @@ use super::flow::{self, Bodies};
 use super::load::Round;
 use super::report::{Figure, HOSTILE_JSON, HOSTILE_XML, Measured, Report};
 use super::step::{MANY, Place};
-use super::subject::{CLIENT, REQUESTS, Style, Subject};
+use super::subject::{CLIENT, Lane, REQUESTS, Style};
 use crate::Broker;
+use crate::define::Definitions;
 use crate::error::Result;
 use crate::protocol::definition::Validation;
 use crate::protocol::{Addressee, BeginDialog, EndForm, Outcome, Relation, Verb};
@@ -24,14 +25,14 @@ const RECURSIVE: &str = r##"{"anyOf":[{"items":{"$ref":"#"},"minItems":2},{"item
 const JSON_DEPTH: usize = 120;
 
 /// One kind of expensive body.
-struct Kind {
+pub(super) struct Kind {
     workload: &'static str,
     figure: &'static str,
     validation: Validation,
     body: Arc<Vec<u8>>,
 }
 
-fn kinds() -> [Kind; 2] {
+pub(super) fn kinds() -> [Kind; 2] {
     // 10 MB in all: the text fills what the attributes leave.
     let attributes: String = (0..ATTRIBUTES).map(|number| format!(" a{number}='{number}'")).collect();
     let text = "x".repeat(XML_BYTES - attributes.len() - "<r></r>".len());
@@ -58,52 +59,71 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
         let folder = at.folder.join(place.to_string());
         std::fs::create_dir_all(&folder).map_err(super::log::io_error)?;
         let subject = Place { folder: &folder, ..*at }.subject().await?;
-        let (alone, beside) = beside(&subject, &kind, at.bodies(), at.options.rounds, at.options.round_length).await?;
-        let value = beside.quantile_us(0.99) / alone.quantile_us(0.99);
-        report.figures.push(Figure { name: kind.figure.to_owned(), value, unit: "times" });
-        let alone_name = format!("{}_alone", kind.workload);
-        for (workload, round) in [(&*alone_name, alone), (kind.workload, beside)] {
-            report.results.push(Measured::new(workload, CALLERS, 1, at.options.body_bytes, &round));
+        let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let (rounds, length) = (at.options.rounds, at.options.round_length);
+        let pair =
+            beside(&subject.broker, &lane, &kind, at.bodies(), rounds, length, async || subject.drain().await).await?;
+        report.figures.push(pair.figure(&kind));
+        for (workload, round) in pair.named(&kind) {
+            report.results.push(Measured::new(&workload, CALLERS, 1, at.options.body_bytes, &round));
         }
         subject.close().await?;
     }
     Ok(())
 }
 
-/// The senders alone, and beside the hostile caller, in turn; the rounds in the middle by their p99.
-async fn beside(
-    subject: &Subject,
+/// The rounds in the middle by their p99.
+pub(super) struct Pair {
+    alone: Round,
+    beside: Round,
+}
+
+impl Pair {
+    pub(super) fn figure(&self, kind: &Kind) -> Figure {
+        let value = self.beside.quantile_us(0.99) / self.alone.quantile_us(0.99);
+        Figure { name: kind.figure.to_owned(), value, unit: "times" }
+    }
+
+    pub(super) fn named(self, kind: &Kind) -> [(String, Round); 2] {
+        [(format!("{}_alone", kind.workload), self.alone), (kind.workload.to_owned(), self.beside)]
+    }
+}
+
+/// The senders of a lane alone, and beside the hostile caller, in turn.
+pub(super) async fn beside(
+    broker: &Broker,
+    lane: &Arc<Lane>,
     kind: &Kind,
     bodies: Bodies,
     rounds: usize,
     length: Duration,
-) -> Result<(Round, Round)> {
-    define(&subject.broker, kind).await?;
-    let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+    drain: impl AsyncFn() -> Result<()>,
+) -> Result<Pair> {
+    broker.define(|define| make(define, kind)).await?;
     let (mut alone, mut beside) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        alone.push(flow::send(&lane, bodies, CALLERS, 1, length).await?);
-        subject.drain().await?;
+        alone.push(flow::send(lane, bodies, CALLERS, 1, length).await?);
+        drain().await?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let hostile = tokio::spawn(keep_sending(subject.broker.clone(), kind.body.clone(), is_over.clone()));
-        let round = flow::send(&lane, bodies, CALLERS, 1, length).await;
+        let hostile = tokio::spawn(keep_sending(broker.clone(), kind.body.clone(), is_over.clone()));
+        let round = flow::send(lane, bodies, CALLERS, 1, length).await;
         is_over.store(true, Relaxed);
         hostile.await.map_err(|_| crate::Error::closed())??;
         beside.push(round?);
-        subject.drain().await?;
+        drain().await?;
     }
-    Ok((super::flood::middle(alone), super::flood::middle(beside)))
+    broker.define(unmake).await?;
+    Ok(Pair { alone: super::flood::middle(alone), beside: super::flood::middle(beside) })
 }
 
-async fn define(broker: &Broker, kind: &Kind) -> Result<()> {
-    broker
-        .ensure(|define| {
-            define.message_type_with(HOSTILE, kind.validation.clone());
-            define.contract(HOSTILE).sent_by_initiator(HOSTILE);
-            define.service(HOSTILE, REQUESTS, [HOSTILE]);
-        })
-        .await
-        .map(drop)
+fn make(define: &mut Definitions, kind: &Kind) {
+    define.message_type_with(HOSTILE, kind.validation.clone());
+    define.contract(HOSTILE).sent_by_initiator(HOSTILE);
+    define.service(HOSTILE, REQUESTS, [HOSTILE]);
+}
+
+fn unmake(define: &mut Definitions) {
+    define.drop_service(HOSTILE).drop_contract(HOSTILE).drop_message_type(HOSTILE);
 }
 
 /// A dialog for each body, because a body that is refused breaks its conversation.

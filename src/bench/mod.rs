@@ -160,8 +160,8 @@ impl Workload {
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
-    pub const ON_SERVERS: [Self; 7] =
-        [Self::Send, Self::Receive, Self::Both, Self::WakeUp, Self::Idle, Self::Load, Self::Depth];
+    pub const ON_SERVERS: [Self; 8] =
+        [Self::Send, Self::Receive, Self::Both, Self::WakeUp, Self::Hostile, Self::Idle, Self::Load, Self::Depth];
 }
 
 /// How far a run is.

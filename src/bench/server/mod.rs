@@ -13,6 +13,7 @@ pub(crate) use ground::check_unused;
 pub use report::{Beside, ServerReport, ServerSettings, Slice};
 
 use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
+use super::hostile;
 use super::load::{Round, median};
 use super::machine::Machine;
 use super::step::MANY;
@@ -42,7 +43,7 @@ pub struct ServerOptions {
     pub body_bytes: usize,
     /// How many callers at a time.
     pub callers: usize,
-    /// Which workloads to run: send, receive, both, depth, wake-up, idle and load.
+    /// Which workloads to run: send, receive, both, depth, wake-up, hostile, idle and load.
     pub workloads: Vec<Workload>,
     /// Rounds per workload.
     pub rounds: usize,
@@ -98,7 +99,7 @@ impl ServerOptions {
             }
         }
         super::check_measure(self.rounds, self.round_length, self.largest, self.body_bytes)?;
-        let right = "one of send, receive, both, depth, wake-up, idle, load";
+        let right = "one of send, receive, both, depth, wake-up, hostile, idle, load";
         super::check_workloads(&self.workloads, &Workload::ON_SERVERS, "the workload on a server", right)
     }
 }
@@ -161,6 +162,7 @@ async fn measure(
             Workload::Receive => course.receive(report).await?,
             Workload::Both => course.both(report).await?,
             Workload::WakeUp => idle::wake_up(options, ground, report).await?,
+            Workload::Hostile => course.hostile(report).await?,
             Workload::Idle => idle::idle(options, server, ground, report).await?,
             Workload::Load => course.load(report).await?,
             Workload::Depth => course.depth(report).await?,
@@ -223,6 +225,21 @@ impl Course<'_> {
             rivals.push(self.through(&self.rival, Pace::Closed, self.options.round_length).await?);
         }
         conclude(report, "both", ours, TABLE_QUEUE, rivals);
+        self.clear().await
+    }
+
+    async fn hostile(&self, report: &mut ServerReport) -> Result<()> {
+        let (lane, rounds, length) = (&self.ground.lane, self.options.rounds, self.options.round_length);
+        for kind in hostile::kinds() {
+            self.clear().await?;
+            let drain = async || self.ground.drain().await;
+            let broker = &self.ground.subject.broker;
+            let pair = hostile::beside(broker, lane, &kind, self.bodies(), rounds, length, drain).await?;
+            report.figures.push(pair.figure(&kind));
+            for (workload, round) in pair.named(&kind) {
+                report.results.push(Beside::new(&workload, &round, None));
+            }
+        }
         self.clear().await
     }
 

@@ -2,7 +2,9 @@
 
 use crate::bench::load::Round;
 use crate::bench::machine::Machine;
-use crate::bench::report::{Figure, Target, aligned, short, thousands, write_figures, write_targets};
+use crate::bench::report::{
+    Figure, HOSTILE_JSON, HOSTILE_XML, Target, aligned, short, thousands, write_figures, write_targets,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -133,6 +135,8 @@ impl ServerReport {
             ("wake-up, send to receive, idle system, p50", wake_bound, "ms", figure(WAKE_UP_OTHER)),
             ("idle, statements per waiting receiver", 0.1, "a minute", per_receiver),
             ("constant load: size of the tables at the end", 1.25, "times that when the old snapshot ended", growth),
+            ("send beside hostile XML, p99", 3.0, "times alone", figure(HOSTILE_XML)),
+            ("send beside hostile JSON, p99", 3.0, "times alone", figure(HOSTILE_JSON)),
         ];
         self.targets = Target::judged(&promised, &bounded);
     }
