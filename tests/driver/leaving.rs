@@ -1,9 +1,11 @@
 //! Callers that go away, connections that do, and what sessions are like.
 
-use crate::servers::Store;
+use crate::servers::{Database, Store};
 use crate::stage::{SOON, Stage, call, error, execute, number, on, refused, rows, sql};
 use dialoq::error::Code;
+use dialoq::protocol::{From, Verb};
 use dialoq::store::server::link::{Arg, Driver, Fate, Link};
+use dialoq::{Act, Broker, ConversationHandle, GroupId};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -138,6 +140,52 @@ pub(crate) fn a_lost_connection_says_what_became_of_the_work(store: Store) {
         let (answer, ()) = tokio::join!(link.query(&query), ending);
         let (failure, code) = refused(answer);
         assert_eq!((code, failure.fate), (Code::SERVER_UNREACHABLE, Fate::Undone));
+    });
+}
+
+/// RECEIVEs of every form, alone and in units, of callers that leave while the only connection is in use.
+pub(crate) fn a_receive_given_up_before_it_has_a_connection_takes_nothing(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(&format!("{}&pool_size=1", database.url())).await.unwrap();
+        broker
+            .execute(
+                "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
+                 CREATE QUEUE asker; CREATE QUEUE server;
+                 CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);",
+            )
+            .await
+            .unwrap();
+        let dialog = broker.begin_dialog("//t/Asker", "//t/Server").contract("//t/Talk").await.unwrap();
+        broker.send(dialog, "//t/Word", "a").await.unwrap();
+        let ids = database.sql(
+            "SELECT conversation_handle, conversation_group_id FROM dialoq.conversation_endpoint WHERE NOT is_initiator",
+        );
+        let (handle, group) = ids.split_once('|').unwrap();
+        let (handle, group) = (ConversationHandle(handle.parse().unwrap()), GroupId(group.parse().unwrap()));
+        let forms = [
+            From::Any,
+            From::Oldest,
+            From::Levels { lowest: 1, highest: 10 },
+            From::Conversation(handle),
+            From::Group(group),
+        ];
+        let receive = |from| Verb::Receive { queue: "server".into(), top: None, from };
+        let holder = broker.begin().await.unwrap();
+        holder.send(dialog, "//t/Word", "b").await.unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        for from in forms {
+            for verbs in [1, 2] {
+                let unit = vec![receive(from); verbs];
+                assert!(pin!(broker.submit(unit.clone())).poll(&mut context).is_pending());
+                assert!(pin!(broker.submit_once(uuid::Uuid::new_v4(), unit)).poll(&mut context).is_pending());
+            }
+        }
+        holder.commit().await.unwrap();
+        // Waits for what is under way.
+        broker.close().await.unwrap();
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.queue_message"), "2");
     });
 }
 

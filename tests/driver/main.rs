@@ -51,7 +51,7 @@ fn main() -> ExitCode {
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
             locks_of_the_session_do_not_go_back_to_the_pool a_lost_connection_says_what_became_of_the_work
             a_connection_lost_while_idle_is_replaced what_is_told_is_heard a_lost_listener_says_so
-            durability_and_the_search_path_are_set;
+            durability_and_the_search_path_are_set a_receive_given_up_before_it_has_a_connection_takes_nothing;
         Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take

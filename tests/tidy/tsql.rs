@@ -103,3 +103,17 @@ fn names_are_not_folded_by_the_databases_collation() {
     }
     assert!(wrong.is_empty(), "{wrong:?}");
 }
+
+/// One limit and one code on both servers for an installation that waits for another.
+#[test]
+fn installers_wait_alike() {
+    let mssql = texts().into_iter().find(|(file, _)| file.ends_with("install/lock.sql")).expect("the file has moved").1;
+    let postgres = fs::read_to_string(root().join("sql/postgres/install/lock.sql")).unwrap();
+    for (text, parts) in
+        [(mssql, ["@LockTimeout = 60000;", "THROW 60010,"]), (postgres, ["lock_timeout = '60s'", "dialoq 60010"])]
+    {
+        for part in parts {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

@@ -1,10 +1,11 @@
--- Lets one installer in at a time, until the end of its transaction; waits for it, 30 seconds at most. Anybody in the database
+-- Lets one installer in at a time, until the end of its transaction; waits for it, 60 seconds at most. Anybody in the database
 -- may hold this lock, because no role of ours is there yet; then the error names who does.
 -- Takes: nothing
 -- Gives: nothing
+-- Errors: 60010 if another session holds the lock for a minute
 DECLARE @got int, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':install'), @text nvarchar(2048), @session int;
 EXEC @got = sp_getapplock
-    @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 30000;
+    @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 60000;
 IF @got = -1
 BEGIN
     SET @text = CONCAT(N'another session; SELECT request_session_id FROM sys.dm_tran_locks WHERE resource_type = ',
@@ -20,7 +21,7 @@ BEGIN
         END
     -- THROW takes a doubled % for one.
     SET @text = REPLACE(
-        CONCAT(N'the lock of installers was not had within 30 s: held by ', @text, N'; end it, then install again'), N'%', N'%%');
-    THROW 60018, @text, 1;
+        CONCAT(N'the lock of installers was not had within 60 s: held by ', @text, N'; end it, then install again'), N'%', N'%%');
+    THROW 60010, @text, 1;
 END
 IF @got < 0 THROW 51205, N'the installation met another one and was ended as a deadlock; run it again', 1;
