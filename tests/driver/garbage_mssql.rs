@@ -12,12 +12,13 @@ use dialoq::{Act, Broker, ConversationHandle};
 use std::path::Path;
 
 /// A procedure, and the names and types of what it takes.
-struct Routine {
-    name: String,
-    parameters: Vec<(String, String)>,
+pub(crate) struct Routine {
+    pub(crate) name: String,
+    pub(crate) parameters: Vec<(String, String)>,
 }
 
-fn routines() -> Vec<Routine> {
+/// What dialoq_user may execute.
+pub(crate) fn routines() -> Vec<Routine> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/mssql");
     let roles = std::fs::read_to_string(folder.join("roles.sql")).unwrap();
     let mut found = Vec::new();

@@ -1,6 +1,7 @@
 //! What one caller of SQL Server's procedures gives, sets or leaves behind must not stop another.
 
 use crate::enlisting_mssql::{connect, dialog, on};
+use crate::garbage_mssql::routines;
 use crate::servers::{Database, Store, limit};
 use dialoq::mssql::Client;
 use dialoq::mssql::tiberius::error::Error;
@@ -31,9 +32,12 @@ async fn count(client: &mut Client, text: &str) -> i32 {
     row.and_then(|row| row.get(0)).unwrap_or_else(|| panic!("{text} gave nothing"))
 }
 
-/// Waits until a query gives that number; what does it runs in the background.
-async fn until(client: &mut Client, text: &str, wanted: i32) {
-    while count(client, text).await != wanted {
+/// Has tick do what is due until a query gives at least that number.
+async fn tick_until(client: &mut Client, text: &str, wanted: i32) {
+    while count(client, text).await < wanted {
+        run(client, "EXEC dialoq.tick").await;
+        // What is awaited falls due by the server's clock, half a second after it was noted, and no lock or signal goes with
+        // that. Nothing is right because of this pause; it keeps the loop from taking the processor meanwhile.
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -105,7 +109,7 @@ pub(crate) fn a_row_that_fails_keeps_nothing_else_from_being_done(store: Store) 
         run(&mut client, &planted).await;
         broker.execute("ALTER QUEUE server WITH STATUS = ON").await.expect("one message does not stop a definition");
         assert_eq!(bodies(&broker, "server").await, ["b"]);
-        until(&mut client, "SELECT COUNT(*) FROM dialoq.tick_failure WHERE endpoint_id > 0", 1).await;
+        tick_until(&mut client, "SELECT COUNT(*) FROM dialoq.tick_failure WHERE endpoint_id > 0", 1).await;
         // The end of its time cannot be computed; the timer of another is due after it.
         let due = format!(
             "UPDATE dialoq.conversation_endpoint
@@ -116,11 +120,7 @@ pub(crate) fn a_row_that_fails_keeps_nothing_else_from_being_done(store: Store) 
             bad.0, timer.0
         );
         run(&mut client, &due).await;
-        let fired = "SELECT COUNT(*) FROM dialoq.queue_message WHERE stored = 2";
-        while count(&mut client, fired).await == 0 {
-            run(&mut client, "EXEC dialoq.tick").await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        tick_until(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE stored = 2", 1).await;
         let failures = "SELECT MAX(failures) FROM dialoq.tick_failure";
         assert!(count(&mut client, failures).await >= 1);
     });
@@ -253,5 +253,86 @@ pub(crate) fn a_schema_of_somebody_else_is_not_trusted(store: Store) {
         assert_eq!(distrust(&mut client).await, None, "the schema is this user's");
         run(&mut client, &format!("DROP USER {intruder}")).await;
         run(&mut client, &format!("DROP LOGIN {intruder}")).await;
+    });
+}
+
+/// What went before it failed, so nothing of it will be there; a verb that went on would only look as if it had worked.
+pub(crate) fn a_transaction_that_can_only_be_rolled_back_takes_no_verb(store: Store) {
+    limit::allow(5);
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        run(&mut client, "CREATE TABLE once (id int NOT NULL PRIMARY KEY)").await;
+        let definitions = ["configure 1", "define_begin 1", "put_settings NULL, 1, 1, 1"].map(str::to_owned);
+        let verbs = routines().into_iter().map(|routine| {
+            let arguments = routine.parameters.iter().filter(|(_, of)| !of.starts_with("dialoq."));
+            // Rows have no NULL: a procedure that takes them gets none.
+            let arguments: Vec<String> = arguments.map(|(name, _)| format!("@{name} = NULL")).collect();
+            format!("{} {}", routine.name, arguments.join(", "))
+        });
+        for verb in verbs.chain(definitions) {
+            let doomed = format!(
+                "SET XACT_ABORT ON; BEGIN TRANSACTION;
+                 BEGIN TRY INSERT once VALUES (1); INSERT once VALUES (1) END TRY BEGIN CATCH END CATCH;
+                 IF XACT_STATE() <> -1 THROW 50001, N'it is not doomed', 1;
+                 EXEC dialoq.{verb};"
+            );
+            assert_eq!(number(&mut client, &doomed).await, 60_020, "{verb}");
+            run(&mut client, "IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION; SET XACT_ABORT OFF").await;
+        }
+        assert_eq!(bodies(&broker, "server").await, ["a"]);
+    });
+}
+
+/// The rows that tell of a process's readers are written by a session that holds the presence of that process.
+pub(crate) fn a_process_writes_its_own_rows_only(store: Store) {
+    on(store, |_, mut client| async move {
+        let (mine, other) = (uuid::Uuid::new_v4(), uuid::Uuid::new_v4());
+        let calls = |process: uuid::Uuid| {
+            [
+                format!(
+                    "EXEC dialoq.put_queue_monitor '{process}', 1, 1, N'DORMANT', NULL, NULL, 0, 1, 0, 0, 0, 0, 0, N'h', 1"
+                ),
+                format!("EXEC dialoq.put_activated_task '{process}', 1, 1, 1, N'p', 1, '2026-01-01'"),
+                format!("EXEC dialoq.delete_queue_monitor '{process}', 1"),
+                format!("EXEC dialoq.delete_activated_task '{process}', 1"),
+                format!("EXEC dialoq.delete_process '{process}'"),
+            ]
+        };
+        run(&mut client, &format!("EXEC dialoq.hold_presence '{mine}'")).await;
+        for (own, foreign) in calls(mine).iter().zip(&calls(other)) {
+            assert_eq!(number(&mut client, own).await, 0, "{own}");
+            assert_eq!(number(&mut client, foreign).await, 60_005, "{foreign}");
+        }
+    });
+}
+
+/// A look reads all endpoints, and the last one all messages.
+pub(crate) fn definitions_in_a_row_are_looked_at_once(store: Store) {
+    on(store, |broker, mut client| async move {
+        for number in 0..5 {
+            broker
+                .execute(&format!("CREATE SERVICE [s{number}] ON QUEUE server; DROP SERVICE [s{number}]"))
+                .await
+                .unwrap();
+        }
+        let looks = count(&mut client, "SELECT COUNT(*) FROM dialoq.unsettled WHERE endpoint_id = 0").await;
+        assert!((1..=3).contains(&looks), "{looks} looks are to come");
+        let last = "SELECT COUNT(*) FROM dialoq.unsettled WHERE endpoint_id = 0 AND is_initiator = 1";
+        assert_eq!(count(&mut client, last).await, 1, "one of them reads the messages");
+    });
+}
+
+pub(crate) fn a_database_that_is_not_there_is_named(store: Store) {
+    let database = Database::bare(store);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (place, parameters) = database.url().split_once('?').unwrap_or((database.url(), ""));
+        let (server, _) = place.rsplit_once('/').unwrap();
+        let refused = Broker::open(&format!("{server}/no_such_database?{parameters}")).await.unwrap_err();
+        let text = refused.to_string();
+        assert_eq!(refused.code().0, 60_034, "{text}");
+        assert!(text.contains("no_such_database") && text.contains("CREATE DATABASE"), "{text}");
+        assert!(!text.contains("refuses the login"), "the login is good: {text}");
     });
 }

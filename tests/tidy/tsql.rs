@@ -4,14 +4,16 @@ use crate::source::{files, root};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// How every procedure begins that a user may execute: what the caller's session has set must not reach into it.
-const HEAD: [&str; 6] = [
+/// How every procedure begins that a user may execute: what the caller's session has set must not reach into it, and a
+/// transaction that can only be rolled back takes no verb.
+const HEAD: [&str; 7] = [
     "SET NOCOUNT ON;",
     "SET ROWCOUNT 0;",
     "SET LOCK_TIMEOUT -1;",
     "SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;",
     "SET NUMERIC_ROUNDABORT OFF;",
     "SET TRANSACTION ISOLATION LEVEL READ COMMITTED;",
+    "IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;",
 ];
 
 /// Every SQL text of SQL Server without its comments, with its path.

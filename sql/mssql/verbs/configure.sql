@@ -16,6 +16,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF @closed_retention_s IS NULL OR @closed_retention_s NOT BETWEEN 0 AND 2147483647
         OR @unconfirmed_retention_s NOT BETWEEN 0 AND 2147483647
         THROW 60005, N'a retention of closed endpoints is out of range; it must be 0 to 2147483647 seconds', 1;
@@ -37,6 +38,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF @now NOT BETWEEN '1900-01-01' AND '9000-01-01'
         THROW 60005, N'the manual time is out of range; it must be of the years 1900 to 8999, or NULL', 1;
     UPDATE dialoq.broker SET manual_now = @now;

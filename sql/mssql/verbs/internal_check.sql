@@ -6,6 +6,39 @@
 -- Errors: see each procedure
 -- Locks: none
 
+-- Throws what a check found.
+-- Errors: the one given
+IF OBJECT_ID(N'dialoq.refuse') IS NOT NULL DROP PROCEDURE dialoq.refuse
+GO
+CREATE PROCEDURE dialoq.refuse
+    @error_number int, @error_message nvarchar(2048)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET @error_message = dialoq.throw_text(@error_message);
+    THROW @error_number, @error_message, 1;
+END
+GO
+
+-- The id of the message type that a SEND names.
+-- Errors: 58428
+IF OBJECT_ID(N'dialoq.find_message_type') IS NOT NULL DROP PROCEDURE dialoq.find_message_type
+GO
+CREATE PROCEDURE dialoq.find_message_type
+    @name nvarchar(4000), @type_id int OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048);
+    SET @type_id = NULL;
+    SELECT @type_id = t.message_type_id
+    FROM dialoq.message_type AS t WHERE t.name = @name AND DATALENGTH(t.name) = DATALENGTH(@name) AND t.is_dropped = 0;
+    IF @type_id IS NOT NULL RETURN;
+    SET @text = CONCAT(N'message type ''', @name, N''' was not found; names are compared byte by byte');
+    EXEC dialoq.refuse 58428, @text;
+END
+GO
+
 -- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too is as good as gone: only
 -- the holder of its group removes the row. statement is NULL for END.
 -- Errors: 58426, and the one given

@@ -89,6 +89,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @count int = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0);
     DECLARE @key nvarchar(128), @resource nvarchar(255);
     WHILE @count > 0

@@ -172,7 +172,7 @@ BEGIN
     IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
     IF @endpoint_id = 0
     BEGIN
-        EXEC dialoq.settle_definitions @is_settled OUTPUT, @said OUTPUT;
+        EXEC dialoq.settle_definitions @is_initiator, @is_settled OUTPUT, @said OUTPUT;
         RETURN;
     END
     SELECT @peer_id = p.endpoint_id, @group = p.conversation_group_id
@@ -206,7 +206,8 @@ GO
 
 -- Has tick look again at all that a change of definitions concerns: at once, in five seconds and in a minute, because
 -- transactions that ran when it was committed may have gone by what was before. No right of a user's tells when the last
--- of them is over.
+-- of them is over. The looks of an earlier definition that are still to come are later ones' too: the looks read all
+-- endpoints, and the last one (is_initiator is 1) all messages, so ten definitions in a row have no more of them than one.
 IF OBJECT_ID(N'dialoq.unsettle_definitions') IS NOT NULL DROP PROCEDURE dialoq.unsettle_definitions
 GO
 CREATE PROCEDURE dialoq.unsettle_definitions
@@ -215,8 +216,10 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @clock datetime2(6) = SYSUTCDATETIME();
     DECLARE @nobody uniqueidentifier = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier);
+    DELETE FROM dialoq.unsettled WITH (ROWLOCK, READPAST) WHERE endpoint_id = 0;
     INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
-    SELECT 0, @nobody, 0, DATEADD(second, l.wait_s, @clock) FROM (VALUES (0), (5), (60)) AS l (wait_s);
+    SELECT 0, @nobody, l.is_last, DATEADD(second, l.wait_s, @clock)
+    FROM (VALUES (0, 0), (5, 0), (60, 1)) AS l (wait_s, is_last);
 END
 GO
 
@@ -267,11 +270,11 @@ END
 GO
 
 -- The second look at a change of definitions: endpoints of a service that is gone, over a contract that is gone, at a
--- target that lost it, and messages of endpoints that are gone. At most 500 endpoints at a time.
+-- target that lost it, and in the last look messages of endpoints that are gone. At most 500 endpoints at a time.
 IF OBJECT_ID(N'dialoq.settle_definitions') IS NOT NULL DROP PROCEDURE dialoq.settle_definitions
 GO
 CREATE PROCEDURE dialoq.settle_definitions
-    @is_settled bit OUTPUT, @said nvarchar(max) OUTPUT
+    @is_last bit, @is_settled bit OUTPUT, @said nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -279,7 +282,6 @@ BEGIN
         row_number int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL, conversation_id uniqueidentifier NOT NULL,
         is_initiator bit NOT NULL, code int NOT NULL
     );
-    DECLARE @gone TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
     DECLARE @number int = 0, @id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int;
     DECLARE @is_one_settled bit;
     SET @is_settled = 1;
@@ -305,6 +307,8 @@ BEGIN
         IF @is_one_settled = 0 SET @is_settled = 0;
     END
     IF @number >= 500 SET @is_settled = 0;
+    IF @is_last = 0 RETURN;
+    DECLARE @gone TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
     INSERT INTO @gone (endpoint_id)
     SELECT DISTINCT m.endpoint_id
     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)

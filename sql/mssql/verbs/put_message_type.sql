@@ -17,6 +17,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     EXEC dialoq.check_name @name;
     DECLARE @before nvarchar(1), @id bigint = -1, @next bigint, @body varbinary(max), @fault nvarchar(max);
     SELECT @before = m.validation FROM dialoq.message_type AS m WHERE m.message_type_id = @message_type_id;

@@ -1,5 +1,5 @@
 -- What a process tells of its readers: writes the row of a queue monitor or of a reader, or removes it; delete_process
--- removes all of a process.
+-- removes all of a process. Only a session that holds the presence of the process (hold_presence) may do so.
 -- Takes: the columns of queue_monitor but reported_at, of activated_task; or their keys
 -- Gives: nothing
 -- Errors: 60005
@@ -19,6 +19,9 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
+        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
     IF @process IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @state IS NULL OR @host_name IS NULL OR @process_id IS NULL
         OR @tasks_waiting IS NULL OR @tasks_waiting NOT BETWEEN 0 AND 1000000000000
         OR @tasks_running IS NULL OR @tasks_running NOT BETWEEN 0 AND 1000000000000
@@ -60,6 +63,9 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
+        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
     DELETE FROM dialoq.queue_monitor WHERE process = @process AND monitor_id = @monitor_id;
 END
 GO
@@ -76,6 +82,9 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
+        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
     IF @process IS NULL OR @task_id IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @procedure_name IS NULL
         OR @process_id IS NULL OR @started_at IS NULL
         THROW 60005, N'a column of the activated task is NULL; all of them are needed', 1;
@@ -103,6 +112,9 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
+        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
     DELETE FROM dialoq.activated_task WHERE process = @process AND task_id = @task_id;
 END
 GO
@@ -118,6 +130,9 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
+        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
     DELETE FROM dialoq.activated_task WHERE process = @process;
     DELETE FROM dialoq.queue_monitor WHERE process = @process;
 END

@@ -16,6 +16,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     EXEC dialoq.check_name @name;
     UPDATE dialoq.service_contract SET
         name = @name, owner = @owner, is_dropped = @is_dropped

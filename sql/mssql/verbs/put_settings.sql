@@ -16,6 +16,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     UPDATE dialoq.broker SET
         service_broker_guid = @service_broker_guid, is_broker_enabled = @is_broker_enabled,
         is_honor_broker_priority_on = @is_honor_broker_priority_on, next_object_id = @next_object_id

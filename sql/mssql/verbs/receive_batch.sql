@@ -17,6 +17,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @queue_id int, @start_top int, @start bigint;
     IF @from_level NOT BETWEEN 1 AND 10 OR @from_order < 0 OR (@from_level IS NULL AND @from_order IS NOT NULL)
         THROW 60005, N'the place to begin at is out of range; it is a level of 1 to 10 and a queuing order from 0 on', 1;

@@ -19,44 +19,27 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.check_catalog_version @catalog_version;
         EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
-        IF @number IS NOT NULL
-        BEGIN
-            SET @text = dialoq.throw_text(@text);
-            THROW @number, @text, 1;
-        END
+        IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
         SET @message_id = COALESCE(@message_id, NEWID());
         EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
         IF @endpoint_id IS NULL EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
         SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
-        SELECT @type_id = t.message_type_id
-        FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND DATALENGTH(t.name) = DATALENGTH(@message_type_name) AND t.is_dropped = 0;
-        IF @type_id IS NULL
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte'));
-            THROW 58428, @text, 1;
-        END
+        EXEC dialoq.find_message_type @message_type_name, @type_id OUTPUT;
         IF @endpoint_id = -1
         BEGIN
             EXEC dialoq.check_send_before @conversation_handle, @message_type_name, @number OUTPUT, @text OUTPUT;
-            IF @number IS NOT NULL
-            BEGIN
-                SET @text = dialoq.throw_text(@text);
-                THROW @number, @text, 1;
-            END
+            IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
             EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
         END
         EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
-        IF @number IS NOT NULL
-        BEGIN
-            SET @text = dialoq.throw_text(@text);
-            THROW @number, @text, 1;
-        END
+        IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
         IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
         EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @said OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;

@@ -17,6 +17,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int, @count int, @item int;
     DECLARE @handle uniqueidentifier, @message_id uniqueidentifier, @one uniqueidentifier, @error_number int;
@@ -28,11 +29,7 @@ BEGIN
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.check_catalog_version @catalog_version;
         EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
-        IF @number IS NOT NULL
-        BEGIN
-            SET @text = dialoq.throw_text(@text);
-            THROW @number, @text, 1;
-        END
+        IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
         SELECT @count = COUNT(*) FROM @conversations;
         IF @count = 0 THROW 58418, N'SEND names no conversation; it needs at least one handle', 1;
         IF EXISTS (SELECT 1 FROM @conversations AS c WHERE c.conversation_handle IS NULL)
@@ -46,25 +43,19 @@ BEGIN
         ORDER BY c.item;
         IF @item IS NOT NULL AND @count > 1
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'handle ', CAST(@item AS bigint) + 1, N' of ', @count, N' in the list, ', dialoq.id_text(@handle), N', was not found'));
-            THROW 58435, @text, 1;
+            SET @text = CONCAT(N'handle ', CAST(@item AS bigint) + 1, N' of ', @count, N' in the list, ', dialoq.id_text(@handle), N', was not found');
+            EXEC dialoq.refuse 58435, @text;
         END
         SET @handle = NULL;
         SELECT TOP (1) @handle = c.conversation_handle
         FROM @conversations AS c GROUP BY c.conversation_handle HAVING COUNT(*) > 1;
         IF @handle IS NOT NULL
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'handle ', dialoq.id_text(@handle), N' is listed twice; each conversation may be named once'));
-            THROW 58451, @text, 1;
+            SET @text = CONCAT(N'handle ', dialoq.id_text(@handle), N' is listed twice; each conversation may be named once');
+            EXEC dialoq.refuse 58451, @text;
         END
         SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
-        SELECT @type_id = t.message_type_id
-        FROM dialoq.message_type AS t WHERE t.name = @message_type_name AND DATALENGTH(t.name) = DATALENGTH(@message_type_name) AND t.is_dropped = 0;
-        IF @type_id IS NULL
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'message type ''', @message_type_name, N''' was not found; names are compared byte by byte'));
-            THROW 58428, @text, 1;
-        END
+        EXEC dialoq.find_message_type @message_type_name, @type_id OUTPUT;
         INSERT INTO @order (item, conversation_handle)
         SELECT c.item, c.conversation_handle
         FROM @conversations AS c
@@ -87,11 +78,7 @@ BEGIN
                     FROM @order AS o WHERE @item IS NULL OR o.item > @item ORDER BY o.item;
                     IF @one IS NULL BREAK;
                     EXEC dialoq.check_send_before @one, @message_type_name, @error_number OUTPUT, @text OUTPUT;
-                    IF @error_number IS NOT NULL
-                    BEGIN
-                        SET @text = dialoq.throw_text(@text);
-                        THROW @error_number, @text, 1;
-                    END
+                    IF @error_number IS NOT NULL EXEC dialoq.refuse @error_number, @text;
                 END
             END
             IF @endpoint_id IS NULL OR @endpoint_id = -1
@@ -112,11 +99,7 @@ BEGIN
             FROM @order AS o WHERE @item IS NULL OR o.item > @item ORDER BY o.item;
             IF @endpoint_id IS NULL BREAK;
             EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
-            IF @number IS NOT NULL
-            BEGIN
-                SET @text = dialoq.throw_text(@text);
-                THROW @number, @text, 1;
-            END
+            IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
         END
         IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
         SET @item = NULL;

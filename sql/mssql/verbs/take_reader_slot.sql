@@ -16,6 +16,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF @queue_id IS NULL OR @max_queue_readers IS NULL OR @max_queue_readers NOT BETWEEN 0 AND 32767
         THROW 60005, N'a reader slot needs a queue and a limit of 0 to 32767 readers', 1;
     DECLARE @slot int = 0, @taken int, @got int, @resource nvarchar(255);
@@ -48,6 +49,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':reader:', @queue_id, N':', @slot);
     IF APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'NoLock'
         EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session', @DbPrincipal = N'dialoq_user';

@@ -18,6 +18,7 @@ BEGIN
     SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
     SET NUMERIC_ROUNDABORT OFF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF @@TRANCOUNT > 0
         THROW 60005, N'tick was called in a transaction, and would stop all others until its end; call it outside', 1;
     -- The transaction is this procedure's alone: one step that fails must not undo the others.

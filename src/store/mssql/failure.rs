@@ -43,6 +43,14 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
         (3906 | 3908 | 976 | 978, _) => {
             Error::new(Code::STORE_READ_ONLY, format!("the database cannot be written ({number}): {message}"))
         }
+        // 4060 says no more than that the login may not open it, so that nobody learns which databases there are.
+        (4060 | 911, Text::Ours) => Error::new(
+            Code::ACCESS_DENIED,
+            format!(
+                "the database of the URL cannot be opened ({number}): {message}; if it does not exist, CREATE DATABASE makes \
+                 it; if it does, CREATE USER in it lets the login in"
+            ),
+        ),
         (18_456 | 18_452 | 18_470 | 18_486 | 18_487 | 18_488 | 4060 | 4064 | 911 | 916 | 40_615 | 47_073, _) => {
             Error::new(Code::ACCESS_DENIED, format!("the server refuses the login ({number}): {message}"))
         }
@@ -116,6 +124,7 @@ mod tests {
             (1222, 1222, ErrorKind::Conflict),
             (40_613, 60_030, ErrorKind::Store),
             (18_456, 60_034, ErrorKind::Store),
+            (4060, 60_034, ErrorKind::Store),
             (229, 60_034, ErrorKind::Store),
             (2812, 60_035, ErrorKind::Store),
             (9002, 60_017, ErrorKind::Store),
@@ -123,6 +132,14 @@ mod tests {
             (8134, 60_018, ErrorKind::Store),
         ] {
             assert_eq!(code(number, Text::Ours), (expected, kind), "{number}");
+        }
+    }
+
+    #[test]
+    fn a_database_that_is_not_there_is_no_refused_login() {
+        for number in [4060, 911] {
+            let text = refused_number(number, "Cannot open database \"shop\"", Text::Ours).to_string();
+            assert!(text.contains("CREATE DATABASE") && !text.contains("refuses the login"), "{text}");
         }
     }
 
