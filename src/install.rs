@@ -8,8 +8,8 @@ use crate::broker::server_driver;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::store::server::dialect::Script;
-use crate::store::server::install;
 use crate::store::server::link::Driver;
+use crate::store::server::{install, script};
 use crate::store::url::StoreUrl;
 use std::sync::Arc;
 
@@ -43,7 +43,22 @@ pub async fn install(url: &str) -> Result<Vec<Step>> {
 pub async fn plan(url: &str) -> Result<Vec<Step>> {
     let driver = driver(url)?;
     let mut link = driver.dedicated().await?;
-    Ok(install::plan(&mut *link, driver.dialect()).await?.into_iter().map(Step::of).collect())
+    Ok(install::plan(&mut *link, driver.dialect()).await?.scripts.into_iter().map(Step::of).collect())
+}
+
+/// The text that an administrator can run by hand instead of [`install()`]: `psql -v ON_ERROR_STOP=1 -f`, `sqlcmd -b -i`. Empty
+/// if there is nothing to do. Changes nothing. A new broker gets its GUID in this text, so run it in one database only.
+///
+/// # Errors
+/// Those of [`install()`].
+pub async fn plan_script(url: &str) -> Result<String> {
+    let driver = driver(url)?;
+    let mut link = driver.dedicated().await?;
+    let plan = install::plan(&mut *link, driver.dialect()).await?;
+    if plan.scripts.is_empty() {
+        return Ok(String::new());
+    }
+    script::whole(driver.dialect(), &plan, &mut IdSource::Random)
 }
 
 /// Removes the broker from the database with all its definitions, conversations and messages; tells whether there was one.

@@ -80,7 +80,6 @@ GO
 GRANT EXECUTE ON dialoq.define_begin TO dialoq_admin;
 GRANT EXECUTE ON dialoq.define_end TO dialoq_admin;
 GRANT EXECUTE ON dialoq.configure TO dialoq_admin;
-GRANT EXECUTE ON dialoq.set_manual_now TO dialoq_admin;
 GRANT EXECUTE ON dialoq.put_message_type TO dialoq_admin;
 GRANT EXECUTE ON dialoq.put_service_contract TO dialoq_admin;
 GRANT EXECUTE ON dialoq.put_service_queue TO dialoq_admin;
@@ -113,5 +112,15 @@ BEGIN
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.receive_batch_rows TO dialoq_user, dialoq_admin');
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.usage_rows TO dialoq_admin');
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.contract_id_rows TO dialoq_admin');
+END
+GO
+-- What install/clear.sql kept: rights of single users and other roles, on what is still there.
+IF OBJECT_ID(N'tempdb..#dialoq_rights') IS NOT NULL
+BEGIN
+    DECLARE @rights nvarchar(max);
+    SELECT @rights = STRING_AGG(CAST(r.statement AS nvarchar(max)), N'; ')
+    FROM #dialoq_rights AS r WHERE OBJECT_ID(r.object_name) IS NOT NULL;
+    IF @rights IS NOT NULL EXEC(@rights);
+    DROP TABLE #dialoq_rights;
 END
 GO

@@ -47,7 +47,7 @@ DECLARE
         'unlock_session', 'hold_presence', 'take_reader_slot', 'free_reader_slot', 'put_queue_monitor',
         'delete_queue_monitor', 'put_activated_task', 'delete_activated_task', 'delete_process'];
     v_definitions text[] := ARRAY[
-        'define_begin', 'define_end', 'configure', 'set_manual_now', 'put_message_type', 'put_service_contract',
+        'define_begin', 'define_end', 'configure', 'put_message_type', 'put_service_contract',
         'put_service_queue', 'delete_service_queue', 'put_service', 'delete_service', 'put_conversation_priority',
         'delete_conversation_priority', 'put_xml_schema_collection', 'delete_xml_schema_collection',
         'put_event_notification', 'delete_event_notification', 'put_settings', 'follow_contract_dropped',

@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::Output;
-use crate::install::{Step, install, plan, uninstall};
+use crate::install::{install, plan, plan_script, uninstall};
 use clap::Args;
 use serde_json::json;
 
@@ -17,12 +17,13 @@ use serde_json::json;
 Examples:
   dialoq install --db postgres://postgres@db/shop
   dialoq install --db postgres://postgres@db/shop --dry-run
+  dialoq install --db mssql://sa@db/shop --dry-run --sql > install.sql; sqlcmd -b -d shop -i install.sql
   psql -c 'GRANT dialoq_user TO shop'                    let the application's user in")]
 pub(super) struct Install {
     /// Only say which scripts would be run.
     #[arg(long)]
     dry_run: bool,
-    /// With --dry-run: print their texts.
+    /// With --dry-run: print the whole installation as one text, which an administrator can run by hand.
     #[arg(long, requires = "dry_run")]
     sql: bool,
 }
@@ -34,14 +35,14 @@ impl Install {
             let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
             let mut said = json!({ if self.dry_run { "would_run" } else { "ran" }: names });
             if self.sql {
-                said["sql"] = steps.iter().map(|step| step.text).collect();
+                said["sql"] = plan_script(&globals.db).await?.into();
             }
             return output.json(&said);
         }
-        let show = |step: &Step| if self.sql { step.text.trim_end() } else { step.name };
         match (steps.is_empty(), self.dry_run) {
             (true, _) => output.text("nothing to do: this version is installed"),
-            (false, true) => output.text(&steps.iter().map(show).collect::<Vec<_>>().join("\n")),
+            (false, true) if self.sql => output.text(plan_script(&globals.db).await?.trim_end()),
+            (false, true) => output.text(&steps.iter().map(|step| step.name).collect::<Vec<_>>().join("\n")),
             (false, false) => output.text(&format!("installed: {} scripts were run", steps.len())),
         }
     }

@@ -12,6 +12,7 @@ mod garbage_mssql;
 mod hostile_mssql;
 mod leaving;
 mod plans;
+mod rights_mssql;
 mod rollbacks;
 mod session;
 mod stage;
@@ -84,7 +85,10 @@ fn main() -> ExitCode {
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
             what_the_session_has_set_does_not_reach_in tick_is_not_called_in_a_transaction
             rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space
-            a_schema_of_somebody_else_is_not_trusted;
+            a_schema_of_somebody_else_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
+            a_process_writes_its_own_rows_only definitions_in_a_row_are_looked_at_once
+            a_database_that_is_not_there_is_named;
+        Mssql rights_mssql: members_execute_what_is_documented_and_touch_no_table the_printed_installation_runs_by_hand;
         Mssql garbage_mssql: no_argument_stops_another_conversation;
     })
 }

@@ -107,6 +107,8 @@ pub static DIALECT: Dialect = Dialect {
         lock: text!("install/lock.sql"),
         begin: text!("install/begin.sql"),
         clear: text!("install/clear.sql"),
+        script: text!("install/script.sql"),
+        stop: "",
     },
     reads: Reads {
         broker: text!("read/broker.sql"),

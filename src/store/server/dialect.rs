@@ -38,6 +38,10 @@ pub struct Install {
     pub begin: &'static str,
     /// Removes verbs and views, so that they can be made anew.
     pub clear: &'static str,
+    /// What stands around the steps of an installation that is printed; the line `-- <steps>` is their place.
+    pub script: &'static str,
+    /// Stands after every batch of a printed installation: if one failed, the rest does not run. Empty without batches.
+    pub stop: &'static str,
 }
 
 /// A file of `sql/<dialect>`.

@@ -70,17 +70,26 @@ pub async fn check(link: &mut dyn Link, dialect: &Dialect) -> Result<()> {
     ))
 }
 
-/// The scripts that [`install`] would run, in order; none if everything is there. Changes nothing.
+/// What an installation would do.
+#[derive(Debug)]
+pub struct Plan {
+    /// The scripts that would be run, in order; none if everything is there.
+    pub scripts: Vec<Script>,
+    /// The database has no broker yet.
+    pub is_new: bool,
+}
+
+/// What [`install`] would do. Changes nothing.
 ///
 /// # Errors
 /// Those of [`install`].
-pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Vec<Script>> {
+pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
     let found = Standing::read(link, dialect).await?;
-    let missing = found.missing(dialect)?;
-    if !missing.is_empty() {
+    let scripts = found.missing(dialect)?;
+    if !scripts.is_empty() {
         found.may_install(dialect)?;
     }
-    Ok(missing)
+    Ok(Plan { scripts, is_new: !found.has_installed })
 }
 
 /// Removes the schema with all conversations and definitions; tells whether there was one.
@@ -139,11 +148,7 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
         }
     }
     let hash = logic_hash(dialect);
-    let record = Call {
-        name: "record_installation",
-        args: vec![Arg::Int(schema_version(dialect)), Arg::Text(&hash), Arg::Text(INSTALLER)],
-    };
-    link.call(record).await.map_err(told)?;
+    link.call(record(dialect, &hash)).await.map_err(told)?;
     Ok(Installed { scripts: missing })
 }
 
@@ -311,8 +316,14 @@ fn schema_version(dialect: &Dialect) -> i32 {
     i32::try_from(dialect.schema.len()).unwrap_or(i32::MAX)
 }
 
+/// The call that notes what was installed.
+pub(super) fn record<'a>(dialect: &Dialect, hash: &'a str) -> Call<'a> {
+    let args = vec![Arg::Int(schema_version(dialect)), Arg::Text(hash), Arg::Text(INSTALLER)];
+    Call { name: "record_installation", args }
+}
+
 /// Differs if any text of the logic does: FNV-1a over 128 bits, because nobody is to be kept from making two alike.
-fn logic_hash(dialect: &Dialect) -> String {
+pub(super) fn logic_hash(dialect: &Dialect) -> String {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
     let texts = dialect.logic.iter().flat_map(|script| [script.name, script.text]);
@@ -329,22 +340,35 @@ fn release(installer: &str) -> Vec<u32> {
 
 /// Runs a script, cut into batches where the dialect wants that.
 async fn script(link: &mut dyn Link, dialect: &Dialect, text: &str) -> Result<()> {
-    if !dialect.has_batches {
-        return link.script(text).await.map_err(told);
+    for batch in batches(dialect, text) {
+        link.script(&batch).await.map_err(told)?;
     }
-    let mut batch = String::new();
+    Ok(())
+}
+
+/// The parts of a script that are sent one by one.
+pub(super) fn batches(dialect: &Dialect, text: &str) -> Vec<String> {
+    if !dialect.has_batches {
+        return vec![text.to_owned()];
+    }
+    let (mut found, mut batch) = (Vec::new(), String::new());
     for line in text.lines().chain(["GO"]) {
         if !line.trim().eq_ignore_ascii_case("GO") {
             batch.push_str(line);
             batch.push('\n');
             continue;
         }
-        if !batch.trim().is_empty() {
-            link.script(&batch).await.map_err(told)?;
+        let done = std::mem::take(&mut batch);
+        if !done.trim().is_empty() {
+            found.push(done);
         }
-        batch.clear();
     }
-    Ok(())
+    found
+}
+
+/// A text without the lines that are comments.
+pub(super) fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect()
 }
 
 fn told(failure: Failure) -> Error {

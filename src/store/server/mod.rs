@@ -22,6 +22,7 @@ mod receives;
 mod refusal;
 mod retry;
 mod rows;
+pub mod script;
 mod sends;
 mod side;
 mod taken;

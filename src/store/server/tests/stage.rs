@@ -18,7 +18,7 @@ static DIALECT: Dialect = Dialect {
     logic: &[],
     drop: "",
     has_batches: false,
-    install: Install { standing: "standing", version: "version", lock: "", begin: "", clear: "" },
+    install: Install { standing: "standing", version: "version", lock: "", begin: "", clear: "", script: "", stop: "" },
     reads: Reads {
         broker: "broker",
         message_types: "message_types",
