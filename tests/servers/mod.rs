@@ -152,6 +152,22 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Whether a session of this database waits for a lock. The embedded store does not say; there what takes long waits.
+    pub(crate) async fn waits_for_a_lock(self, broker: &Broker) -> bool {
+        let text = match self {
+            Self::Sqlite => return true,
+            Self::Postgres => {
+                "SELECT count(*) AS waiting FROM pg_stat_activity
+                 WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            }
+            Self::Mssql => mssql::waiting(broker).await,
+        };
+        let rows = broker.query(text, ()).await.expect("a broker that is open answers").rows;
+        rows[0].get::<i64>("waiting").expect("a number") > 0
+    }
+}
+
 /// A fresh database without a broker, or with one in which nothing was made; it goes when this is dropped.
 #[derive(Debug, Clone)]
 pub(crate) struct Database {

@@ -92,32 +92,48 @@ pub(super) fn reuse(name: &str) {
     }
 }
 
-/// The text that counts as `working` the sessions of the broker's database that do something else than wait for a lock.
-pub(super) async fn working(broker: &Broker) -> &'static str {
-    static TEXT: OnceLock<&str> = OnceLock::new();
-    if let Some(text) = TEXT.get() {
-        return text;
+/// Whether the server is a relative, Babelfish.
+async fn is_relative(broker: &Broker) -> bool {
+    static IS_RELATIVE: OnceLock<bool> = OnceLock::new();
+    if let Some(is_relative) = IS_RELATIVE.get() {
+        return *is_relative;
     }
     let asked = "SELECT COALESCE(CAST(SERVERPROPERTY('Babelfish') AS int), 0) AS is_relative";
     let rows = broker.query(asked, ()).await.expect("a broker that is open answers").rows;
     let is_relative = rows[0].get::<i64>("is_relative").expect("a number") == 1;
-    TEXT.get_or_init(|| {
-        if is_relative {
-            // A session without a state is one that logs in.
-            "SELECT CAST(COUNT(*) AS bigint) AS working
-             FROM pg_catalog.pg_stat_activity AS a
-             LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = a.pid
-             WHERE a.backend_type = 'client backend' AND a.pid <> @@SPID
-               AND (a.state IS NULL OR a.state = 'active' AND s.database_id = DB_ID())
-               AND COALESCE(a.wait_event_type, '') <> 'Lock'"
-        } else {
-            // Whoever may not see the state of the server sees only himself here.
-            "SELECT COUNT_BIG(*) AS working
-             FROM sys.dm_exec_requests AS r
-             WHERE r.session_id <> @@SPID AND r.database_id = DB_ID() AND r.status IN ('running', 'runnable', 'suspended')
-               AND COALESCE(r.wait_type, '') NOT LIKE 'LCK%'"
-        }
-    })
+    *IS_RELATIVE.get_or_init(|| is_relative)
+}
+
+/// The text that counts as `working` the sessions of the broker's database that do something else than wait for a lock.
+pub(super) async fn working(broker: &Broker) -> &'static str {
+    if is_relative(broker).await {
+        // A session without a state is one that logs in.
+        "SELECT CAST(COUNT(*) AS bigint) AS working
+         FROM pg_catalog.pg_stat_activity AS a
+         LEFT JOIN sys.dm_exec_sessions AS s ON s.session_id = a.pid
+         WHERE a.backend_type = 'client backend' AND a.pid <> @@SPID
+           AND (a.state IS NULL OR a.state = 'active' AND s.database_id = DB_ID())
+           AND COALESCE(a.wait_event_type, '') <> 'Lock'"
+    } else {
+        // Whoever may not see the state of the server sees only himself here.
+        "SELECT COUNT_BIG(*) AS working
+         FROM sys.dm_exec_requests AS r
+         WHERE r.session_id <> @@SPID AND r.database_id = DB_ID() AND r.status IN ('running', 'runnable', 'suspended')
+           AND COALESCE(r.wait_type, '') NOT LIKE 'LCK%'"
+    }
+}
+
+/// The text that counts as `waiting` the sessions of the broker's database that wait for a lock.
+pub(super) async fn waiting(broker: &Broker) -> &'static str {
+    if is_relative(broker).await {
+        "SELECT CAST(COUNT(*) AS bigint) AS waiting
+         FROM pg_catalog.pg_stat_activity AS a
+         JOIN sys.dm_exec_sessions AS s ON s.session_id = a.pid
+         WHERE a.wait_event_type = 'Lock' AND s.database_id = DB_ID()"
+    } else {
+        "SELECT COUNT_BIG(*) AS waiting
+         FROM sys.dm_exec_requests AS r WHERE r.database_id = DB_ID() AND r.wait_type LIKE 'LCK%'"
+    }
 }
 
 /// What every session of that database does, waits for and holds, as far as the server shows it.
