@@ -263,16 +263,23 @@ pub(crate) fn a_transaction_that_can_only_be_rolled_back_takes_no_verb(store: St
         let handle = dialog(&broker).await;
         broker.send(handle, "//t/Word", "a").await.unwrap();
         run(&mut client, "CREATE TABLE once (id int NOT NULL PRIMARY KEY)").await;
-        let definitions = ["configure 1", "define_begin 1", "put_settings NULL, 1, 1, 1"].map(str::to_owned);
+        let definitions = ["configure 1", "define_begin 1", "put_settings NULL, 1, 1, 1"];
+        let definitions = definitions.map(|call| (String::new(), call.to_owned()));
         let verbs = routines().into_iter().map(|routine| {
-            let arguments = routine.parameters.iter().filter(|(_, of)| !of.starts_with("dialoq."));
-            // Rows have no NULL: a procedure that takes them gets none.
-            let arguments: Vec<String> = arguments.map(|(name, _)| format!("@{name} = NULL")).collect();
-            format!("{} {}", routine.name, arguments.join(", "))
+            let (mut declared, mut arguments) = (String::new(), Vec::new());
+            for (name, of) in &routine.parameters {
+                if of.starts_with("dialoq.") {
+                    declared.push_str(&format!("DECLARE @{name} {of};"));
+                    arguments.push(format!("@{name} = @{name}"));
+                } else {
+                    arguments.push(format!("@{name} = NULL"));
+                }
+            }
+            (declared, format!("{} {}", routine.name, arguments.join(", ")))
         });
-        for verb in verbs.chain(definitions) {
+        for (declared, verb) in verbs.chain(definitions) {
             let doomed = format!(
-                "SET XACT_ABORT ON; BEGIN TRANSACTION;
+                "SET XACT_ABORT ON; {declared} BEGIN TRANSACTION;
                  BEGIN TRY INSERT once VALUES (1); INSERT once VALUES (1) END TRY BEGIN CATCH END CATCH;
                  IF XACT_STATE() <> -1 THROW 50001, N'it is not doomed', 1;
                  EXEC dialoq.{verb};"
