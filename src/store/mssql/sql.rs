@@ -108,6 +108,7 @@ pub static DIALECT: Dialect = Dialect {
         begin: text!("install/begin.sql"),
         clear: text!("install/clear.sql"),
         script: text!("install/script.sql"),
+        call: text!("client/call.sql"),
         stop: text!("install/stop.sql"),
     },
     reads: Reads {

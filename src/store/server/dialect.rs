@@ -40,6 +40,8 @@ pub struct Install {
     pub clear: &'static str,
     /// What stands around the steps of an installation that is printed; the line `-- <steps>` is their place.
     pub script: &'static str,
+    /// Calls `<name>` with `<arguments>` in a printed installation.
+    pub call: &'static str,
     /// Stands after every batch of a printed installation: if one failed, the rest does not run. Empty without batches.
     pub stop: &'static str,
 }

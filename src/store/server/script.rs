@@ -76,11 +76,8 @@ fn statement(dialect: &Dialect, call: &Call<'_>) -> Result<String> {
             one => arguments.push(literal(dialect, one)?),
         }
     }
-    let arguments = arguments.join(", ");
-    Ok(match dialect.has_batches {
-        true => format!("{before}EXEC dialoq.{} {arguments};\n", call.name),
-        false => format!("SELECT dialoq.{}({arguments});\n", call.name),
-    })
+    let text = install::without_comments(dialect.install.call);
+    Ok(before + &text.replace("<name>", call.name).replace("<arguments>", &arguments.join(", ")))
 }
 
 fn rows(dialect: &Dialect, columns: &[Column<'_>]) -> Result<Vec<Vec<String>>> {

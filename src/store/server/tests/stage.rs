@@ -18,7 +18,16 @@ static DIALECT: Dialect = Dialect {
     logic: &[],
     drop: "",
     has_batches: false,
-    install: Install { standing: "standing", version: "version", lock: "", begin: "", clear: "", script: "", stop: "" },
+    install: Install {
+        standing: "standing",
+        version: "version",
+        lock: "",
+        begin: "",
+        clear: "",
+        script: "",
+        call: "",
+        stop: "",
+    },
     reads: Reads {
         broker: "broker",
         message_types: "message_types",
