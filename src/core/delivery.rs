@@ -1,7 +1,7 @@
 //! From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
 
 use super::change::{Change, MessageRow, Stored, TransmissionRow};
-use super::effects::{Arrival, Effects};
+use super::effects::{Arrival, Effects, Redelivery};
 use super::endpoint::{Endpoint, NONE, Outgoing, SystemRow};
 use super::orders::Orders;
 use super::state::Core;
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Bodies that the core checks by itself before its store says that others have had their turn.
 const MOST_QUICK_CHECKS: usize = 64;
+
+/// Bodies of one outbox that are checked before the first of them is delivered.
+const MOST_CHECKED_AHEAD: usize = 64;
 
 /// What travels.
 #[derive(Debug, Clone)]
@@ -57,8 +60,12 @@ impl Core {
             Route::Delayed(delay) => self.enqueue_outgoing(from, letter, delay, now, effects),
             _ if must_queue => {
                 // The way has just become free and what waits is about to leave: this follows it.
-                effects.redeliver.push(self.next_transmission_id);
                 self.enqueue_outgoing(from, letter, Delay::Behind, now, effects);
+                // A body that is being checked is named when its check is over.
+                let delay = self.endpoints[from].extra.as_ref().and_then(|extra| extra.delay);
+                if delay != Some(Delay::Unchecked) {
+                    self.name_first(from, effects);
+                }
             }
             Route::Refused(code) => {
                 self.enqueue_outgoing(from, letter, Delay::PeerErrored, now, effects);
@@ -73,8 +80,8 @@ impl Core {
             Route::Deaf => self.mark_dirty(from),
             Route::Peer(_) | Route::Service(_) => {
                 let Some(ruling) = self.judge(route, &letter, effects) else {
-                    effects.redeliver.push(self.next_transmission_id);
-                    return self.enqueue_outgoing(from, letter, Delay::Unchecked, now, effects);
+                    self.enqueue_outgoing(from, letter, Delay::Unchecked, now, effects);
+                    return self.name_first(from, effects);
                 };
                 let peer = self.peer_of(route, from, now);
                 self.arrive(from, peer, letter, ruling, now, effects);
@@ -284,15 +291,43 @@ impl Core {
         self.body_checks.quick_check(&self.catalog, message_type, body)
     }
 
-    /// Takes in what the body of a row in the transmission queue came to; the row is then tried again.
-    pub fn checked(&mut self, transmission_id: u64, endpoint_id: u64, verdict: Arc<Verdict>, effects: &mut Effects) {
-        let Some(&place) = self.outboxes.get(&endpoint_id) else { return };
+    /// Takes in what the body of a row in the transmission queue came to; the first row is then tried again. Gives the next
+    /// row of the conversation, whose body can be checked meanwhile.
+    pub fn checked(
+        &mut self,
+        transmission_id: u64,
+        endpoint_id: u64,
+        verdict: Arc<Verdict>,
+        effects: &mut Effects,
+    ) -> Option<u64> {
+        let place = *self.outboxes.get(&endpoint_id)?;
         let outbox = &mut self.extra(place).outbox;
-        let Some(outgoing) = outbox.iter_mut().find(|outgoing| outgoing.transmission_id == transmission_id) else {
-            return;
-        };
-        outgoing.verdict = Some(verdict);
-        effects.redeliver.extend(outbox.iter().map(|outgoing| outgoing.transmission_id));
+        // The numbers ascend.
+        let at = outbox.binary_search_by_key(&transmission_id, |outgoing| outgoing.transmission_id).ok()?;
+        outbox[at].verdict = Some(verdict);
+        let next = outbox.get(at + 1).filter(|_| at < MOST_CHECKED_AHEAD);
+        let next = next.filter(|next| next.verdict.is_none() && !next.is_end && !next.is_error);
+        let next = next.map(|next| next.transmission_id);
+        if at == 0 {
+            self.name_first(place, effects);
+        }
+        next
+    }
+
+    /// Names the first row of an outbox in [`Effects::redeliver`].
+    fn name_first(&self, place: u32, effects: &mut Effects) {
+        let endpoint = &self.endpoints[place];
+        if let Some(first) = endpoint.extra.as_ref().and_then(|extra| extra.outbox.front()) {
+            let honor = self.catalog.settings.is_honor_broker_priority_on;
+            let below_top = if honor { 10 - endpoint.priority } else { 0 };
+            let (transmission_id, endpoint_id) = (first.transmission_id, endpoint.endpoint_id);
+            effects.redeliver.insert(Redelivery { below_top, transmission_id, endpoint_id });
+        }
+    }
+
+    /// Whether that row is the first of its outbox and may be sent: ask before reading its body.
+    pub fn is_first_to_send(&self, row: Redelivery) -> bool {
+        self.sender_of(row.transmission_id, row.endpoint_id).is_some()
     }
 
     /// A body that fails validation breaks both sides (reference 1.2).
@@ -388,7 +423,10 @@ impl Core {
         let endpoint = &mut self.endpoints[from];
         let extra = endpoint.extra_mut();
         extra.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error, verdict });
-        extra.delay = Some(delay);
+        // The reason is that of the first row.
+        if delay != Delay::Behind || extra.delay.is_none() {
+            extra.delay = Some(delay);
+        }
         let row = TransmissionRow {
             transmission_id,
             endpoint_id: endpoint.endpoint_id,
@@ -430,35 +468,28 @@ impl Core {
         self.outboxes.remove(&self.endpoints[place].endpoint_id);
     }
 
-    /// Looks at everything that waits after definitions have changed: what can go is put in [`Effects::redeliver`],
-    /// by level if HONOR_BROKER_PRIORITY is ON; of the rest the reason is brought up to date.
+    /// Looks at everything that waits after definitions have changed: what can go first is put in
+    /// [`Effects::redeliver`]; of the rest the reason is brought up to date.
     pub(super) fn revisit_outboxes(&mut self, effects: &mut Effects) {
-        let mut ready: Vec<(u8, u64)> = Vec::new();
-        let honor = self.catalog.settings.is_honor_broker_priority_on;
         let mut delayed: Vec<(u32, Delay)> = Vec::new();
         for &place in self.outboxes.values() {
             let endpoint = &self.endpoints[place];
             if matches!(endpoint.state, ConversationState::DisconnectedInbound | ConversationState::Error) {
                 continue;
             }
-            let Some(extra) = &endpoint.extra else { continue };
-            if let Route::Delayed(delay) = self.route(place) {
-                delayed.push((place, delay));
-            } else {
-                let below_top = if honor { 10 - endpoint.priority } else { 0 };
-                ready.extend(extra.outbox.iter().map(|outgoing| (below_top, outgoing.transmission_id)));
+            match self.route(place) {
+                Route::Delayed(delay) => delayed.push((place, delay)),
+                _ => self.name_first(place, effects),
             }
         }
         for (place, delay) in delayed {
             self.hold_outbox(place, delay, effects);
         }
-        ready.sort_unstable();
-        effects.redeliver.extend(ready.into_iter().map(|(_, transmission_id)| transmission_id));
     }
 
     /// Tries again to deliver a row of the transmission queue that [`Effects::redeliver`] named.
     pub fn deliver(&mut self, row: TransmissionRow, now: Timestamp, effects: &mut Effects) {
-        let Some(from) = self.sender_of(&row) else { return };
+        let Some(from) = self.sender_of(row.transmission_id, row.endpoint_id) else { return };
         let letter = Letter {
             sequence: row.sequence,
             message_type_id: row.message_type_id,
@@ -510,15 +541,15 @@ impl Core {
     }
 
     /// The endpoint whose outbox begins with that row, if it may still send.
-    fn sender_of(&self, row: &TransmissionRow) -> Option<u32> {
-        let place = *self.outboxes.get(&row.endpoint_id)?;
+    fn sender_of(&self, transmission_id: u64, endpoint_id: u64) -> Option<u32> {
+        let place = *self.outboxes.get(&endpoint_id)?;
         let endpoint = &self.endpoints[place];
         let first = endpoint.extra.as_ref()?.outbox.front()?.transmission_id;
         let may_send = !matches!(endpoint.state, ConversationState::DisconnectedInbound | ConversationState::Error);
-        (may_send && first == row.transmission_id).then_some(place)
+        (may_send && first == transmission_id).then_some(place)
     }
 
-    /// Takes the first row of an endpoint's outbox away.
+    /// Takes the first row of an endpoint's outbox away; the next one is tried then.
     fn take_outgoing(&mut self, place: u32, transmission_id: u64, effects: &mut Effects) {
         let endpoint_id = self.endpoints[place].endpoint_id;
         let outbox = &mut self.extra(place).outbox;
@@ -527,6 +558,8 @@ impl Core {
             self.outboxes.remove(&endpoint_id);
             // The number of a message that has left is no longer known from its row.
             self.mark_dirty(place);
+        } else {
+            self.name_first(place, effects);
         }
         effects.changes.push(Change::DeleteTransmission { transmission_id });
     }

@@ -7,6 +7,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
 use crate::protocol::{Message, Outcome};
 use crate::time::Timestamp;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What executing a verb came to.
@@ -110,8 +111,9 @@ pub struct Effects {
     pub released: Vec<GroupKey>,
     /// Queues whose depth changed.
     pub arrivals: Vec<Arrival>,
-    /// Rows of the transmission queue to read and hand to [`Core::deliver`](super::Core::deliver), in this order.
-    pub redeliver: Vec<u64>,
+    /// Rows of the transmission queue to read and hand to [`Core::deliver`](super::Core::deliver), the first one first: of
+    /// each conversation the row before all others; a delivery adds the next.
+    pub redeliver: BTreeSet<Redelivery>,
     /// Rows of the transmission queue whose bodies must be checked before they can be delivered: check each outside all
     /// locks with [`Core::body_checks`](super::Core::body_checks), then tell [`Core::checked`](super::Core::checked).
     pub unchecked: Vec<u64>,
@@ -119,6 +121,17 @@ pub struct Effects {
     pub quick_checks: usize,
     /// The catalog was replaced: publish it, wake everybody.
     pub catalog_changed: bool,
+}
+
+/// A row of the transmission queue that is to be tried again, in the order in which rows are tried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Redelivery {
+    /// 10 minus the level if HONOR_BROKER_PRIORITY is ON, else 0.
+    pub below_top: u8,
+    /// The key of the row.
+    pub transmission_id: u64,
+    /// The endpoint that sends it.
+    pub endpoint_id: u64,
 }
 
 /// A queue whose depth changed.

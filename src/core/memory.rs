@@ -175,9 +175,8 @@ impl Memory {
             if effects.redeliver.is_empty() && effects.changes.is_empty() {
                 return;
             }
-            let waiting: Vec<u64> = effects.redeliver.drain(..).collect();
-            for transmission_id in waiting {
-                if let Some(row) = self.transmissions.get(&transmission_id).cloned() {
+            while let Some(first) = effects.redeliver.pop_first() {
+                if let Some(row) = self.transmissions.get(&first.transmission_id).cloned() {
                     self.core.deliver(row, now, &mut effects);
                     for change in effects.changes.drain(..) {
                         self.write_change(change);

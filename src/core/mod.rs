@@ -32,7 +32,7 @@ mod upkeep;
 mod waits;
 
 pub use change::{Change, EndpointRow, MessageRow, Stored, TransmissionRow};
-pub use effects::{Arrival, Depth, Effects, ReadRow, Reply, Step, Taken};
+pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
 pub use group::GroupKey;
 pub use memory::Memory;
 pub use poison::POISON_ROLLBACKS;

@@ -133,12 +133,6 @@ impl Core {
         }
     }
 
-    /// Whether a row of the transmission queue still waits. Looks through all that wait: for errors only.
-    pub fn has_transmission(&self, transmission_id: u64) -> bool {
-        let outboxes = self.outboxes.values().filter_map(|&place| self.endpoints[place].extra.as_ref());
-        outboxes.flat_map(|extra| &extra.outbox).any(|outgoing| outgoing.transmission_id == transmission_id)
-    }
-
     /// GET_TRANSMISSION_STATUS: why the first message of the conversation that waits still waits.
     pub(super) fn transmission_status(&self, handle: ConversationHandle) -> String {
         let extra = self.find_open(handle).and_then(|place| self.endpoints[place].extra.as_ref());

@@ -5,13 +5,12 @@
 //! again, the message waits in the transmission queue while a thread of the store's own checks it.
 
 use super::engine::Engine;
-use super::read;
 use super::state::State;
 use crate::catalog::Catalog;
 use crate::catalog::body::{BodyChecks, CheckedTypes, Judgement, Verdict};
 use crate::protocol::{Verb, system};
 use smallvec::SmallVec;
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 /// Verdicts on the bodies of a unit.
@@ -36,9 +35,21 @@ struct Types {
 #[derive(Default)]
 struct Late {
     waiting: VecDeque<u64>,
-    /// Those that wait, and the one that is being checked.
-    known: HashSet<u64>,
+    /// Those that wait, and the one that is being checked; true if it was asked for again meanwhile.
+    known: HashMap<u64, bool>,
     is_running: bool,
+}
+
+impl Late {
+    fn add(&mut self, row: u64) {
+        match self.known.get_mut(&row) {
+            Some(is_asked_again) => *is_asked_again = true,
+            None => {
+                self.known.insert(row, false);
+                self.waiting.push_back(row);
+            }
+        }
+    }
 }
 
 impl Types {
@@ -99,9 +110,7 @@ impl Checking {
     pub(super) fn check_later(self: &Arc<Self>, rows: Vec<u64>) {
         let mut late = self.late();
         for row in rows {
-            if late.known.insert(row) {
-                late.waiting.push_back(row);
-            }
+            late.add(row);
         }
         if late.is_running || late.waiting.is_empty() {
             return;
@@ -131,30 +140,35 @@ impl Checking {
                 };
                 row
             };
-            // `None`: the message or the store is gone.
-            let _ = self.check_row(row);
-            self.late().known.remove(&row);
+            // `None`: the message or the store is gone, or the next row needs no check ahead of its delivery.
+            let next = self.check_row(row);
+            let mut late = self.late();
+            // A row that is checked ahead may be committed only after this thread has looked for it.
+            if late.known.remove(&row) == Some(true) && next.is_none() {
+                late.add(row);
+            }
+            if let Some(next) = next.filter(|next| !late.known.contains_key(next)) {
+                late.add(next);
+            }
         }
     }
 
-    /// Holds the store only to read the row and to tell the verdict, so that a long check does not hold a close up.
-    fn check_row(&self, transmission_id: u64) -> Option<()> {
+    /// Checks the body of one row, and gives the next row of its conversation: that one is checked while the writer delivers
+    /// the first. Holds the store only to read the row and to tell the verdict, so that a long check does not hold a close up.
+    fn check_row(&self, transmission_id: u64) -> Option<u64> {
         let engine = || self.engine.get().and_then(Weak::upgrade);
-        let row = {
-            let engine = engine()?;
-            let write = engine.write.lock().ok()?;
-            read::transmission(&write.connection, transmission_id).ok()??
-        };
+        let row = engine()?.read_transmission(transmission_id)?;
         let catalog = engine()?.lock().ok()?.core.catalog().clone();
-        let message_type = catalog.message_types.get(&row.message_type_id)?;
+        let message_type = catalog.message_types.get(&row.message_type_id).filter(|found| found.is_checked())?;
         let verdict = Verdict::reach(&self.checks, &catalog, message_type, row.body.as_ref()?);
         let engine = engine()?;
         let mut state = engine.lock().ok()?;
         self.late().known.remove(&transmission_id);
         let State { core, effects, .. } = &mut *state;
-        core.checked(transmission_id, row.endpoint_id, Arc::new(verdict), effects);
-        engine.hand_over(state);
-        Some(())
+        let next = core.checked(transmission_id, row.endpoint_id, Arc::new(verdict), effects);
+        // Never on this thread: the next body is to be checked while the writer syncs.
+        engine.leave_to_writer(state);
+        next
     }
 }
 

@@ -14,7 +14,7 @@ use super::recent::Recent;
 use super::state::{SqlCommit, State};
 use super::{board, read};
 use crate::catalog::Catalog;
-use crate::core::{ReadRow, Taken};
+use crate::core::{ReadRow, Taken, TransmissionRow};
 use crate::error::{Error, Result};
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
@@ -23,8 +23,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-/// Rows of the transmission queue that one batch tries again; more wait for the next.
+/// Rows of the transmission queue that one batch tries again, and bytes of their bodies; more wait for the next.
 const MOST_REDELIVERED: usize = 1000;
+const MOST_REDELIVERED_BYTES: usize = 16 * 1024 * 1024;
 
 /// How long another program may hold the write lock before that is worth a warning, and how often it is repeated.
 const BUSY_WARNING: Duration = Duration::from_secs(1);
@@ -35,6 +36,9 @@ const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
 
 /// How often the monitors' board is written at most, and looked at when nothing else wakes the writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Connections kept for reading.
+const MOST_READERS: usize = 4;
 
 /// Up to here a caller may be kept on its own thread by a batch.
 const SHORT_BATCH_NS: u64 = 1_000_000;
@@ -110,6 +114,11 @@ impl Engine {
         })
     }
 
+    /// Why a caller gets no answer.
+    pub(super) fn why_unanswered(&self) -> Error {
+        self.lock_whatever().check_open().err().unwrap_or_else(Error::closed)
+    }
+
     /// Sees to it that what was just ordered gets written: by this thread if it is alone, else by the writer.
     ///
     /// Receivers are told before the sync: what they then receive is answered after it, often in the same batch.
@@ -128,7 +137,7 @@ impl Engine {
             drop(state);
             arrivals.signal();
             match self.write.try_lock() {
-                Ok(mut write) if write.begin().as_ref().err().is_none_or(|error| !is_busy(error)) => {
+                Ok(mut write) if !write.is_shut && write.begin().as_ref().err().is_none_or(|error| !is_busy(error)) => {
                     self.run_batch(&mut write, false);
                     return;
                 }
@@ -136,18 +145,51 @@ impl Engine {
                 Ok(_) | Err(TryLockError::WouldBlock) => {}
             }
             // Another caller writes, or another program holds the lock: waiting is the writer's work.
-            let is_asleep = std::mem::take(&mut self.lock_whatever().is_asleep);
-            if is_asleep {
-                self.wake.notify_one();
-            }
-            return;
+            return self.leave_to_writer(self.lock_whatever());
         }
+        self.leave_to_writer(state);
+        arrivals.signal();
+    }
+
+    /// Leaves what was just ordered to the writer.
+    pub(super) fn leave_to_writer(&self, mut state: MutexGuard<'_, State>) {
         let is_asleep = std::mem::take(&mut state.is_asleep);
         drop(state);
         if is_asleep {
             self.wake.notify_one();
         }
-        arrivals.signal();
+    }
+
+    /// Lends a reading connection; `None` if the database is in memory.
+    pub(super) fn with_reader<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Option<Result<T>> {
+        let path = self.path.as_deref()?;
+        let idle = self.readers.lock().ok().and_then(|mut readers| readers.pop());
+        let reader = match idle.map_or_else(|| ReadConnection::open(path), Ok) {
+            Ok(reader) => reader,
+            Err(error) => return Some(Err(error)),
+        };
+        let done = work(&reader);
+        if let Ok(mut readers) = self.readers.lock()
+            && readers.len() < MOST_READERS
+            && !self.is_released.load(SeqCst)
+        {
+            readers.push(reader);
+        }
+        Some(done)
+    }
+
+    /// A committed row of the transmission queue, for a thread that must not wait for a sync.
+    pub(super) fn read_transmission(&self, transmission_id: u64) -> Option<TransmissionRow> {
+        let read = |connection: &rusqlite::Connection| {
+            read::transmission(connection, transmission_id)
+                .map_err(|error| storage("reading a message to check", error))
+        };
+        let row = match self.with_reader(|reader| read(&reader.connection)) {
+            Some(row) => row,
+            None => read(&self.write.lock().ok()?.connection),
+        };
+        row.inspect_err(|error| tracing::warn!(%error, transmission_id, "a body could not be read for its check"))
+            .ok()?
     }
 
     /// Tells the board how every queue stands, when the store has just been opened.
@@ -356,7 +398,7 @@ impl Engine {
                 self.begin(write)?;
                 state = self.lock_to_write()?;
             }
-            self.redeliver(&mut state, write, batch, now)?;
+            state = self.redeliver(state, write, batch, now)?;
         }
         state.take_batch(batch);
         let arrivals = state.take_arrivals(&self.board);
@@ -369,26 +411,50 @@ impl Engine {
         Ok(())
     }
 
-    /// Tries messages of the transmission queue again. What is ordered is written first and nothing is ordered
-    /// meanwhile, so that the rows are there and stay there.
-    fn redeliver(&self, state: &mut State, write: &WriteSide, batch: &mut Batch, now: Timestamp) -> Result<()> {
-        let left = state.effects.redeliver.len().min(MOST_REDELIVERED);
-        let again: Vec<u64> = state.effects.redeliver.drain(..left).collect();
+    /// Tries messages of the transmission queue again. What is ordered is written first, so that the rows are there. A body is
+    /// read outside the lock of the state, and only if its row is the next of its conversation.
+    fn redeliver<'s>(
+        &'s self,
+        mut state: MutexGuard<'s, State>,
+        write: &WriteSide,
+        batch: &mut Batch,
+        now: Timestamp,
+    ) -> Result<MutexGuard<'s, State>> {
         state.take_rows(batch);
         write.write_rows(batch, state.answers_mut())?;
-        for transmission_id in again {
-            let row = read::transmission(&write.connection, transmission_id).map_err(writing)?;
+        let written_below = state.core.counters().2;
+        let (mut later, mut bytes) = (Vec::new(), 0);
+        for _ in 0..MOST_REDELIVERED {
+            let Some(first) = state.effects.redeliver.pop_first() else { break };
+            if first.transmission_id >= written_below {
+                later.push(first);
+                continue;
+            }
+            if !state.core.is_first_to_send(first) {
+                continue;
+            }
+            drop(state);
+            let row = read::transmission(&write.connection, first.transmission_id).map_err(writing)?;
+            state = self.lock_to_write()?;
             match row {
-                Some(row) => state.core.deliver(row, now, &mut state.effects),
-                None if state.core.has_transmission(transmission_id) => {
-                    let doing = format!("delivering transmission {transmission_id}");
+                Some(row) => {
+                    bytes += row.body.as_ref().map_or(0, |body| body.len());
+                    let State { core, effects, .. } = &mut *state;
+                    core.deliver(row, now, effects);
+                }
+                None if state.core.is_first_to_send(first) => {
+                    let doing = format!("delivering transmission {}", first.transmission_id);
                     return Err(storage(&doing, rusqlite::Error::StatementChangedRows(0)));
                 }
                 None => {}
             }
+            if bytes > MOST_REDELIVERED_BYTES {
+                break;
+            }
         }
+        state.effects.redeliver.extend(later);
         state.settle(now);
-        Ok(())
+        Ok(state)
     }
 
     fn note_times(&self, sync: Option<Duration>, whole: Duration) {

@@ -39,11 +39,9 @@ use batch::{Batch, Slot, Slots, WriteSide};
 use engine::Engine;
 use failure::{poisoned, storage};
 use limit::{Caller, Ending, Limits};
-use open::ReadConnection;
 use owner::Owner;
 use reserved::Reserved;
 use state::{SqlCommit, State};
-use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
@@ -51,9 +49,6 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
 /// How much may be on its way at once: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its bodies.
 const ROOM: u32 = 16 * 1024;
 const BODY_SHARE_BYTES: usize = 16 * 1024;
-
-/// Connections kept for reading.
-const MOST_READERS: usize = 4;
 
 /// A broker in one SQLite file that this process owns, or in memory.
 pub struct SqliteStore {
@@ -200,28 +195,11 @@ impl SqliteStore {
         self.room.acquire_many(cost.min(ROOM)).await.map_err(|_| Error::closed())
     }
 
-    /// Lends a reading connection.
-    fn with_reader<T>(&self, work: impl FnOnce(&ReadConnection) -> Result<T>) -> Result<T> {
-        let path = self.engine.path.as_deref().ok_or_else(|| storage("reading", rusqlite::Error::InvalidQuery))?;
-        let idle = self.engine.readers.lock().ok().and_then(|mut readers| readers.pop());
-        let reader = match idle {
-            Some(reader) => reader,
-            None => ReadConnection::open(path)?,
-        };
-        let done = work(&reader);
-        if let Ok(mut readers) = self.engine.readers.lock()
-            && readers.len() < MOST_READERS
-            && !self.engine.is_released.load(SeqCst)
-        {
-            readers.push(reader);
-        }
-        done
-    }
-
     /// Lends a connection for the user's SQL: a reading one, or the only one there is.
     fn with_guarded<T>(&self, work: impl FnOnce(&rusqlite::Connection, &guard::Guard) -> Result<T>) -> Result<T> {
         if self.engine.path.is_some() {
-            return self.with_reader(|reader| work(&reader.connection, &reader.guard));
+            let read = self.engine.with_reader(|reader| work(&reader.connection, &reader.guard));
+            return read.unwrap_or_else(|| Err(Error::closed()));
         }
         let side = self.engine.write.lock().map_err(|_| poisoned("a thread panicked while it wrote"))?;
         work(&side.connection, &side.guard)
@@ -279,17 +257,17 @@ fn cost(unit: &Unit) -> u32 {
     u32::try_from(1 + bytes / BODY_SHARE_BYTES).unwrap_or(ROOM)
 }
 
-/// Waits for the answer; a sender that is gone means that the engine is.
-async fn answered(receiver: oneshot::Receiver<Result<Slots>>) -> Result<Slots> {
-    receiver.await.unwrap_or_else(|_| Err(Error::closed()))
+/// Waits for the answer; a sender that is gone means that the engine is, or has failed.
+async fn answered(engine: &Engine, receiver: oneshot::Receiver<Result<Slots>>) -> Result<Slots> {
+    receiver.await.unwrap_or_else(|_| Err(engine.why_unanswered()))
 }
 
 /// The answer to a unit. Its caller may go between the answer's coming and its being seen.
 struct Answered(oneshot::Receiver<Result<Slots>>);
 
 impl Answered {
-    async fn wait(mut self) -> Result<Slots> {
-        (&mut self.0).await.unwrap_or_else(|_| Err(Error::closed()))
+    async fn wait(mut self, engine: &Engine) -> Result<Slots> {
+        (&mut self.0).await.unwrap_or_else(|_| Err(engine.why_unanswered()))
     }
 }
 
@@ -318,7 +296,7 @@ impl Store for SqliteStore {
                 state.take_unit(unit, sender, self.engine.clock.now());
                 self.engine.hand_over(state);
             }
-            batch::outcomes(Answered(receiver).wait().await?)
+            batch::outcomes(Answered(receiver).wait(&self.engine).await?)
         })
     }
 
@@ -357,7 +335,7 @@ impl Store for SqliteStore {
                 state.push_sql_commit(SqlCommit { session, sql, sender, caller: Some(caller) });
                 self.engine.hand_over(state);
             }
-            match answered(receiver).await?.first() {
+            match answered(&self.engine, receiver).await?.first() {
                 Some(Slot::Changed(changed)) => Ok(*changed),
                 _ => Ok(0),
             }

@@ -105,7 +105,7 @@ impl SqliteTx {
     async fn end(mut self: Box<Self>) -> Result<()> {
         let store = self.store.clone();
         let _room = store.room(1).await?;
-        super::answered(self.order_end()?).await.map(drop)
+        super::answered(&store.engine, self.order_end()?).await.map(drop)
     }
 
     fn order_end(&mut self) -> Result<oneshot::Receiver<Result<Slots>>> {
@@ -166,10 +166,8 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
         let kept = engine.recall(&taken);
         let rows = if kept.iter().all(Option::is_some) {
             Some(kept.into_iter().flatten().collect())
-        } else if engine.path.is_some() {
-            Some(store.with_reader(|reader| read_missing(&reader.connection, &taken, kept))?)
         } else {
-            None
+            engine.with_reader(|reader| read_missing(&reader.connection, &taken, kept)).transpose()?
         };
         if let Some(rows) = rows {
             let catalog = engine.lock()?.core.catalog().clone();
@@ -177,7 +175,7 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
         }
     }
     let receiver = order_read(engine, taken)?;
-    let slots = super::answered(receiver).await?;
+    let slots = super::answered(engine, receiver).await?;
     slots.into_iter().next().map_or(Ok(Outcome::Received(Vec::new())), Slot::into_outcome)
 }
 
@@ -351,7 +349,7 @@ impl StoreTx for SqliteTx {
         Box::pin(async move {
             match self.order_rollback()? {
                 None => Ok(()),
-                Some(receiver) => super::answered(receiver).await.map(drop),
+                Some(receiver) => super::answered(&self.store.engine, receiver).await.map(drop),
             }
         })
     }
