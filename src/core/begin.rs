@@ -24,7 +24,8 @@ impl Core {
     ) -> Checked<Outcome> {
         let service_id =
             self.lookup.service(&dialog.from_service).ok_or_else(|| Error::service_not_found(&dialog.from_service))?;
-        let queue_id = self.catalog.services[&service_id].queue_id;
+        let service = self.catalog.services.get(&service_id);
+        let queue_id = service.ok_or_else(|| Error::service_not_found(&dialog.from_service))?.queue_id;
         let contract = dialog.contract.as_deref().unwrap_or(system::DEFAULT);
         let contract_id = self.lookup.contract(contract).ok_or_else(|| Error::contract_not_found(contract))?;
         check_service_name(&dialog.to_service)?;

@@ -120,7 +120,7 @@ impl Core {
             // Only a target that names this very broker is known not to be anywhere else (C12).
             return if instance.is_some() { Route::Refused(-8490) } else { Route::Delayed(Delay::NoService) };
         };
-        let service = &self.catalog.services[&service_id];
+        let Some(service) = self.catalog.services.get(&service_id) else { return Route::Delayed(Delay::NoService) };
         if !service.contract_ids.contains(&endpoint.contract_id) {
             return Route::Refused(-8408);
         }
@@ -147,10 +147,11 @@ impl Core {
 
     /// The target endpoint of a conversation, made when its first message arrives (C9).
     fn make_target(&mut self, from: u32, service_id: i32, now: Timestamp) -> u32 {
-        let queue_id = self.catalog.services[&service_id].queue_id;
+        let queue_id = self.catalog.services.get(&service_id).map_or(0, |service| service.queue_id);
         let initiator = &self.endpoints[from];
         let far_service = self.catalog.services.get(&initiator.service_id).map(|service| service.name.clone());
-        let far_service = far_service.expect("an endpoint's service exists as long as the endpoint");
+        // An endpoint's service exists as long as the endpoint; an opening refuses a row that says otherwise.
+        let far_service = far_service.unwrap_or_default();
         let (conversation_id, lifetime, contract_id) =
             (initiator.conversation_id, initiator.lifetime, initiator.contract_id);
         let priority = self.catalog.level_for(contract_id, service_id, &far_service);
@@ -211,11 +212,12 @@ impl Core {
         effects: &mut Effects,
     ) {
         if letter.is_error {
-            if let Some((code, description)) =
-                letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()))
-            {
-                self.raise_error(to, code, &description, now, effects);
-            }
+            let told = letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()));
+            // Damage may take the words of an Error, never the Error itself.
+            let (code, description) = told.unwrap_or_else(|| {
+                (-8462, "the other endpoint ended the conversation with an error whose body cannot be read".to_owned())
+            });
+            self.raise_error(to, code, &description, now, effects);
             return;
         }
         // An endpoint that is disconnected or broken takes no more in.
@@ -236,13 +238,8 @@ impl Core {
             return;
         }
         let endpoint = &mut self.endpoints[to];
-        // A group is set aside where its rows were found to contradict each other.
-        debug_assert!(
-            endpoint.receive_sequence == letter.sequence || endpoint.is_quarantined,
-            "delivery inside one store keeps the order: number {} instead of {}",
-            letter.sequence,
-            endpoint.receive_sequence
-        );
+        // Delivery inside one store keeps the order, so that messages between are missing in the tables.
+        let has_gap = endpoint.receive_sequence != letter.sequence;
         endpoint.receive_sequence = letter.sequence + 1;
         let order = self.take_queuing_order();
         let endpoint = &mut self.endpoints[to];
@@ -259,6 +256,11 @@ impl Core {
             trace: letter.trace,
         })));
         self.count_arrival(to, order, effects);
+        if has_gap {
+            let group = self.endpoints[to].group;
+            self.set_quarantined(group, true);
+            self.rerank(group);
+        }
     }
 
     /// Whether a body passes under the definition of now: as was found before the SEND, or found here within

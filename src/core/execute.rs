@@ -191,7 +191,7 @@ impl Core {
             Op::Timer { endpoint, due } => self.apply_timer(endpoint, due, now),
             Op::Move { endpoint, group } => self.apply_move(endpoint, group),
             Op::Reprioritise { endpoint, level } => self.apply_reprioritise(endpoint, level),
-            Op::Release { group } => self.apply_release(group),
+            Op::Release { group } => self.apply_release(group, effects),
             Op::Post { queue_id } => self.post_event(queue_id, QueueEvent::QueueActivation, now, effects),
             Op::Define { catalog, applied } => self.apply_definitions(catalog, applied, now, effects),
         }

@@ -67,7 +67,7 @@ impl Core {
     }
 
     pub(super) fn end_notification(&mut self, handle: Uuid, now: Timestamp, effects: &mut Effects) {
-        if let Some(place) = self.find(handle) {
+        if let Some(place) = self.find(handle).filter(|place| self.endpoints[*place].is_system) {
             self.apply_end(place, crate::protocol::EndForm::Plain, now, effects);
         }
     }
@@ -99,7 +99,8 @@ impl Core {
         let Some(queue) = catalog.queues.get(&queue_id) else { return };
         let asked = catalog.event_notifications.values();
         for notification in asked.filter(|asked| asked.queue_id == queue_id && asked.event == event) {
-            let Some(place) = self.find(notification.conversation_handle) else { continue };
+            let place = self.find(notification.conversation_handle).filter(|place| self.endpoints[*place].is_system);
+            let Some(place) = place else { continue };
             let body = event_body(event, &queue.name, now);
             let endpoint = &mut self.endpoints[place];
             let sequence = endpoint.send_sequence;

@@ -71,7 +71,7 @@ impl Core {
 
     fn receivable(&self, name: &str) -> Result<i32> {
         let queue_id = self.lookup.queue(name).ok_or_else(|| Error::object_not_found("queue", name))?;
-        let queue = &self.catalog.queues[&queue_id];
+        let queue = self.catalog.queues.get(&queue_id).ok_or_else(|| Error::object_not_found("queue", name))?;
         if queue.is_receive_enabled { Ok(queue_id) } else { Err(Error::queue_disabled(&queue.name)) }
     }
 

@@ -1,7 +1,7 @@
 //! What an opening mends, and how it is told.
 //!
-//! A row is removed only if no statement could ever reach it: it names something that does not exist. A contradiction inside
-//! one conversation sets its group aside, as a poisoned one is. Everything else refuses the database.
+//! A row is removed only if it is certain that it belongs to nothing. A message of a conversation that existed and is missing
+//! is kept and named, because it is evidence of damage and may be all that is left. A contradiction inside one conversation sets its group aside, as a poisoned one is. Everything else refuses the database.
 
 use super::change::Change;
 use crate::catalog::Catalog;
@@ -28,6 +28,9 @@ impl fmt::Display for Repair {
     }
 }
 
+/// Rows of one kind that are named one by one.
+const MOST_NAMED: usize = 100;
+
 /// The repairs of one opening.
 #[derive(Debug, Default)]
 pub struct Repairs(Vec<Repair>);
@@ -38,6 +41,16 @@ impl Repairs {
         match self.0.iter_mut().find(|repair| repair.table == table && repair.what == what) {
             Some(repair) => repair.rows += 1,
             None => self.0.push(Repair { table, rows: 1, what, example: example.to_string() }),
+        }
+    }
+
+    /// Notes one row by itself, so that each is named; beyond a bound they are counted together.
+    pub fn each(&mut self, table: &'static str, what: &'static str, example: impl fmt::Display) {
+        let is_like = |repair: &&Repair| repair.table == table && repair.what == what;
+        if self.0.iter().filter(is_like).count() < MOST_NAMED {
+            self.0.push(Repair { table, rows: 1, what, example: example.to_string() });
+        } else if let Some(last) = self.0.iter_mut().rfind(|repair| repair.table == table && repair.what == what) {
+            last.rows += 1;
         }
     }
 

@@ -20,6 +20,9 @@ pub struct Restore {
     /// Endpoint id to place: ids ascend and are dense enough that a map of this kind is the larger part of recovery.
     places: HashMap<u64, u32>,
     by_conversation: HashMap<uuid::Uuid, u32>,
+    /// By place, how far an endpoint has received by the side table. Waiting rows around that number are there only if somebody
+    /// released a group in which messages are missing.
+    received: HashMap<u32, u64>,
     damage: Option<String>,
     changes: Vec<Change>,
     repairs: Repairs,
@@ -44,8 +47,8 @@ impl Restore {
         let (mut changes, mut repairs) = (Vec::new(), Repairs::default());
         let damage = mend_catalog(&mut catalog, &mut changes, &mut repairs);
         let core = Core::over(catalog, ids, limits);
-        let (places, by_conversation) = (HashMap::new(), HashMap::new());
-        Self { core, places, by_conversation, damage, changes, repairs, aside: Vec::new(), marks: (0, 0, 0) }
+        let (places, by_conversation, received) = Default::default();
+        Self { core, places, by_conversation, received, damage, changes, repairs, aside: Vec::new(), marks: (0, 0, 0) }
     }
 
     /// So many endpoints will come: room is made at once.
@@ -142,6 +145,7 @@ impl Restore {
         let Some(&place) = self.places.get(&endpoint_id) else { return false };
         let endpoint = &mut self.core.endpoints[place];
         endpoint.receive_sequence = endpoint.receive_sequence.max(receive_sequence);
+        self.received.insert(place, receive_sequence);
         true
     }
 
@@ -157,8 +161,8 @@ impl Restore {
         self.core.next_queuing_order = self.core.next_queuing_order.max(queuing_order + 1);
         let Some(&place) = self.places.get(&endpoint_id) else {
             let example = format!("message {queuing_order} of endpoint {endpoint_id}");
-            self.repairs.note("dialoq_queue_message", "its conversation does not exist; removed", example);
-            self.changes.push(Change::DeleteMessage { queuing_order });
+            let table = "dialoq_queue_message";
+            self.orphan(table, endpoint_id, Change::DeleteMessage { queuing_order }, example);
             return;
         };
         if !self.core.catalog.message_types.contains_key(&message_type_id) {
@@ -170,7 +174,8 @@ impl Restore {
         if stored != Stored::Sequenced {
             endpoint.add_system_row(SystemRow { stored, queuing_order });
         } else {
-            if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence {
+            let is_accepted = || self.received.get(&place).is_some_and(|received| sequence <= *received);
+            if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence && !is_accepted() {
                 let (expected, handle) = (endpoint.receive_sequence, endpoint.handle);
                 let example = format!(
                     "message {queuing_order} of conversation {handle}, number {sequence} instead of {expected}"
@@ -200,10 +205,19 @@ impl Restore {
         self.core.next_transmission_id = self.core.next_transmission_id.max(transmission_id + 1);
         let Some(&place) = self.places.get(&endpoint_id) else {
             let example = format!("transmission {transmission_id} of endpoint {endpoint_id}");
-            self.repairs.note("dialoq_transmission", "its conversation does not exist; removed", example);
-            self.changes.push(Change::DeleteTransmission { transmission_id });
+            let table = "dialoq_transmission";
+            self.orphan(table, endpoint_id, Change::DeleteTransmission { transmission_id }, example);
             return;
         };
+        // An Error overtakes what it drops, so its number may be any. Where the next message arrives, its group is set aside.
+        let last = self.core.extra(place).outbox.back().map(|last| last.sequence);
+        if let Some(last) = last.filter(|last| last + 1 != sequence && !is_conversation_error) {
+            let handle = self.core.endpoints[place].handle;
+            let example =
+                format!("transmission {transmission_id} of conversation {handle}, number {sequence} after {last}");
+            let what = "messages before it are missing; the group that it arrives in will be set aside (quarantined)";
+            self.repairs.note("dialoq_transmission", what, example);
+        }
         let outgoing = Outgoing {
             transmission_id,
             sequence,
@@ -215,12 +229,24 @@ impl Restore {
         self.core.outboxes.insert(endpoint_id, place);
     }
 
+    /// A row of an endpoint that does not exist. It is removed if the endpoint's number was never given out; else the endpoint
+    /// existed, so the row is evidence of damage and stays, where nothing reaches it.
+    fn orphan(&mut self, table: &'static str, endpoint_id: u64, removal: Change, example: String) {
+        if endpoint_id >= self.marks.1 {
+            self.repairs.each(table, "its conversation never existed; removed", example);
+            self.changes.push(removal);
+        } else {
+            let what = "its conversation is missing; kept, and told at every opening until you delete the row";
+            self.repairs.each(table, what, example);
+        }
+    }
+
     /// The broker.
     ///
     /// # Errors
     /// 60012 if the rows contradict each other and it is not certain what is right.
     pub fn finish(self, now: Timestamp) -> Result<Restored> {
-        let Self { mut core, places, damage, mut changes, mut repairs, aside, marks, .. } = self;
+        let Self { mut core, places, received, damage, mut changes, mut repairs, aside, marks, .. } = self;
         if let Some(what) = damage {
             return Err(Error::new(Code::STORE_DAMAGED, format!("the database is damaged: {what}; restore a backup")));
         }
@@ -228,6 +254,10 @@ impl Restore {
         if counters.0 > marks.0 || counters.1 > marks.1 || counters.2 > marks.2 {
             let example = format!("queuing_order {}, endpoint {}, transmission {}", marks.0, marks.1, marks.2);
             repairs.note("dialoq_broker", "a number above the marks was in use; numbers go on above it", example);
+        }
+        for (place, received) in received {
+            let receive_sequence = &mut core.endpoints[place].receive_sequence;
+            *receive_sequence = received.max(*receive_sequence);
         }
         for place in aside {
             let group = core.endpoints[place].group;

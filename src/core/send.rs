@@ -123,8 +123,11 @@ impl Core {
             }
             _ => {}
         }
-        let queue = &self.catalog.queues[&self.queue_of(place)];
-        if !queue.is_enqueue_enabled && queue.is_retention_enabled {
+        // A service of the system's has no queue; only a damaged row lets an application speak for it.
+        if let Some(queue) = self.catalog.queues.get(&self.queue_of(place))
+            && !queue.is_enqueue_enabled
+            && queue.is_retention_enabled
+        {
             return Err(Error::new(
                 Code::OWN_QUEUE_DISABLED_WITH_RETENTION,
                 format!(

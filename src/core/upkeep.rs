@@ -1,6 +1,8 @@
 //! The smaller verbs on one conversation: TIMER, MOVE, our REPRIORITISE and RELEASE, and the transmission status.
 
 use super::begin::LONGEST_SECONDS;
+use super::change::Change;
+use super::effects::Effects;
 use super::endpoint::Endpoint;
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
@@ -114,9 +116,30 @@ impl Core {
         Ok(Ok(Outcome::Done))
     }
 
-    pub(super) fn apply_release(&mut self, group: u32) {
+    pub(super) fn apply_release(&mut self, group: u32, effects: &mut Effects) {
         self.groups[group].rollbacks = 0;
         self.set_quarantined(group, false);
+        for place in self.groups[group].members.clone() {
+            self.accept_gaps(place, effects);
+        }
+    }
+
+    /// Messages that are missing stay missing: the conversation goes on with what the other side sends next.
+    fn accept_gaps(&mut self, place: u32, effects: &mut Effects) {
+        let endpoint = &self.endpoints[place];
+        let Some(peer) = self.endpoints.get(endpoint.peer) else { return };
+        let first = peer.extra.as_ref().and_then(|extra| extra.outbox.front()).filter(|first| !first.is_error);
+        let next = first.map_or(peer.send_sequence, |first| first.sequence);
+        let next = if endpoint.state == ConversationState::Conversing { next } else { endpoint.receive_sequence };
+        if endpoint.rows.is_empty() && endpoint.receive_sequence == next {
+            return;
+        }
+        let endpoint = &mut self.endpoints[place];
+        endpoint.receive_sequence = next;
+        // An opening finds rows below this number, and takes the gaps among them for accepted.
+        let endpoint_id = endpoint.endpoint_id;
+        effects.changes.push(Change::NoteReceiveSequence { endpoint_id, receive_sequence: next });
+        self.mark_dirty(place);
     }
 
     /// Sets a group aside or back: its rows are neither unread nor ready meanwhile.

@@ -6,8 +6,9 @@
 //! `DIALOQ_DISK=all` strikes at every operation; by default at a few of each kind.
 
 use crate::faults::{Acknowledged, assert_kept, load, prepare};
-use crate::shop::options;
+use crate::shop::{definitions, options};
 use dialoq::Code;
+use dialoq::protocol::Verb;
 use dialoq::store::Store;
 use dialoq::store::sqlite::SqliteStore;
 use dialoq_test_vfs::{Disk, Fault, NAME};
@@ -88,4 +89,46 @@ async fn a_loss_of_power_costs_nothing_acknowledged() {
 async fn a_loss_of_power_that_keeps_every_other_write_costs_nothing_acknowledged() {
     let _limit = crate::limit();
     strike_at_many(Fault::Mix, &_limit).await;
+}
+
+/// Strikes while a new file is made; false if it was made before.
+async fn strike_first_opening(fault: Fault, nth: u64) -> bool {
+    let (folder, after) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().canonicalize().unwrap().join("a.db");
+    let disk = Disk::under(folder.path(), fault, nth);
+    let opened = SqliteStore::open({
+        let mut options = options(&path);
+        options.vfs = Some(NAME.to_owned());
+        options
+    });
+    let is_made = opened.is_ok();
+    drop(opened);
+    disk.image(after.path());
+    let what = format!("{fault:?} at operation {nth}");
+    let mut paths = vec![after.path().join("a.db")];
+    if fault == Fault::Fail {
+        paths.push(path);
+    }
+    for path in paths {
+        let store = SqliteStore::open(options(&path)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        store.submit(vec![Verb::Define(definitions())]).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(store.repairs().is_empty(), "{what}: {:?}", store.repairs());
+        store.close().await.unwrap();
+    }
+    !is_made || disk.has_struck()
+}
+
+#[tokio::test]
+async fn a_file_whose_first_opening_is_cut_short_at_any_place_can_be_opened() {
+    let limit = crate::limit();
+    let step = if std::env::var("DIALOQ_DISK").is_ok_and(|asked| asked == "all") { 1 } else { 3 };
+    for fault in [Fault::Fail, Fault::Tear, Fault::Lose, Fault::Mix] {
+        let mut nth = 1;
+        while strike_first_opening(fault, nth).await {
+            nth += step;
+            limit.doing(format!("{fault:?} at operation {nth}"));
+            assert!(nth < 10_000, "the opening ends");
+        }
+        assert!(nth > 5, "{fault:?}: the opening took only {nth} operations of the disk");
+    }
 }

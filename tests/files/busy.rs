@@ -117,3 +117,43 @@ async fn a_drop_does_not_wait_for_the_lock_of_another_program() {
     let store = open(&path);
     assert!(bodies(&store.submit(vec![receive(100)]).await.unwrap()[0]).is_empty());
 }
+
+#[tokio::test]
+async fn a_close_answers_a_caller_that_its_last_batch_finds_at_a_locked_group() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = open(&path);
+    store.submit(vec![Verb::Define(definitions())]).await.unwrap();
+    let held = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    let free = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+    store.submit(vec![send(free, "ready")]).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(held, "held")).await.unwrap();
+    let other = lock(&path);
+    let mut waiting = tokio::task::JoinSet::new();
+    let spawn = |waiting: &mut tokio::task::JoinSet<_>, unit| {
+        let store = store.clone();
+        waiting.spawn(async move { store.submit(unit).await.map(drop) });
+    };
+    spawn(&mut waiting, vec![send(free, "keeps the writer at the lock")]);
+    // The writer orders a unit that receives: it meets the locked group only when the other program lets go.
+    spawn(&mut waiting, vec![receive(1), send(held, "waits")]);
+    tokio::task::yield_now().await;
+    let closing = tokio::spawn({
+        let store = store.clone();
+        async move { store.close().await }
+    });
+    while store.begin().await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    other.execute_batch("rollback").unwrap();
+    tokio::time::timeout(PATIENCE, closing).await.expect("a close ends").unwrap().unwrap();
+    while let Some(done) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("nobody waits for ever") {
+        let _ = done.unwrap();
+    }
+    drop(tx);
+    drop(store);
+    let store = open(&path);
+    assert!(store.repairs().is_empty(), "{:?}", store.repairs());
+}

@@ -1,10 +1,11 @@
 //! What an opening mends, table by table, and what it refuses.
 
-use crate::shop::{began, bodies, definitions, dialog, enable, open, options, receive, send, sql};
+use crate::shop::{began, bodies, definitions, dialog, enable, open, options, receive, send, sql, texts};
 use dialoq::Code;
 use dialoq::id::ConversationHandle;
-use dialoq::protocol::definition::{Definition, QueueOptions};
-use dialoq::protocol::{From, Verb};
+use dialoq::id::GroupId;
+use dialoq::protocol::definition::{Definition, QueueEvent, QueueOptions};
+use dialoq::protocol::{EndForm, From, Outcome, Verb, system};
 use dialoq::store::Store;
 use dialoq::store::sqlite::SqliteStore;
 use std::path::Path;
@@ -179,4 +180,168 @@ async fn numbers_above_the_marks_are_not_given_out_again() {
     store.submit(vec![send(handle, "four")]).await.unwrap();
     let received = bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]);
     assert_eq!(received, ["one", "two", "three", "four"]);
+}
+
+async fn quarantined(store: &dyn Store) -> Vec<uuid::Uuid> {
+    let found =
+        sql("select conversation_group_id as g from sys_conversation_endpoints where is_quarantined = 1", Vec::new());
+    let rows = store.query(found).await.unwrap().rows;
+    rows.iter().map(|row| row.get::<String>("g").unwrap().parse().unwrap()).collect()
+}
+
+/// Messages that are missing, whether one more waits in the transmission queue meanwhile, and what is received at last.
+const GAPS: [(&str, bool, &[&str]); 2] = [
+    ("delete from dialoq_queue_message where sequence = 2", false, &["one", "three", "four"]),
+    ("delete from dialoq_queue_message where sequence = 3", true, &["one", "two", "four"]),
+];
+
+#[tokio::test]
+async fn a_released_group_goes_on_without_what_is_missing_and_is_not_set_aside_again() {
+    let _limit = crate::limit();
+    for (text, waits, left) in GAPS {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        let handle = broker(&path).await;
+        if waits {
+            let store = open(&path);
+            store.submit(vec![enable(false)]).await.unwrap();
+            store.submit(vec![send(handle, "four")]).await.unwrap();
+            store.close().await.unwrap();
+        }
+        damage(&path, text);
+        let store = open(&path);
+        let [group] = quarantined(&*store).await[..] else { panic!("{text}: one group is set aside") };
+        store.submit(vec![Verb::ReleaseQuarantine { group: GroupId(group) }]).await.unwrap();
+        store.close().await.unwrap();
+        drop(store);
+        let store = open(&path);
+        assert!(store.repairs().is_empty(), "{text}: accepted by the release, {:?}", store.repairs());
+        if waits {
+            store.submit(vec![enable(true)]).await.unwrap();
+            store.submit(Vec::new()).await.unwrap();
+        } else {
+            store.submit(vec![send(handle, "four")]).await.unwrap();
+        }
+        assert!(quarantined(&*store).await.is_empty(), "{text}");
+        store.close().await.unwrap();
+        drop(store);
+        let store = open(&path);
+        assert!(store.repairs().is_empty(), "{text}: {:?}", store.repairs());
+        assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), left, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_gap_in_the_transmission_queue_is_told_and_sets_the_group_aside_that_it_reaches() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let handle = broker(&path).await;
+    let store = open(&path);
+    store.submit(vec![receive(9)]).await.unwrap();
+    store.submit(vec![enable(false)]).await.unwrap();
+    for body in ["four", "five", "six"] {
+        store.submit(vec![send(handle, body)]).await.unwrap();
+    }
+    store.close().await.unwrap();
+    drop(store);
+    damage(&path, "delete from dialoq_transmission where sequence = 5");
+    let store = open(&path);
+    assert_eq!(store.repairs().len(), 1, "{:?}", store.repairs());
+    assert_eq!(store.repairs()[0].table, "dialoq_transmission");
+    store.submit(vec![enable(true)]).await.unwrap();
+    store.submit(Vec::new()).await.unwrap();
+    let [group] = quarantined(&*store).await[..] else { panic!("one group is set aside") };
+    assert!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]).is_empty());
+    store.submit(vec![Verb::ReleaseQuarantine { group: GroupId(group) }]).await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["four", "six"]);
+}
+
+#[tokio::test]
+async fn messages_of_a_conversation_that_is_missing_are_kept_and_each_is_told() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    broker(&path).await;
+    damage(&path, "delete from dialoq_conversation_endpoint where is_initiator = 0");
+    for _ in 0..2 {
+        let store = open(&path);
+        let told = store.repairs().iter().filter(|repair| repair.table == "dialoq_queue_message").count();
+        assert_eq!(told, 3, "{:?}", store.repairs());
+        let kept = texts(&*store, "select body from dialoq_queue_message order by queuing_order").await;
+        assert_eq!(kept, ["one", "two", "three"]);
+        let other = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
+        store.submit(vec![send(other, "other")]).await.unwrap();
+        assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["other"]);
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_making_was_cut_short_by_an_earlier_version_is_completed() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    open(&path).close().await.unwrap();
+    damage(
+        &path,
+        "delete from dialoq_broker; delete from dialoq_message_type; delete from dialoq_service; \
+         delete from dialoq_service_contract; delete from dialoq_service_contract_message_usage; \
+         delete from dialoq_service_contract_usage",
+    );
+    broker(&path).await;
+    assert!(open(&path).repairs().is_empty());
+}
+
+#[tokio::test]
+async fn an_error_whose_body_is_damaged_still_ends_the_conversation() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let handle = broker(&path).await;
+    let store = open(&path);
+    store.submit(vec![receive(9)]).await.unwrap();
+    store.submit(vec![enable(false)]).await.unwrap();
+    let form = EndForm::WithError { code: 7, description: "why".into() };
+    store.submit(vec![Verb::EndConversation { handle, form }]).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    damage(&path, "update dialoq_transmission set body = x'00' where is_conversation_error = 1");
+    let store = open(&path);
+    store.submit(vec![enable(true)]).await.unwrap();
+    store.submit(Vec::new()).await.unwrap();
+    let outcome = store.submit(vec![receive(9)]).await.unwrap().remove(0);
+    let Outcome::Received(messages) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(messages.len(), 1, "{messages:?}");
+    assert_eq!(&*messages[0].message_type_name, system::ERROR);
+}
+
+#[tokio::test]
+async fn a_conversation_of_the_systems_that_a_damaged_row_opens_to_applications_harms_no_other() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let handle = broker(&path).await;
+    let store = open(&path);
+    let notification = Definition::CreateEventNotification {
+        name: "n".into(),
+        queue: "from".into(),
+        event: QueueEvent::QueueActivation,
+        service: "b".into(),
+    };
+    store.submit(vec![Verb::Define(vec![notification])]).await.unwrap();
+    store.close().await.unwrap();
+    drop(store);
+    damage(&path, "update dialoq_conversation_endpoint set is_system = 0");
+    let store = open(&path);
+    let handles = texts(&*store, "select conversation_handle from sys_conversation_endpoints").await;
+    for text in handles {
+        let handle = ConversationHandle(text.parse().unwrap());
+        let body = Some(std::sync::Arc::new(b"x".to_vec()));
+        let message_type = Some(system::EVENT_NOTIFICATION.into());
+        let _ = store.submit(vec![Verb::Send { handles: vec![handle], message_type, body, trace: None }]).await;
+        let _ = store.submit(vec![Verb::PostQueueActivation { queue: "from".into() }]).await;
+    }
+    store.submit(vec![send(handle, "four")]).await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive(9)]).await.unwrap()[0]), ["one", "two", "three", "four"]);
 }

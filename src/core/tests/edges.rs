@@ -391,3 +391,29 @@ fn a_body_of_exactly_the_limit_is_taken() {
     let refused = memory.submit(vec![send_verb(initiator, "m", &(longest + "x"))], NOW).unwrap_err();
     assert_eq!(refused.code(), crate::Code::MESSAGE_TOO_LARGE);
 }
+
+#[test]
+fn of_each_conversation_only_the_first_message_is_tried_again() {
+    let mut memory = broker();
+    let (one, two) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
+    alter(&mut memory, "qt", false);
+    for number in 0..20 {
+        send(&mut memory, one, &number.to_string());
+        send(&mut memory, two, &number.to_string());
+    }
+    let mut effects = Effects::default();
+    let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
+    let mut session = memory.core.begin();
+    let define = Verb::Define(vec![Definition::AlterQueue { name: "qt".into(), options }]);
+    memory.core.execute(&mut session, define, NOW).unwrap();
+    memory.core.commit(session, NOW, &mut effects);
+    assert_eq!(effects.redeliver.len(), 2, "{:?}", effects.redeliver);
+    let first = *effects.redeliver.first().unwrap();
+    assert!(memory.core.is_first_to_send(first));
+    let second = Redelivery { transmission_id: first.transmission_id + 2, ..first };
+    assert!(!memory.core.is_first_to_send(second), "its body need not be read");
+    let row = memory.transmissions().find(|row| row.transmission_id == first.transmission_id).unwrap().clone();
+    effects.redeliver.clear();
+    memory.core.deliver(row, NOW, &mut effects);
+    assert_eq!(effects.redeliver.iter().copied().collect::<Vec<_>>(), [second], "a delivery names the next");
+}

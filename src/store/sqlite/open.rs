@@ -17,6 +17,9 @@ const SCHEMA: [&str; 1] = [include_str!("../../../sql/sqlite/schema/0001_broker.
 
 const DROP_VIEWS: &str = include_str!("../../../sql/sqlite/views/drop.sql");
 const VIEW_TEXTS: &str = include_str!("../../../sql/sqlite/read/view_texts.sql");
+const BEGIN: &str = include_str!("../../../sql/sqlite/transaction/begin.sql");
+const COMMIT: &str = include_str!("../../../sql/sqlite/transaction/commit.sql");
+const HALF_MADE: &str = include_str!("../../../sql/sqlite/read/half_made.sql");
 const FOREIGN_OBJECTS: &str = include_str!("../../../sql/sqlite/read/foreign_objects.sql");
 
 macro_rules! views {
@@ -103,7 +106,7 @@ pub(super) fn write_connection(
     let doing = format!("opening database '{location}'");
     let failed = |error| storage(&doing, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = match location {
+    let connection = match location {
         Location::Memory => Connection::open_in_memory_with_flags(flags),
         Location::File(path) => owner::opening(|| match vfs {
             None => Connection::open_with_flags(path, flags),
@@ -134,7 +137,9 @@ pub(super) fn write_connection(
         connection.pragma_update(None, "temp_store", "MEMORY")
     };
     set().map_err(failed)?;
-    install(&mut connection).map_err(failed)?;
+    install(&connection, is_new).map_err(failed)?;
+    // An earlier version made the tables and their first rows in two transactions.
+    let is_new = is_new || connection.query_row(HALF_MADE, [], |row| row.get(0)).map_err(failed)?;
     Ok((connection, is_new))
 }
 
@@ -200,8 +205,9 @@ pub(super) fn identify(connection: &Connection, location: &Location) -> Result<b
     Ok(false)
 }
 
-/// Brings tables and views to this version, wholly or not at all.
-fn install(connection: &mut Connection) -> rusqlite::Result<()> {
+/// Brings tables and views to this version, wholly or not at all. In a new database the transaction stays open, because the
+/// first rows belong to it: tables without them would be damage.
+fn install(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let mut standing = {
         let mut statement = connection.prepare(VIEW_TEXTS)?;
@@ -218,15 +224,16 @@ fn install(connection: &mut Connection) -> rusqlite::Result<()> {
     if missing.is_empty() && views_stand {
         return Ok(());
     }
-    let transaction = connection.transaction()?;
+    // A failure closes the connection, and that rolls back.
+    connection.execute_batch(BEGIN)?;
     for script in missing {
-        transaction.execute_batch(script)?;
+        connection.execute_batch(script)?;
     }
-    transaction.execute_batch(DROP_VIEWS)?;
+    connection.execute_batch(DROP_VIEWS)?;
     for (_, view) in VIEWS {
-        transaction.execute_batch(view)?;
+        connection.execute_batch(view)?;
     }
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", SCHEMA.len() as i32)?;
-    transaction.commit()
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    connection.pragma_update(None, "user_version", SCHEMA.len() as i32)?;
+    if is_new { Ok(()) } else { connection.execute_batch(COMMIT) }
 }

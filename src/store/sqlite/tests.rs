@@ -519,3 +519,38 @@ async fn every_definition_is_read_back_as_it_was_made() {
     assert_eq!(format!("{:#?}", store.catalog()), made);
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_thread_that_panics_while_it_writes_fails_the_callers_and_leaves_none_waiting() {
+    let _limit = crate::testing::limit();
+    for is_lone in [false, true] {
+        let store = defined(SqliteOptions::new(Location::Memory)).await;
+        let handle = begin(&store).await;
+        // A lone caller writes on its own thread, all others leave it to the writer.
+        for _ in 0..if is_lone { 20 } else { 0 } {
+            store.submit(vec![send(handle, "x")]).await.unwrap();
+        }
+        let engine = store.engine.clone();
+        let panicked = std::thread::spawn(move || {
+            let _write = engine.write.lock().unwrap();
+            panic!("asked for");
+        });
+        assert!(panicked.join().is_err());
+        for _ in 0..3 {
+            let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
+            assert_eq!(error.code(), Code::STORE_POISONED, "{error}");
+        }
+        assert!(store.close().await.is_err());
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_store_frees_its_file_although_a_check_still_holds_the_engine() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let engine = store.engine.clone();
+    drop(store);
+    drop(SqliteStore::open(options(folder.path())).unwrap());
+    drop(engine);
+}
