@@ -5,6 +5,7 @@
 //! [register, look, sleep](crate::receive) above this seam and the same for every store.
 
 mod activity;
+mod check_room;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod faulty;

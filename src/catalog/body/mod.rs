@@ -19,7 +19,6 @@ use crate::protocol::definition::Validation;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::Semaphore;
 
 pub use json::check_json_schema;
 pub use verdict::{CheckedTypes, Judgement, Verdict};
@@ -90,19 +89,10 @@ impl Effort {
 }
 
 /// The checks of all message types, each schema compiled once, and the verdicts of messages that are being sent.
+#[derive(Default)]
 pub struct BodyChecks {
     compiled: Mutex<HashMap<i32, Arc<Compiled>>>,
     verdicts: verdict::Verdicts,
-    /// Full checks that may run at once; the bodies of all others wait in their callers.
-    room: Arc<Semaphore>,
-}
-
-impl Default for BodyChecks {
-    fn default() -> Self {
-        // One would let a single large body hold all others up.
-        let most = std::thread::available_parallelism().map_or(2, |most| most.get().max(2));
-        Self { compiled: Mutex::default(), verdicts: Mutex::default(), room: Arc::new(Semaphore::new(most)) }
-    }
 }
 
 /// A compiled schema, with what it was compiled from: an altered type or a new collection is compiled anew.
@@ -150,25 +140,6 @@ impl BodyChecks {
         body: Option<&[u8]>,
     ) -> Option<Result<(), Rejection>> {
         self.judge(catalog, message_type, body, Effort::Quick)
-    }
-
-    /// Does a full check on a thread for blocking work; only a few run at once, because queries and closes use those threads
-    /// too. Needs a runtime of Tokio.
-    ///
-    /// # Errors
-    /// The runtime is going away, or the check panicked.
-    pub async fn check_beside<T: Send + 'static>(
-        &self,
-        check: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, tokio::task::JoinError> {
-        // Nobody closes the semaphore.
-        let room = self.room.clone().acquire_owned().await.ok();
-        let beside = move || {
-            // Kept to the end of the check, also if its caller has gone.
-            let _room = room;
-            check()
-        };
-        tokio::task::spawn_blocking(beside).await
     }
 
     fn judge(

@@ -273,37 +273,3 @@ fn the_checks_can_move_to_the_thread_that_writes() {
     fn send<T: Send>() {}
     send::<BodyChecks>();
 }
-
-#[tokio::test]
-async fn few_full_checks_run_at_once() {
-    let _limit = crate::testing::limit();
-    let checks = std::sync::Arc::new(BodyChecks::new());
-    let most = checks.room.available_permits();
-    assert!(most >= 2);
-    let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = std::sync::Arc::new(std::sync::Mutex::new(released));
-    let mut callers = tokio::task::JoinSet::new();
-    for _ in 0..most * 8 {
-        let (checks, started, released) = (checks.clone(), started.clone(), released.clone());
-        callers.spawn(async move {
-            let check = move || {
-                started.send(()).unwrap();
-                released.lock().unwrap().recv().unwrap();
-            };
-            checks.check_beside(check).await.unwrap();
-        });
-    }
-    for _ in 0..most {
-        starts.recv().await.unwrap();
-    }
-    // Other blocking work is not held up by the callers that wait.
-    tokio::task::spawn_blocking(|| ()).await.unwrap();
-    assert!(starts.try_recv().is_err(), "no more than {most} at once");
-    for _ in 0..most * 8 {
-        release.send(()).unwrap();
-    }
-    while let Some(done) = callers.join_next().await {
-        done.unwrap();
-    }
-}

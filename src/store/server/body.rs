@@ -62,7 +62,7 @@ impl Server {
             let (checks, catalog) = (self.checks.clone(), known.catalog.clone());
             let (message_type, body) = (message_type.clone(), body.clone());
             let reach = move || Verdict::reach(&checks, &catalog, &message_type, &body);
-            match self.checks.check_beside(reach).await {
+            match self.check_room.run(reach).await {
                 Ok(verdict) => beside.judge(Arc::new(verdict), known.version),
                 Err(panicked) => {
                     tracing::error!(%panicked, "a body could not be checked; the server refuses its message")

@@ -37,6 +37,7 @@ mod tests;
 
 pub use refusal::refusal;
 
+use super::check_room::CheckRoom;
 use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
@@ -69,6 +70,7 @@ struct Server {
     max_body_bytes: usize,
     definitions: catalog::Definitions,
     checks: Arc<BodyChecks>,
+    check_room: CheckRoom,
     board: ActivityBoard,
     watch: hear::Watch,
     taken: Arc<taken::Taken>,
@@ -135,6 +137,7 @@ impl ServerStore {
             max_body_bytes: options.max_body_bytes,
             definitions: catalog::Definitions::default(),
             checks: Arc::default(),
+            check_room: CheckRoom::default(),
             board: ActivityBoard::default(),
             watch: hear::Watch::default(),
             taken: Arc::default(),

@@ -9,6 +9,7 @@ use super::state::State;
 use crate::catalog::Catalog;
 use crate::catalog::body::{BodyChecks, CheckedTypes, Judgement, Verdict};
 use crate::protocol::{Verb, system};
+use crate::store::check_room::CheckRoom;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
@@ -19,6 +20,7 @@ pub(super) type Judgements = SmallVec<[Judgement; 1]>;
 /// What is needed to check bodies without the state.
 pub(super) struct Checking {
     checks: Arc<BodyChecks>,
+    room: CheckRoom,
     max_body_bytes: usize,
     types: RwLock<Arc<Types>>,
     late: Mutex<Late>,
@@ -61,7 +63,14 @@ impl Types {
 impl Checking {
     pub(super) fn new(checks: Arc<BodyChecks>, max_body_bytes: usize, catalog: &Arc<Catalog>) -> Self {
         let types = RwLock::new(Types::of(catalog));
-        Self { checks, max_body_bytes, types, late: Mutex::default(), engine: OnceLock::new() }
+        Self {
+            checks,
+            room: CheckRoom::default(),
+            max_body_bytes,
+            types,
+            late: Mutex::default(),
+            engine: OnceLock::new(),
+        }
     }
 
     /// Whose messages late checks are of.
@@ -99,7 +108,7 @@ impl Checking {
             let check = move || checks.pass_judgement(&types.catalog, &message_type, &body);
             match tokio::runtime::Handle::try_current() {
                 // If the runtime is going away, the message is checked when it arrives.
-                Ok(_) => judgements.extend(self.checks.check_beside(check).await.ok()),
+                Ok(_) => judgements.extend(self.room.run(check).await.ok()),
                 Err(_) => judgements.push(check()),
             }
         }
