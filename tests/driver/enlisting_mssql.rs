@@ -1,7 +1,6 @@
 //! Verbs in a SQL Server transaction of the user's own.
 
 use crate::servers::{Database, Store};
-use crate::stage::SOON;
 use dialoq::error::Code;
 use dialoq::mssql::tiberius::{AuthMethod, Config, EncryptionLevel};
 use dialoq::mssql::{Client, Enlisted};
@@ -49,7 +48,8 @@ pub(crate) fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker,
         broker.execute(SCRIPT).await.unwrap();
         broker.sql("CREATE TABLE thing (id int NOT NULL)", ()).await.unwrap();
         let client = connect(database.url()).await;
-        tokio::time::timeout(6 * SOON, test(broker.clone(), client)).await.expect("the test hangs");
+        // Its limit is the case's: a relative on a busy machine is slow.
+        test(broker.clone(), client).await;
         broker.close().await.unwrap();
     });
 }

@@ -192,16 +192,15 @@ impl Server {
     /// What a statement gives, as whom the URL names.
     pub(super) fn try_sql(&self, url: &str, text: &str) -> Result<String, String> {
         let mut psql = Command::new(&self.psql);
-        psql.args([
-            "--no-psqlrc",
-            "--quiet",
-            "--no-align",
-            "--tuples-only",
-            "--set",
-            "ON_ERROR_STOP=1",
-            "--command",
-            text,
-        ]);
+        psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set", "ON_ERROR_STOP=1"]);
+        // An argument has a length that an installation exceeds.
+        let file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
+        if text.len() < 100_000 {
+            psql.args(["--command", text]);
+        } else {
+            std::fs::write(file.path(), text).map_err(|error| error.to_string())?;
+            psql.arg("--file").arg(file.path());
+        }
         let output = psql.arg(url).stdin(Stdio::null()).output().map_err(|error| error.to_string())?;
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if output.status.success() { Ok(said(&output.stdout)) } else { Err(said(&output.stderr)) }
