@@ -157,6 +157,11 @@ impl SendLine {
     /// 60028 says what is wrong with it.
     pub fn parse(line: &str) -> Result<Self> {
         let raw: RawLine = serde_json::from_str(line).map_err(|error| bad_line(shorten(&error.to_string())))?;
+        if raw.body_encoding.is_some() && raw.body.is_none() {
+            return Err(bad_line(
+                "body_encoding goes with a body that is a string; bytes of body_base64 are sent as they are".into(),
+            ));
+        }
         let body = match (raw.body, raw.body_base64) {
             (Some(_), Some(_)) => return Err(bad_line("it has both body and body_base64; give one of them".into())),
             (Some(body), None) => bytes_of(&body, raw.body_encoding)?,
@@ -285,7 +290,10 @@ mod tests {
         ] {
             assert_eq!(sent_again(bytes).as_deref(), Some(bytes), "{bytes:?}");
         }
-        assert!(SendLine::parse(r#"{"body":{},"body_encoding":"utf-16le"}"#).is_err());
+        for body in [r#""body":{}"#, r#""body":null"#, r#""body_base64":"eA==""#, r#""end":true"#] {
+            let error = SendLine::parse(&format!(r#"{{{body},"body_encoding":"utf-16le"}}"#)).expect_err(body);
+            assert!(error.message().contains("a body that is a string"), "{body}: {error}");
+        }
         assert!(SendLine::parse(r#"{"body":"x","body_encoding":"utf-32"}"#).is_err());
     }
 

@@ -15,6 +15,8 @@ use crate::protocol::{From as LookAt, Message};
 use crate::store::BoxFuture;
 use child::Child;
 use line::{Line, Reply};
+#[cfg(all(unix, feature = "cli"))]
+pub(crate) use process::kill_all;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::Globals;
-use super::output::{Output, printable};
+use super::output::{Output, printable, printable_name};
 use crate::error::{Error, Position};
 use clap::Args;
 use serde_json::json;
@@ -41,7 +41,7 @@ impl Apply {
         }
         match output.json {
             true => output.json(&json!({ "applied": self.file, "warnings": warnings })),
-            false => output.text(&format!("applied {}", self.name())),
+            false => output.text(&format!("applied {}", printable_name(self.name()))),
         }
     }
 
@@ -71,7 +71,10 @@ fn read_script(file: &str) -> Result<String, Failure> {
     let text = String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|&&byte| byte == b'\n').count() + 1;
-        Failure::input(format!("'{file}' is not UTF-8: line {line} has a byte that cannot be decoded"))
+        Failure::input(format!(
+            "'{}' is not UTF-8: line {line} has a byte that cannot be decoded",
+            printable_name(file)
+        ))
     })?;
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
@@ -87,6 +90,7 @@ fn excerpt(name: &str, script: &str, position: Position) -> String {
     let shown = shown.trim_end();
     let width = display_width(text.chars().skip(skipped).take(before - skipped));
     let gutter = " ".repeat(line.to_string().len());
+    let (name, shown) = (printable_name(name), printable(shown));
     format!("\n{gutter}--> {name}:{line}:{column}\n{gutter} |\n{line} | {shown}\n{gutter} | {}^", " ".repeat(width))
 }
 

@@ -1,6 +1,6 @@
 //! How a command ends when it does not end well.
 
-use super::output::{Output, printable};
+use super::output::{Output, printable, printable_name};
 use crate::error::{Code, Error};
 use serde_json::json;
 use std::error::Error as _;
@@ -30,7 +30,7 @@ impl Failure {
 
     /// A file that cannot be read or written.
     pub(super) fn file(done: &str, path: impl std::fmt::Display, error: io::Error) -> Self {
-        let message = format!("'{path}' cannot be {done}: {error}");
+        let message = format!("'{}' cannot be {done}: {error}", printable_name(&path.to_string()));
         Self::Refused(Error::new(Code::BAD_INPUT, message).caused_by(error))
     }
 

@@ -1,6 +1,7 @@
 //! The options of every command, and what they open.
 
 use super::failure::Failure;
+use super::output::Output;
 use crate::broker::Broker;
 use crate::id::{ConversationHandle, GroupId};
 use crate::jsonl;
@@ -51,7 +52,11 @@ impl Globals {
 
     async fn open_with(&self, create: bool) -> Result<Broker, Failure> {
         let options = OpenOptions::new().create(create);
-        Ok(Broker::open_with(&self.db, options).await?)
+        let broker = Broker::open_with(&self.db, options).await?;
+        for repair in broker.repairs() {
+            Output::new(self.json).warning(&format!("the database was repaired: {repair}"));
+        }
+        Ok(broker)
     }
 }
 
@@ -65,7 +70,7 @@ pub(super) fn parse_span(text: &str) -> Result<Duration, String> {
         "m" => 60.0,
         "h" => 3_600.0,
         "d" => 86_400.0,
-        _ => return Err(format!("'{unit}' is not a unit of time; use ms, s, m, h or d, as in 250ms")),
+        _ => return Err("its unit of time must be ms, s, m, h or d, as in 250ms".to_owned()),
     };
     let number: f64 = number.parse().map_err(|_| "a time span is a number and a unit, such as 5s".to_owned())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|error| error.to_string())

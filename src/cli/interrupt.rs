@@ -1,4 +1,5 @@
-//! ctrl-C: the first asks a command to stop where nothing is half done, the second to drop what it has in hand.
+//! ctrl-C: the first asks a command to stop where nothing is half done, the second to drop what it has in hand. Every other
+//! signal that would end the process and can be caught counts as ctrl-C, so that no program of a reader outlives it.
 
 use super::failure::Failure;
 use std::time::Duration;
@@ -7,7 +8,7 @@ use tokio::sync::watch;
 /// How long a command may take to let go after the second ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Whether somebody asked to stop, by ctrl-C or by the signal TERM.
+/// Whether somebody asked to stop, by ctrl-C or by another signal that ends a process.
 #[derive(Debug, Clone)]
 pub(super) struct Interrupt(watch::Receiver<u32>);
 
@@ -27,6 +28,7 @@ impl Interrupt {
                 if times == 2 {
                     std::thread::spawn(|| {
                         std::thread::sleep(GRACE);
+                        kill_programs();
                         // Commits are atomic and acknowledged only once synced, so this loses nothing either.
                         std::process::exit(130);
                     });
@@ -57,25 +59,60 @@ impl Interrupt {
     }
 }
 
-#[cfg(unix)]
-struct Signals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
+/// Kills the programs of readers and what they have started.
+pub(super) fn kill_programs() {
+    #[cfg(unix)]
+    crate::activation::external::kill_all();
 }
+
+#[cfg(unix)]
+struct Signals(Vec<tokio::signal::unix::Signal>);
 
 #[cfg(unix)]
 impl Signals {
     fn new() -> std::io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        let mut signals = vec![signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
+        let others = [
+            SignalKind::hangup(),
+            SignalKind::quit(),
+            SignalKind::alarm(),
+            SignalKind::user_defined1(),
+            SignalKind::user_defined2(),
+        ];
+        // XCPU, VTALRM and PROF.
+        #[cfg(target_os = "linux")]
+        let others = others.into_iter().chain([24, 26, 27].map(SignalKind::from_raw));
+        // `nohup` and shells start programs with signals that are to do nothing.
+        let ignored = ignored();
+        for kind in others {
+            if ignored & (1 << (kind.as_raw_value() - 1)) == 0 {
+                signals.push(signal(kind)?);
+            }
+        }
+        Ok(Self(signals))
     }
 
     async fn next(&mut self) -> bool {
-        tokio::select! {
-            heard = self.interrupt.recv() => heard.is_some(),
-            heard = self.terminate.recv() => heard.is_some(),
-        }
+        use std::task::Poll;
+        std::future::poll_fn(|task| {
+            for signal in &mut self.0 {
+                if let Poll::Ready(heard) = signal.poll_recv(task) {
+                    return Poll::Ready(heard.is_some());
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
+}
+
+/// The signals that this process was started to ignore, a bit each; none where the system does not tell.
+#[cfg(unix)]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 #[cfg(not(unix))]

@@ -105,6 +105,7 @@ pub fn main() -> ExitCode {
     // What still runs is dropped, programs of readers are killed with it; a thread that reads standard input would never
     // end, so it is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
+    interrupt::kill_programs();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(&output),

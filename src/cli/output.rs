@@ -47,6 +47,14 @@ impl Output {
         let _ = writeln!(io::stderr().lock(), "{}", without_passwords(text));
     }
 
+    /// Writes a warning to standard error, in the form that was asked for.
+    pub(super) fn warning(&self, text: &str) {
+        match self.json {
+            true => self.note(&serde_json::json!({ "warning": text }).to_string()),
+            false => self.note(&format!("warning: {}", printable(text))),
+        }
+    }
+
     /// A counter on standard error while long work runs; nothing unless that is a terminal.
     pub(super) fn spinner(&self, template: &str) -> ProgressBar {
         self.bar(ProgressBar::new_spinner(), template)
@@ -114,9 +122,18 @@ pub(super) fn printable(text: &str) -> Cow<'_, str> {
         .into()
 }
 
+/// The same for a name or a path, which has one line: line ends and tabs are escaped too.
+pub(super) fn printable_name(text: &str) -> Cow<'_, str> {
+    match text.contains(['\n', '\t']) {
+        true => printable(text).replace('\n', "\\n").replace('\t', "\\t").into(),
+        false => printable(text),
+    }
+}
+
 fn is_hostile(character: char) -> bool {
-    // Besides control characters, those that reverse the direction of what follows.
-    character.is_control() || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    // Besides control characters, those that change the direction of the text around them, and line ends of Unicode.
+    character.is_control()
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The beginning of a long text, with its full length told.
@@ -146,6 +163,8 @@ mod tests {
     #[test]
     fn hostile_characters_are_shown_not_obeyed() {
         assert_eq!(printable("a 🚚\n\tb"), "a 🚚\n\tb");
+        assert_eq!(printable("\u{200f}\u{61c}\u{2028}"), r"\u{200f}\u{61c}\u{2028}");
+        assert_eq!(printable_name("a\nerror[1]: \tb\u{1b}"), r"a\nerror[1]: \tb\u{1b}");
         assert_eq!(printable("\u{1b}]0;x\u{7}\r\u{9b}\u{202e}"), r"\u{1b}]0;x\u{7}\u{d}\u{9b}\u{202e}");
     }
 

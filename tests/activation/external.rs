@@ -182,3 +182,20 @@ staged!(a_program_that_always_fails_disables_the_queue, async |store| {
     assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
     stop(readers).await;
 });
+
+staged!(a_program_may_write_much_before_it_reads_much, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
+    // Both are more than a pipe holds. Blank lines are no answers.
+    let text = r#"yes '' | head -c 300000
+        read -r line
+        echo "${#line}" >> "$0"
+        echo '{"end": true}'
+        echo '{"commit": true}'"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let dialog = stage.begin_one().await;
+    stage.send(dialog, "DEFAULT", &*"x".repeat(300_000)).await.unwrap();
+    assert!(answer(&stage).await.is_end_dialog());
+    stop(readers).await;
+    let lengths: Vec<usize> = log.lines().iter().map(|line| line.parse().unwrap()).collect();
+    assert!(matches!(lengths[..], [length] if length > 300_000), "{lengths:?}");
+});

@@ -134,3 +134,22 @@ staged!(a_reader_that_undid_its_work_leaves_no_open_transaction, async |store| {
         soon("the abort", readers.abort()).await;
     }
 });
+
+staged!(a_send_that_fails_after_its_caller_has_left_fails_the_commit, async |store| {
+    let stage = Stage::new(store).await;
+    let dialog = stage.begin_one().await;
+    let other = stage.begin().await.unwrap();
+    other.end(dialog).await.unwrap();
+    let tx = stage.begin().await.unwrap();
+    let kept = tx.begin_dialog("client", "worker").await.unwrap();
+    tx.send(kept, "DEFAULT", "kept").await.unwrap();
+    {
+        // The other transaction holds the group, so this waits; its caller does not.
+        let mut send = std::pin::pin!(tx.send(dialog, "DEFAULT", "lost").into_future());
+        assert!(std::future::poll_fn(|task| std::task::Poll::Ready(send.as_mut().poll(task))).await.is_pending());
+    }
+    other.commit().await.unwrap();
+    let error = soon("the commit", tx.commit()).await.expect_err("a part of it failed");
+    assert!(error.message().contains("future had been dropped"), "{error}");
+    assert_eq!(stage.receive("work").await.unwrap(), None, "nothing of it has happened");
+});

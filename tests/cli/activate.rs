@@ -110,3 +110,49 @@ fn a_second_ctrl_c_drops_what_is_in_hand() {
     assert!(state.is_empty() || state.contains(") Z "), "the program was killed: {state}");
     assert_eq!(shop.bodies("orders"), ["a"]);
 }
+
+#[test]
+fn every_signal_that_ends_it_ends_what_its_programs_have_started() {
+    let _limit = crate::limit();
+    for signal in ["INT", "TERM", "HUP", "QUIT", "ALRM", "USR1", "USR2", "XCPU"] {
+        let shop = Shop::open();
+        shop.order(&["a"]);
+        let script = "sleep 1000 & echo $! > pid.new; mv pid.new pid; wait";
+        let mut running = shop.start(&["activate", "orders", "--exec", "sh", "--", "-c", script]);
+        running.until_exists(&shop.path("pid"));
+        while running.is_running() {
+            running.signal(signal);
+        }
+        let (code, error) = running.end();
+        assert_eq!(code, Some(130), "{signal}: {error}");
+        let pid = std::fs::read_to_string(shop.path("pid")).unwrap();
+        // It was sent KILL before the command ended; the system takes its moment.
+        loop {
+            let state = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            if state.is_empty() || state.contains(") Z ") {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        assert_eq!(shop.bodies("orders"), ["a"], "{signal}");
+    }
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let dialoq = assert_cmd::cargo::cargo_bin!("dialoq").display().to_string();
+    let script = "trap '' HUP; \"$0\" activate orders --exec sh -- -c 'kill -HUP $PPID; cat > done.new; mv done.new done' & \
+                  while [ ! -e done ]; do :; done; kill -TERM $!; wait $!; echo $?";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, &dialoq])
+        .current_dir(shop.folder.path())
+        .env("DIALOQ_URL", shop.url())
+        .output()
+        .unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "130", "{error}");
+    assert!(error.contains("stopp"), "TERM stopped it, HUP had not: {error}");
+}

@@ -83,3 +83,20 @@ fn a_damaged_file_is_an_error_and_no_crash() {
         assert!(error.starts_with("error[60012]"), "{arguments:?}: {error}");
     }
 }
+
+#[test]
+fn what_was_repaired_is_told_once() {
+    let _limit = crate::limit();
+    for (format, form) in
+        [(&[][..], "warning: the database was repaired: "), (&["--json"], "{\"warning\":\"the database was ")]
+    {
+        let shop = Shop::open();
+        let orphan = "insert into dialoq_receive_sequence values (77, 3)";
+        Connection::open(shop.path("shop.db")).unwrap().execute_batch(orphan).unwrap();
+        let receive = [format, &["receive", "orders"]].concat();
+        let error = shop.fails(3, &receive);
+        assert!(error.starts_with(form) && error.contains("dialoq_receive_sequence"), "{error}");
+        let again = shop.fails(3, &receive);
+        assert!(!again.contains("repaired"), "{again}");
+    }
+}

@@ -5,6 +5,7 @@ mod activate;
 mod apply;
 mod bad_store;
 mod help;
+mod hostile;
 mod install;
 mod measure;
 mod names;

@@ -149,8 +149,27 @@ impl Running {
 
     /// Sends the signal of ctrl-C.
     pub(crate) fn interrupt(&self) {
+        self.signal("INT");
+    }
+
+    /// Waits until it has a handler of its own for the interrupt; a signal that comes before ends it at once.
+    pub(crate) fn until_it_listens(&mut self) {
+        const INT: u64 = 1 << 1;
+        loop {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
+            let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0").trim();
+            if u64::from_str_radix(caught, 16).unwrap_or(0) & INT != 0 {
+                return;
+            }
+            assert!(self.child.try_wait().unwrap().is_none(), "it ended before it listened");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Sends a signal, named without its SIG.
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
-        assert!(Process::new("kill").args(["-INT", &pid]).status().unwrap().success());
+        assert!(Process::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
     /// Waits until it has made that file; it must not end before.

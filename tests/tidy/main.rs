@@ -89,6 +89,7 @@ const OPENS_FILES: &[(&str, &str)] = &[
     ("src/bench/log.rs", "the log of the bench's own sync measurement"),
     ("src/bench/machine.rs", "facts about the machine, from /proc"),
     ("src/cli/apply.rs", "a script of the user"),
+    ("src/cli/interrupt.rs", "which signals are ignored, from /proc"),
     ("src/cli/lab.rs", "the page of the report"),
     ("src/cli/send/lines.rs", "a file of messages"),
     ("src/cli/send/mod.rs", "a file of messages"),

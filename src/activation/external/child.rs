@@ -23,8 +23,46 @@ pub(super) struct Child {
     process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// What of its output is left to be read, once it has ended.
-    rest: Option<Vec<u8>>,
+    early: Early,
+}
+
+/// What a program has written and nobody has taken as a line yet.
+#[derive(Default)]
+struct Early {
+    bytes: Vec<u8>,
+    /// Taken up to here.
+    taken: usize,
+    /// Looked through for the end of a line up to here.
+    scanned: usize,
+    /// Nothing more will come.
+    is_over: bool,
+}
+
+impl Early {
+    fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
+    /// The next line, or all that is left if no more may come.
+    fn take(&mut self) -> Option<Vec<u8>> {
+        let end =
+            self.bytes[self.scanned..].iter().position(|byte| *byte == b'\n').map(|place| self.scanned + place + 1);
+        let end = match end {
+            None if !self.is_over && self.len() < LONGEST_ANSWER => {
+                self.scanned = self.bytes.len();
+                return None;
+            }
+            end => end.unwrap_or(self.bytes.len()),
+        };
+        let line = self.bytes[self.taken..end].to_vec();
+        self.taken = end;
+        if self.taken * 2 >= self.bytes.len() {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.scanned = self.taken;
+        Some(line)
+    }
 }
 
 impl Child {
@@ -39,7 +77,7 @@ impl Child {
         let (Some(input), Some(output)) = (leader.stdin.take(), leader.stdout.take()) else {
             return Err(failed(format!("program '{name}' has no standard input or output")));
         };
-        Ok(Self { name, process, input, output: BufReader::new(output), rest: None })
+        Ok(Self { name, process, input, output: BufReader::new(output), early: Early::default() })
     }
 
     /// Hands over all the input, takes all the output, and waits for the end.
@@ -90,16 +128,29 @@ impl Child {
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     }
 
-    /// Hands over one line.
+    /// Hands over one line. What the program writes meanwhile is kept: one that writes more than its pipe holds before it
+    /// has read all would otherwise wait for us while we wait for it.
     pub(super) async fn write_line(&mut self, line: Vec<u8>) -> Result<()> {
-        let write = async {
-            self.input.write_all(&line).await?;
-            self.input.flush().await
-        };
-        let written = tokio::select! {
-            biased;
-            written = write => written,
-            ended = self.process.wait() => ended.and_then(|_| Err(io::ErrorKind::BrokenPipe.into())),
+        let Self { name, process, input, output, early, .. } = self;
+        let mut write = pin!(async {
+            input.write_all(&line).await?;
+            input.flush().await
+        });
+        let written = loop {
+            tokio::select! {
+                biased;
+                written = &mut write => break written,
+                read = output.read_buf(&mut early.bytes), if !early.is_over => match read {
+                    Ok(0) => early.is_over = true,
+                    Ok(_) if early.len() <= LONGEST_ANSWER => {}
+                    Ok(_) => {
+                        let what = format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes");
+                        return Err(failed(what));
+                    }
+                    Err(error) => break Err(error),
+                },
+                ended = process.wait() => break ended.and_then(|_| Err(io::ErrorKind::BrokenPipe.into())),
+            }
         };
         match written {
             Ok(()) => Ok(()),
@@ -110,18 +161,17 @@ impl Child {
     /// Takes one line that is not blank.
     pub(super) async fn read_line(&mut self) -> Result<String> {
         loop {
-            let mut line = Vec::new();
-            match self.read_bytes(&mut line).await {
-                Ok(()) if line.is_empty() => return Err(self.lost("it closed its standard output").await),
-                Ok(()) if !line.ends_with(b"\n") && line.len() >= LONGEST_ANSWER => {
+            let line = match self.read_bytes().await {
+                Ok(line) if line.is_empty() => return Err(self.lost("it closed its standard output").await),
+                Ok(line) if !line.ends_with(b"\n") && line.len() >= LONGEST_ANSWER => {
                     return Err(failed(format!(
                         "program '{}' answered with a line of more than {LONGEST_ANSWER} bytes",
                         self.name
                     )));
                 }
-                Ok(()) => {}
+                Ok(line) => line,
                 Err(error) => return Err(self.lost(&error.to_string()).await),
-            }
+            };
             let line = String::from_utf8(line)
                 .map_err(|_| failed(format!("program '{}' answered with no UTF-8", self.name)))?;
             if !line.trim().is_empty() {
@@ -131,23 +181,22 @@ impl Child {
     }
 
     /// Takes bytes up to the end of a line, or of the output, which ends with the process.
-    async fn read_bytes(&mut self, line: &mut Vec<u8>) -> io::Result<()> {
-        if self.rest.is_none() {
-            let mut output = (&mut self.output).take(LONGEST_ANSWER as u64);
+    async fn read_bytes(&mut self) -> io::Result<Vec<u8>> {
+        let Self { process, output, early, .. } = self;
+        loop {
+            if let Some(line) = early.take() {
+                return Ok(line);
+            }
             tokio::select! {
                 biased;
-                read = output.read_until(b'\n', line) => return read.map(drop),
+                read = output.read_buf(&mut early.bytes) => early.is_over = read? == 0,
                 // Its status is asked for again by whoever needs it.
-                _ = self.process.wait() => {}
+                _ = process.wait() => {
+                    take_rest(output, &mut early.bytes).await?;
+                    early.is_over = true;
+                }
             }
-            let mut rest = std::mem::take(line);
-            take_rest(&mut self.output, &mut rest).await?;
-            self.rest = Some(rest);
         }
-        let rest = self.rest.get_or_insert_default();
-        let end = rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |place| place + 1);
-        line.extend(rest.drain(..end));
-        Ok(())
     }
 
     /// Ends its input and lets it leave; kills it if it does not.

@@ -2,7 +2,31 @@
 
 use std::io;
 use std::process::ExitStatus;
+#[cfg(unix)]
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::process::{Child, Command};
+
+/// The groups of this process that may still have members.
+#[cfg(unix)]
+static GROUPS: Mutex<Vec<rustix::process::Pid>> = Mutex::new(Vec::new());
+
+#[cfg(unix)]
+fn groups() -> MutexGuard<'static, Vec<rustix::process::Pid>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Kills all programs and what they have started, and lets none start from now on: this process ends without dropping what
+/// it holds.
+#[cfg(all(unix, feature = "cli"))]
+pub(crate) fn kill_all() {
+    let groups = groups();
+    for group in groups.iter() {
+        // Fails if no member is left.
+        let _ = rustix::process::kill_process_group(*group, rustix::process::Signal::KILL);
+    }
+    // Held to the end of the process, so that no start comes between.
+    std::mem::forget(groups);
+}
 
 /// A running process. When it has ended, or when this is dropped, whatever is left of its group is killed.
 ///
@@ -20,9 +44,13 @@ impl Process {
         command.kill_on_drop(true);
         #[cfg(unix)]
         command.process_group(0);
+        #[cfg(unix)]
+        let mut groups = groups();
         let leader = command.spawn()?;
         #[cfg(unix)]
         let group = leader.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
+        #[cfg(unix)]
+        groups.extend(group);
         Ok(Self {
             leader,
             #[cfg(unix)]
@@ -56,6 +84,7 @@ impl Process {
         if let Some(group) = self.group.take() {
             // Fails if no member is left.
             let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            groups().retain(|other| *other != group);
         }
     }
 }

@@ -119,6 +119,15 @@ fn a_check_beyond_its_steps_names_the_limit() {
 }
 
 #[test]
+fn long_enumerations_are_no_reason_to_refuse_a_long_body() {
+    let numbers: Vec<String> = (0..2000).map(|number| number.to_string()).collect();
+    let schema = format!(r#"{{"items":{{"enum":[{}]}}}}"#, numbers.join(","));
+    let body = |number: u32| format!("[{}{number}]", "1999,".repeat(10_000));
+    assert_eq!(by_schema(&schema, &body(7)), Ok(()));
+    assert!(by_schema(&schema, &body(2000)).is_err());
+}
+
+#[test]
 fn items_that_hash_alike() {
     let schema = r#"{"uniqueItems":true}"#;
     // All nestings of empty lists, in the order of their size: a million of them have one hash in a usual validator.

@@ -62,7 +62,11 @@ impl Source {
         let reader: Box<dyn BufRead + Send> = if path == Path::new("-") {
             Box::new(BufReader::new(io::stdin()))
         } else {
-            let file = File::open(&path).map_err(|error| Failure::file("read", path.display(), error))?;
+            let failed = |error| Failure::file("read", path.display(), error);
+            let file = File::open(&path).map_err(failed)?;
+            if file.metadata().map_err(failed)?.is_dir() {
+                return Err(failed(io::ErrorKind::IsADirectory.into()));
+            }
             Box::new(BufReader::new(file))
         };
         let (sender, items) = mpsc::channel(AHEAD);

@@ -6,12 +6,14 @@ mod lines;
 use super::failure::Failure;
 use super::globals::{Globals, parse_group, parse_handle, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, printable, table};
+use super::output::{Output, printable, printable_name, table};
 use crate::id::{ConversationHandle, GroupId};
 use batch::{Begun, Sender};
 use clap::Args;
 use lines::Source;
 use serde_json::json;
+use std::fs::File;
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -81,6 +83,8 @@ pub(super) struct Send {
     keep_going: bool,
 }
 
+/// No store takes a larger body.
+const LARGEST_FILE_BYTES: u64 = 999_000_000;
 /// How many dialogs are listed one by one for people.
 const LISTED: usize = 20;
 
@@ -91,11 +95,9 @@ impl Send {
         output: &Output,
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
-        let source = match (&self.lines, self.no_body, self.bodies.is_empty() && self.files.is_empty()) {
-            (Some(path), ..) => Source::of_lines(path.clone())?,
-            (None, true, _) => Source::of_bodies(vec![Vec::new()]),
-            (None, false, true) => Source::of_lines(PathBuf::from("-"))?,
-            (None, false, false) => Source::of_bodies(self.given()?),
+        let source = tokio::select! {
+            source = self.source() => source?,
+            () = interrupt.asked() => return Err(Failure::Interrupted("interrupted; nothing was sent".into())),
         };
         let broker = globals.open().await?;
         let mut sender = Sender::new(self, &broker, output);
@@ -106,12 +108,21 @@ impl Send {
         Ok(closed?)
     }
 
-    fn given(&self) -> Result<Vec<Vec<u8>>, Failure> {
-        let mut bodies: Vec<Vec<u8>> = self.bodies.iter().map(|body| body.clone().into_bytes()).collect();
-        for path in &self.files {
-            bodies.push(std::fs::read(path).map_err(|error| Failure::file("read", path.display(), error))?);
-        }
-        Ok(bodies)
+    /// A pipe gives nothing before its other end does, so files are opened and read on a thread of their own.
+    async fn source(&self) -> Result<Source, Failure> {
+        let (lines, bodies, files, no_body) =
+            (self.lines.clone(), self.bodies.clone(), self.files.clone(), self.no_body);
+        let opening =
+            tokio::task::spawn_blocking(move || match (lines, no_body, bodies.is_empty() && files.is_empty()) {
+                (Some(path), ..) => Source::of_lines(path),
+                (None, true, _) => Ok(Source::of_bodies(vec![Vec::new()])),
+                (None, false, true) => Source::of_lines(PathBuf::from("-")),
+                (None, false, false) => {
+                    let given = bodies.into_iter().map(|body| Ok(body.into_bytes()));
+                    Ok(Source::of_bodies(given.chain(files.iter().map(read_body)).collect::<Result<_, _>>()?))
+                }
+            });
+        opening.await.map_err(|error| Failure::input(error.to_string()))?
     }
 
     fn summary(&self, sender: &Sender<'_>, output: &Output) -> Result<(), Failure> {
@@ -141,6 +152,19 @@ impl Send {
     fn type_of<'a>(&'a self, line: Option<&'a str>) -> &'a str {
         line.or(self.message_type.as_deref()).unwrap_or(crate::protocol::system::DEFAULT)
     }
+}
+
+/// Reads a body up to the largest that any store takes.
+fn read_body(path: &PathBuf) -> Result<Vec<u8>, Failure> {
+    let mut body = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(LARGEST_FILE_BYTES + 1).read_to_end(&mut body));
+    read.map_err(|error| Failure::file("read", path.display(), error))?;
+    if body.len() as u64 > LARGEST_FILE_BYTES {
+        let path = path.display().to_string();
+        let path = printable_name(&path);
+        return Err(Failure::input(format!("'{path}' is no body: it holds more than {LARGEST_FILE_BYTES} bytes")));
+    }
+    Ok(body)
 }
 
 fn print_line(begun: &Begun, output: &Output) -> Result<(), Failure> {

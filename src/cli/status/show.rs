@@ -1,7 +1,7 @@
 //! The status as tables.
 
 use super::look::{Level, Queue, Status};
-use crate::cli::output::{printable, shortened, span, table};
+use crate::cli::output::{printable, printable_name, shortened, span, table};
 use std::time::Duration;
 
 /// All of it, for a terminal.
@@ -31,7 +31,7 @@ fn queues(queues: &[Queue]) -> String {
     for queue in queues {
         let first = queue.levels.first().map(level).unwrap_or(["–", "0", "0", "–"].map(str::to_owned));
         let [priority, messages, groups, oldest] = first;
-        let name = printable(&queue.name).into_owned();
+        let name = printable_name(&queue.name).into_owned();
         shown.add_row([name, state(queue), priority, messages, groups, oldest, readers(queue), activation(queue)]);
         for further in queue.levels.iter().skip(1) {
             let [priority, messages, groups, oldest] = level(further);
@@ -72,9 +72,9 @@ fn readers(queue: &Queue) -> String {
 
 fn activation(queue: &Queue) -> String {
     match (&queue.activation_procedure, queue.process_id) {
-        (Some(procedure), _) if !queue.is_activation_enabled => format!("off: {}", printable(procedure)),
-        (Some(procedure), None) => printable(procedure).into_owned(),
-        (Some(procedure), Some(process)) => format!("{} (process {process})", printable(procedure)),
+        (Some(procedure), _) if !queue.is_activation_enabled => format!("off: {}", printable_name(procedure)),
+        (Some(procedure), None) => printable_name(procedure).into_owned(),
+        (Some(procedure), Some(process)) => format!("{} (process {process})", printable_name(procedure)),
         (None, Some(process)) => format!("process {process}"),
         (None, None) => String::new(),
     }
@@ -83,7 +83,7 @@ fn activation(queue: &Queue) -> String {
 fn conversations(status: &Status) -> String {
     let mut shown = table(&["service", "state", "", "#endpoints"]);
     for row in &status.conversations {
-        let service = printable(&row.service_name).into_owned();
+        let service = printable_name(&row.service_name).into_owned();
         shown.add_row([service, row.state.clone(), row.state_desc.to_owned(), row.endpoints.to_string()]);
     }
     shown.to_string()
@@ -93,7 +93,7 @@ fn transmission(status: &Status) -> String {
     let mut shown = table(&["to service", "#messages", "#oldest", "why it waits"]);
     for row in &status.transmission_queue {
         shown.add_row([
-            printable(&row.to_service_name).into_owned(),
+            printable_name(&row.to_service_name).into_owned(),
             row.messages.to_string(),
             span(Duration::from_millis(row.oldest_waiting_ms)),
             shortened(&printable(&row.transmission_status), 200),
