@@ -306,6 +306,57 @@ mod tests {
     }
 
     #[test]
+    fn members_of_objects_tell_items_apart() {
+        for apart in [json!([{"a": 1}, {"a": 2}]), json!([[1, 2], [1, 3], [1]]), json!([[{"a": [1]}], [{"a": [2]}]])] {
+            assert!(is_unique(&apart), "{apart}");
+        }
+        let items = json!([[1, 2], "x"]);
+        assert_eq!(within(2, || is_unique(&items)), None, "the steps do not suffice");
+    }
+
+    #[test]
+    fn each_look_costs_its_steps() {
+        /// What the work costs.
+        fn cost<T>(work: impl FnOnce() -> T) -> u64 {
+            within(1000, || {
+                work();
+                1000 - LEFT.get()
+            })
+            .unwrap()
+        }
+        let of_bytes = |bytes: usize| Value::String("x".repeat(bytes));
+        for (bytes, steps) in [(0, 1), (31, 1), (32, 2), (320, 11)] {
+            let text = of_bytes(bytes);
+            assert_eq!(cost(|| CountedNode(&text).as_string()), steps, "{bytes} bytes");
+            assert_eq!(cost(|| CountedNode(&json!(1)).equals_value(&text)), steps, "{bytes} bytes");
+        }
+        for (value, steps) in
+            [(json!(7), 1), (json!(null), 1), (json!([1, 2, 3]), 4), (json!({"a": 1, "b": 2}), 3), (json!([]), 1)]
+        {
+            assert_eq!(cost(|| CountedNode(&value).equals_value(&value)), steps, "{value}");
+            let node = CountedNode(&value);
+            assert_eq!(cost(|| (node.as_number(), node.as_boolean(), node.is_null(), node.json_type())), 4, "{value}");
+            assert_eq!(cost(|| (node.as_object().is_some(), node.as_array().is_some())), 2, "{value}");
+        }
+    }
+
+    #[test]
+    fn without_steps_lists_and_objects_look_empty() {
+        let (list, object) = (json!([1]), json!({"a": 1}));
+        let seen = Cell::new((true, true, true));
+        let look = || {
+            let first = pay(1);
+            seen.set((first, CountedNode(&list).as_array().is_some(), CountedNode(&object).as_object().is_some()));
+        };
+        assert_eq!(within(1, look), None, "the last step leaves nothing");
+        assert_eq!(seen.get(), (false, false, false));
+        assert_eq!(within(4, look), Some(()));
+        assert_eq!(seen.get(), (true, true, true));
+        let members = || CountedObject(object.as_object().unwrap()).members().count();
+        assert_eq!((within(1, || assert_eq!(members(), 0)), members()), (None, 1));
+    }
+
+    #[test]
     fn work_beyond_its_steps_has_no_result() {
         let list = json!([1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let count = || CountedArray(list.as_array().unwrap()).elements().count();

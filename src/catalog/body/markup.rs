@@ -144,6 +144,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_skipped_ends_where_it_ends() {
+        let more = attributes(MAX_ATTRIBUTES + 1);
+        for skipped in [
+            "<!-- - -->",
+            "<!---->",
+            "<![CDATA[]]]>",
+            "<?p?>",
+            "<b/>",
+            "<b></b>",
+            "<b c='>' d=\"'\"/>",
+            "<b c = '='\n/>",
+        ] {
+            for count in 1..4 {
+                let text = format!("<r>{}<a{more}/></r>", skipped.repeat(count));
+                assert!(check(&text).is_err(), "{}", &text[..40]);
+                let text = format!("<r>{}<a{}/></r>", skipped.repeat(count), attributes(MAX_ATTRIBUTES));
+                assert_eq!(check(&text), Ok(()), "{}", &text[..40]);
+            }
+        }
+        assert_eq!(check(&format!("<!DOCTYPE a><a{more}/>")), Ok(()), "the parser refuses it");
+        let deep = "<d>".repeat(MAX_DEPTH as usize - 1);
+        assert!(check(&format!("{deep}<a><b{more}/>")).is_err());
+        assert_eq!(check(&format!("{deep}<a><d><b{more}/>")), Ok(()), "the parser refuses what nests so deep");
+    }
+
+    #[test]
     fn namespaces_in_scope_are_bounded() {
         let declare = |from: usize, count: usize| -> String {
             (from..from + count).map(|number| format!(" xmlns:p{number}='urn:{number}'")).collect()
@@ -155,6 +181,10 @@ mod tests {
         let long = "x".repeat(MAX_NAMESPACE_BYTES);
         assert!(check(&format!("<a xmlns='{long}'/>")).unwrap_err().contains("1024 bytes"));
         assert!(check(&format!("<a b='{long}'/>")).is_ok());
+        // The name and its quotes count.
+        let longest = "x".repeat(MAX_NAMESPACE_BYTES - "xmlns=''".len());
+        assert_eq!(check(&format!("<a b='' xmlns='{longest}'/>")), Ok(()));
+        assert!(check(&format!("<a b='' xmlns='{longest}x'/>")).is_err());
     }
 
     #[test]

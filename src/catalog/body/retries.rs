@@ -153,3 +153,133 @@ fn attribute<'a>(document: &'a Document<'_>, node: NodeId, name: &str) -> Option
 fn local(name: &str) -> &str {
     name.rsplit_once(':').map_or(name, |(_, local)| local)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::xml;
+    use super::*;
+
+    /// The bound for a body under a schema of that content.
+    fn visits(schema: &str, body: &str) -> u64 {
+        let text = format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{schema}</xs:schema>");
+        let mut retries = Retries::default();
+        retries.add(&xml::tree(&text).unwrap());
+        retries.visits(&xml::tree(body).unwrap())
+    }
+
+    /// The bound for `<r><a/></r>` under a type of that content: 2, and one more for each further visit of the element.
+    fn of_type(content: &str) -> u64 {
+        visits(&format!("<xs:complexType name='t'>{content}</xs:complexType>"), "<r><a/></r>")
+    }
+
+    #[test]
+    fn an_element_is_visited_again_where_a_group_around_it_may_be_given_up() {
+        let a = "<xs:element name='a'/>";
+        let sequence = |bounds: &str, content: &str| format!("<xs:sequence {bounds}>{content}</xs:sequence>");
+        let outer = |content: &str| sequence("", content);
+        let optional = sequence("minOccurs='0'", a);
+        let repeated = sequence("maxOccurs='unbounded'", a);
+        for (content, expected) in [
+            (outer(a), 2),
+            (optional.clone(), 2),
+            (outer(&outer(a)), 2),
+            (outer(&sequence("minOccurs='1' maxOccurs='1'", a)), 2),
+            (outer(&sequence("maxOccurs='0'", a)), 2),
+            (outer(&format!("<xs:choice minOccurs='0'>{a}</xs:choice>")), 2),
+            (outer(&optional), 3),
+            (format!("<xs:choice>{optional}</xs:choice>"), 3),
+            (outer(&format!("<xs:all minOccurs='0'>{a}</xs:all>")), 3),
+            (outer(&sequence("minOccurs='0'", &outer(a))), 3),
+            (outer(&sequence("minOccurs='0'", "<xs:element ref='x:a'/>")), 3),
+            (outer(&sequence("minOccurs='0'", "<xs:element name='b'/>")), 2),
+            (outer(&sequence("minOccurs='0'", &format!("{a}{a}"))), 4),
+            (outer(&repeated), 4),
+            (sequence("maxOccurs='2'", &optional), 4),
+            (sequence("maxOccurs='2'", &repeated), 6),
+            (outer(&sequence("minOccurs='0'", "<xs:any/>")), 3),
+            (
+                format!(
+                    "<xs:complexContent><xs:extension base='b'>{}</xs:extension></xs:complexContent>",
+                    outer(&optional)
+                ),
+                3,
+            ),
+        ] {
+            assert_eq!(of_type(&content), expected, "{content}");
+        }
+    }
+
+    #[test]
+    fn the_type_that_visits_most_counts() {
+        let of = |bounds: &str, particle: &str| {
+            format!(
+                "<xs:complexType><xs:sequence><xs:sequence {bounds}>{particle}</xs:sequence></xs:sequence></xs:complexType>"
+            )
+        };
+        for particle in ["<xs:element name='a'/>", "<xs:any/>"] {
+            let (one, two) = (of("minOccurs='0'", particle), of("maxOccurs='2'", particle));
+            for schema in [format!("{one}{two}"), format!("{two}{one}")] {
+                assert_eq!(visits(&schema, "<r><a/></r>"), 4, "{schema}");
+            }
+            let inside = format!("<xs:element name='e'>{one}</xs:element>");
+            let around = format!("<xs:complexType><xs:sequence>{inside}</xs:sequence></xs:complexType>");
+            assert_eq!(visits(&around, "<r><a/></r>"), 3, "the type of an element of a type");
+        }
+        let both = of("minOccurs='0'", "<xs:any/><xs:any/>");
+        assert_eq!(visits(&both, "<r><a/></r>"), 4);
+    }
+
+    #[test]
+    fn visits_double_with_each_level() {
+        let schema = "<xs:complexType name='t'><xs:sequence><xs:sequence minOccurs='0'><xs:element name='a'/></xs:sequence>\
+                      </xs:sequence></xs:complexType>";
+        for (body, expected) in [
+            ("<a/>", 1),
+            ("<a><a/></a>", 3),
+            ("<a><a/><a/></a>", 5),
+            ("<a><a><a/></a></a>", 7),
+            ("<r><b/><c><a/></c></r>", 5),
+        ] {
+            assert_eq!(visits(schema, body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn groups_are_followed_to_a_depth() {
+        let a = "<xs:element name='a'/>";
+        let group = |name: &str, content: &str| format!("<xs:group name='{name}'>{content}</xs:group>");
+        let refers = |bounds: &str| {
+            format!("<xs:complexType><xs:sequence><xs:group ref='x:g' {bounds}/></xs:sequence></xs:complexType>")
+        };
+        let plain = group("g", &format!("<xs:sequence>{a}</xs:sequence>"));
+        let optional = group("g", &format!("<xs:sequence minOccurs='0'>{a}</xs:sequence>"));
+        let other = group("h", &format!("<xs:sequence minOccurs='0'>{a}{a}</xs:sequence>"));
+        for (schema, expected) in [
+            (format!("{plain}{}", refers("")), 2),
+            (format!("{plain}{}", refers("minOccurs='0'")), 3),
+            (format!("{other}{optional}{}", refers("")), 3),
+            (format!("{other}{}", refers("")), 2),
+        ] {
+            assert_eq!(visits(&schema, "<r><a/></r>"), expected, "{schema}");
+        }
+        let itself = group("g", &format!("<xs:sequence>{a}<xs:group ref='g' minOccurs='0'/></xs:sequence>"));
+        assert_eq!(visits(&format!("{itself}{}", refers("")), "<r><a/></r>"), 1 + u64::from(MAX_GROUPS));
+    }
+
+    #[test]
+    fn members_of_a_substitution_group_are_visited_as_their_head() {
+        let schema = "<xs:element name='n' substitutionGroup='m'/><xs:element name='m' substitutionGroup='x:a'/>\
+                      <xs:element name='other'/><xs:complexType name='t'><xs:sequence><xs:sequence minOccurs='0'>\
+                      <xs:element ref='a'/></xs:sequence></xs:sequence></xs:complexType>";
+        for (body, expected) in [("<r><a/></r>", 3), ("<r><m/></r>", 3), ("<r><n/></r>", 3), ("<r><other/></r>", 2)] {
+            assert_eq!(visits(schema, body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn elements_of_other_namespaces_are_no_schema() {
+        let strange =
+            "<complexType><sequence><sequence minOccurs='0'><element name='a'/></sequence></sequence></complexType>";
+        assert_eq!(visits(strange, "<r><a/></r>"), 2);
+    }
+}

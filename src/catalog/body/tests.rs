@@ -269,6 +269,121 @@ fn unusable_json_schemas_are_refused() {
 }
 
 #[test]
+fn a_declared_encoding_must_be_the_one_of_the_bytes() {
+    let document = |encoding: &str| format!("<?xml version='1.0' encoding = \"{encoding}\" ?><a/>");
+    let big_endian = |text: &str| -> Vec<u8> { text.encode_utf16().flat_map(u16::to_be_bytes).collect() };
+    for (encoding, [utf8, little, big]) in [
+        ("UTF-8", [true, false, false]),
+        ("us-ascii", [true, false, false]),
+        ("UTF-16", [false, true, true]),
+        ("UTF-16LE", [false, true, false]),
+        ("UTF-16BE", [false, false, true]),
+        ("ISO-10646-UCS-2", [false, true, true]),
+    ] {
+        let (plain, marked) = (document(encoding), format!("\u{feff}{}", document(encoding)));
+        for text in [plain, marked] {
+            assert_eq!(xml(text.as_bytes()).is_none(), utf8, "{encoding} as UTF-8");
+            assert_eq!(xml(&utf16le(&text)).is_none(), little, "{encoding} as UTF-16LE");
+            assert_eq!(xml(&big_endian(&text)).is_none(), big, "{encoding} as UTF-16BE");
+        }
+    }
+    // What begins with white space has no declaration, and its encoding is known all the same.
+    for first in [" ", "\t", "\r\n", "\n"] {
+        let text = format!("{first}<a>ü</a>");
+        assert_eq!((xml(&utf16le(&text)), xml(&big_endian(&text)), xml(text.as_bytes())), (None, None, None));
+    }
+}
+
+#[test]
+fn a_quick_check_looks_at_bodies_up_to_a_size() {
+    let quick = |validation, bytes: usize| {
+        let body = format!("<a>{}</a>", " ".repeat(bytes - 7));
+        BodyChecks::new().quick_check(&Catalog::default(), &message_type(validation), Some(body.as_bytes()))
+    };
+    assert_eq!(quick(Validation::WellFormedXml, 4096), Some(Ok(())));
+    assert_eq!(quick(Validation::WellFormedXml, 4097), None);
+    assert_eq!(quick(Validation::None, 9000), Some(Ok(())));
+    assert!(quick(Validation::Empty, 9000).is_some_and(|result| result.is_err()));
+}
+
+#[test]
+fn steps_grow_with_the_body() {
+    assert_eq!(most_steps(0), 1_000_000);
+    assert_eq!(most_steps(100), 1_001_600);
+}
+
+#[test]
+fn schemas_stay_compiled_up_to_a_number() {
+    let checks = BodyChecks::new();
+    let compile = |id: i32| {
+        let schema = MessageType { id, ..message_type(Validation::JsonSchema { schema: "true".into() }) };
+        checks.check(&Catalog::default(), &schema, Some(b"1")).unwrap();
+        checks.compiled.lock().unwrap().len()
+    };
+    assert_eq!((compile(1), compile(2), compile(2)), (1, 2, 2));
+    let most = i32::try_from(MOST_COMPILED).unwrap();
+    (3..most).for_each(|id| drop(compile(id)));
+    assert_eq!((compile(most), compile(most + 1)), (MOST_COMPILED, 1));
+}
+
+#[test]
+fn a_verdict_counts_while_the_definition_stays() {
+    let validation = Validation::ValidXml { schema_collection: "orders".into() };
+    let typed = Arc::new(message_type(validation.clone()));
+    let checks = BodyChecks::new();
+    let notes = catalog(NOTE);
+    let reached = Verdict::reach(&checks, &notes, &typed, b"<note>2026-01-01</note>");
+    let says = |catalog: &Catalog, other: MessageType| reached.under(catalog, &Arc::new(other)).is_some();
+    assert_eq!(reached.under(&notes, &typed), Some(&Ok(())));
+    assert!(says(&notes, message_type(validation.clone())), "the same definition, read anew");
+    assert!(!says(&catalog(ORDER), message_type(validation.clone())), "another collection of the same name");
+    assert!(!says(&notes, MessageType { id: 1, ..message_type(validation) }), "another type");
+    assert!(!says(&notes, message_type(Validation::Json)), "an altered type");
+    let refused = Verdict::reach(&checks, &notes, &typed, b"<note/>");
+    assert!(refused.result().is_err());
+    assert_eq!(refused.under(&notes, &typed), Some(refused.result()));
+}
+
+#[test]
+fn verdicts_are_kept_by_body_and_type_while_they_are_held() {
+    let checks = Arc::new(BodyChecks::new());
+    let catalog = Catalog::default();
+    let xml = Arc::new(message_type(Validation::WellFormedXml));
+    let json = Arc::new(MessageType { id: 65537, ..message_type(Validation::Json) });
+    let (body, other) = (Arc::new(b"{}".to_vec()), Arc::new(b"<a/>".to_vec()));
+    let found = |id: i32, body: &Arc<Vec<u8>>| checks.verdict(id, body).map(|verdict| verdict.result().is_ok());
+    let as_xml = checks.pass_judgement(&catalog, &xml, &body);
+    let as_json = checks.pass_quick_judgement(&catalog, &json, &body).unwrap();
+    let of_other = checks.pass_judgement(&catalog, &xml, &other);
+    assert_eq!((found(65536, &body), found(65537, &body), found(65536, &other)), (Some(false), Some(true), Some(true)));
+    assert_eq!((found(65537, &other), checks.verdicts_held()), (None, 3));
+    let again = checks.pass_judgement(&catalog, &xml, &body);
+    drop(as_xml);
+    assert_eq!(found(65536, &body), Some(false), "it is still held");
+    drop(again);
+    assert_eq!((found(65536, &body), checks.verdicts_held()), (None, 2));
+    drop((as_json, of_other));
+    assert_eq!(checks.verdicts_held(), 0);
+}
+
+#[test]
+fn only_types_with_a_check_are_looked_up() {
+    let mut catalog = Catalog::default();
+    for (id, name, validation, is_dropped) in [
+        (1, "none", Validation::None, false),
+        (2, "empty", Validation::Empty, false),
+        (3, "xml", Validation::WellFormedXml, false),
+        (4, "dropped", Validation::WellFormedXml, true),
+    ] {
+        let found = MessageType { id, name: name.into(), is_dropped, ..message_type(validation) };
+        catalog.message_types.insert(id, Arc::new(found));
+    }
+    let types = CheckedTypes::of(&catalog);
+    let id = |name: &str| types.get(name).map(|found| found.id);
+    assert_eq!((id("none"), id("empty"), id("xml"), id("dropped")), (None, None, Some(3), None));
+}
+
+#[test]
 fn the_checks_can_move_to_the_thread_that_writes() {
     fn send<T: Send>() {}
     send::<BodyChecks>();

@@ -120,3 +120,52 @@ fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String
 fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the schema validator failed on it".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(root: &str, kind: &str) -> String {
+        format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='{root}' type='xs:{kind}'/></xs:schema>")
+    }
+
+    #[test]
+    fn the_steps_of_a_check_are_bounded_exactly() {
+        let of_three = format!(
+            "<xs:schema xmlns:xs='{XS_NAMESPACE}'><xs:element name='r'><xs:complexType><xs:sequence>\
+             <xs:element name='a' maxOccurs='2'/></xs:sequence></xs:complexType></xs:element></xs:schema>"
+        );
+        let collection = Collection::compile(&of_three).unwrap();
+        let check = |steps, limit| collection.check_text("<r><a/><a/></r>", steps, limit);
+        assert_eq!(check(3, 3), Ok(Some(())));
+        assert_eq!(check(4, 4), Ok(Some(())));
+        assert_eq!(check(2, 3), Ok(None));
+        assert_eq!(check(1, 9), Ok(None));
+        assert!(check(2, 2).unwrap_err().contains("3 steps"));
+        assert!(check(1, 1).is_err());
+    }
+
+    #[test]
+    fn the_schema_that_knows_the_root_says_what_is_wrong() {
+        let (one, other) = (schema("one", "int"), schema("other", "int"));
+        for text in [format!("{one}{other}"), format!("{other}{one}")] {
+            let collection = Collection::compile(&text).unwrap();
+            let why = |body: &str| collection.check_text(body, 9, 9).unwrap_err();
+            assert!(!why("<one>x</one>").contains("No element declaration"), "{}", why("<one>x</one>"));
+            assert!(why("<third/>").contains("No element declaration"), "{}", why("<third/>"));
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_fault_is_told_for_bodies_up_to_a_size() {
+        let collection = Collection::compile(&schema("one", "int")).unwrap();
+        let why = |bytes: usize| {
+            let head = format!("{}<one>x", "\n".repeat(776));
+            let body = format!("{head}{}</one>", " ".repeat(bytes - head.len() - "</one>".len()));
+            collection.check_text(&body, 9, 9).unwrap_err()
+        };
+        assert!(why(1000).contains("777"), "{}", why(1000));
+        assert!(why(64 << 10).contains("777"), "{}", why(64 << 10));
+        assert!(!why((64 << 10) + 1).contains("777"), "{}", why((64 << 10) + 1));
+    }
+}

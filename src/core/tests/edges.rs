@@ -355,15 +355,40 @@ fn a_transaction_takes_each_system_message_once() {
     let mut next = |memory: &mut Memory, top| {
         let verb = Verb::Receive { queue: "qt".into(), top, from: From::Any };
         let messages = received(memory.execute(&mut session, verb, NOW).unwrap().unwrap());
-        messages.iter().map(|message| (message.message_type_id, message.message_sequence_number)).collect::<Vec<_>>()
+        let types = messages.iter().map(|message| message.message_type_id);
+        types.zip(bodies(&messages)).collect::<Vec<_>>()
     };
     let timer = next(&mut memory, Some(1));
-    assert_eq!(timer, [(system::DIALOG_TIMER_ID, 0)]);
-    assert_eq!(next(&mut memory, None).len(), 1, "the other group is older than what is left of this one");
-    assert_eq!(next(&mut memory, None).len(), 1, "the timer is not taken again");
+    assert_eq!(timer, [(system::DIALOG_TIMER_ID, String::new())]);
+    let bodies = |found: Vec<(i32, String)>| found.into_iter().map(|(_, body)| body).collect::<Vec<_>>();
+    assert_eq!(bodies(next(&mut memory, None)), ["2"], "the other group is older than what is left of this one");
+    assert_eq!(bodies(next(&mut memory, None)), ["3"], "the timer is not taken again");
     assert_eq!(next(&mut memory, None), []);
     memory.commit(session, NOW);
     assert_eq!(memory.messages().count(), 0);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn what_is_left_of_a_conversation_counts_its_system_messages_once() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "0");
+    let target = receive(&mut memory, "qt")[0].conversation_handle;
+    for round in [2, 4] {
+        let timer = Verb::BeginConversationTimer { handle: target, timeout_seconds: 1 };
+        memory.submit(vec![timer], NOW.after_seconds(round - 1)).unwrap();
+        memory.tick(NOW.after_seconds(round));
+    }
+    for body in ["1", "2", "3", "4"] {
+        send(&mut memory, initiator, body);
+    }
+    let mut session = memory.core.begin_transaction();
+    let mut take = |memory: &mut Memory| receive_in(memory, &mut session, Some(5), From::Conversation(target));
+    assert_eq!(take(&mut memory), ["", "", "1", "2", "3"]);
+    assert_eq!(take(&mut memory), ["4"]);
+    assert!(take(&mut memory).is_empty());
+    memory.commit(session, NOW);
     assert_recovers(&memory);
 }
 

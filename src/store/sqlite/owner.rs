@@ -287,6 +287,20 @@ mod tests {
         assert_eq!(error.code(), Code::STORE_IO);
     }
 
+    #[test]
+    fn what_keeps_a_file_from_being_written_has_its_code() {
+        use std::io::ErrorKind;
+        for (kind, code) in [
+            (ErrorKind::PermissionDenied, Code::STORE_READ_ONLY),
+            (ErrorKind::ReadOnlyFilesystem, Code::STORE_READ_ONLY),
+            (ErrorKind::StorageFull, Code::STORE_FULL),
+            (ErrorKind::QuotaExceeded, Code::STORE_FULL),
+            (ErrorKind::NotFound, Code::STORE_IO),
+        ] {
+            assert_eq!(unwritable("database", Path::new("a.db"), kind.into()).code(), code, "{kind}");
+        }
+    }
+
     #[cfg(target_os = "linux")]
     #[test]
     fn a_descriptor_is_kept_while_the_process_has_the_file_open_and_closed_afterwards() {

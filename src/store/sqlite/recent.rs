@@ -129,6 +129,33 @@ mod tests {
     }
 
     #[test]
+    fn the_bounds_are_exact() {
+        let most = MOST_ROWS as u64;
+        let mut recent = Recent::default();
+        (1..=most).for_each(|order| recent.keep(row(order, 1)));
+        assert!(has(&recent, 1), "as many rows as may be kept");
+        recent.keep(row(most + 1, 1));
+        assert!(!has(&recent, 1) && has(&recent, 2) && has(&recent, most + 1));
+        recent.keep(row(5, 1));
+        assert_eq!((recent.first, recent.rows.len(), recent.bytes), (2, MOST_ROWS, MOST_ROWS));
+        recent.keep(row(1_000_000, 3));
+        assert_eq!((recent.first, recent.rows.len(), recent.bytes), (1_000_000, 1, 3), "a gap is not filled up");
+
+        let mut recent = Recent::default();
+        let bodies = (MOST_BYTES / MOST_BODY_BYTES) as u64;
+        (1..=bodies).for_each(|order| recent.keep(row(order, MOST_BODY_BYTES)));
+        assert!(has(&recent, 1), "as many bytes as may be kept");
+        recent.keep(row(bodies + 1, 1));
+        assert!(!has(&recent, 1) && has(&recent, 2) && has(&recent, bodies + 1));
+        assert_eq!(recent.bytes, MOST_BYTES - MOST_BODY_BYTES + 1);
+        recent.forget(3);
+        assert_eq!(recent.bytes, MOST_BYTES - 2 * MOST_BODY_BYTES + 1);
+        assert_eq!(recent.first, 2);
+        recent.forget(2);
+        assert_eq!(recent.first, 4, "what is deleted at the front leaves no place");
+    }
+
+    #[test]
     fn it_stays_small() {
         let mut recent = Recent::default();
         (1..20_000).for_each(|order| recent.keep(row(order, 1)));

@@ -85,6 +85,28 @@ async fn count(store: &SqliteStore, text: &str) -> i64 {
     }
 }
 
+#[test]
+fn a_unit_counts_by_its_bodies() {
+    let handle = ConversationHandle(uuid::Uuid::nil());
+    let sends = |bytes: usize, handles: usize| Verb::Send {
+        handles: vec![handle; handles],
+        message_type: None,
+        body: Some(Arc::new(vec![0; bytes])),
+        trace: None,
+    };
+    let share = 16 << 10;
+    for (unit, counts) in [
+        (vec![], 1),
+        (vec![receive()], 1),
+        (vec![sends(share - 1, 1)], 1),
+        (vec![sends(share, 1)], 2),
+        (vec![sends(share / 2, 1), sends(share / 2, 1)], 2),
+        (vec![sends(share, 3), sends(share, 0)], 5),
+    ] {
+        assert_eq!(cost(&unit), counts, "{} verbs", unit.len());
+    }
+}
+
 #[tokio::test]
 async fn what_was_answered_is_there_after_a_drop_and_after_a_close() {
     let _limit = crate::testing::limit();
@@ -336,6 +358,9 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
     assert_eq!(names.iter().filter(|name| ["a", "b"].contains(&name.as_str())).count(), 2);
     assert!(reader.catalog().queue("TO").is_some());
     assert_eq!(reader.submit(Vec::new()).await.unwrap_err().code(), Code::STORE_READ_ONLY);
+    assert_eq!(reader.run_sql(sql("create table mine (n)")).await.unwrap_err().code(), Code::STORE_READ_ONLY);
+    assert_eq!(reader.begin().await.err().unwrap().code(), Code::STORE_READ_ONLY);
+    reader.close().await.unwrap();
     store.close().await.unwrap();
     let reader = SqliteStore::open_read_only(options(folder.path())).unwrap();
     assert!(reader.catalog().queue("TO").is_some(), "a file that nobody owns is read too");
@@ -508,16 +533,26 @@ async fn every_definition_is_read_back_as_it_was_made() {
         CREATE EVENT NOTIFICATION n2 ON QUEUE plain FOR BROKER_QUEUE_DISABLED TO SERVICE 's', 'current database';
         ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY ON; ALTER DATABASE CURRENT SET DISABLE_BROKER;
     "#;
-    let definitions = crate::catalog::ddl::parse(script).unwrap();
-    let store = SqliteStore::open(options(folder.path())).unwrap();
-    let definitions = definitions.into_iter().map(|statement| statement.definition).collect();
-    store.submit(vec![Verb::Define(definitions)]).await.unwrap();
-    let made = format!("{:#?}", store.catalog());
-    store.close().await.unwrap();
-    drop(store);
-    let store = SqliteStore::open(options(folder.path())).unwrap();
-    assert_eq!(format!("{:#?}", store.catalog()), made);
-    store.close().await.unwrap();
+    let changes = "
+        DROP EVENT NOTIFICATION n1 ON QUEUE plain; DROP BROKER PRIORITY two; DROP QUEUE q3;
+        ALTER BROKER PRIORITY one FOR CONVERSATION SET (CONTRACT_NAME = ANY, REMOTE_SERVICE_NAME = N'far', PRIORITY_LEVEL = 10);
+        ALTER MESSAGE TYPE d VALIDATION = EMPTY; DROP XML SCHEMA COLLECTION notes;
+        ALTER SERVICE s ON QUEUE q4 (DROP CONTRACT talk); ALTER SERVICE t (ADD CONTRACT talk);
+        ALTER QUEUE q2 WITH ACTIVATION (DROP); ALTER QUEUE off WITH STATUS = ON, RETENTION = OFF;
+        ALTER DATABASE CURRENT SET NEW_BROKER; ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY OFF;
+    ";
+    for script in [script, changes, "DROP SERVICE t; DROP CONTRACT talk; DROP QUEUE off; DROP MESSAGE TYPE b"] {
+        let store = SqliteStore::open(options(folder.path())).unwrap();
+        let definitions = crate::catalog::ddl::parse(script).unwrap();
+        let definitions = definitions.into_iter().map(|statement| statement.definition).collect();
+        store.submit(vec![Verb::Define(definitions)]).await.unwrap();
+        let made = format!("{:#?}", store.catalog());
+        store.close().await.unwrap();
+        drop(store);
+        let store = SqliteStore::open(options(folder.path())).unwrap();
+        assert_eq!(format!("{:#?}", store.catalog()), made, "after {script}");
+        store.close().await.unwrap();
+    }
 }
 
 #[tokio::test]
