@@ -316,27 +316,35 @@ mod tests {
 
     #[test]
     fn each_look_costs_its_steps() {
-        /// What the work costs.
+        /// What the work costs, in comparisons.
         fn cost<T>(work: impl FnOnce() -> T) -> u64 {
             within(1000, || {
+                let before = LEFT.get();
                 work();
-                1000 - LEFT.get()
+                before - LEFT.get()
             })
             .unwrap()
         }
         let of_bytes = |bytes: usize| Value::String("x".repeat(bytes));
         for (bytes, steps) in [(0, 1), (31, 1), (32, 2), (320, 11)] {
             let text = of_bytes(bytes);
-            assert_eq!(cost(|| CountedNode(&text).as_string()), steps, "{bytes} bytes");
-            assert_eq!(cost(|| CountedNode(&json!(1)).equals_value(&text)), steps, "{bytes} bytes");
+            assert_eq!(cost(|| CountedNode(&text).as_string()), steps * COMPARISONS_PER_STEP, "{bytes} bytes");
+            assert_eq!(cost(|| CountedNode(&text).equals_value(&text)), steps * COMPARISONS_PER_STEP, "{bytes} bytes");
+            assert_eq!(cost(|| CountedNode(&json!(1)).equals_value(&text)), 1, "{bytes} bytes beside a number");
         }
-        for (value, steps) in
-            [(json!(7), 1), (json!(null), 1), (json!([1, 2, 3]), 4), (json!({"a": 1, "b": 2}), 3), (json!([]), 1)]
-        {
-            assert_eq!(cost(|| CountedNode(&value).equals_value(&value)), steps, "{value}");
+        for (value, comparisons) in [
+            (json!(7), 1),
+            (json!(null), 1),
+            (json!([1, 2, 3]), 4 * COMPARISONS_PER_STEP),
+            (json!({"a": 1, "b": 2}), 3 * COMPARISONS_PER_STEP),
+            (json!([]), COMPARISONS_PER_STEP),
+        ] {
+            assert_eq!(cost(|| CountedNode(&value).equals_value(&value)), comparisons, "{value}");
             let node = CountedNode(&value);
-            assert_eq!(cost(|| (node.as_number(), node.as_boolean(), node.is_null(), node.json_type())), 4, "{value}");
-            assert_eq!(cost(|| (node.as_object().is_some(), node.as_array().is_some())), 2, "{value}");
+            let looks = cost(|| (node.as_number(), node.as_boolean(), node.is_null(), node.json_type()));
+            assert_eq!(looks, 4 * COMPARISONS_PER_STEP, "{value}");
+            let kinds = cost(|| (node.as_object().is_some(), node.as_array().is_some()));
+            assert_eq!(kinds, 2 * COMPARISONS_PER_STEP, "{value}");
         }
     }
 

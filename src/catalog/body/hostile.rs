@@ -230,3 +230,19 @@ fn descriptions_have_an_end() {
         assert!(why.starts_with("the body of a message of type '//t'"), "{}", &why[..60]);
     }
 }
+
+/// An invoice as they are in use: deep, with repeated names, and with a place for any extension.
+#[test]
+fn a_wildcard_in_one_type_is_no_reason_to_refuse_the_others() {
+    let schema = "<xs:element name='r' type='party'/>
+        <xs:complexType name='extension'><xs:sequence><xs:sequence minOccurs='0' maxOccurs='unbounded'>
+            <xs:any processContents='lax'/></xs:sequence></xs:sequence></xs:complexType>
+        <xs:complexType name='party'><xs:sequence>
+            <xs:element name='extension' type='extension' minOccurs='0'/>
+            <xs:element name='name' type='xs:string' minOccurs='0' maxOccurs='unbounded'/>
+            <xs:element name='party' type='party' minOccurs='0' maxOccurs='unbounded'/>
+        </xs:sequence></xs:complexType>";
+    let party = "<extension><x xmlns='urn:x'/></extension><name>a</name><name>b</name>";
+    let body = (0..60).fold(String::new(), |inner, _| format!("{party}<party>{inner}</party>"));
+    assert_eq!(by_xsd(schema, &format!("<r>{body}</r>")), Ok(()));
+}

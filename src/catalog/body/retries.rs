@@ -4,18 +4,42 @@
 //! below them, are then validated once more by what follows. If such a type contains itself, the visits double with each
 //! level. The validator has no limit of its own, so an upper bound of its visits is counted before it is asked.
 
-use std::collections::HashMap;
-use uppsala::{Document, NodeId, XS_NAMESPACE};
+use std::collections::{HashMap, HashSet};
+use uppsala::{Document, NodeId, XS_NAMESPACE, XSI_NAMESPACE};
 
 /// Groups that refer to groups, at most so deep.
 const MAX_GROUPS: u32 = 16;
 
-/// Visits of an element by its parent, by local name: the largest of all types of the schemas.
+/// Visits of an element, by the name of its parent: the largest of all types that an element of that name may have.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
-    visits: HashMap<String, u64>,
+    by_parent: HashMap<String, Visits>,
+    /// The largest of all types, for a parent that names its type itself or is declared nowhere.
+    worst: Visits,
+}
+
+/// Further visits of the elements in one type, by local name.
+#[derive(Debug, Default, Clone)]
+struct Visits {
+    elements: HashMap<String, u64>,
     /// Added for each element, for wildcards.
     any: u64,
+}
+
+/// The types and elements of a schema document, by local name.
+#[derive(Default)]
+struct Declared {
+    /// Of each type its own visits, and the type that it extends or restricts. Types may have one local name.
+    types: HashMap<String, Vec<(Visits, Option<String>)>>,
+    /// Elements with a type of their own.
+    inline: Vec<(String, Visits, Option<String>)>,
+    /// Elements and the names of their types.
+    typed: Vec<(String, String)>,
+    /// Members of substitution groups, by the head.
+    members: HashMap<String, Vec<String>>,
+    /// Members without a type: they have their head's.
+    untyped: HashMap<String, Vec<String>>,
+    elements: HashSet<String>,
 }
 
 struct Schema<'a> {
@@ -36,48 +60,191 @@ struct Place {
 }
 
 impl Retries {
-    /// Adds what a schema document asks for.
+    /// Adds what a schema document asks for. It stands by itself: documents refer to no other.
     pub(super) fn add(&mut self, document: &Document<'_>) {
         let Some(root) = document.document_element() else { return };
         let named = document.children_iter(root).filter(|node| name(document, *node) == Some("group"));
         let groups = named.filter_map(|node| Some((attribute(document, node, "name")?.to_owned(), node))).collect();
-        let schema = Schema { document, groups };
-        self.visit_types(&schema, root);
-        let members: Vec<(String, String)> = document
-            .children_iter(root)
-            .filter(|node| name(document, *node) == Some("element"))
-            .filter_map(|node| {
-                let member = attribute(document, node, "name")?;
-                Some((member.to_owned(), local(attribute(document, node, "substitutionGroup")?).to_owned()))
-            })
-            .collect();
-        // A member of a substitution group is visited where its head is, and so are the members it heads.
-        for _ in 0..members.len() {
-            let mut has_changed = false;
-            for (member, head) in &members {
-                let visits = self.visits.get(head).copied().unwrap_or(0);
-                let known = self.visits.entry(member.clone()).or_default();
-                has_changed |= visits > *known;
-                *known = visits.max(*known);
+        let mut declared = Declared::default();
+        declared.collect(&Schema { document, groups }, root, None);
+
+        let mut by_parent: HashMap<String, Visits> = HashMap::new();
+        let types = declared
+            .types
+            .keys()
+            .map(|of_type| (of_type.clone(), declared.of_type(of_type)))
+            .collect::<HashMap<_, _>>();
+        for (element, own, base) in &declared.inline {
+            let mut visits = own.clone();
+            if let Some(base) = base.as_ref().and_then(|base| types.get(base)) {
+                visits.add(base);
             }
-            if !has_changed {
-                break;
+            visits.substitute(&declared.members);
+            by_parent.entry(element.clone()).or_default().raise(&visits);
+        }
+        for (element, of_type) in &declared.typed {
+            if let Some(visits) = types.get(of_type) {
+                by_parent.entry(element.clone()).or_default().raise(visits);
             }
+        }
+        let mut heads: Vec<String> = by_parent.keys().cloned().collect();
+        let mut seen: HashSet<(String, String)> = HashSet::new();
+        while let Some(head) = heads.pop() {
+            for member in declared.untyped.get(&head).into_iter().flatten() {
+                if seen.insert((head.clone(), member.clone())) {
+                    let visits = by_parent[&head].clone();
+                    by_parent.entry(member.clone()).or_default().raise(&visits);
+                    heads.push(member.clone());
+                }
+            }
+        }
+        for visits in types.values().chain(by_parent.values()) {
+            self.worst.raise(visits);
+        }
+        for element in declared.elements {
+            self.by_parent.entry(element).or_default();
+        }
+        for (element, visits) in by_parent {
+            self.by_parent.entry(element).or_default().raise(&visits);
         }
     }
 
-    fn visit_types(&mut self, schema: &Schema<'_>, node: NodeId) {
-        for child in schema.document.children_iter(node) {
-            if name(schema.document, child) == Some("complexType") {
-                let mut of_type = Self::default();
-                of_type.visit_particles(schema, child, Place::default());
-                self.any = self.any.max(of_type.any);
-                for (name, visits) in of_type.visits {
-                    let known = self.visits.entry(name).or_default();
-                    *known = visits.max(*known);
+    /// An upper bound of the visits that validating a body takes.
+    pub(super) fn visits(&self, body: &Document<'_>) -> u64 {
+        body.document_element().map_or(0, |root| self.below(body, root))
+    }
+
+    fn below(&self, body: &Document<'_>, node: NodeId) -> u64 {
+        let of_parent = self.of_parent(body, node);
+        let mut visits = 1_u64;
+        for child in body.children_iter(node) {
+            if let Some(element) = body.element(child) {
+                let again = of_parent.of(&element.name.local_name);
+                visits = visits.saturating_add(self.below(body, child).saturating_mul(again.saturating_add(1)));
+            }
+        }
+        visits
+    }
+
+    fn of_parent(&self, body: &Document<'_>, node: NodeId) -> &Visits {
+        let Some(element) = body.element(node) else { return &self.worst };
+        // The validator takes the prefix alone for the namespace, too.
+        let names_its_type = element.attributes.iter().any(|attribute| {
+            *attribute.name.local_name == *"type"
+                && (attribute.name.namespace_uri.as_deref() == Some(XSI_NAMESPACE)
+                    || attribute.name.prefix.as_deref() == Some("xsi"))
+        });
+        if names_its_type {
+            return &self.worst;
+        }
+        self.by_parent.get(&*element.name.local_name).unwrap_or(&self.worst)
+    }
+}
+
+impl Declared {
+    /// Collects what is declared below a node, which lies in an element of that name.
+    fn collect(&mut self, schema: &Schema<'_>, node: NodeId, around: Option<&str>) {
+        let document = schema.document;
+        for child in document.children_iter(node) {
+            let mut inside = around;
+            match name(document, child) {
+                Some("complexType") => self.add_type(schema, child, around),
+                Some("element") => {
+                    if let Some(element) = attribute(document, child, "name") {
+                        self.add_element(document, child, element);
+                        inside = Some(element);
+                    }
+                }
+                _ => {}
+            }
+            self.collect(schema, child, inside);
+        }
+    }
+
+    fn add_type(&mut self, schema: &Schema<'_>, node: NodeId, around: Option<&str>) {
+        let document = schema.document;
+        let mut own = Visits::default();
+        own.visit_particles(schema, node, Place::default());
+        let base = document
+            .children_iter(node)
+            .filter(|node| name(document, *node) == Some("complexContent"))
+            .flat_map(|content| document.children_iter(content))
+            .find_map(|derivation| attribute(document, derivation, "base"))
+            .map(|base| local(base).to_owned());
+        match (attribute(document, node, "name"), around) {
+            (Some(named), _) => self.types.entry(named.to_owned()).or_default().push((own, base)),
+            (None, Some(element)) => self.inline.push((element.to_owned(), own, base)),
+            // Not in a schema that can be compiled.
+            (None, None) => self.types.entry(format!("#{}", self.types.len())).or_default().push((own, base)),
+        }
+    }
+
+    fn add_element(&mut self, document: &Document<'_>, node: NodeId, element: &str) {
+        self.elements.insert(element.to_owned());
+        let of_type = attribute(document, node, "type");
+        if let Some(of_type) = of_type {
+            self.typed.push((element.to_owned(), local(of_type).to_owned()));
+        }
+        if let Some(head) = attribute(document, node, "substitutionGroup") {
+            let head = local(head).to_owned();
+            if of_type.is_none() {
+                self.untyped.entry(head.clone()).or_default().push(element.to_owned());
+            }
+            self.members.entry(head).or_default().push(element.to_owned());
+        }
+    }
+
+    /// The visits in a named type: its own, and those of the types that it is derived from.
+    fn of_type(&self, of_type: &str) -> Visits {
+        let mut visits = Visits::default();
+        let (mut names, mut seen) = (vec![of_type], HashSet::new());
+        while let Some(name) = names.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            for (own, base) in self.types.get(name).into_iter().flatten() {
+                visits.add(own);
+                names.extend(base.as_deref());
+            }
+        }
+        visits.substitute(&self.members);
+        visits
+    }
+}
+
+impl Visits {
+    fn of(&self, element: &str) -> u64 {
+        self.elements.get(element).copied().unwrap_or(0).saturating_add(self.any)
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.any = self.any.saturating_add(other.any);
+        for (name, visits) in &other.elements {
+            let known = self.elements.entry(name.clone()).or_default();
+            *known = known.saturating_add(*visits);
+        }
+    }
+
+    fn raise(&mut self, other: &Self) {
+        self.any = self.any.max(other.any);
+        for (name, visits) in &other.elements {
+            let known = self.elements.entry(name.clone()).or_default();
+            *known = visits.max(known).to_owned();
+        }
+    }
+
+    /// A member of a substitution group is visited where its head is, and so are the members it heads.
+    fn substitute(&mut self, members: &HashMap<String, Vec<String>>) {
+        let mut heads: Vec<String> = self.elements.keys().filter(|name| members.contains_key(*name)).cloned().collect();
+        while let Some(head) = heads.pop() {
+            let visits = self.elements.get(&head).copied().unwrap_or(0);
+            for member in members.get(&head).into_iter().flatten() {
+                let known = self.elements.entry(member.clone()).or_default();
+                if visits > *known {
+                    *known = visits;
+                    heads.push(member.clone());
                 }
             }
-            self.visit_types(schema, child);
         }
     }
 
@@ -90,7 +257,7 @@ impl Retries {
                 "element" => {
                     let named = attribute(document, child, "name").or_else(|| attribute(document, child, "ref"));
                     if let Some(named) = named {
-                        let known = self.visits.entry(local(named).to_owned()).or_default();
+                        let known = self.elements.entry(local(named).to_owned()).or_default();
                         *known = known.saturating_add(visits);
                     }
                 }
@@ -108,22 +275,6 @@ impl Retries {
                 _ => {}
             }
         }
-    }
-
-    /// An upper bound of the visits that validating a body takes.
-    pub(super) fn visits(&self, body: &Document<'_>) -> u64 {
-        body.document_element().map_or(0, |root| self.below(body, root))
-    }
-
-    fn below(&self, body: &Document<'_>, node: NodeId) -> u64 {
-        let mut visits = 1_u64;
-        for child in body.children_iter(node) {
-            if let Some(element) = body.element(child) {
-                let again = self.visits.get(&*element.name.local_name).copied().unwrap_or(0).saturating_add(self.any);
-                visits = visits.saturating_add(self.below(body, child).saturating_mul(again.saturating_add(1)));
-            }
-        }
-        visits
     }
 }
 
@@ -231,8 +382,8 @@ mod tests {
 
     #[test]
     fn visits_double_with_each_level() {
-        let schema = "<xs:complexType name='t'><xs:sequence><xs:sequence minOccurs='0'><xs:element name='a'/></xs:sequence>\
-                      </xs:sequence></xs:complexType>";
+        let schema = "<xs:complexType name='t'><xs:sequence><xs:sequence minOccurs='0'><xs:element name='a' type='t'/>\
+                      </xs:sequence></xs:sequence></xs:complexType>";
         for (body, expected) in [
             ("<a/>", 1),
             ("<a><a/></a>", 3),
@@ -241,6 +392,41 @@ mod tests {
             ("<r><b/><c><a/></c></r>", 5),
         ] {
             assert_eq!(visits(schema, body), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn only_the_types_that_the_parent_may_have_count() {
+        let optional =
+            |particle: &str| format!("<xs:sequence><xs:sequence minOccurs='0'>{particle}</xs:sequence></xs:sequence>");
+        let of_type = |name: &str, content: &str| format!("<xs:complexType name='{name}'>{content}</xs:complexType>");
+        let anything = optional("<xs:any/>");
+        let derived = "<xs:complexContent><xs:extension base='t'/></xs:complexContent>";
+        // `p` has the type with a wildcard, `q` another.
+        let schema = [
+            of_type("t", &anything),
+            of_type("d", derived),
+            of_type("u", &format!("<xs:sequence>{}</xs:sequence>", "<xs:element name='p' type='x:t'/>")),
+            "<xs:element name='q' type='u'/>".to_owned(),
+            "<xs:element name='e' type='x:d'/>".to_owned(),
+            "<xs:element name='plain'/>".to_owned(),
+            "<xs:element name='m' substitutionGroup='p'/>".to_owned(),
+            format!("<xs:element name='i'><xs:complexType>{derived}</xs:complexType></xs:element>"),
+        ]
+        .concat();
+        for (body, expected) in [
+            ("<p><z/></p>", 3),
+            ("<q><p/></q>", 2),
+            ("<q><q><q><q/></q></q></q>", 4),
+            ("<e><z/></e>", 3),
+            ("<i><z/></i>", 3),
+            ("<m><z/></m>", 3),
+            ("<plain><plain/></plain>", 2),
+            ("<unknown><q/></unknown>", 3),
+            ("<q xmlns:xsi='http://www.w3.org/2001/XMLSchema-instance' xsi:type='d'><z/></q>", 3),
+            ("<q type='d'><z/></q>", 2),
+        ] {
+            assert_eq!(visits(&schema, body), expected, "{body}");
         }
     }
 
