@@ -258,8 +258,12 @@ impl Core {
         self.count_arrival(to, order, effects);
         if has_gap {
             let group = self.endpoints[to].group;
-            self.set_quarantined(group, true);
-            self.rerank(group);
+            if self.groups[group].owner == 0 {
+                self.set_quarantined(group, true);
+                self.rerank(group);
+            } else {
+                self.groups[group].is_set_aside_later = true;
+            }
         }
     }
 

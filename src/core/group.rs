@@ -19,6 +19,8 @@ pub(super) struct Group {
     pub(super) owner: u32,
     /// Rollbacks in a row that gave its messages back, for quarantine.
     pub(super) rollbacks: u8,
+    /// To be set aside once its holder, who may have taken some of its rows, lets go.
+    pub(super) is_set_aside_later: bool,
     pub(super) members: SmallVec<[u32; 2]>,
     /// Its place in the ready index, while it is in it.
     pub(super) ready: Option<Rank>,

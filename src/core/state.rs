@@ -261,8 +261,16 @@ impl Core {
         if let Some(place) = self.find_group(id) {
             return place;
         }
-        let group =
-            Group { id, service_id, queue_id, owner: 0, rollbacks: 0, members: Default::default(), ready: None };
+        let group = Group {
+            id,
+            service_id,
+            queue_id,
+            owner: 0,
+            rollbacks: 0,
+            is_set_aside_later: false,
+            members: Default::default(),
+            ready: None,
+        };
         let place = self.groups.insert(group);
         let (groups, hasher) = (&self.groups, &self.hash);
         self.by_group_id.insert_unique(hasher.hash_one(id), place, |other| hasher.hash_one(groups[*other].id));
@@ -440,6 +448,9 @@ impl Core {
         for group in std::mem::take(&mut session.locks) {
             self.groups[group].owner = 0;
             effects.released.push(GroupKey(group));
+            if std::mem::take(&mut self.groups[group].is_set_aside_later) {
+                self.set_quarantined(group, true);
+            }
             if self.groups[group].members.is_empty() {
                 self.remove_group(group);
                 continue;

@@ -442,3 +442,35 @@ fn of_each_conversation_only_the_first_message_is_tried_again() {
     memory.core.deliver(row, NOW, &mut effects);
     assert_eq!(effects.redeliver.iter().copied().collect::<Vec<_>>(), [second], "a delivery names the next");
 }
+
+#[test]
+fn a_gap_that_reaches_a_group_somebody_has_received_from_sets_it_aside_when_that_ends() {
+    for is_committed in [true, false] {
+        let mut memory = broker();
+        let initiator = begin(&mut memory, "t", None);
+        send(&mut memory, initiator, "zero");
+        send(&mut memory, initiator, "one");
+        let mut session = memory.core.begin_transaction();
+        assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["zero"]);
+        // As if the row of a message that waited were gone.
+        let place = memory.core.find(initiator.0).unwrap();
+        memory.core.endpoints[place].send_sequence += 1;
+        send(&mut memory, initiator, "three");
+        if is_committed {
+            memory.commit(session, NOW);
+        } else {
+            memory.rollback(session, NOW);
+        }
+        let queue_id = memory.core.catalog().queue("qt").unwrap().id;
+        assert_eq!(memory.core.depth(queue_id), Depth::default());
+        assert!(receive(&mut memory, "qt").is_empty());
+        let row = memory.endpoints().find(|row| !row.is_initiator).unwrap();
+        assert!(row.is_quarantined);
+        let group = row.group;
+        memory.submit(vec![Verb::ReleaseQuarantine { group }], NOW).unwrap();
+        let left = if is_committed { &["one", "three"][..] } else { &["zero", "one", "three"] };
+        assert_eq!(memory.core.depth(queue_id).unread, left.len() as u64);
+        assert_eq!(bodies(&receive(&mut memory, "qt")), left);
+        assert_eq!(memory.core.depth(queue_id), Depth::default());
+    }
+}
