@@ -129,8 +129,8 @@ impl Checking {
         match thread.spawn(move || this.check_all()) {
             Ok(_) => late.is_running = true,
             Err(error) => {
+                // The next message that is to be checked tries again for all of them.
                 tracing::warn!(%error, "no thread for the check of bodies; their messages wait in the transmission queue");
-                *late = Late::default();
             }
         }
     }

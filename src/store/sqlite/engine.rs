@@ -178,15 +178,16 @@ impl Engine {
         Some(done)
     }
 
-    /// A committed row of the transmission queue, for a thread that must not wait for a sync.
+    /// A committed row of the transmission queue, for a thread that must not wait for a sync unless no reader can read it: a
+    /// message that nobody looks at again would wait for ever.
     pub(super) fn read_transmission(&self, transmission_id: u64) -> Option<TransmissionRow> {
         let read = |connection: &rusqlite::Connection| {
             read::transmission(connection, transmission_id)
                 .map_err(|error| storage("reading a message to check", error))
         };
         let row = match self.with_reader(|reader| read(&reader.connection)) {
-            Some(row) => row,
-            None => read(&self.write.lock().ok()?.connection),
+            Some(Ok(row)) => Ok(row),
+            Some(Err(_)) | None => read(&self.write.lock().ok()?.connection),
         };
         row.inspect_err(|error| tracing::warn!(%error, transmission_id, "a body could not be read for its check"))
             .ok()?
@@ -470,9 +471,10 @@ impl Engine {
         let callers = batch.answers.len();
         let mut state = self.lock_whatever();
         state.note_callers(callers, by_writer);
-        let is_due_sooner = state.is_asleep && state.overslept();
+        // What is more than a batch tries again is left to the writer.
+        let is_wanted = state.is_asleep && (state.overslept() || !state.effects.redeliver.is_empty());
         drop(state);
-        if is_due_sooner {
+        if is_wanted {
             self.nudge();
         }
         let is_redefined = batch.catalog.is_some();

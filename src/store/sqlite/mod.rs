@@ -205,8 +205,16 @@ impl SqliteStore {
         work(&side.connection, &side.guard)
     }
 
-    fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
-        self.with_guarded(|connection, guard| user_sql::check(connection, guard, sql))
+    async fn check_sql(&self, sql: &SqlStatement) -> Result<()> {
+        if self.engine.path.is_some() {
+            return self.with_guarded(|connection, guard| user_sql::check(connection, guard, sql));
+        }
+        // In memory there is one connection, and a statement may run on it for any time.
+        if let Ok(side) = self.engine.write.try_lock() {
+            return user_sql::check(&side.connection, &side.guard, sql);
+        }
+        let (this, sql) = (self.this.upgrade().ok_or_else(Error::closed)?, sql.clone());
+        blocking(move || this.with_guarded(|connection, guard| user_sql::check(connection, guard, &sql))).await
     }
 
     /// Tells whether all have ended: a store may be dropped by its own writer's last answer, and that thread ends by itself.
@@ -323,7 +331,7 @@ impl Store for SqliteStore {
 
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            self.check_sql(&sql)?;
+            self.check_sql(&sql).await?;
             let _room = self.room(1).await?;
             let (sender, receiver) = oneshot::channel();
             let caller = Caller::default();

@@ -589,3 +589,56 @@ async fn a_dropped_store_frees_its_file_although_a_check_still_holds_the_engine(
     drop(SqliteStore::open(options(folder.path())).unwrap());
     drop(engine);
 }
+
+#[tokio::test]
+async fn in_memory_a_statement_that_does_not_end_leaves_the_threads_of_other_callers_free() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    store.run_sql(sql("create table t (n integer)")).await.unwrap();
+    let endless = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
+    let other = store.clone();
+    let endless = tokio::spawn(async move { other.run_sql(sql(endless)).await });
+    while store.engine.write.try_lock().is_ok() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut tx = store.begin().await.unwrap();
+    let (first, second, ()) =
+        tokio::join!(store.run_sql(sql("insert into t values (1)")), tx.sql(sql("delete from t")), async {
+            tokio::task::yield_now().await;
+            endless.abort();
+        });
+    first.unwrap();
+    second.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from t").await, 0);
+}
+
+#[tokio::test]
+async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let set = |is_on| {
+        let options = QueueOptions { status: Some(is_on), ..QueueOptions::default() };
+        vec![Verb::Define(vec![Definition::AlterQueue { name: "to".into(), options }])]
+    };
+    store.submit(set(false)).await.unwrap();
+    let handle = begin(&store).await;
+    // More than one batch tries again.
+    let most = 2_500;
+    store.submit((0..most).map(|_| send(handle, "waits")).collect()).await.unwrap();
+    // In memory batches are short, so that a lone caller writes on its own thread and the writer sleeps.
+    let other = begin(&store).await;
+    for _ in 0..100 {
+        let verb = Verb::BeginConversationTimer { handle: other, timeout_seconds: 3600 };
+        store.submit(vec![verb]).await.unwrap();
+    }
+    store.submit(set(true)).await.unwrap();
+    {
+        let state = store.engine.lock_whatever();
+        assert!(state.effects.redeliver.is_empty() || !state.is_asleep, "nobody wakes it");
+    }
+    let mut received = 0;
+    while received < most {
+        received += messages(&store.submit(vec![receive()]).await.unwrap()[0]).len();
+    }
+}

@@ -294,7 +294,7 @@ impl StoreTx for SqliteTx {
             self.session()?;
             // What an earlier statement makes is not there yet, so that what uses it is checked when it runs.
             if !self.sql.iter().any(user_sql::defines) {
-                self.store.check_sql(&sql)?;
+                self.store.check_sql(&sql).await?;
             }
             self.sql.push(sql);
             Ok(())

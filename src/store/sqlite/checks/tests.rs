@@ -218,3 +218,20 @@ async fn a_close_does_not_wait_for_a_check() {
     drop(store);
     held.release();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_body_that_no_reader_can_read_is_read_by_the_writers_connection() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, elsewhere) = (folder.path().join("a.db"), folder.path().join("elsewhere.db"));
+    let (store, one, _) = opened(Location::File(path.clone()), Validation::None).await;
+    set_queue(&store, false).await;
+    store.submit(vec![send(one, "checked", &large(true))]).await.unwrap();
+    alter_type(&store, schema(r#"{"type":"number"}"#)).await;
+    // As for a process that has no file left to open.
+    std::fs::rename(&path, &elsewhere).unwrap();
+    set_queue(&store, true).await;
+    assert_eq!(awaited(&store, "to").await.len(), 1);
+    std::fs::rename(&elsewhere, &path).unwrap();
+    store.close().await.unwrap();
+}
