@@ -119,7 +119,9 @@ IF OBJECT_ID(N'tempdb..#dialoq_rights') IS NOT NULL
 BEGIN
     DECLARE @rights nvarchar(max);
     SELECT @rights = STRING_AGG(CAST(r.statement AS nvarchar(max)), N'; ')
-    FROM #dialoq_rights AS r WHERE OBJECT_ID(r.object_name) IS NOT NULL;
+    FROM #dialoq_rights AS r
+    WHERE OBJECT_ID(r.object_name) IS NOT NULL
+        AND (r.column_name IS NULL OR COL_LENGTH(r.object_name, r.column_name) IS NOT NULL);
     IF @rights IS NOT NULL EXEC(@rights);
     DROP TABLE #dialoq_rights;
 END

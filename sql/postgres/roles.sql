@@ -72,3 +72,19 @@ BEGIN
     END LOOP;
 END
 $$;
+
+-- What install/clear.sql kept: rights of single roles, on what is still there.
+DO $$
+DECLARE
+    v_statement text;
+BEGIN
+    FOR v_statement IN
+        SELECT k.statement
+        FROM jsonb_to_recordset(coalesce(nullif(current_setting('dialoq.kept_rights', true), ''), '[]')::jsonb)
+            AS k (relation text, routine text, statement text)
+        WHERE to_regclass(k.relation) IS NOT NULL OR to_regprocedure(k.routine) IS NOT NULL
+    LOOP
+        EXECUTE v_statement;
+    END LOOP;
+END
+$$;

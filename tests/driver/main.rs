@@ -67,15 +67,18 @@ fn main() -> ExitCode {
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
             a_statement_that_another_session_cancels_says_so a_session_whose_statement_was_stopped_is_not_used_again
-            the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed;
+            the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
+            closing_does_not_wait_for_what_is_told_beside_a_transaction;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
-            a_restored_copy_forgets_transactions_of_another_server;
+            a_restored_copy_forgets_transactions_of_another_server
+            a_definition_that_is_never_ended_stops_nobody_who_receives;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
             every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_member_by_set_role_is_no_stranger;
-        Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it;
+        Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
+            rights_on_single_functions_and_views_survive;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;

@@ -1,6 +1,9 @@
 //! Which rollbacks count against a queue, and when.
 
 use crate::servers::{Database, Store};
+use crate::stage::{SOON, url};
+use dialoq::store::postgres::PostgresDriver;
+use dialoq::store::server::link::Driver;
 use dialoq::{Act, Broker};
 
 const SCRIPT: &str = "
@@ -53,6 +56,36 @@ pub(crate) fn a_restored_copy_forgets_transactions_of_another_server(store: Stor
         database.sql("SELECT * FROM dialoq.tick(500)");
         assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
         assert_eq!(database.sql(COUNTED), "0", "nobody knows what became of them");
+        broker.close().await
+    });
+}
+
+/// Receives a message of a queue and gives it back.
+async fn roll_back(broker: &Broker, queue: &str) -> dialoq::Result<()> {
+    let tx = broker.begin().await?;
+    assert!(tx.receive(queue).await?.is_some());
+    tx.rollback().await
+}
+
+pub(crate) fn a_definition_that_is_never_ended_stops_nobody_who_receives(store: Store) {
+    on(store, |database, broker| async move {
+        broker.execute("CREATE QUEUE other; CREATE SERVICE [Other] ON QUEUE other ([Talk]);").await?;
+        let dialog = broker.begin_dialog("Asker", "Other").contract("Talk").await?;
+        broker.send(dialog, "Word", "twice").await?;
+        let definer = PostgresDriver::new(&url(database.url())).unwrap();
+        let mut definer = definer.dedicated().await?;
+        definer.script("BEGIN; SELECT * FROM dialoq.define_begin(0)").await.unwrap();
+        let work = async {
+            for _ in 0..5 {
+                roll_back(&broker, "server").await?;
+            }
+            roll_back(&broker, "other").await
+        };
+        tokio::time::timeout(SOON, work).await.expect("a rollback waits for the definition")?;
+        assert_eq!(database.sql(IS_ON), "t", "nobody could change that");
+        definer.script("ROLLBACK").await.unwrap();
+        roll_back(&broker, "server").await?;
+        assert_eq!(database.sql(IS_ON), "f");
         broker.close().await
     });
 }

@@ -2,10 +2,10 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::{SOON, execute, on, refused, rows, sql};
-use dialoq::Broker;
 use dialoq::error::Code;
 use dialoq::store::postgres::PostgresDriver;
 use dialoq::store::server::link::{Driver, Fate, Link};
+use dialoq::{Act, Broker};
 
 /// All of a session that a caller could find changed.
 const SESSION: &str = "
@@ -261,6 +261,33 @@ pub(crate) fn closing_stops_a_statement_without_end(store: Store) {
         until("0").await;
         let told = async { (alone.await.unwrap().is_err(), in_transaction.await.unwrap().is_err()) };
         assert_eq!(tokio::time::timeout(SOON, told).await.expect("the callers are not told"), (true, true));
+    });
+}
+
+pub(crate) fn closing_does_not_wait_for_what_is_told_beside_a_transaction(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        let script = "CREATE QUEUE one; CREATE SERVICE [One] ON QUEUE one ([DEFAULT]);";
+        broker.execute(script).await.unwrap();
+        let dialog = broker.begin_dialog("One", "One").await.unwrap();
+        broker.send(dialog, "DEFAULT", "a").await.unwrap();
+        let driver = dialoq::store::postgres::PostgresDriver::new(&crate::stage::url(database.url())).unwrap();
+        let mut locker = driver.dedicated().await.unwrap();
+        locker.script("BEGIN; LOCK TABLE dialoq.receive_attempt IN EXCLUSIVE MODE").await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        let receiving = tokio::spawn(async move { tx.receive("one").await.map(drop) });
+        let waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'dialoq.receive_attempt'::regclass";
+        let noting = async {
+            while database.sql(waits) == "0" {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, noting).await.expect("the RECEIVE is not noted");
+        tokio::time::timeout(SOON, broker.close()).await.expect("closing waits for the lock").unwrap();
+        drop(locker);
+        let _ = tokio::time::timeout(SOON, receiving).await.expect("the caller is not told");
     });
 }
 

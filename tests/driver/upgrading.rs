@@ -109,3 +109,36 @@ pub(crate) fn a_clock_of_tests_out_of_range_is_brought_into_it(store: Store) {
         }
     });
 }
+
+pub(crate) fn rights_on_single_functions_and_views_survive(store: Store) {
+    run(|| async move {
+        let database = Database::bare(store);
+        // What the owner of the database has set for every session is no right that was kept.
+        let name = database.sql("SELECT current_database()");
+        let planted = r#"[{"relation": "pg_class", "statement": "CREATE TABLE public.planted ()"}]"#;
+        database.sql(&format!("ALTER DATABASE {name} SET dialoq.kept_rights = '{planted}'"));
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        let user = format!("single_{}", uuid::Uuid::new_v4().simple());
+        database.sql(&format!(
+            "CREATE ROLE {user};
+             GRANT EXECUTE ON FUNCTION dialoq.tick(integer) TO {user} WITH GRANT OPTION;
+             GRANT SELECT ON dialoq.sys_services TO {user};
+             CREATE VIEW dialoq.gone AS SELECT 1 AS one; COMMENT ON VIEW dialoq.gone IS 'Dialoq';
+             GRANT SELECT ON dialoq.gone TO {user};
+             GRANT EXECUTE ON FUNCTION dialoq.tick(integer) TO PUBLIC;
+             UPDATE dialoq.installed SET logic_hash = 'earlier'"
+        ));
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        let kept = database.sql(&format!(
+            "SELECT concat_ws(' ', has_function_privilege('{user}', 'dialoq.tick(integer)', 'EXECUTE WITH GRANT OPTION'),
+                has_table_privilege('{user}', 'dialoq.sys_services', 'SELECT'),
+                has_table_privilege('{user}', 'dialoq.sys_services', 'UPDATE'),
+                has_function_privilege('{user}', 'dialoq.look()', 'EXECUTE'),
+                (SELECT count(*) FROM pg_proc AS p, aclexplode(p.proacl) AS a
+                 WHERE p.pronamespace = 'dialoq'::regnamespace AND a.grantee = 0), to_regclass('dialoq.gone') IS NULL,
+                to_regclass('public.planted') IS NULL)"
+        ));
+        database.sql(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));
+        assert_eq!(kept, "t t f f 0 t t");
+    });
+}

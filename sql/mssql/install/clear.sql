@@ -2,16 +2,18 @@
 -- that somebody gave or denied on single ones are kept in a temporary table, from which roles.sql gives them back.
 IF OBJECT_ID(N'tempdb..#dialoq_rights') IS NOT NULL DROP TABLE #dialoq_rights
 GO
-CREATE TABLE #dialoq_rights (object_name nvarchar(256) NOT NULL, statement nvarchar(max) NOT NULL);
-INSERT INTO #dialoq_rights (object_name, statement)
-SELECT CONCAT(N'dialoq.', QUOTENAME(o.name)),
+CREATE TABLE #dialoq_rights (object_name nvarchar(300) NOT NULL, column_name nvarchar(128) NULL, statement nvarchar(max) NOT NULL);
+INSERT INTO #dialoq_rights (object_name, column_name, statement)
+SELECT CONCAT(N'dialoq.', QUOTENAME(o.name)), COL_NAME(p.major_id, NULLIF(p.minor_id, 0)),
     CONCAT(CASE p.state WHEN 'D' THEN N'DENY ' ELSE N'GRANT ' END, p.permission_name, N' ON dialoq.', QUOTENAME(o.name),
         N' (' + QUOTENAME(COL_NAME(p.major_id, NULLIF(p.minor_id, 0))) + N')', N' TO ', QUOTENAME(g.name),
         CASE p.state WHEN 'W' THEN N' WITH GRANT OPTION' ELSE N'' END)
 FROM sys.database_permissions AS p
 JOIN sys.objects AS o ON o.object_id = p.major_id AND o.schema_id = SCHEMA_ID(N'dialoq') AND o.type IN ('V', 'P', 'FN', 'IF', 'TF')
 JOIN sys.database_principals AS g ON g.principal_id = p.grantee_principal_id
-WHERE p.class = 1 AND p.state IN ('D', 'G', 'W') AND g.name NOT IN (N'dialoq_user', N'dialoq_admin');
+WHERE p.class = 1 AND p.state IN ('D', 'G', 'W') AND g.name NOT IN (N'dialoq_user', N'dialoq_admin')
+    -- Nobody may give rights to himself, nor to the database's owner, and the upgrade would fail for ever.
+    AND g.principal_id NOT IN (DATABASE_PRINCIPAL_ID(), 1);
 GO
 DECLARE @views nvarchar(max), @procedures nvarchar(max), @functions nvarchar(max);
 SELECT @views = STRING_AGG(CAST(CONCAT(N'dialoq.', QUOTENAME(o.name)) AS nvarchar(max)), N', ')

@@ -18,6 +18,18 @@ CREATE TABLE dialoq.tick_failure (
 );
 GO
 
+-- A row that an earlier version took is brought into its range first, or the upgrade would fail for ever.
+UPDATE dialoq.broker SET closed_retention_s = CASE WHEN closed_retention_s < 0 THEN 0 ELSE 2147483647 END
+WHERE closed_retention_s NOT BETWEEN 0 AND 2147483647;
+UPDATE dialoq.broker SET unconfirmed_retention_s = CASE WHEN unconfirmed_retention_s < 0 THEN 0 ELSE 2147483647 END
+WHERE unconfirmed_retention_s NOT BETWEEN 0 AND 2147483647;
+UPDATE dialoq.broker SET manual_now = CASE WHEN manual_now < '1900-01-01' THEN '1900-01-01' ELSE '9000-01-01' END
+WHERE manual_now NOT BETWEEN '1900-01-01' AND '9000-01-01';
+UPDATE dialoq.message_type SET validation = N'N' WHERE validation NOT IN (N'N', N'E', N'X', N'V', N'J', N'S');
+UPDATE dialoq.conversation_priority SET priority = CASE WHEN priority < 1 THEN 1 ELSE 10 END
+WHERE priority NOT BETWEEN 1 AND 10;
+GO
+
 ALTER TABLE dialoq.broker ADD CONSTRAINT broker_closed_retention
     CHECK (closed_retention_s BETWEEN 0 AND 2147483647);
 ALTER TABLE dialoq.broker ADD CONSTRAINT broker_unconfirmed_retention

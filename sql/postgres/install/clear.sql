@@ -2,8 +2,9 @@
 -- What belongs to an extension or to the user stays: a user named dialoq gets what he makes into this schema without
 -- meaning it. Ours is what record_installation has marked; if nothing is, because a restored copy has lost all comments, so
 -- is everything. What is not ours is noted for the rest of the transaction, so that it is not taken for ours at its end.
+-- Rights that somebody gave on single ones are noted too, and roles.sql gives them back.
 -- Takes: nothing
--- Gives: nothing; dialoq.foreign_relations and dialoq.foreign_routines are set
+-- Gives: nothing; dialoq.foreign_relations, dialoq.foreign_routines and dialoq.kept_rights are set
 DO $$
 DECLARE
     v_relations oid[] := '{}';
@@ -26,6 +27,22 @@ BEGIN
         WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e');
     PERFORM pg_catalog.set_config('dialoq.foreign_relations', v_relations::text, true),
         pg_catalog.set_config('dialoq.foreign_routines', v_routines::text, true);
+
+    PERFORM pg_catalog.set_config('dialoq.kept_rights', coalesce((
+        SELECT jsonb_agg(jsonb_build_object('relation', k.relation, 'routine', k.routine, 'statement',
+            format('GRANT %s ON %s TO %I%s', a.privilege_type, coalesce(k.relation, 'ROUTINE ' || k.routine), g.rolname,
+                CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)))
+        FROM (
+            SELECT format('dialoq.%I', c.relname) AS relation, NULL AS routine, c.relacl AS acl, c.relowner AS owner
+            FROM pg_catalog.pg_class AS c
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v' AND c.oid <> ALL (v_relations)
+            UNION ALL
+            SELECT NULL, p.oid::regprocedure::text, p.proacl, p.proowner
+            FROM pg_catalog.pg_proc AS p
+            WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)) AS k
+        CROSS JOIN LATERAL aclexplode(k.acl) AS a
+        JOIN pg_catalog.pg_roles AS g ON g.oid = a.grantee
+        WHERE a.grantee <> k.owner AND g.rolname NOT IN ('dialoq_user', 'dialoq_admin'))::text, '[]'), true);
 
     v_names := (
         SELECT string_agg(format('dialoq.%I', c.relname), ', ')

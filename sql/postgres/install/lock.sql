@@ -1,10 +1,12 @@
 -- Lets one installer in at a time, until the end of its transaction. The key is our prefix and nothing else. Every role of
 -- the server may take that lock, so the wait has an end. What the installation names without a schema is PostgreSQL's own,
--- whatever another role has made in a schema of this user's search path.
+-- whatever another role has made in a schema of this user's search path. Rights that clear.sql has not kept itself, as the
+-- owner of a database could name them by ALTER DATABASE ... SET, are none.
 -- Takes: nothing
 -- Gives: nothing
 -- Errors: 60010 if another session holds the lock for a minute
 SET LOCAL search_path = pg_catalog, pg_temp;
+SET LOCAL dialoq.kept_rights = '';
 SET LOCAL lock_timeout = '60s';
 DO $$
 BEGIN

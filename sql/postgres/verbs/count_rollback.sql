@@ -3,7 +3,7 @@
 -- Takes: the attempt id
 -- Gives: said
 -- Errors: none
--- Locks: its groups if the queue has quarantine, without waiting; the queue if it is disabled by this
+-- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this, 250 ms at most
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid)
 RETURNS TABLE (said text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -139,6 +139,11 @@ BEGIN
     END IF;
     INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= 5 THEN
+        -- Rollbacks that are counted while somebody changes definitions disable the queue with the next one: whoever counts
+        -- must not wait for a definition that is never ended.
+        IF NOT dialoq.try_lock_definitions() THEN
+            RETURN v_said;
+        END IF;
         PERFORM dialoq.forget_rollbacks(p_queue_id);
         UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
         WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
@@ -149,4 +154,18 @@ BEGIN
         v_said := concat_ws(' ', v_said, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
     END IF;
     RETURN v_said;
+END $$;
+
+-- Locks the definitions as define_begin does, before any queue's row; says whether that took less than a moment.
+CREATE OR REPLACE FUNCTION dialoq.try_lock_definitions() RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '250ms', true);
+    PERFORM FROM dialoq.broker AS b FOR UPDATE;
+    PERFORM set_config('lock_timeout', v_timeout, true);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
 END $$;

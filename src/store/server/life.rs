@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// What may wait for a lock of a transaction that is never ended must not keep a broker from closing for ever.
-const LONGEST_CLOSE: Duration = Duration::from_secs(5);
+pub(super) const LONGEST_CLOSE: Duration = Duration::from_secs(5);
 
 const LONGEST_ENDING: Duration = Duration::from_secs(1);
 

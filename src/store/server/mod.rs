@@ -192,10 +192,17 @@ impl ServerStore {
         }
         self.stop_tasks();
         server.board.wake_all();
-        server.presence.close().await;
-        server.side.close().await;
-        server.upkeep_side.close().await;
-        server.driver.close().await;
+        let beside = async {
+            server.presence.close().await;
+            server.side.close().await;
+            server.upkeep_side.close().await;
+        };
+        let beside = tokio::time::timeout(life::LONGEST_CLOSE, beside);
+        if let (Err(_), ()) = tokio::join!(beside, server.driver.close()) {
+            tracing::warn!(
+                "the broker is closed while calls beside its transactions wait for locks; they are given up"
+            );
+        }
     }
 }
 
