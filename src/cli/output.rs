@@ -6,6 +6,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::time::Duration;
 
@@ -77,9 +78,19 @@ impl Output {
     }
 }
 
-/// The text without the passwords of those words of the command line that it repeats.
+/// The text without the passwords of those words of the command line that it repeats, as they are or as they are escaped
+/// for a terminal or in JSON.
 pub(super) fn without_passwords(text: &str) -> String {
-    redacted_in(text, std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()))
+    let in_json = |word: &str| {
+        let quoted = serde_json::Value::from(word).to_string();
+        quoted[1..quoted.len() - 1].to_owned()
+    };
+    let spellings = |word: OsString| {
+        let word = word.to_string_lossy();
+        let (shown, named) = (printable(&word).into_owned(), printable_name(&word).into_owned());
+        [in_json(&word), in_json(&named), named, shown, word.into_owned()]
+    };
+    redacted_in(text, std::env::args_os().skip(1).flat_map(spellings))
 }
 
 /// A table with these headings; headings that begin with `#` are numbers and stand to the right.

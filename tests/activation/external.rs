@@ -199,3 +199,44 @@ staged!(a_program_may_write_much_before_it_reads_much, async |store| {
     let lengths: Vec<usize> = log.lines().iter().map(|line| line.parse().unwrap()).collect();
     assert!(matches!(lengths[..], [length] if length > 300_000), "{lengths:?}");
 });
+
+staged!(what_a_program_says_unasked_answers_no_message, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
+    // The second commit of the first run would be taken for the answer to the next message.
+    let text = r#"while read -r line; do
+            echo run >> "$0"
+            printf '{"end": true}\n{"commit": true}\n\n'
+            [ "$(wc -l < "$0")" -gt 1 ] || echo '{"commit": true}'
+            echo said >> "$0.said"
+        done"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    assert!(answer(&stage).await.is_end_dialog());
+    let said = PathBuf::from(format!("{}.said", log.path.display()));
+    until("what it said unasked", || said.exists()).await;
+    stage.arrive(1).await;
+    let (code, why) = failed(&mut events).await;
+    assert_eq!(code, 60025);
+    assert!(why.contains("unasked"), "{why}");
+    assert!(answer(&stage).await.is_end_dialog(), "the message went to a new run of the program");
+    stop(readers).await;
+    std::fs::remove_file(&said).unwrap();
+    assert_eq!(log.lines().len(), 2);
+});
+
+staged!(an_answer_without_end_has_an_end, async |store| {
+    let (stage, log) = (Stage::new(store).await, Log::new());
+    // Each line is short enough and blank; together they are more than the 96 MiB that an answer may have.
+    let text = r#"read -r line
+        for _ in $(seq 101); do printf '%1000000s\n' ''; done
+        echo '{"end": true}'
+        echo '{"commit": true}'"#;
+    let readers = stage.activate("work", script(text, &log).mode(Mode::Stream)).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    let (code, why) = failed(&mut events).await;
+    assert_eq!(code, 60025);
+    assert!(why.contains("answered with more than"), "{why}");
+    soon("the abort", readers.abort()).await;
+});

@@ -35,6 +35,9 @@ fn values_beyond_their_range_are_refused() {
         &["apply", ""],
         &["--db", "", "status"],
         &["status", "--watch="],
+        // Dashes that a word processor has joined.
+        &["send", "–from=a", "—to=b", "x"],
+        &["receive", "–queue=orders"],
     ];
     for arguments in commands {
         let output = shop.run_with(arguments, b"");

@@ -46,6 +46,10 @@ const URLS: &[&str] = &[
     "postgres://shop%3As3cr3t@127.0.0.1:1/shop?connect_timeout=1",
     "postgres://shop@127.0.0.1:1/shop?PASSWORD=s3cr3t",
     "postgres://shop@127.0.0.1:1/shop?sslpassword=s3cr3t",
+    // Neither is repeated as it is: JSON escapes the quote, a terminal is shown no control character.
+    "mssql:Server=127.0.0.1,1;Database=d;User Id=u;Password=\"s3cr3t",
+    "mssql:Server=127.0.0.1,1;Database=d;User Id=u;Password=a\u{1b}s3cr3t",
+    "mssql:Server=127.0.0.1,1;Database=d;User Id=u;Password=\"a\ts3cr3t\"",
 ];
 
 #[test]

@@ -24,6 +24,8 @@ pub(super) struct Child {
     input: ChildStdin,
     output: BufReader<ChildStdout>,
     early: Early,
+    /// Bytes of the answer under way.
+    answered: usize,
 }
 
 /// What a program has written and nobody has taken as a line yet.
@@ -77,7 +79,7 @@ impl Child {
         let (Some(input), Some(output)) = (leader.stdin.take(), leader.stdout.take()) else {
             return Err(failed(format!("program '{name}' has no standard input or output")));
         };
-        Ok(Self { name, process, input, output: BufReader::new(output), early: Early::default() })
+        Ok(Self { name, process, input, output: BufReader::new(output), early: Early::default(), answered: 0 })
     }
 
     /// Hands over all the input, takes all the output, and waits for the end.
@@ -131,6 +133,8 @@ impl Child {
     /// Hands over one line. What the program writes meanwhile is kept: one that writes more than its pipe holds before it
     /// has read all would otherwise wait for us while we wait for it.
     pub(super) async fn write_line(&mut self, line: Vec<u8>) -> Result<()> {
+        self.refuse_unasked().await?;
+        self.answered = 0;
         let Self { name, process, input, output, early, .. } = self;
         let mut write = pin!(async {
             input.write_all(&line).await?;
@@ -158,6 +162,23 @@ impl Child {
         }
     }
 
+    /// What the program has said since it ended its last answer would be taken for the answer to a message that it has not
+    /// seen: a second commit would lose that message.
+    async fn refuse_unasked(&mut self) -> Result<()> {
+        let Self { name, output, early, .. } = self;
+        #[cfg(unix)]
+        if let Err(error) = take_rest(output, &mut early.bytes).await {
+            return Err(self.lost(&error.to_string()).await);
+        }
+        let is_blank = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_whitespace);
+        if is_blank(&early.bytes[early.taken..]) && is_blank(output.buffer()) {
+            return Ok(());
+        }
+        Err(failed(format!(
+            "program '{name}' spoke unasked: after the commit or rollback that ends an answer it must wait for a message"
+        )))
+    }
+
     /// Takes one line that is not blank.
     pub(super) async fn read_line(&mut self) -> Result<String> {
         loop {
@@ -172,6 +193,11 @@ impl Child {
                 Ok(line) => line,
                 Err(error) => return Err(self.lost(&error.to_string()).await),
             };
+            self.answered += line.len();
+            if self.answered > LONGEST_ANSWER {
+                let what = format!("program '{}' answered with more than {LONGEST_ANSWER} bytes", self.name);
+                return Err(failed(what));
+            }
             let line = String::from_utf8(line)
                 .map_err(|_| failed(format!("program '{}' answered with no UTF-8", self.name)))?;
             if !line.trim().is_empty() {

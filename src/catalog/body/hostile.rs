@@ -246,3 +246,9 @@ fn a_wildcard_in_one_type_is_no_reason_to_refuse_the_others() {
     let body = (0..60).fold(String::new(), |inner, _| format!("{party}<party>{inner}</party>"));
     assert_eq!(by_xsd(schema, &format!("<r>{body}</r>")), Ok(()));
 }
+
+#[test]
+fn many_small_documents_in_one_collection() {
+    let why = check_xml_schemas(&"<a/>".repeat(200_000)).unwrap_err();
+    assert!(why.starts_with("schema 1:"), "{why}");
+}

@@ -28,6 +28,7 @@ pub(super) fn tree(text: &str) -> Result<Document<'_>, String> {
 
 /// The pieces of a text that holds several documents one after the other.
 pub(super) fn split_documents(text: &str) -> Result<Vec<&str>, String> {
+    markup::check(text)?;
     let mut documents = Vec::new();
     let mut rest = text.trim_start_matches('\u{feff}').trim();
     while !rest.is_empty() {
@@ -43,7 +44,6 @@ pub(super) fn split_documents(text: &str) -> Result<Vec<&str>, String> {
 
 /// Where the first document of the text ends: after its root element. `None` if only comments are left.
 fn document_end(text: &str) -> Result<Option<usize>, String> {
-    markup::check(text)?;
     let mut parser = PullParser::new(text).with_max_depth(MAX_DEPTH).with_forbid_dtd(true);
     let mut comments_end = 0;
     loop {

@@ -122,9 +122,8 @@ fn may_hold_secret(word: &str) -> bool {
     let has_scheme = SCHEMES.iter().any(|scheme| lower.starts_with(scheme) && lower[scheme.len()..].starts_with(':'));
     let has_login = lower.split_once('@').is_some_and(|(login, _)| login.contains(':') || login.contains("%3a"));
     let has_parameter = lower.match_indices('=').any(|(end, _)| {
-        let name = lower[..end].trim_end();
-        let start = name.rfind(|c: char| !c.is_alphanumeric() && !"_-%".contains(c)).map_or(0, |place| place + 1);
-        is_secret(&name[start..])
+        let name = lower[..end].trim_end().rsplit(|c: char| !c.is_alphanumeric() && !"_-%".contains(c)).next();
+        name.is_some_and(is_secret)
     });
     has_scheme || has_login || has_parameter
 }

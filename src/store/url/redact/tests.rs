@@ -163,3 +163,16 @@ fn other_words_of_the_command_line_are_repeated_as_they_are() {
         assert_eq!(redacted_in(&text, [word.to_owned()]), text);
     }
 }
+
+#[test]
+fn any_character_may_stand_before_a_parameter() {
+    for mark in ["–", "—", "“", "→", "\u{a0}", "\u{3000}", "🚚", "é", "\u{301}", "-", ";"] {
+        for word in [format!("{mark}body=x"), format!("b{mark}=x"), format!("{{\"a\":\"1 {mark} y=2\"}}")] {
+            let text = format!("unrecognized subcommand '{word}'");
+            assert_eq!(redacted_in(&text, [word]), text);
+        }
+        let word = format!("a{mark}password={SECRET}");
+        let text = format!("unrecognized subcommand '{word}'");
+        assert!(!redacted_in(&text, [word.clone()]).contains(SECRET), "{word}");
+    }
+}
