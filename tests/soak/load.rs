@@ -3,7 +3,7 @@
 use crate::servers::Store;
 use dialoq::act::Act;
 use dialoq::{Broker, Code, ConversationHandle, Error, Message};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -16,6 +16,8 @@ const PACE: Duration = Duration::from_millis(40);
 /// Conversations end by themselves after this, so that none is left whatever a fault did to its two sides.
 const LIFETIME: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_millis(100);
+/// Rounds of the operator, of half a second each, between two sweeps.
+const SWEEP_ROUNDS: u64 = 20;
 
 /// Makes the queues, services and the user's own table.
 pub(crate) async fn define(store: Store, broker: &Broker) -> Result<(), Error> {
@@ -234,9 +236,17 @@ impl Worker {
     /// Turns queues on that poison turned off, and changes definitions while they are used.
     async fn operate(self, stopped: watch::Receiver<bool>) {
         let mut is_high = true;
+        let (mut rounds, mut over) = (0_u64, BTreeSet::new());
         let mut pace = tokio::time::interval(Duration::from_millis(500));
         while !*stopped.borrow() {
             pace.tick().await;
+            rounds += 1;
+            if rounds.is_multiple_of(SWEEP_ROUNDS) {
+                match self.sweep(&over).await {
+                    Ok(found) => over = found,
+                    Err(error) => self.counts.refused(&error),
+                }
+            }
             is_high = !is_high;
             let level = if is_high { 8 } else { 3 };
             let script = format!(
@@ -249,6 +259,26 @@ impl Worker {
             }
         }
     }
+
+    /// Ends conversations that were over at the last sweep already, and gives those that are over now.
+    ///
+    /// A RECEIVE outside a transaction whose caller gives up loses what it took, as documented. If that was an EndDialog or
+    /// an Error, only the endpoint's state still says that the conversation is over, so an application looks there.
+    async fn sweep(&self, over_before: &BTreeSet<ConversationHandle>) -> Result<BTreeSet<ConversationHandle>, Error> {
+        let mut over = BTreeSet::new();
+        for (handle, state) in states(self.store, &self.broker).await? {
+            if !is_over(&state) {
+                continue;
+            }
+            if over_before.contains(&handle) {
+                self.counts.add("ended by a sweep");
+                let _ = self.broker.end(handle).await;
+            } else {
+                over.insert(handle);
+            }
+        }
+        Ok(over)
+    }
 }
 
 /// Ends what the other side has ended or broken. What is gone already is as it should be.
@@ -258,10 +288,24 @@ async fn end_all(broker: &Broker, messages: &[Message]) {
     }
 }
 
+fn is_over(state: &str) -> bool {
+    ["DI", "ER"].contains(&state)
+}
+
+async fn states(store: Store, broker: &Broker) -> Result<Vec<(ConversationHandle, String)>, Error> {
+    let handle =
+        if store == Store::Sqlite { "conversation_handle" } else { "CAST(conversation_handle AS varchar(36))" };
+    let text = format!("SELECT {handle} AS handle, state FROM {}", store.view("conversation_endpoints"));
+    let rows = broker.query(text, ()).await?.rows;
+    rows.iter()
+        .map(|row| {
+            let (handle, state): (String, String) = (row.get("handle")?, row.get("state")?);
+            Ok((handle.parse().expect("a handle"), state.trim().to_owned()))
+        })
+        .collect()
+}
+
 /// After the load: empties both queues and ends whatever says that it is over. Gives the states of what stays.
-///
-/// A RECEIVE outside a transaction whose caller gives up loses what it took, as documented. If that was an EndDialog or an
-/// Error, only the endpoint's state still says that it is over.
 pub(crate) async fn end_what_is_left(store: Store, broker: &Broker) -> Result<Vec<String>, Error> {
     broker.execute("ALTER QUEUE [QT] WITH STATUS = ON; ALTER QUEUE [QI] WITH STATUS = ON").await?;
     for queue in ["QI", "QT"] {
@@ -269,17 +313,12 @@ pub(crate) async fn end_what_is_left(store: Store, broker: &Broker) -> Result<Ve
             end_all(broker, batch.messages()).await;
         }
     }
-    let handle =
-        if store == Store::Sqlite { "conversation_handle" } else { "CAST(conversation_handle AS varchar(36))" };
-    let text = format!("SELECT {handle} AS handle, state FROM {}", store.view("conversation_endpoints"));
-    let rows = broker.query(text, ()).await?.rows;
-    let mut states = Vec::new();
-    for row in &rows {
-        let (handle, state): (String, String) = (row.get("handle")?, row.get("state")?);
-        if ["DI", "ER"].contains(&state.trim()) {
-            let _ = broker.end(handle.parse().expect("a handle")).await;
+    let mut left = Vec::new();
+    for (handle, state) in states(store, broker).await? {
+        if is_over(&state) {
+            let _ = broker.end(handle).await;
         }
-        states.push(state);
+        left.push(state);
     }
-    Ok(states)
+    Ok(left)
 }
