@@ -24,6 +24,8 @@ pub(crate) async fn connect(url: &str) -> Client {
     config.port(url.port.unwrap_or(1433));
     config.database(&url.database);
     config.authentication(AuthMethod::sql_server(user, password));
+    // The limit of the case ends what never answers; 30 s, as tiberius has it, are too few on a busy machine.
+    config.command_timeout(None);
     if url.encryption == Encryption::Off {
         config.encryption(EncryptionLevel::NotSupported);
     }
