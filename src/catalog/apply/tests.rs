@@ -308,6 +308,8 @@ fn reader_limits_reach_from_0_to_32767() {
     assert!(applied.warnings[0].starts_with("[9648]"), "{:?}", applied.warnings);
     let off = ActivationOptions { status: Some(false), ..whole_activation(0) };
     assert!(broker.ok(queue("d", activate(off))).warnings.is_empty());
+    let altered = broker.ok(alter_queue("a", activate(whole_activation(0))));
+    assert!(altered.warnings[0].starts_with("[9648]"), "{:?}", altered.warnings);
 }
 
 #[test]
@@ -324,6 +326,10 @@ fn a_new_activation_is_whole_and_its_procedure_permanent() {
     assert_eq!(broker.refused(temporary), Code::ACTIVATION_PROCEDURE_TEMPORARY);
     assert_eq!(broker.refused(without(|a| a.max_queue_readers = None)), Code::OUT_OF_RANGE);
     assert_eq!(broker.refused(without(|a| a.execute_as = None)), Code::ACTIVATION_USER_MISSING);
+    let off = without(|a| (a.status, a.execute_as) = (Some(false), None));
+    assert_eq!(broker.refused(off), Code::ACTIVATION_USER_MISSING, "CREATE names all of it");
+    let on = ActivationOptions { status: Some(true), execute_as: None, ..whole_activation(1) };
+    assert_eq!(broker.refused(alter_queue("q", activate(on))), Code::ACTIVATION_USER_MISSING, "and so does what is on");
     let drop = QueueOptions { activation: Some(ActivationChange::Drop), ..QueueOptions::default() };
     assert_eq!(broker.refused(queue("a", drop)), Code::SYNTAX);
 }
@@ -411,6 +417,7 @@ fn activation_and_its_notification_exclude_each_other() {
     let watch = notification("n", "a", QueueEvent::QueueActivation);
     assert_eq!(broker.refused(watch.clone()), Code::ACTIVATION_EXCLUDES_NOTIFICATION);
     broker.ok(notification("m", "a", QueueEvent::BrokerQueueDisabled));
+    broker.ok(alter_queue("a", on(true)));
     broker.ok(alter_queue("a", on(false)));
     broker.ok(watch);
 }

@@ -310,6 +310,9 @@ mod tests {
         for apart in [json!([{"a": 1}, {"a": 2}]), json!([[1, 2], [1, 3], [1]]), json!([[{"a": [1]}], [{"a": [2]}]])] {
             assert!(is_unique(&apart), "{apart}");
         }
+        let mut written = Vec::new();
+        assert!(write_canonical(&json!([{}, []]), &mut written));
+        assert_eq!(written.iter().filter(|byte| **byte == b'e').count(), 3, "each list and object has its end");
         let items = json!([[1, 2], "x"]);
         assert_eq!(within(2, || is_unique(&items)), None, "the steps do not suffice");
     }
@@ -330,7 +333,8 @@ mod tests {
             let text = of_bytes(bytes);
             assert_eq!(cost(|| CountedNode(&text).as_string()), steps * COMPARISONS_PER_STEP, "{bytes} bytes");
             assert_eq!(cost(|| CountedNode(&text).equals_value(&text)), steps * COMPARISONS_PER_STEP, "{bytes} bytes");
-            assert_eq!(cost(|| CountedNode(&json!(1)).equals_value(&text)), 1, "{bytes} bytes beside a number");
+            assert_eq!(cost(|| CountedNode(&json!(1)).equals_value(&text)), 1, "another type");
+            assert_eq!(cost(|| CountedNode(&text).equals_value(&of_bytes(bytes + 1))), 1, "another length");
         }
         for (value, comparisons) in [
             (json!(7), 1),

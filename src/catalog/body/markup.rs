@@ -163,6 +163,10 @@ mod tests {
                 assert_eq!(check(&text), Ok(()), "{}", &text[..40]);
             }
         }
+        for no_element in ["<?p", "<!--", "<![CDATA["] {
+            let text = format!("<r>{no_element}{more}?>-->]]></r>");
+            assert_eq!(check(&text), Ok(()), "{no_element}");
+        }
         assert_eq!(check(&format!("<!DOCTYPE a><a{more}/>")), Ok(()), "the parser refuses it");
         let deep = "<d>".repeat(MAX_DEPTH as usize - 1);
         assert!(check(&format!("{deep}<a><b{more}/>")).is_err());
