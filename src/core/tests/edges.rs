@@ -474,3 +474,28 @@ fn a_gap_that_reaches_a_group_somebody_has_received_from_sets_it_aside_when_that
         assert_eq!(memory.core.depth(queue_id), Depth::default());
     }
 }
+
+#[test]
+fn a_queue_with_retention_keeps_what_was_sent_and_received_until_its_side_ends() {
+    let mut memory = broker();
+    for queue in ["qi", "qt"] {
+        let options = QueueOptions { retention: Some(true), ..QueueOptions::default() };
+        define(&mut memory, Definition::AlterQueue { name: queue.into(), options }).unwrap();
+    }
+    let (one, two) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
+    send(&mut memory, one, "1");
+    send(&mut memory, two, "2");
+    assert_eq!((memory.messages().count(), memory.retained().count()), (2, 2), "copies of what was sent");
+    let first = receive(&mut memory, "qt");
+    assert_eq!(bodies(&first), ["1"]);
+    assert_eq!((memory.messages().count(), memory.retained().count()), (1, 3), "and what was received");
+    end(&mut memory, first[0].conversation_handle, EndForm::Plain);
+    let kept = |memory: &Memory, handle: ConversationHandle| {
+        let side = memory.endpoints().find(|row| row.handle == handle).map(|row| row.endpoint_id);
+        memory.retained().filter(|(_, row)| Some(row.endpoint_id) == side).count()
+    };
+    assert_eq!((memory.retained().count(), kept(&memory, one), kept(&memory, two)), (2, 1, 1));
+    end(&mut memory, one, EndForm::Plain);
+    assert_eq!((memory.retained().count(), kept(&memory, two)), (1, 1));
+    assert_recovers(&memory);
+}

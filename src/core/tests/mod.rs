@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod edges;
 mod random;
+mod refusals;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 

@@ -369,6 +369,23 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
 }
 
 #[tokio::test]
+async fn a_statement_of_the_user_tells_how_many_rows_it_changed() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    for location in [Location::File(folder.path().join("a.db")), Location::Memory] {
+        let store = defined(SqliteOptions::new(location)).await;
+        assert_eq!(store.run_sql(sql("create table note (body)")).await.unwrap(), 0);
+        assert_eq!(store.run_sql(sql("insert into note values (1), (2), (3)")).await.unwrap(), 3);
+        assert_eq!(store.run_sql(sql("update note set body = 9 where body > 1")).await.unwrap(), 2);
+        assert_eq!(store.run_sql(sql("create table other (body)")).await.unwrap(), 0, "not the last count of others");
+        let expected = SqlStatement { expected_rows: Some(2), ..sql("delete from note") };
+        assert_eq!(store.run_sql(expected).await.unwrap_err().code(), Code::USER_SQL_FAILED);
+        let expected = SqlStatement { expected_rows: Some(3), ..sql("delete from note") };
+        assert_eq!(store.run_sql(expected).await.unwrap(), 3);
+    }
+}
+
+#[tokio::test]
 async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
@@ -550,6 +567,7 @@ async fn every_definition_is_read_back_as_it_was_made() {
         store.close().await.unwrap();
         drop(store);
         let store = SqliteStore::open(options(folder.path())).unwrap();
+        assert!(store.catalog().queue("q4").is_some(), "after {script}");
         assert_eq!(format!("{:#?}", store.catalog()), made, "after {script}");
         store.close().await.unwrap();
     }
