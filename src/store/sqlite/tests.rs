@@ -660,3 +660,26 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
         received += messages(&store.submit(vec![receive()]).await.unwrap()[0]).len();
     }
 }
+
+#[tokio::test]
+async fn a_transaction_ends_although_units_that_wait_for_its_groups_fill_the_room() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(handle, "first")).await.unwrap();
+    let body = Arc::new(vec![b'x'; ROOM as usize * BODY_SHARE_BYTES / 4]);
+    let mut others = tokio::task::JoinSet::new();
+    for _ in 0..5 {
+        let (store, body) = (store.clone(), Some(body.clone()));
+        let verb = Verb::Send { handles: vec![handle], message_type: Some("t".into()), body, trace: None };
+        others.spawn(async move { store.submit(vec![verb]).await });
+    }
+    while store.room.available_permits() > ROOM as usize / 4 {
+        tokio::task::yield_now().await;
+    }
+    tx.commit().await.unwrap();
+    while let Some(sent) = others.join_next().await {
+        sent.unwrap().unwrap();
+    }
+}
