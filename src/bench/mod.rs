@@ -254,7 +254,9 @@ mod tests {
         assert!(heard.iter().enumerate().all(|(place, progress)| progress.done == place));
         assert_eq!(heard.last().map(|last| last.done), heard.first().map(|first| first.total));
         for row in &report.results {
-            assert!(row.per_s > 0.0 && row.p50_us <= row.p99_us, "{row:?}");
+            // In a round this short the paced load of the flood may come to nothing on a busy machine.
+            assert!(row.per_s > 0.0 || row.workload.starts_with("high"), "{row:?}");
+            assert!(row.p50_us <= row.p99_us, "{row:?}");
             // A flooded class is held against itself, a dialog against nothing, one batch against the other.
             let has_no_log =
                 ["dialog", "high", "receive_at", "send_100_spread", "receive_100_scattered", "log", "send_beside"];
