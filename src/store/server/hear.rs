@@ -214,10 +214,9 @@ impl Server {
             let facts = activity.facts();
             let groups = picture.ready.get(&queue.id).copied().unwrap_or(0);
             let held = picture.held.get(&queue.id).copied().unwrap_or(0) as u64;
-            let unread = groups as u64 + held.saturating_sub(self.taken.of(queue.id));
-            // What this process has received meanwhile is not in the picture.
+            let shown = groups as u64 + held.saturating_sub(self.taken.of(queue.id));
             let meanwhile = activity.taken() - taken.get(&queue.id).copied().unwrap_or_default();
-            let unread = unread.saturating_sub(meanwhile);
+            let unread = unread_after(facts.unread, shown, meanwhile);
             if groups > 0 && is_awaited {
                 activity.arrived(groups, groups, unread);
             } else if (groups, unread) != (facts.ready_groups, facts.unread) {
@@ -272,6 +271,16 @@ impl Server {
         self.board.wake_all();
         self.upkeep.falls_due(Timestamp(0));
         self.watch.look_soon();
+    }
+}
+
+/// How many messages are unread after a look that shows so many, while this process received some: those may be among them
+/// or not. So a look that something was received beside never says that nothing is left where something was; a queue
+/// monitor that believes it goes INACTIVE, and launches once more for the messages that it did not expect.
+fn unread_after(before: u64, shown: u64, received_meanwhile: u64) -> u64 {
+    match shown.saturating_sub(received_meanwhile) {
+        0 => before.min(shown).min(1),
+        at_least => at_least,
     }
 }
 

@@ -236,9 +236,11 @@ impl Server {
         match is_empty {
             // What is in groups that somebody holds may be left.
             true => activity.stands(0, facts.unread.saturating_sub(facts.ready_groups as u64)),
-            false => {
-                activity.stands(facts.ready_groups.saturating_sub(groups), facts.unread.saturating_sub(messages as u64))
-            }
+            // A look may have shown the queue without these already, so that nothing is left is not said here.
+            false => activity.stands(
+                facts.ready_groups.saturating_sub(groups),
+                facts.unread.saturating_sub(messages as u64).max(facts.unread.min(1)),
+            ),
         }
         if groups > 0 || facts.ready_groups > 0 {
             self.watch.heard();

@@ -392,6 +392,41 @@ async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_ma
     assert_eq!(asked_while_idle(100).await, one);
 }
 
+#[tokio::test]
+async fn a_queue_is_empty_only_if_nothing_was_received_beside_the_look() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let activity = store.activity().queue("Q");
+    // What a look shows, and how many were received between its beginning and its end.
+    let look = async |shown: &'static str, received_meanwhile: u64| {
+        let beside = activity.clone();
+        stage.play(move |name, _| {
+            (name == "look").then(|| {
+                beside.took(received_meanwhile);
+                Ok(vec![row([
+                    ("catalog_version", 1.into()),
+                    ("due_at", SqlValue::Null),
+                    ("ready_queues", shown.into()),
+                    ("has_locked", false.into()),
+                ])])
+            })
+        });
+        store.server.watch.heard();
+        store.refresh_facts().await;
+        activity.facts().unread
+    };
+    assert_eq!(look("70000:3", 0).await, 3);
+    assert_eq!(look("70000:3", 2).await, 1, "two of the three may be gone");
+    assert_eq!(look("70000:1", 1).await, 1, "the one that was received may be another");
+    assert_eq!(look("70000:1", 0).await, 1);
+    stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "x")])));
+    store.submit(vec![receive()]).await.unwrap();
+    assert_eq!(activity.facts().unread, 1, "the look may have been without it already");
+    assert_eq!(look("", 0).await, 0);
+    assert_eq!(look("70000:1", 1).await, 0, "nothing was there before");
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_was_due_when_the_server_failed_is_still_due() {
     let _limit = crate::testing::limit();
