@@ -168,7 +168,7 @@ pub(crate) fn users_see_ids_and_times_as_text(store: Store) {
     });
 }
 
-pub(crate) fn a_changed_table_is_read_anew(store: Store) {
+pub(crate) fn a_changed_table_is_read_again(store: Store) {
     on(store, "", "", |stage| async move {
         let mut link = stage.link().await;
         execute(&mut *link, "INSERT INTO thing VALUES (1, 'one')").await.unwrap();

@@ -1,5 +1,5 @@
 -- Removes verbs and views, so that they can be made anew. Refused if an object of the user's is bound to one of them. Rights
--- that somebody gave or denied on single ones are kept in a temporary table, from which roles.sql gives them back.
+-- that were granted or denied on single ones are kept in a temporary table; roles.sql grants or denies them again.
 IF OBJECT_ID(N'tempdb..#dialoq_rights') IS NOT NULL DROP TABLE #dialoq_rights
 GO
 CREATE TABLE #dialoq_rights (object_name nvarchar(300) NOT NULL, column_name nvarchar(128) NULL, statement nvarchar(max) NOT NULL);
@@ -12,7 +12,7 @@ FROM sys.database_permissions AS p
 JOIN sys.objects AS o ON o.object_id = p.major_id AND o.schema_id = SCHEMA_ID(N'dialoq') AND o.type IN ('V', 'P', 'FN', 'IF', 'TF')
 JOIN sys.database_principals AS g ON g.principal_id = p.grantee_principal_id
 WHERE p.class = 1 AND p.state IN ('D', 'G', 'W') AND g.name NOT IN (N'dialoq_user', N'dialoq_admin')
-    -- Nobody may give rights to himself, nor to the database's owner, and the upgrade would fail for ever.
+    -- SQL Server refuses a GRANT to oneself and to the database's owner, so every upgrade would fail.
     AND g.principal_id NOT IN (DATABASE_PRINCIPAL_ID(), 1);
 GO
 DECLARE @views nvarchar(max), @procedures nvarchar(max), @functions nvarchar(max);

@@ -215,10 +215,10 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @clock datetime2(6) = SYSUTCDATETIME();
-    DECLARE @nobody uniqueidentifier = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier);
+    DECLARE @no_conversation uniqueidentifier = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier);
     DELETE FROM dialoq.unsettled WITH (ROWLOCK, READPAST) WHERE endpoint_id = 0;
     INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
-    SELECT 0, @nobody, l.is_last, DATEADD(second, l.wait_s, @clock)
+    SELECT 0, @no_conversation, l.is_last, DATEADD(second, l.wait_s, @clock)
     FROM (VALUES (0, 0), (5, 0), (60, 1)) AS l (wait_s, is_last);
 END
 GO

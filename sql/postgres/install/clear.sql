@@ -2,7 +2,7 @@
 -- What belongs to an extension or to the user stays: a user named dialoq gets what he makes into this schema without
 -- meaning it. Ours is what record_installation has marked; if nothing is, because a restored copy has lost all comments, so
 -- is everything. What is not ours is noted for the rest of the transaction, so that it is not taken for ours at its end.
--- Rights that somebody gave on single ones are noted too, and roles.sql gives them back.
+-- Rights granted on single ones are noted too; roles.sql grants them again.
 -- Takes: nothing
 -- Gives: nothing; dialoq.foreign_relations, dialoq.foreign_routines and dialoq.kept_rights are set
 DO $$

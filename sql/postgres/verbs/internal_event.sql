@@ -139,8 +139,8 @@ BEGIN
     END IF;
     INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= 5 THEN
-        -- Rollbacks that are counted while somebody changes definitions disable the queue with the next one: whoever counts
-        -- must not wait for a definition that is never ended.
+        -- If another session is changing definitions, the next rollback disables the queue instead: counting must not wait
+        -- for a definition that its session never ends.
         IF NOT dialoq.try_lock_definitions() THEN
             RETURN v_said;
         END IF;

@@ -28,7 +28,7 @@ pub(super) struct Child {
     answered: usize,
 }
 
-/// What a program has written and nobody has taken as a line yet.
+/// Output of the program that the reader has not yet taken as lines.
 #[derive(Default)]
 struct Early {
     bytes: Vec<u8>,

@@ -108,8 +108,8 @@ enum Statement {
 
 /// The activation after an `ACTIVATION` clause: what it does not name stays.
 ///
-/// One that comes into being needs a procedure, and a limit and a user unless it starts disabled: CREATE starts it
-/// enabled, ALTER leaves the status as it was, which is off.
+/// A new activation needs a procedure. It also needs a limit and a user, unless ALTER makes it and leaves it off. CREATE
+/// turns activation on if STATUS is not given; ALTER leaves it as it was.
 fn activation(
     queue: &str,
     current: Option<&Activation>,

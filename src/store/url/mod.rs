@@ -8,7 +8,9 @@ mod sqlite;
 
 pub use mssql::{Encryption, Login, MssqlUrl};
 pub use postgres::{PostgresUrl, TlsMode};
-pub(crate) use redact::{redacted, redacted_in};
+pub(crate) use redact::redacted;
+#[cfg(any(feature = "cli", test))]
+pub(crate) use redact::redacted_in;
 pub use server::ServerUrl;
 pub use sqlite::{Location, SqliteUrl};
 
