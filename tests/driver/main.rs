@@ -9,6 +9,7 @@ mod enlisting_mssql;
 mod errors;
 mod garbage;
 mod garbage_mssql;
+mod held;
 mod hostile_mssql;
 mod leaving;
 mod plans;
@@ -77,6 +78,8 @@ fn main() -> ExitCode {
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_member_by_set_role_is_no_stranger;
+        Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
+            an_attempt_that_another_session_noted_first_does_no_harm;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive;
         Postgres tls: the_url_says_how_much_is_verified;

@@ -32,7 +32,7 @@ BEGIN
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         IF NOT EXISTS (
-            SELECT 1 FROM dialoq.receive_attempt AS a
+            SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
             WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
             INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
             VALUES (@attempt_id, @conversation_group_id, @queue_id, @now);

@@ -2,8 +2,9 @@
 -- removes all of a process. Only a session that holds the presence of the process (hold_presence) may do so.
 -- Takes: the columns of queue_monitor but reported_at, of activated_task; or their keys
 -- Gives: nothing
--- Errors: 60005
--- Locks: the row
+-- Errors: 60005; 1222 if another session holds the row. Only the process itself writes its rows, so nothing waits long for
+-- one of them but behind a session that holds it on purpose.
+-- Locks: the row, 100 ms at most
 IF OBJECT_ID(N'dialoq.put_queue_monitor') IS NOT NULL DROP PROCEDURE dialoq.put_queue_monitor
 GO
 CREATE PROCEDURE dialoq.put_queue_monitor
@@ -22,6 +23,7 @@ BEGIN
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
         THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
+    SET LOCK_TIMEOUT 100;
     IF @process IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @state IS NULL OR @host_name IS NULL OR @process_id IS NULL
         OR @tasks_waiting IS NULL OR @tasks_waiting NOT BETWEEN 0 AND 1000000000000
         OR @tasks_running IS NULL OR @tasks_running NOT BETWEEN 0 AND 1000000000000
@@ -31,14 +33,15 @@ BEGIN
         OR @activation_errors_total IS NULL OR @activation_errors_total NOT BETWEEN 0 AND 1000000000000
         OR @max_queue_readers IS NULL OR @max_queue_readers < 0
         THROW 60005, N'a number of the queue monitor is NULL or out of range; it must be 0 to 1000000000000', 1;
-    UPDATE dialoq.queue_monitor SET
+    UPDATE m SET
         queue_id = @queue_id, state = @state, last_empty_rowset_time = @last_empty_rowset_time,
         last_activated_time = @last_activated_time, tasks_waiting = @tasks_waiting,
         max_queue_readers = @max_queue_readers, tasks_running = @tasks_running,
         tasks_started_total = @tasks_started_total, tasks_aborted_total = @tasks_aborted_total,
         task_limit_reached_total = @task_limit_reached_total, activation_errors_total = @activation_errors_total,
         host_name = @host_name, process_id = @process_id, reported_at = SYSUTCDATETIME()
-    WHERE process = @process AND monitor_id = @monitor_id;
+    FROM dialoq.queue_monitor AS m WITH (ROWLOCK, INDEX (queue_monitor_process), FORCESEEK)
+    WHERE m.process = @process AND m.monitor_id = @monitor_id;
     IF @@ROWCOUNT = 0
         INSERT INTO dialoq.queue_monitor (
             process, monitor_id, queue_id, state, last_empty_rowset_time, last_activated_time, tasks_waiting,
@@ -66,7 +69,9 @@ BEGIN
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
         THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    DELETE FROM dialoq.queue_monitor WHERE process = @process AND monitor_id = @monitor_id;
+    SET LOCK_TIMEOUT 100;
+    DELETE FROM m FROM dialoq.queue_monitor AS m WITH (ROWLOCK, INDEX (queue_monitor_process), FORCESEEK)
+    WHERE m.process = @process AND m.monitor_id = @monitor_id;
 END
 GO
 IF OBJECT_ID(N'dialoq.put_activated_task') IS NOT NULL DROP PROCEDURE dialoq.put_activated_task
@@ -85,13 +90,15 @@ BEGIN
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
         THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
+    SET LOCK_TIMEOUT 100;
     IF @process IS NULL OR @task_id IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @procedure_name IS NULL
         OR @process_id IS NULL OR @started_at IS NULL
         THROW 60005, N'a column of the activated task is NULL; all of them are needed', 1;
-    UPDATE dialoq.activated_task SET
+    UPDATE t SET
         monitor_id = @monitor_id, queue_id = @queue_id, procedure_name = @procedure_name, process_id = @process_id,
         started_at = @started_at
-    WHERE process = @process AND task_id = @task_id;
+    FROM dialoq.activated_task AS t WITH (ROWLOCK, INDEX (activated_task_process), FORCESEEK)
+    WHERE t.process = @process AND t.task_id = @task_id;
     IF @@ROWCOUNT = 0
         INSERT INTO dialoq.activated_task (
             process, task_id, monitor_id, queue_id, procedure_name, process_id, started_at
@@ -115,7 +122,9 @@ BEGIN
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
         THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    DELETE FROM dialoq.activated_task WHERE process = @process AND task_id = @task_id;
+    SET LOCK_TIMEOUT 100;
+    DELETE FROM t FROM dialoq.activated_task AS t WITH (ROWLOCK, INDEX (activated_task_process), FORCESEEK)
+    WHERE t.process = @process AND t.task_id = @task_id;
 END
 GO
 IF OBJECT_ID(N'dialoq.delete_process') IS NOT NULL DROP PROCEDURE dialoq.delete_process
@@ -133,7 +142,10 @@ BEGIN
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
         THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    DELETE FROM dialoq.activated_task WHERE process = @process;
-    DELETE FROM dialoq.queue_monitor WHERE process = @process;
+    SET LOCK_TIMEOUT 100;
+    DELETE FROM t FROM dialoq.activated_task AS t WITH (ROWLOCK, INDEX (activated_task_process), FORCESEEK)
+    WHERE t.process = @process;
+    DELETE FROM m FROM dialoq.queue_monitor AS m WITH (ROWLOCK, INDEX (queue_monitor_process), FORCESEEK)
+    WHERE m.process = @process;
 END
 GO

@@ -107,8 +107,8 @@ BEGIN
         END
         IF @got >= 0
         BEGIN
-            DELETE TOP (@top) FROM dialoq.done_unit WHERE done_at < DATEADD(day, -7, @clock);
-            DELETE TOP (@top) FROM dialoq.tick_failure WHERE failed_at < DATEADD(day, -7, @clock);
+            DELETE TOP (@top) FROM dialoq.done_unit WITH (ROWLOCK, READPAST) WHERE done_at < DATEADD(day, -7, @clock);
+            DELETE TOP (@top) FROM dialoq.tick_failure WITH (ROWLOCK, READPAST) WHERE failed_at < DATEADD(day, -7, @clock);
             DELETE FROM @processes;
             INSERT INTO @processes (process)
             SELECT m.process FROM dialoq.queue_monitor AS m WITH (READCOMMITTEDLOCK, READPAST)

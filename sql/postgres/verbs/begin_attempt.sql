@@ -3,11 +3,12 @@
 -- if this one is noted: a rollback counts once, and only after a RECEIVE (decision 0022).
 -- Takes: the transaction's attempt id, the queue, the group
 -- Gives: nothing
--- Errors: 60005
--- Locks: none
+-- Errors: 60005; 55P03 if another session notes the same transaction and does not end its own
+-- Locks: none; waits 100 ms at most
 CREATE OR REPLACE FUNCTION dialoq.begin_attempt(p_attempt_id uuid, p_queue_id integer, p_conversation_group_id uuid) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET lock_timeout = '100ms' AS $$
 DECLARE
     v_receiver xid8;
 BEGIN

@@ -45,8 +45,9 @@ LANGUAGE sql AS $$
 $$;
 
 -- Counts one rollback for each queue that a transaction received from, and forgets the transaction. The first session that
--- counts it has it; no session waits. A transaction that is still open is left for later, one that has committed is not
--- counted. So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
+-- counts it has it; no session waits. A transaction that has committed ends the row of rollbacks before it, as commit_attempt
+-- does: another session may have noted it first, under an id of its own. A transaction that is still open is left for later.
+-- So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
 -- RECEIVE (then the number of its subtransaction is that of an aborted one), and what is counted under the lock of another
 -- holder would be lost.
 -- Gives: words for others
@@ -68,10 +69,16 @@ BEGIN
                 FOR UPDATE SKIP LOCKED)
             RETURNING a.queue_id, a.conversation_group_id, dialoq.receiver_status(a.receiver_xid) AS status
         )
-        SELECT g.queue_id, array_agg(g.conversation_group_id) AS groups
-        FROM gone AS g WHERE g.status = 'aborted' GROUP BY g.queue_id ORDER BY g.queue_id
+        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups
+        FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
     LOOP
-        v_said := concat_ws(' ', v_said, dialoq.count_against(v_row.queue_id, v_row.groups));
+        IF v_row.status = 'aborted' THEN
+            v_said := concat_ws(' ', v_said, dialoq.count_against(v_row.queue_id, v_row.groups));
+        ELSE
+            PERFORM dialoq.forget_rollbacks(v_row.queue_id);
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
+            WHERE e.conversation_group_id = ANY (v_row.groups) AND e.rollbacks <> 0;
+        END IF;
     END LOOP;
     RETURN v_said;
 END $$;

@@ -124,7 +124,8 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT string_agg(DISTINCT w.word, ' ') FROM unnest(string_to_array(p_words, ' ')) AS w (word) WHERE w.word <> ''
 $$;
 
--- Removes what processes that are gone told about their readers.
+-- Removes what processes that are gone told about their readers. Rows that another session holds are passed over: every
+-- session with the role dialoq_user may write them.
 CREATE OR REPLACE FUNCTION dialoq.forget_dead_processes() RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -134,8 +135,10 @@ BEGIN
         SELECT m.process FROM dialoq.queue_monitor AS m UNION SELECT t.process FROM dialoq.activated_task AS t
     LOOP
         IF dialoq.is_process_gone(v_process) THEN
-            DELETE FROM dialoq.queue_monitor AS m WHERE m.process = v_process;
-            DELETE FROM dialoq.activated_task AS t WHERE t.process = v_process;
+            DELETE FROM dialoq.queue_monitor AS m WHERE m.ctid = ANY (ARRAY(
+                SELECT n.ctid FROM dialoq.queue_monitor AS n WHERE n.process = v_process FOR UPDATE SKIP LOCKED));
+            DELETE FROM dialoq.activated_task AS t WHERE t.ctid = ANY (ARRAY(
+                SELECT n.ctid FROM dialoq.activated_task AS n WHERE n.process = v_process FOR UPDATE SKIP LOCKED));
         END IF;
     END LOOP;
 END $$;

@@ -285,8 +285,7 @@ impl Store for ServerStore {
         Box::pin(async move {
             let _work = self.server.life.enter()?;
             self.server.before_work().await?;
-            // The views show what this process says of its readers as it is now.
-            self.server.publish().await?;
+            self.server.publish_before_query().await;
             let mut tries = Tries::default();
             loop {
                 let failure = match self.server.take().await {

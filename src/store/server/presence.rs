@@ -6,14 +6,17 @@ use super::retry::{unsent, verdict};
 use super::rows::only;
 use crate::error::{Code, Result};
 use crate::store::{ActivatedTaskRow, MonitorRow, ReaderSlot, SqlRow};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use tokio::time::Instant;
 use uuid::Uuid;
 
 /// Changes that come close together are told together.
 const GATHERING: Duration = Duration::from_millis(100);
+/// The rows are written again so long after a failure. Until then no query waits for them.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A link of its own whose locks say that the process lives.
 pub(super) struct Presence {
@@ -31,6 +34,17 @@ struct State {
     monitors: BTreeMap<u64, MonitorRow>,
     tasks: BTreeMap<u64, ActivatedTaskRow>,
     version: u64,
+    /// Rows that another session held when they were last written. They are written last.
+    held: BTreeSet<RowKey>,
+    /// When writing the rows failed, until it succeeds.
+    failed_at: Option<Instant>,
+}
+
+/// A row of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RowKey {
+    Monitor(u64),
+    Task(u64),
 }
 
 impl State {
@@ -48,6 +62,7 @@ impl State {
                     self.generation += 1;
                     // Whoever took us for dead has removed what we said.
                     (self.monitors, self.tasks, self.version) = (BTreeMap::new(), BTreeMap::new(), 0);
+                    self.held.clear();
                     link
                 }
             };
@@ -67,6 +82,27 @@ impl State {
                     }
                 }
             }
+        }
+    }
+}
+
+impl RowKey {
+    fn id(self) -> u64 {
+        match self {
+            Self::Monitor(id) | Self::Task(id) => id,
+        }
+    }
+}
+
+impl State {
+    /// Notes that the table shows a row as it is now.
+    fn note_written(&mut self, key: RowKey, monitor: Option<&MonitorRow>, task: Option<&ActivatedTaskRow>) {
+        self.held.remove(&key);
+        match (key, monitor, task) {
+            (RowKey::Monitor(id), Some(row), _) => drop(self.monitors.insert(id, row.clone())),
+            (RowKey::Monitor(id), None, _) => drop(self.monitors.remove(&id)),
+            (RowKey::Task(id), _, Some(row)) => drop(self.tasks.insert(id, row.clone())),
+            (RowKey::Task(id), _, None) => drop(self.tasks.remove(&id)),
         }
     }
 }
@@ -135,49 +171,103 @@ impl Server {
     pub(super) async fn publish_monitors(self: Arc<Self>) {
         loop {
             self.board.monitors().moved().await;
-            if let Err(error) = self.publish().await {
+            while let Err(error) = self.publish_in_task().await {
                 tracing::warn!(%error, "what the queue monitors do could not be published");
+                tokio::time::sleep(AFTER_FAILURE).await;
             }
             tokio::time::sleep(GATHERING).await;
         }
     }
 
-    /// Writes what has changed since it was last written.
+    /// Writes what has changed before a query, because the views show the readers of this process as they are now. A row that
+    /// cannot be written fails no query: another session may hold it in an open transaction.
+    pub(super) async fn publish_before_query(self: &Arc<Self>) {
+        let state = self.presence.state.lock().await;
+        let is_current = state.version == self.board.monitors().version();
+        let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        drop(state);
+        if is_current || has_just_failed {
+            return;
+        }
+        if let Err(error) = self.publish_in_task().await {
+            tracing::warn!(%error, "the views may show what the queue monitors did earlier");
+        }
+    }
+
+    /// Publishes in a task of its own: a caller that goes away in the middle would take the connection with it, and with that
+    /// the places of all readers of this process.
+    async fn publish_in_task(self: &Arc<Self>) -> Result<()> {
+        let server = self.clone();
+        let done = self.runtime.spawn(async move { server.publish().await });
+        done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
+    }
+
+    /// Writes what has changed since it was last written. Waits for one row that another session holds, not for more.
     pub(super) async fn publish(&self) -> Result<()> {
         let board = self.board.monitors();
-        let presence = &self.presence;
-        let mut state = presence.state.lock().await;
+        let mut state = self.presence.state.lock().await;
         while state.version != board.version() {
-            let (version, generation) = (board.version(), state.generation);
-            let monitors: BTreeMap<_, _> = board.monitors().into_iter().map(|row| (row.monitor_id, row)).collect();
-            let tasks: BTreeMap<_, _> = board.tasks().into_iter().map(|row| (row.task_id, row)).collect();
-            let mut calls = Vec::new();
-            let gone = |id: &&u64| !monitors.contains_key(*id);
-            calls.extend(state.monitors.keys().filter(gone).map(|id| presence.delete("delete_queue_monitor", *id)));
-            let gone = |id: &&u64| !tasks.contains_key(*id);
-            calls.extend(state.tasks.keys().filter(gone).map(|id| presence.delete("delete_activated_task", *id)));
-            let changed = |row: &&MonitorRow| state.monitors.get(&row.monitor_id) != Some(*row);
-            calls.extend(monitors.values().filter(changed).map(|row| presence.monitor(row)));
-            let changed = |row: &&ActivatedTaskRow| state.tasks.get(&row.task_id) != Some(*row);
-            calls.extend(tasks.values().filter(changed).map(|row| presence.task(row)));
-            for call in calls {
-                state.call(presence, call).await.map_err(verdict)?;
-            }
-            // A link that took another's place has begun from nothing: everything is written again then. The first took
-            // nobody's.
-            if state.generation <= generation.max(1) {
-                (state.monitors, state.tasks, state.version) = (monitors, tasks, version);
+            if let Err(error) = self.publish_now(&mut state).await {
+                state.failed_at = Some(Instant::now());
+                return Err(error);
             }
         }
+        state.failed_at = None;
         Ok(())
     }
 
-    /// A place among the readers of a queue.
+    async fn publish_now(&self, state: &mut State) -> Result<()> {
+        let (board, presence) = (self.board.monitors(), &self.presence);
+        let (version, generation) = (board.version(), state.generation);
+        let monitors: BTreeMap<_, _> = board.monitors().into_iter().map(|row| (row.monitor_id, row)).collect();
+        let tasks: BTreeMap<_, _> = board.tasks().into_iter().map(|row| (row.task_id, row)).collect();
+        let mut calls = Vec::new();
+        for id in state.monitors.keys().filter(|id| !monitors.contains_key(id)) {
+            calls.push((RowKey::Monitor(*id), presence.delete("delete_queue_monitor", *id)));
+        }
+        for id in state.tasks.keys().filter(|id| !tasks.contains_key(id)) {
+            calls.push((RowKey::Task(*id), presence.delete("delete_activated_task", *id)));
+        }
+        for (id, row) in monitors.iter().filter(|(id, row)| state.monitors.get(id) != Some(row)) {
+            calls.push((RowKey::Monitor(*id), presence.monitor(row)));
+        }
+        for (id, row) in tasks.iter().filter(|(id, row)| state.tasks.get(id) != Some(row)) {
+            calls.push((RowKey::Task(*id), presence.task(row)));
+        }
+        calls.sort_by_key(|(key, _)| state.held.contains(key));
+        for (key, call) in calls {
+            let written = state.call(presence, call).await.map_err(verdict);
+            // A connection that took another's place has begun from nothing: everything is written again then. The first took
+            // nobody's.
+            let is_new = state.generation > generation.max(1);
+            match written {
+                Ok(_) if is_new => return Ok(()),
+                Ok(_) => state.note_written(key, monitors.get(&key.id()), tasks.get(&key.id())),
+                Err(error) => {
+                    if error.code() == Code::LOCK_TIMEOUT {
+                        state.held.insert(key);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        state.version = version;
+        Ok(())
+    }
+
+    /// A place among the readers of a queue. Taken in a task of its own, so that a caller that goes away in the middle leaves
+    /// the connection whole; the place is then freed.
     pub(super) async fn take_slot(
         self: &Arc<Self>,
         queue_id: i32,
         max_queue_readers: u16,
     ) -> Result<Option<ReaderSlot>> {
+        let server = self.clone();
+        let done = self.runtime.spawn(async move { server.take_slot_now(queue_id, max_queue_readers).await });
+        done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
+    }
+
+    async fn take_slot_now(self: Arc<Self>, queue_id: i32, max_queue_readers: u16) -> Result<Option<ReaderSlot>> {
         let args = vec![Arg::Int(queue_id), Arg::Int(max_queue_readers.into())];
         let mut state = self.presence.state.lock().await;
         let rows = state.call(&self.presence, Call { name: "take_reader_slot", args }).await.map_err(verdict)?;

@@ -339,8 +339,7 @@ impl Session {
     async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
         self.check()?;
         self.server.before_work().await?;
-        // The views show what this process says of its readers as it is now.
-        self.server.publish().await?;
+        self.server.publish_before_query().await;
         self.steps_done += 1;
         self.step(Step::Query(&sql)).await.map_err(verdict)
     }

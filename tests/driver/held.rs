@@ -1,0 +1,158 @@
+//! Rows that a member of dialoq_user holds locked in a transaction that stays open: nothing of other sessions waits for them.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::{Act, Broker, ConversationHandle};
+use std::future::Future;
+use std::time::Duration;
+use uuid::Uuid;
+
+const SCRIPT: &str = "
+    CREATE MESSAGE TYPE [Word] VALIDATION = NONE; CREATE CONTRACT [Talk] ([Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [Asker] ON QUEUE asker; CREATE SERVICE [Server] ON QUEUE server ([Talk]);";
+
+fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Database, Broker, ConversationHandle) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await.unwrap();
+        tokio::time::timeout(6 * SOON, test(database, broker, dialog)).await.expect("the test hangs");
+    });
+}
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    // Whatever waits for a row longer than this waits for the whole transaction.
+    client.batch_execute(&format!("SET statement_timeout = {}", SOON.as_millis())).await.unwrap();
+    client
+}
+
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(SOON, work)
+        .await
+        .unwrap_or_else(|_| panic!("{what} waits for a row that another session holds"))
+}
+
+async fn until(client: &Client, text: &str) {
+    let holds = async { while !client.query_one(text, &[]).await.unwrap().get::<_, bool>(0) {} };
+    tokio::time::timeout(SOON, holds).await.unwrap_or_else(|_| panic!("never true: {text}"));
+}
+
+/// Writes every row of every process as it is.
+const HOLD: &str = "BEGIN;
+    SELECT dialoq.put_queue_monitor(m.process, m.monitor_id, m.queue_id, m.state, NULL, NULL, 0, 1, 0, 0, 0, 0, 0, m.host_name,
+        m.process_id) FROM dialoq.queue_monitor AS m;
+    SELECT dialoq.put_activated_task(a.process, a.task_id, a.monitor_id, a.queue_id, a.procedure_name, a.process_id,
+        a.started_at) FROM dialoq.activated_task AS a;";
+
+pub(crate) fn rows_of_readers_stop_no_query_and_no_reader(store: Store) {
+    on(store, |database, broker, dialog| async move {
+        let (member, side) = (connect(database.url()).await, connect(database.url()).await);
+        let (word, mut words) = tokio::sync::mpsc::unbounded_channel();
+        let readers = broker
+            .activate_with("server", move |session| {
+                let word = word.clone();
+                async move {
+                    while let Some(messages) = session.receive("server").await? {
+                        word.send(messages.len()).unwrap();
+                    }
+                    Ok(())
+                }
+            })
+            .max_queue_readers(1)
+            .start();
+        until(&side, "SELECT count(*) = 1 FROM dialoq.queue_monitor").await;
+        member.batch_execute(HOLD).await.unwrap();
+        broker.send(dialog, "Word", "one").await.unwrap();
+        soon("a reader", words.recv()).await.unwrap();
+        soon("a query", broker.query("SELECT 1 AS one", ())).await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        soon("a query of a transaction", tx.query("SELECT 1 AS one", ())).await.unwrap();
+        tx.rollback().await.unwrap();
+        // Callers that go away while their query waits for the row take no place of a reader with them.
+        let place = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ShareLock' AND objsubid = 1
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND classid::bigint >> 16 = 17488";
+        let session: i32 = side.query_one(place, &[]).await.unwrap().get(0);
+        for round in 0..20 {
+            broker.send(dialog, "Word", &format!("{round}")[..]).await.unwrap();
+            let _ = tokio::time::timeout(Duration::from_millis(1), broker.query("SELECT 1 AS one", ())).await;
+        }
+        let mut left = 20;
+        while left > 0 {
+            left -= soon("a reader", words.recv()).await.unwrap();
+        }
+        let still: i32 = side.query_one(place, &[]).await.unwrap().get(0);
+        assert_eq!(session, still, "the session that holds the presence is another");
+        member.batch_execute("ROLLBACK").await.unwrap();
+        until(&side, "SELECT tasks_started_total > 0 FROM dialoq.queue_monitor").await;
+        readers.stop().await;
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn rows_of_a_dead_process_do_not_stop_tick(store: Store) {
+    on(store, |database, broker, _| async move {
+        let (member, side) = (connect(database.url()).await, connect(database.url()).await);
+        let put = "SELECT dialoq.put_queue_monitor($1::text::uuid, 1, 70000, 'INACTIVE', NULL, NULL, 0, 1, 0, 0, 0, 0, 0, 'h', 1),
+            dialoq.put_activated_task($1::text::uuid, 1, 1, 70000, 'p', 1, now())";
+        let (held, free) = (Uuid::new_v4().to_string(), Uuid::new_v4().to_string());
+        member.execute(put, &[&held]).await.unwrap();
+        side.execute(put, &[&free]).await.unwrap();
+        member.batch_execute("BEGIN").await.unwrap();
+        member.execute(put, &[&held]).await.unwrap();
+        side.query("SELECT * FROM dialoq.tick()", &[]).await.expect("tick waits for a row that another session holds");
+        let left = "SELECT count(*) = 0 FROM dialoq.queue_monitor AS m WHERE m.process = $1::text::uuid";
+        assert!(side.query_one(left, &[&free]).await.unwrap().get::<_, bool>(0));
+        member.batch_execute("COMMIT").await.unwrap();
+        side.query("SELECT * FROM dialoq.tick()", &[]).await.unwrap();
+        assert!(side.query_one(left, &[&held]).await.unwrap().get::<_, bool>(0));
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn an_attempt_that_another_session_noted_first_does_no_harm(store: Store) {
+    on(store, |database, broker, dialog| async move {
+        broker.send(dialog, "Word", "one").await.unwrap();
+        broker.close().await.unwrap();
+        let (receiver, member) = (connect(database.url()).await, connect(database.url()).await);
+        let side = connect(database.url()).await;
+        let ids = "SELECT e.conversation_group_id::text, s.queue_id FROM dialoq.conversation_endpoint AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id WHERE NOT e.is_initiator AND NOT e.is_system";
+        let row = side.query_one(ids, &[]).await.unwrap();
+        let (group, queue): (String, i32) = (row.get(0), row.get(1));
+        let note = async |client: &Client| {
+            let id = Uuid::new_v4().to_string();
+            let text = "SELECT dialoq.begin_attempt($1::text::uuid, $2, $3::text::uuid)";
+            client.execute(text, &[&id, &queue, &group]).await.map(|_| id)
+        };
+        let receive = "BEGIN; SELECT * FROM dialoq.receive('server')";
+        let rollbacks = "SELECT count(*) FROM dialoq.queue_rollback";
+        // It holds the row.
+        receiver.batch_execute(receive).await.unwrap();
+        member.batch_execute("BEGIN").await.unwrap();
+        note(&member).await.unwrap();
+        let state = match note(&side).await {
+            Ok(_) => None,
+            Err(error) => error.code().map(|state| state.code().to_owned()),
+        };
+        assert_eq!(state.as_deref(), Some("55P03"), "the second waits for the first");
+        member.batch_execute("COMMIT").await.unwrap();
+        receiver.batch_execute("ROLLBACK").await.unwrap();
+        side.query("SELECT * FROM dialoq.tick()", &[]).await.unwrap();
+        assert_eq!(database.sql(rollbacks), "1");
+        // It was first, and the transaction commits: the row of rollbacks ends all the same.
+        receiver.batch_execute(receive).await.unwrap();
+        note(&member).await.unwrap();
+        let own = note(&side).await.unwrap();
+        receiver.execute("SELECT * FROM dialoq.commit_attempt($1::text::uuid)", &[&own]).await.unwrap();
+        receiver.batch_execute("COMMIT").await.unwrap();
+        side.query("SELECT * FROM dialoq.tick()", &[]).await.unwrap();
+        assert_eq!(database.sql(rollbacks), "0");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
+    });
+}
