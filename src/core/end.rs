@@ -3,7 +3,6 @@
 use super::change::Change;
 use super::delivery::Letter;
 use super::effects::{Arrival, Effects};
-use super::endpoint::NONE;
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
@@ -67,7 +66,7 @@ impl Core {
                 self.drop_outbox(place, effects);
                 // Only if the error was this side's alone does the other still wait for a word (rule 18).
                 let peer = self.endpoints[place].peer;
-                if peer != NONE && self.endpoints[peer].state.may_send() {
+                if self.endpoints.get(peer).is_some_and(|peer| peer.state.may_send()) {
                     self.raise_error(peer, -8462, "the other endpoint of the conversation has ended", now, effects);
                 }
                 self.erase(place, effects);
@@ -76,9 +75,7 @@ impl Core {
             (_, ConversationState::DisconnectedOutbound | ConversationState::Closed) => {}
         }
         // Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
-        if peer != NONE
-            && self.endpoints.get(peer).is_some_and(|peer| peer.state == ConversationState::DisconnectedOutbound)
-        {
+        if self.endpoints.get(peer).is_some_and(|peer| peer.state == ConversationState::DisconnectedOutbound) {
             self.drop_outbox(peer, effects);
             self.finish(peer, now, effects);
         }

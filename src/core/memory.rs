@@ -123,9 +123,10 @@ impl Memory {
             restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
         }
         let restored = restore.finish(now)?;
-        match restored.repairs.is_empty() && restored.changes.is_empty() {
-            true => Ok(restored.core),
-            false => Err(Error::new(Code::STORE_DAMAGED, format!("{:?}", restored.repairs))),
+        let repairs = restored.repairs.into_list();
+        match (&repairs[..], &restored.changes[..]) {
+            ([], []) => Ok(restored.core),
+            (_, changes) => Err(Error::new(Code::STORE_DAMAGED, format!("{repairs:?} {changes:?}"))),
         }
     }
 

@@ -244,7 +244,7 @@ impl Core {
         if std::mem::take(&mut endpoint.has_retained) {
             effects.changes.push(Change::DeleteRetained { endpoint_id });
         }
-        if dropped > 0 && !is_quarantined {
+        if !is_quarantined {
             self.queue_state(queue_id).unread -= dropped;
         }
     }

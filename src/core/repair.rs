@@ -63,10 +63,6 @@ impl Repairs {
     pub fn into_list(self) -> Vec<Repair> {
         self.0
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 /// Mends definitions; gives what makes the rest unusable, if anything does.
@@ -133,4 +129,28 @@ fn highest_id(catalog: &Catalog) -> i32 {
         catalog.event_notifications.keys().next_back(),
     ];
     last.into_iter().flatten().copied().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_of_one_kind_are_counted_together_and_those_named_one_by_one_have_an_end() {
+        let mut repairs = Repairs::default();
+        for (table, what, example) in [("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("a", "x", 4), ("b", "x", 5)] {
+            repairs.note(table, what, example);
+        }
+        let mut others = Repairs::default();
+        for example in 0..MOST_NAMED + 3 {
+            others.each("c", "x", example);
+        }
+        others.each("c", "y", "alone");
+        repairs.append(others);
+        let list = repairs.into_list();
+        let rows: Vec<_> = list.iter().map(|repair| (repair.table, repair.what, repair.rows)).collect();
+        assert_eq!(rows[..4], [("a", "x", 2), ("a", "y", 1), ("b", "x", 2), ("c", "x", 1)]);
+        assert_eq!(rows[MOST_NAMED + 1..], [("c", "x", 1), ("c", "x", 4), ("c", "y", 1)]);
+        assert_eq!(list[0].to_string(), "a, 2 rows: x; the first is 1");
+    }
 }

@@ -58,6 +58,21 @@ case!(empty_queues_answer_at_once, [159], async |t| {
     tx.commit().await?;
 });
 
+case!(empty_receives_hold_nothing, [155, 159], async |t| {
+    let pair = t.pair().await?;
+    let group = t.endpoint(pair.target).await?.expect("target").group;
+    t.send(pair.initiator, "Text", "waits").await?;
+    let tx = t.begin().await?;
+    assert!(tx.receive_top("QT", 0).await?.is_empty());
+    assert_eq!(t.receive("QT").await?.texts(), ["waits"]);
+    assert!(tx.receive_from("QT", pair.target).await?.is_empty());
+    assert!(tx.receive_group("QT", group).await?.is_empty());
+    assert!(tx.receive("QT").await?.is_empty());
+    t.send(pair.target, "Text", "waits for no lock").await?;
+    tx.rollback().await?;
+    assert_eq!(t.receive("QI").await?.texts(), ["waits for no lock"]);
+});
+
 case!(waits_run_out, [160], async |t| {
     let other = t.clone();
     let mut waiting = Box::pin(async move { other.wait_receive("QT", Some(300)).await });

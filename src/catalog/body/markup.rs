@@ -168,6 +168,7 @@ mod tests {
             assert_eq!(check(&text), Ok(()), "{no_element}");
         }
         assert_eq!(check(&format!("<!DOCTYPE a><a{more}/>")), Ok(()), "the parser refuses it");
+        assert_eq!(check("<r><></r>"), Ok(()), "the parser refuses a tag without a name");
         let deep = "<d>".repeat(MAX_DEPTH as usize - 1);
         assert!(check(&format!("{deep}<a><b{more}/>")).is_err());
         assert_eq!(check(&format!("{deep}<a><d><b{more}/>")), Ok(()), "the parser refuses what nests so deep");

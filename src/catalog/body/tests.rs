@@ -430,3 +430,20 @@ fn the_checks_can_move_to_the_thread_that_writes() {
     fn send<T: Send>() {}
     send::<BodyChecks>();
 }
+
+#[test]
+fn a_text_of_several_documents_ends_with_one_or_with_comments() {
+    let documents = |text: &str| super::xml::split_documents(text).map(|documents| documents.len());
+    for (text, count) in [
+        ("", 0),
+        ("<!-- c -->", 0),
+        ("<a/>", 1),
+        ("<a/> <!-- c --> <!-- d --> ", 1),
+        ("<!-- c --><a/><!-- d --><b></b>", 2),
+    ] {
+        assert_eq!(documents(text), Ok(count), "{text}");
+    }
+    for text in ["<a", "<a/><b", "<a/>b", "<a/><!-- c --><b", "<a/><!-- c -->b", "<a/><!-- c", "<!-- c --><a></b>"] {
+        assert!(documents(text).is_err(), "{text}");
+    }
+}

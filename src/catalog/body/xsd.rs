@@ -168,4 +168,19 @@ mod tests {
         assert!(why(64 << 10).contains("777"), "{}", why(64 << 10));
         assert!(!why((64 << 10) + 1).contains("777"), "{}", why((64 << 10) + 1));
     }
+
+    #[test]
+    fn a_long_body_is_checked_as_a_short_one() {
+        let collection = Collection::compile(&schema("one", "int")).unwrap();
+        for bytes in [1000, (64 << 10) + 1] {
+            let check = |value: &str| {
+                let body = format!("<one>{value}{}</one>", " ".repeat(bytes - value.len() - "<one></one>".len()));
+                assert_eq!(body.len(), bytes);
+                collection.check_text(&body, 9, 9)
+            };
+            assert_eq!(check("7"), Ok(Some(())), "{bytes} bytes");
+            let why = check("seven").unwrap_err();
+            assert!(why.contains("seven"), "{bytes} bytes: {why}");
+        }
+    }
 }

@@ -319,6 +319,23 @@ fn a_script_is_tried_whole_and_the_refused_statement_pointed_at() {
 }
 
 #[test]
+fn a_definition_without_options_is_rendered_as_a_statement_without_them() {
+    let queue = |options| Definition::AlterQueue { name: "q".into(), options };
+    let priority = |set| Definition::CreateBrokerPriority { name: "p".into(), set };
+    let off = QueueOptions { status: Some(false), ..QueueOptions::default() };
+    let level = PriorityOptions { level: Some(7), ..PriorityOptions::default() };
+    for (definition, text) in [
+        (queue(QueueOptions::default()), "ALTER QUEUE [q] REORGANIZE;"),
+        (queue(off), "ALTER QUEUE [q] WITH STATUS = OFF;"),
+        (priority(PriorityOptions::default()), "CREATE BROKER PRIORITY [p] FOR CONVERSATION;"),
+        (priority(level), "CREATE BROKER PRIORITY [p] FOR CONVERSATION SET (PRIORITY_LEVEL = 7);"),
+    ] {
+        assert_eq!(render_definition(&definition), text);
+        assert_eq!(one(text), definition);
+    }
+}
+
+#[test]
 fn a_rendered_catalog_reads_well() {
     let script = "CREATE MESSAGE TYPE [//a]; CREATE CONTRACT [//c] ([//a] SENT BY ANY); CREATE QUEUE q; \
                   CREATE QUEUE w WITH STATUS = OFF, ACTIVATION (PROCEDURE_NAME = p, MAX_QUEUE_READERS = 2, EXECUTE AS OWNER); \

@@ -3,26 +3,26 @@
 use super::*;
 use crate::protocol::definition::{AnyOr, BrokerOption, PriorityOptions, QueueEvent};
 
-fn define(memory: &mut Memory, definition: Definition) -> Option<Vec<Outcome>> {
+pub(super) fn define(memory: &mut Memory, definition: Definition) -> Option<Vec<Outcome>> {
     memory.submit(vec![Verb::Define(vec![definition])], NOW).unwrap()
 }
 
-fn set(memory: &mut Memory, option: BrokerOption) {
+pub(super) fn set(memory: &mut Memory, option: BrokerOption) {
     define(memory, Definition::AlterDatabase { option }).unwrap();
 }
 
-fn create_service(memory: &mut Memory, name: &str, queue: &str, contracts: &[&str]) {
+pub(super) fn create_service(memory: &mut Memory, name: &str, queue: &str, contracts: &[&str]) {
     let contracts = contracts.iter().map(ToString::to_string).collect();
     define(memory, Definition::CreateService { name: name.into(), owner: None, queue: queue.into(), contracts })
         .unwrap();
 }
 
-fn create_contract(memory: &mut Memory, name: &str) {
+pub(super) fn create_contract(memory: &mut Memory, name: &str) {
     let entries = vec![ContractEntry { message_type: "m".into(), sent_by: SentBy::Any }];
     define(memory, Definition::CreateContract { name: name.into(), owner: None, entries }).unwrap();
 }
 
-fn begin_over(memory: &mut Memory, to: &str, contract: &str, addressee: Addressee) -> ConversationHandle {
+pub(super) fn begin_over(memory: &mut Memory, to: &str, contract: &str, addressee: Addressee) -> ConversationHandle {
     let dialog = BeginDialog {
         from_service: "i".into(),
         to_service: to.into(),
@@ -39,7 +39,7 @@ fn begin_over(memory: &mut Memory, to: &str, contract: &str, addressee: Addresse
 }
 
 /// The code and the description of the only message of a queue, which is an Error.
-fn error_in(memory: &mut Memory, queue: &str) -> (i32, String) {
+pub(super) fn error_in(memory: &mut Memory, queue: &str) -> (i32, String) {
     let messages = receive(memory, queue);
     assert_eq!(messages.len(), 1, "{messages:?}");
     system::parse_error_body(messages[0].message_body.as_deref().unwrap()).expect("an Error")
@@ -259,7 +259,7 @@ fn what_waits_behind_a_body_that_was_refused_is_held_until_end() {
 }
 
 /// Conversations to `t` with a message each, their targets at those levels; gives the targets' handles.
-fn targets_at(memory: &mut Memory, levels: &[u8]) -> Vec<ConversationHandle> {
+pub(super) fn targets_at(memory: &mut Memory, levels: &[u8]) -> Vec<ConversationHandle> {
     for level in levels {
         let handle = begin(memory, "t", None);
         send(memory, handle, &format!("level {level}"));
@@ -271,7 +271,7 @@ fn targets_at(memory: &mut Memory, levels: &[u8]) -> Vec<ConversationHandle> {
     targets
 }
 
-fn receive_in(memory: &mut Memory, session: &mut Session, top: Option<u64>, from: From) -> Vec<String> {
+pub(super) fn receive_in(memory: &mut Memory, session: &mut Session, top: Option<u64>, from: From) -> Vec<String> {
     let verb = Verb::Receive { queue: "qt".into(), top, from };
     bodies(&received(memory.execute(session, verb, NOW).unwrap().unwrap()))
 }

@@ -8,9 +8,13 @@ use crate::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
 
+mod bounds;
+mod definitions;
 mod edges;
 mod random;
 mod refusals;
+mod restoring;
+mod sessions;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
@@ -101,6 +105,23 @@ fn states(memory: &Memory) -> Vec<&'static str> {
     memory.endpoints().map(|row| row.state.code()).collect()
 }
 
+fn row_of(core: &Core, endpoint: &super::endpoint::Endpoint) -> EndpointRow {
+    endpoint.to_row(core.groups[endpoint.group].id, core.names.name(endpoint.far_service).clone())
+}
+
+/// A commit of one verb, with its effects not yet written.
+fn effects_of(memory: &mut Memory, verb: Verb) -> Effects {
+    let (mut session, mut effects) = (memory.core.begin(), Effects::default());
+    assert!(matches!(memory.core.execute(&mut session, verb, NOW), Ok(Step::Done(_))));
+    memory.core.commit(session, NOW, &mut effects);
+    effects
+}
+
+fn depth(memory: &Memory, queue: &str) -> (usize, u64) {
+    let depth = memory.core.depth(memory.core.catalog().queue(queue).unwrap().id);
+    (depth.ready_groups, depth.unread)
+}
+
 /// What was restored from the rows must answer as the broker that wrote them: compared by what both would write next.
 fn assert_recovers(memory: &Memory) {
     let core = memory.restored(NOW).unwrap();
@@ -117,6 +138,7 @@ fn assert_recovers(memory: &Memory) {
         assert_eq!(restored.system_rows(), endpoint.system_rows());
         assert_eq!(restored.state, endpoint.state);
         assert_eq!(restored.is_peer_known, endpoint.is_peer_known, "{endpoint:?}");
+        assert_eq!(row_of(&core, restored), row_of(&memory.core, endpoint));
     }
 }
 

@@ -1,0 +1,182 @@
+//! What an opening makes of rows: of sound ones the same broker, of damaged ones a report.
+
+use super::edges::{begin_over, set};
+use super::*;
+use crate::protocol::definition::BrokerOption;
+
+/// The rows of a broker, and its marks.
+struct Rows {
+    catalog: crate::catalog::Catalog,
+    endpoints: Vec<EndpointRow>,
+    messages: Vec<MessageRow>,
+    transmissions: Vec<TransmissionRow>,
+    marks: (u64, u64, u64),
+}
+
+fn rows(memory: &Memory) -> Rows {
+    Rows {
+        catalog: (**memory.core.catalog()).clone(),
+        endpoints: memory.endpoints().cloned().collect(),
+        messages: memory.messages().cloned().collect(),
+        transmissions: memory.transmissions().cloned().collect(),
+        marks: memory.core.counters(),
+    }
+}
+
+impl Rows {
+    fn restore(self) -> Restored {
+        let mut restore = Restore::new(self.catalog, crate::id::IdSource::Counted(1 << 60), Limits::default());
+        restore.counters(self.marks.0, self.marks.1, self.marks.2);
+        for row in self.endpoints {
+            restore.endpoint(row);
+        }
+        for row in self.messages {
+            restore.message(row.queuing_order, row.endpoint_id, row.stored, row.sequence, row.message_type_id);
+        }
+        for row in self.transmissions {
+            let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
+            restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
+        }
+        restore.finish(NOW).unwrap()
+    }
+
+    /// The tables that the repairs name.
+    fn tables(self) -> Vec<&'static str> {
+        self.restore().repairs.into_list().into_iter().map(|repair| repair.table).collect()
+    }
+}
+
+#[test]
+fn each_number_above_its_mark_is_reported_and_not_given_out_again() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "arrives");
+    let waiting = begin(&mut memory, "nowhere", None);
+    for body in ["waits", "too"] {
+        send(&mut memory, waiting, body);
+    }
+    let highest = (
+        memory.messages().map(|row| row.queuing_order).max().unwrap(),
+        memory.endpoints().map(|row| row.endpoint_id).max().unwrap(),
+        memory.transmissions().map(|row| row.transmission_id).max().unwrap(),
+    );
+    let next = (highest.0 + 1, highest.1 + 1, highest.2 + 1);
+    assert_eq!(memory.core.counters(), next);
+    assert!(rows(&memory).tables().is_empty());
+    for marks in [(highest.0, next.1, next.2), (next.0, highest.1, next.2), (next.0, next.1, highest.2), (1, 1, 1)] {
+        let low = || Rows { marks, ..rows(&memory) };
+        assert_eq!(low().tables(), ["dialoq_broker"], "{marks:?}");
+        assert_eq!(low().restore().core.counters(), next, "{marks:?}");
+    }
+    let marks = (100, 200, 300);
+    let high = Rows { marks, ..rows(&memory) }.restore();
+    assert_eq!((high.core.counters(), high.repairs.into_list()), (marks, Vec::new()));
+}
+
+#[test]
+fn an_endpoint_is_restored_with_what_few_endpoints_have() {
+    let mut memory = broker();
+    let far = Addressee::Instance(uuid::Uuid::from_u128(7).to_string().into());
+    let elsewhere = begin_over(&mut memory, "t", "c", far);
+    send(&mut memory, elsewhere, "another broker's");
+    assert_recovers(&memory);
+    end(&mut memory, elsewhere, EndForm::Plain);
+    let row = memory.endpoints().next().unwrap();
+    assert!(row.far_broker_instance.is_some() && row.end_dialog_sequence.is_some());
+    assert_recovers(&memory);
+
+    let nobody = begin(&mut memory, "nowhere", None);
+    send(&mut memory, nobody, "waits");
+    end(&mut memory, nobody, EndForm::Plain);
+    let row = memory.endpoints().last().unwrap();
+    assert!(row.far_broker_instance.is_none() && row.end_dialog_sequence.is_some());
+    assert_recovers(&memory);
+
+    let timed = begin(&mut memory, "t", None);
+    memory.submit(vec![Verb::BeginConversationTimer { handle: timed, timeout_seconds: 9 }], NOW).unwrap();
+    assert_recovers(&memory);
+    send(&mut memory, timed, "one");
+    let target = receive(&mut memory, "qt")[0].conversation_handle;
+    send(&mut memory, target, "heard");
+    end(&mut memory, target, EndForm::Plain);
+    end(&mut memory, timed, EndForm::Plain);
+    assert!(memory.endpoints().last().unwrap().security_timestamp.is_some());
+    assert_recovers(&memory);
+}
+
+#[test]
+fn what_waits_is_tried_at_the_first_tick_after_an_opening() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    assert_eq!(rows(&memory).restore().core.next_due(), None, "nothing waits");
+    set(&mut memory, BrokerOption::DisableBroker);
+    send(&mut memory, initiator, "waits");
+    let mut rows = rows(&memory);
+    rows.catalog.settings.is_broker_enabled = true;
+    let (mut core, mut effects) = (rows.restore().core, Effects::default());
+    assert_eq!(core.next_due(), Some(Timestamp(0)));
+    core.tick(NOW, &mut effects);
+    assert_eq!((effects.redeliver.len(), core.next_due()), (1, None));
+}
+
+/// A conversation whose target has received one message, with two more in the transmission queue.
+fn waiting() -> Memory {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "0");
+    alter(&mut memory, "qt", false);
+    send(&mut memory, initiator, "1");
+    send(&mut memory, initiator, "2");
+    memory
+}
+
+#[test]
+fn a_gap_between_what_waits_and_what_arrived_sets_the_receivers_group_aside() {
+    assert!(rows(&waiting()).tables().is_empty());
+    let damaged = |change: &dyn Fn(&mut Rows)| {
+        let mut rows = rows(&waiting());
+        rows.transmissions.remove(0);
+        change(&mut rows);
+        rows.restore()
+    };
+    let aside = |restored: &Restored| -> Vec<(bool, bool)> {
+        let endpoints = restored.core.endpoints.iter().map(|(_, endpoint)| endpoint);
+        endpoints.map(|endpoint| (endpoint.is_initiator, endpoint.is_quarantined)).collect()
+    };
+    let restored = damaged(&|_| {});
+    assert_eq!(aside(&restored), [(true, false), (false, true)]);
+    let changed: Vec<_> = restored.changes.iter().filter(|change| matches!(change, Change::PutEndpoint(_))).collect();
+    assert_eq!(changed.len(), 1);
+    let repairs = restored.repairs.into_list();
+    assert_eq!((repairs.len(), repairs[0].table), (1, "dialoq_conversation_endpoint"));
+    assert!(repairs[0].example.contains("received 1 messages; number 2 is next"), "{}", repairs[0]);
+    // A receiver that takes nothing in, or whose group is set aside already, and a sender that holds its messages until END.
+    let states: [&dyn Fn(&mut Rows); 5] = [
+        &|rows| rows.endpoints[1].state = ConversationState::DisconnectedInbound,
+        &|rows| rows.endpoints[1].state = ConversationState::Error,
+        &|rows| rows.endpoints[1].is_quarantined = true,
+        &|rows| rows.endpoints[0].state = ConversationState::DisconnectedInbound,
+        &|rows| rows.endpoints[0].state = ConversationState::Error,
+    ];
+    for (case, state) in states.into_iter().enumerate() {
+        let restored = damaged(state);
+        assert_eq!((restored.repairs.into_list(), restored.changes), (Vec::new(), Vec::new()), "case {case}");
+    }
+}
+
+#[test]
+fn rows_of_a_conversation_that_existed_are_kept_and_those_of_none_are_removed() {
+    let memory = waiting();
+    let next = memory.core.counters().1;
+    for (endpoint_id, is_removed) in [(next - 1, false), (next, true), (next + 1, true)] {
+        let mut rows = rows(&memory);
+        rows.endpoints.retain(|row| row.is_initiator);
+        rows.messages[0].endpoint_id = endpoint_id;
+        for row in &mut rows.transmissions {
+            row.endpoint_id = endpoint_id;
+        }
+        let restored = rows.restore();
+        assert_eq!(restored.changes.len(), if is_removed { 3 } else { 0 }, "{endpoint_id}: {:?}", restored.changes);
+        assert_eq!(restored.repairs.into_list().len(), 3, "{endpoint_id}: each row is named");
+    }
+}

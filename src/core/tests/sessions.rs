@@ -1,0 +1,185 @@
+//! What a session sees, holds and leaves behind.
+
+use super::edges::{receive_in, targets_at};
+use super::*;
+use crate::Code;
+
+fn dialog() -> Verb {
+    Verb::BeginDialog(BeginDialog {
+        from_service: "i".into(),
+        to_service: "t".into(),
+        addressee: Addressee::Anywhere,
+        contract: Some("c".into()),
+        related: Relation::None,
+        lifetime_seconds: None,
+        encryption: false,
+    })
+}
+
+fn group_of(memory: &Memory, handle: ConversationHandle) -> GroupId {
+    memory.endpoints().find(|row| row.handle == handle).unwrap().group
+}
+
+#[test]
+fn a_conversation_is_not_there_for_others_until_its_begin_commits() {
+    let mut memory = broker();
+    let known = begin(&mut memory, "t", None);
+    let mut session = memory.core.begin_transaction();
+    let Some(Outcome::Began { handle, group, .. }) = memory.execute(&mut session, dialog(), NOW).unwrap() else {
+        panic!("BEGIN DIALOG gives the handle and the group")
+    };
+    let from = |from| Verb::Receive { queue: "qi".into(), top: None, from };
+    let by_handle = || [send_verb(handle, "m", "x"), from(From::Conversation(handle))];
+    let by_group = || {
+        [from(From::Group(group)), Verb::MoveConversation { handle: known, group }, Verb::ReleaseQuarantine { group }]
+    };
+    for verb in by_handle() {
+        assert_eq!(
+            memory.submit(vec![verb.clone()], NOW).unwrap_err().code(),
+            Code::CONVERSATION_NOT_FOUND,
+            "{verb:?}"
+        );
+    }
+    for verb in by_group() {
+        let refused = memory.submit(vec![verb.clone()], NOW).unwrap_err();
+        assert_eq!(refused.code(), Code::GROUP_NOT_FOUND, "{verb:?}");
+    }
+    memory.commit(session, NOW);
+    for verb in by_handle().into_iter().chain(by_group()) {
+        assert!(memory.submit(vec![verb.clone()], NOW).unwrap().is_some(), "{verb:?}");
+    }
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_group_whose_conversations_a_transaction_moved_away_is_gone_for_it() {
+    let mut memory = broker();
+    let targets = targets_at(&mut memory, &[5, 5, 5]);
+    let groups: Vec<_> = targets.iter().map(|target| group_of(&memory, *target)).collect();
+    let mut session = memory.core.begin_transaction();
+    let moves = |place: usize, to: usize| Verb::MoveConversation { handle: targets[place], group: groups[to] };
+    memory.execute(&mut session, moves(0, 1), NOW).unwrap().unwrap();
+    let from = Verb::Receive { queue: "qt".into(), top: None, from: From::Group(groups[0]) };
+    for verb in [from, moves(2, 0), moves(0, 0)] {
+        let refused = memory.execute(&mut session, verb.clone(), NOW).unwrap_err();
+        assert_eq!(refused.code(), Code::GROUP_NOT_FOUND, "{verb:?}");
+    }
+    // The conversation that stays leaves, so that only the one that came is in the group.
+    memory.execute(&mut session, moves(1, 2), NOW).unwrap().unwrap();
+    assert_eq!(receive_in(&mut memory, &mut session, None, From::Group(groups[1])).len(), 1);
+    memory.rollback(session, NOW);
+    assert!(memory.submit(vec![moves(2, 0)], NOW).unwrap().is_some());
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_receive_by_handle_takes_nothing_of_what_was_moved_into_the_group() {
+    let mut memory = broker();
+    let targets = targets_at(&mut memory, &[3, 8]);
+    let group = group_of(&memory, targets[0]);
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, Verb::MoveConversation { handle: targets[1], group }, NOW).unwrap().unwrap();
+    let by_handle = From::Conversation(targets[0]);
+    assert_eq!(receive_in(&mut memory, &mut session, None, by_handle), ["level 3"]);
+    assert_eq!(receive_in(&mut memory, &mut session, None, From::Any), ["level 8"]);
+    memory.commit(session, NOW);
+}
+
+#[test]
+fn a_receive_that_finds_nothing_holds_nothing() {
+    let mut memory = broker();
+    let target = targets_at(&mut memory, &[5])[0];
+    let mut session = memory.core.begin_transaction();
+    assert!(receive_in(&mut memory, &mut session, Some(0), From::Any).is_empty());
+    assert_eq!(receive(&mut memory, "qt").len(), 1);
+    for from in [From::Conversation(target), From::Group(group_of(&memory, target)), From::Any] {
+        assert!(receive_in(&mut memory, &mut session, None, from).is_empty());
+    }
+    assert!(memory.submit(vec![send_verb(target, "m", "reply")], NOW).unwrap().is_some());
+    memory.rollback(session, NOW);
+}
+
+#[test]
+fn a_limit_counts_system_messages() {
+    let mut memory = broker();
+    let target = targets_at(&mut memory, &[5])[0];
+    for round in [2, 4] {
+        let timer = Verb::BeginConversationTimer { handle: target, timeout_seconds: 1 };
+        memory.submit(vec![timer], NOW.after_seconds(round - 1)).unwrap();
+        memory.tick(NOW.after_seconds(round));
+    }
+    for left in [2, 1, 0] {
+        let taken = received(memory.submit(vec![receive_verb("qt", Some(1))], NOW).unwrap().unwrap().remove(0));
+        assert_eq!((taken.len(), memory.messages().count()), (1, left));
+    }
+}
+
+#[test]
+fn a_session_that_stopped_waiting_is_part_of_no_deadlock() {
+    let mut memory = broker();
+    let (one, two) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
+    let (mut a, mut b) = (memory.core.begin_transaction(), memory.core.begin_transaction());
+    memory.execute(&mut a, send_verb(one, "m", "a"), NOW).unwrap().unwrap();
+    memory.execute(&mut b, send_verb(two, "m", "b"), NOW).unwrap().unwrap();
+    let waits = |memory: &mut Memory, session: &mut Session, handle| {
+        let Step::Blocked(group) = memory.core.execute(session, send_verb(handle, "m", "x"), NOW).unwrap() else {
+            panic!("another session holds the group")
+        };
+        memory.core.wait(session, group)
+    };
+    waits(&mut memory, &mut a, two).unwrap();
+    assert_eq!(waits(&mut memory, &mut b, one).unwrap_err().code(), Code::DEADLOCK);
+    memory.core.stop_waiting(&a);
+    waits(&mut memory, &mut b, one).unwrap();
+    memory.rollback(a, NOW);
+    memory.rollback(b, NOW);
+}
+
+#[test]
+fn a_unit_that_meets_a_lock_leaves_nothing_behind() {
+    let mut memory = broker();
+    let (free, held) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, send_verb(held, "m", "held"), NOW).unwrap().unwrap();
+    send(&mut memory, free, "0");
+    let count = |memory: &Memory| (memory.core.endpoints.iter().count(), memory.core.sessions.iter().count());
+    let before = count(&memory);
+    for round in 1..4 {
+        let unit = vec![dialog(), send_verb(free, "m", "never"), send_verb(held, "m", "never")];
+        assert!(memory.submit(unit, NOW).unwrap().is_none(), "another session holds the last group");
+        let unknown = ConversationHandle(uuid::Uuid::nil());
+        let unit = vec![dialog(), send_verb(free, "m", "never"), send_verb(unknown, "m", "never")];
+        assert!(memory.submit(unit, NOW).is_err());
+        assert_eq!(count(&memory), before, "no conversation, and the numbers of sessions are used again");
+        send(&mut memory, free, "x");
+        assert_eq!(depth(&memory, "qt").1, round + 1, "its group is free again");
+    }
+    memory.rollback(session, NOW);
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_commit_wakes_receivers_of_what_waits_in_the_groups_it_unlocks() {
+    let mut memory = broker();
+    let target = targets_at(&mut memory, &[5])[0];
+    let queue_id = memory.core.catalog().queue("qt").unwrap().id;
+    let wakes = |effects: &Effects| -> Vec<usize> {
+        let of_queue = effects.arrivals.iter().filter(|arrival| arrival.queue_id == queue_id);
+        of_queue.map(|arrival| arrival.newly_ready).collect()
+    };
+    // It only sent, so what waits in the group is ready again.
+    let mut session = memory.core.begin_transaction();
+    memory.execute(&mut session, send_verb(target, "m", "reply"), NOW).unwrap().unwrap();
+    assert_eq!(depth(&memory, "qt"), (0, 1));
+    let mut effects = Effects::default();
+    memory.core.commit(session, NOW, &mut effects);
+    assert_eq!((wakes(&effects), depth(&memory, "qt")), (vec![1], (1, 1)));
+    memory.write(effects, NOW);
+    // It took all, so nothing is ready, but the queue is less deep.
+    let mut session = memory.core.begin_transaction();
+    assert_eq!(receive_in(&mut memory, &mut session, None, From::Any), ["level 5"]);
+    let mut effects = Effects::default();
+    memory.core.commit(session, NOW, &mut effects);
+    assert_eq!((wakes(&effects), depth(&memory, "qt")), (vec![0], (0, 0)));
+    memory.write(effects, NOW);
+}
