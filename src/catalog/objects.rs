@@ -103,6 +103,13 @@ pub struct Queue {
     pub activation: Option<Activation>,
 }
 
+impl Queue {
+    /// Whether its STATUS is ON.
+    pub fn is_enabled(&self) -> bool {
+        self.is_receive_enabled && self.is_enqueue_enabled
+    }
+}
+
 /// The activation of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Activation {

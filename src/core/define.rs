@@ -154,7 +154,6 @@ impl Core {
                     self.erase(place, effects);
                     effects.arrivals.push(Arrival { queue_id, newly_ready: 0 });
                 }
-                self.begin_all_notifications(now);
             }
             Consequence::ErrorBrokerConversations => {
                 // A conversation that an open transaction has begun is not there yet: its rows must not be either.

@@ -19,18 +19,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 impl Core {
-    pub(super) fn begin_all_notifications(&mut self, now: Timestamp) {
-        let catalog = self.catalog.clone();
-        for notification in catalog.event_notifications.values() {
-            self.begin_notification(notification, now);
-        }
-    }
-
     /// Begins the conversation over which a notification tells its events.
     pub(super) fn begin_notification(&mut self, notification: &EventNotification, now: Timestamp) {
-        if self.find(notification.conversation_handle).is_some() {
-            return;
-        }
         let group_id = self.ids.next_id();
         let service_id = system::NOTIFICATION_SERVICE_ID;
         let queue_id = self.catalog.services.get(&service_id).map_or(0, |service| service.queue_id);

@@ -156,12 +156,10 @@ impl Core {
             let moved_in = moved_in.map(|(place, _)| *place).filter(|place| self.endpoints[*place].group != group);
             found.extend(moved_in.filter(|place| has_more(*place)));
         }
-        if found.len() > 1 {
-            found.sort_by_key(|place| {
-                let endpoint = &self.endpoints[*place];
-                (10 - endpoint.priority, endpoint.handle)
-            });
-        }
+        found.sort_by_key(|place| {
+            let endpoint = &self.endpoints[*place];
+            (10 - endpoint.priority, endpoint.handle)
+        });
         found
     }
 

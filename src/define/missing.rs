@@ -113,7 +113,7 @@ fn named<T: PartialEq + std::fmt::Debug>(
 }
 
 fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
-    let is_on = found.is_receive_enabled && found.is_enqueue_enabled;
+    let is_on = found.is_enabled();
     let check = |aspect, found: bool, wanted: Option<bool>, name: &str| {
         named("queue", name, aspect, &found, wanted.as_ref()).map(drop)
     };

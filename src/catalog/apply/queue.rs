@@ -66,7 +66,7 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, options: &QueueOptions) -
             row.activation = Some(next);
         }
     }
-    let was_enabled = row.is_receive_enabled && row.is_enqueue_enabled;
+    let was_enabled = row.is_enabled();
     if let Some(is_enabled) = options.status {
         row.is_receive_enabled = is_enabled;
         row.is_enqueue_enabled = is_enabled;

@@ -278,6 +278,33 @@ fn a_rejection_by_a_json_schema_says_where() {
 }
 
 #[test]
+fn a_rejection_by_a_json_schema_shows_no_value_of_the_body() {
+    for (schema, body) in [
+        (r#"{"type":"integer"}"#, r#""secret""#),
+        (r#"{"enum":[1]}"#, r#""secret""#),
+        (r#"{"const":1}"#, r#""secret""#),
+        (r#"{"maxLength":3}"#, r#""secret""#),
+        (r#"{"pattern":"^x"}"#, r#""secret""#),
+        (r#"{"format":"uuid","pattern":"^[0-9a-f-]*$"}"#, r#""secret""#),
+        (r#"{"not":{"type":"string"}}"#, r#""secret""#),
+        (r#"{"anyOf":[{"type":"integer"},{"type":"null"}]}"#, r#""secret""#),
+        (r#"{"uniqueItems":true}"#, r#"["secret","secret"]"#),
+        (r#"{"contains":{"type":"integer"}}"#, r#"["secret"]"#),
+        (r#"{"prefixItems":[{"type":"integer"}],"items":false}"#, r#"[1,"secret"]"#),
+        (r#"{"prefixItems":[{"type":"integer"}],"unevaluatedItems":false}"#, r#"[1,"secret"]"#),
+        (r#"{"unevaluatedProperties":false}"#, r#"{"name":"secret"}"#),
+        (r#"{"additionalProperties":false}"#, r#"{"name":"secret"}"#),
+        (r#"{"dependentRequired":{"name":["other"]}}"#, r#"{"name":"secret"}"#),
+        (r#"{"propertyNames":{"maxLength":3}}"#, r#"{"name":"secret"}"#),
+    ] {
+        let by_schema = message_type(Validation::JsonSchema { schema: schema.into() });
+        let checks = BodyChecks::new();
+        let why = checks.check(&Catalog::default(), &by_schema, Some(body.as_bytes())).unwrap_err().description;
+        assert!(!why.contains("secret"), "{schema}: {why}");
+    }
+}
+
+#[test]
 fn every_validation_but_none_is_checked() {
     for (validation, is_checked) in [
         (Validation::None, false),

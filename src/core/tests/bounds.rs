@@ -111,3 +111,16 @@ fn an_end_that_waits_is_done_with_once_the_other_side_has_ended_too() {
     assert_eq!((states(&memory), memory.transmissions().count()), (vec!["CD"], 0));
     assert_recovers(&memory);
 }
+
+#[test]
+fn an_error_arrives_unchecked_however_long_its_description_is() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    let form = EndForm::WithError { code: 7, description: "é".repeat(3000) };
+    let effects = effects_of(&mut memory, Verb::EndConversation { handle: initiator, form });
+    assert_eq!((effects.redeliver.len(), effects.unchecked.len(), effects.quick_checks), (0, 0, 0));
+    memory.write(effects, NOW);
+    assert_eq!(states(&memory), ["ER"]);
+    assert_recovers(&memory);
+}

@@ -74,6 +74,19 @@ fn each_number_above_its_mark_is_reported_and_not_given_out_again() {
 }
 
 #[test]
+fn a_next_object_id_that_is_in_use_is_raised_above_all() {
+    let memory = broker();
+    let next = memory.core.catalog().settings.next_object_id;
+    for id in [1, next - 1, next, next + 1] {
+        let mut rows = rows(&memory);
+        rows.catalog.settings.next_object_id = id;
+        let restored = rows.restore();
+        assert_eq!(restored.core.catalog().settings.next_object_id, id.max(next));
+        assert_eq!(restored.repairs.into_list().len(), usize::from(id < next), "{id} instead of {next}");
+    }
+}
+
+#[test]
 fn an_endpoint_is_restored_with_what_few_endpoints_have() {
     let mut memory = broker();
     let far = Addressee::Instance(uuid::Uuid::from_u128(7).to_string().into());
