@@ -11,19 +11,36 @@ use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
 use crate::core::{Change, ReadRow, Taken};
 use crate::error::Result;
-use crate::protocol::Outcome;
+use crate::protocol::{Outcome, Unit};
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 const BEGIN: &str = include_str!("../../../sql/sqlite/transaction/begin.sql");
 const COMMIT: &str = include_str!("../../../sql/sqlite/transaction/commit.sql");
 const ROLLBACK: &str = include_str!("../../../sql/sqlite/transaction/rollback.sql");
 
-/// Where an answer goes.
-pub(super) type Sender = oneshot::Sender<Result<Slots>>;
+/// Where an answer goes, and the share of the store's room that its unit has until then.
+pub(super) struct Sender {
+    answer: oneshot::Sender<Result<Slots>>,
+    pub(super) room: Option<OwnedSemaphorePermit>,
+}
+
+impl Sender {
+    pub(super) fn new(answer: oneshot::Sender<Result<Slots>>, room: Option<OwnedSemaphorePermit>) -> Self {
+        Self { answer, room }
+    }
+
+    pub(super) fn send(self, result: Result<Slots>) -> std::result::Result<(), Result<Slots>> {
+        self.answer.send(result)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.answer.is_closed()
+    }
+}
 
 /// One slot per verb.
 pub(super) type Slots = SmallVec<[Slot; 1]>;
@@ -36,6 +53,8 @@ pub(super) enum Slot {
     Changed(u64),
     /// A RECEIVE: the rows it took, and what the tables say of them once they are read.
     Rows { taken: Vec<Taken>, rows: Vec<ReadRow>, catalog: Arc<Catalog> },
+    /// The whole unit goes back to its caller, who orders it again when this comes: the group that it met was unlocked.
+    Later { unit: Unit, unlocked: oneshot::Receiver<()> },
 }
 
 impl Slot {
@@ -43,7 +62,7 @@ impl Slot {
     pub(super) fn into_outcome(self) -> Result<Outcome> {
         match self {
             Self::Outcome(outcome) => Ok(outcome),
-            Self::Changed(_) => Ok(Outcome::Done),
+            Self::Changed(_) | Self::Later { .. } => Ok(Outcome::Done),
             Self::Rows { taken, rows, catalog } => taken
                 .into_iter()
                 .zip(rows)
@@ -67,6 +86,18 @@ pub(super) fn outcomes(slots: Slots) -> Result<Vec<Outcome>> {
     let messages = messages(&slots);
     let outcomes: Result<_> = slots.into_iter().map(Slot::into_outcome).collect();
     outcomes.inspect_err(|_| crate::store::handover::note_dropped(messages))
+}
+
+/// The unit if it is to be ordered again, and when; else its slots.
+pub(super) fn later(mut slots: Slots) -> std::result::Result<(Unit, oneshot::Receiver<()>), Slots> {
+    match slots.pop() {
+        Some(Slot::Later { unit, unlocked }) => Ok((unit, unlocked)),
+        Some(last) => {
+            slots.push(last);
+            Err(slots)
+        }
+        None => Err(slots),
+    }
 }
 
 /// Notes the messages of a committed unit that its caller does not take.

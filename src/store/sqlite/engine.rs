@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 use std::time::{Duration, Instant};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// Rows of the transmission queue that one batch tries again, and bytes of their bodies; more wait for the next.
 const MOST_REDELIVERED: usize = 1000;
@@ -485,13 +486,21 @@ impl Engine {
         if !batch.unchecked.is_empty() {
             self.checking.check_later(std::mem::take(&mut batch.unchecked));
         }
-        for answer in batch.answers.drain(..) {
+        // Given back together, because each time takes a lock.
+        let mut room: Option<OwnedSemaphorePermit> = None;
+        for mut answer in batch.answers.drain(..) {
+            match (&mut room, answer.sender.room.take()) {
+                (Some(room), Some(more)) => room.merge(more),
+                (none @ None, share) => *none = share,
+                (Some(_), None) => {}
+            }
             if let Err(Ok(slots)) = answer.sender.send(Ok(answer.slots))
                 && !answer.is_in_transaction
             {
                 note_dropped(&slots);
             }
         }
+        drop(room);
         if is_redefined {
             self.board.wake_all();
         }

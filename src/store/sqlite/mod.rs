@@ -35,7 +35,7 @@ use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
-use batch::{Batch, Slot, Slots, WriteSide};
+use batch::{Batch, Sender, Slot, Slots, WriteSide};
 use engine::Engine;
 use failure::{poisoned, storage};
 use limit::{Caller, Ending, Limits};
@@ -44,7 +44,7 @@ use reserved::Reserved;
 use state::{SqlCommit, State};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
-use tokio::sync::{Notify, Semaphore, SemaphorePermit, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
 /// How much may be on its way at once: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its bodies.
 const ROOM: u32 = 16 * 1024;
@@ -53,7 +53,7 @@ const BODY_SHARE_BYTES: usize = 16 * 1024;
 /// A broker in one SQLite file that this process owns, or in memory.
 pub struct SqliteStore {
     engine: Arc<Engine>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// Ends the thread that listens to a manual clock.
     stop_listening: Arc<Notify>,
@@ -134,7 +134,7 @@ impl SqliteStore {
         waits::register(&engine);
         let stop_listening = Arc::new(Notify::new());
         let threads = Mutex::new(Self::start(&engine, &stop_listening, &doing())?);
-        let room = Semaphore::new(ROOM as usize);
+        let room = Arc::new(Semaphore::new(ROOM as usize));
         let closing = Mutex::new(());
         Ok(Arc::new_cyclic(|this| Self {
             engine,
@@ -191,8 +191,11 @@ impl SqliteStore {
     }
 
     /// Waits until there is room for a unit of that cost, so that a flood waits in its callers and not in memory.
-    async fn room(&self, cost: u32) -> Result<SemaphorePermit<'_>> {
-        self.room.acquire_many(cost.min(ROOM)).await.map_err(|_| Error::closed())
+    async fn room(&self, cost: u32) -> Result<OwnedSemaphorePermit> {
+        match self.room.clone().try_acquire_many_owned(cost) {
+            Ok(room) => Ok(room),
+            Err(_) => self.room.clone().acquire_many_owned(cost).await.map_err(|_| Error::closed()),
+        }
     }
 
     /// Lends a connection for the user's SQL: a reading one, or the only one there is.
@@ -291,20 +294,27 @@ impl Drop for Answered {
 impl Store for SqliteStore {
     crate::store::methods_of_an_embedded_store!();
 
-    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+    fn submit(&self, mut unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let _judgements = self.engine.checking.judge(&unit).await;
-            let _room = match self.room.try_acquire_many(cost(&unit).min(ROOM)) {
-                Ok(room) => room,
-                Err(_) => self.room(cost(&unit)).await?,
-            };
-            let (sender, receiver) = oneshot::channel();
-            {
-                let mut state = self.engine.lock()?;
-                state.take_unit(unit, sender, self.engine.clock.now());
-                self.engine.hand_over(state);
+            let cost = cost(&unit).min(ROOM);
+            loop {
+                let room = self.room(cost).await?;
+                let (sender, receiver) = oneshot::channel();
+                {
+                    let mut state = self.engine.lock()?;
+                    state.take_unit(unit, Sender::new(sender, Some(room)), self.engine.clock.now());
+                    self.engine.hand_over(state);
+                }
+                match batch::later(Answered(receiver).wait(&self.engine).await?) {
+                    Ok((again, unlocked)) => {
+                        unit = again;
+                        // A store that closes drops the other end; the next order is refused then.
+                        let _ = unlocked.await;
+                    }
+                    Err(slots) => return batch::outcomes(slots),
+                }
             }
-            batch::outcomes(Answered(receiver).wait(&self.engine).await?)
         })
     }
 
@@ -340,6 +350,7 @@ impl Store for SqliteStore {
                 let mut state = self.engine.lock()?;
                 let session = state.core.begin();
                 let sql = vec![sql];
+                let sender = Sender::new(sender, None);
                 state.push_sql_commit(SqlCommit { session, sql, sender, caller: Some(caller) });
                 self.engine.hand_over(state);
             }

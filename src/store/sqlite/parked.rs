@@ -2,10 +2,12 @@
 
 use super::batch::Sender;
 use super::state::TxSender;
+use super::{ROOM, cost};
 use crate::core::{GroupKey, Session};
 use crate::error::Error;
 use crate::protocol::{Unit, Verb};
 use std::collections::{HashMap, VecDeque};
+use tokio::sync::oneshot;
 
 /// One who waits.
 #[expect(clippy::large_enum_variant, reason = "few wait at a time, and what waits is moved twice")]
@@ -14,6 +16,8 @@ pub(super) enum Waiter {
     Unit { unit: Unit, sender: Sender },
     /// A verb of an open transaction, which keeps its locks.
     Tx { id: u64, session: Session, verb: Verb, sender: TxSender },
+    /// A caller that keeps its unit, and orders it again.
+    Caller { unlocked: oneshot::Sender<()> },
 }
 
 /// Everybody who waits.
@@ -21,6 +25,8 @@ pub(super) enum Waiter {
 pub(super) struct Parked {
     queues: HashMap<GroupKey, VecDeque<Waiter>>,
     last_id: u64,
+    /// What the units among them cost.
+    cost: u32,
 }
 
 impl Parked {
@@ -33,8 +39,27 @@ impl Parked {
         self.queues.iter().flat_map(|(group, waiters)| waiters.iter().map(|waiter| (*group, waiter)))
     }
 
-    pub(super) fn unit(&mut self, group: GroupKey, unit: Unit, sender: Sender) {
+    /// What the units that wait here cost, as [`cost`] counts.
+    #[cfg(test)]
+    pub(super) fn cost(&self) -> u32 {
+        self.cost
+    }
+
+    /// Parks a unit; gives it back if the units that wait for any group cost as much as the whole room already.
+    pub(super) fn unit(&mut self, group: GroupKey, unit: Unit, sender: Sender) -> Result<(), (Unit, Sender)> {
+        if self.cost >= ROOM {
+            return Err((unit, sender));
+        }
+        self.cost += cost(&unit).min(ROOM);
         self.queues.entry(group).or_default().push_back(Waiter::Unit { unit, sender });
+        Ok(())
+    }
+
+    /// Parks a caller without its unit.
+    pub(super) fn caller(&mut self, group: GroupKey) -> oneshot::Receiver<()> {
+        let (unlocked, receiver) = oneshot::channel();
+        self.queues.entry(group).or_default().push_back(Waiter::Caller { unlocked });
+        receiver
     }
 
     /// A name for a verb that will wait.
@@ -57,6 +82,9 @@ impl Parked {
         let waiter = queue.pop_front();
         if queue.is_empty() {
             self.queues.remove(&group);
+        }
+        if let Some(Waiter::Unit { unit, .. }) = &waiter {
+            self.cost -= cost(unit).min(ROOM);
         }
         waiter
     }
@@ -86,10 +114,13 @@ impl Parked {
 
     /// Tells everybody that there will be no turn.
     pub(super) fn fail(&mut self, why: impl Fn() -> Error) {
+        self.cost = 0;
         for waiter in std::mem::take(&mut self.queues).into_values().flatten() {
             match waiter {
                 Waiter::Unit { sender, .. } => drop(sender.send(Err(why()))),
                 Waiter::Tx { session, sender, .. } => drop(sender.send((session, Err(why())))),
+                // It orders its unit again, and hears why not.
+                Waiter::Caller { unlocked } => drop(unlocked),
             }
         }
     }

@@ -220,8 +220,7 @@ impl State {
                 Ok(Step::Done(reply)) => slots.push(self.slot(reply)),
                 Ok(Step::Blocked(group)) => {
                     self.core.abandon(session, &mut self.effects);
-                    self.parked.unit(group, unit, sender);
-                    return;
+                    return self.park(group, unit, sender);
                 }
                 Err(refusal) => {
                     // Nobody saw what it took before, so this is no rollback that counts as poison.
@@ -232,6 +231,17 @@ impl State {
             }
         }
         self.order_commit(session, slots, sender, now);
+    }
+
+    /// Keeps a unit until the group that it met is unlocked. It gives its share of the room back, so that units which wait for
+    /// one group stop nobody who needs another. Beyond what may wait here a unit goes back to its caller, which orders it again
+    /// when the group is unlocked.
+    fn park(&mut self, group: GroupKey, unit: Unit, mut sender: Sender) {
+        sender.room = None;
+        if let Err((unit, sender)) = self.parked.unit(group, unit, sender) {
+            let unlocked = self.parked.caller(group);
+            let _ = sender.send(Ok(Slots::from_iter([Slot::Later { unit, unlocked }])));
+        }
     }
 
     /// Commits a session; the answer waits for the sync, unless it is only that nothing was there to be received.
@@ -301,6 +311,10 @@ impl State {
         for _ in 0..self.parked.waiting_for(group) {
             let Some(waiter) = self.parked.next(group) else { return };
             let blocked = match waiter {
+                super::parked::Waiter::Caller { unlocked } => {
+                    let _ = unlocked.send(());
+                    false
+                }
                 super::parked::Waiter::Unit { unit, sender } => {
                     if sender.is_closed() {
                         continue;

@@ -661,25 +661,46 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
     }
 }
 
-#[tokio::test]
-async fn a_transaction_ends_although_units_that_wait_for_its_groups_fill_the_room() {
+/// Units that wait for a locked group: five of a quarter of the room each, or more small ones than the room has places.
+async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let handle = begin(&store).await;
+    let (held, free) = (begin(&store).await, begin(&store).await);
     let mut tx = store.begin().await.unwrap();
-    tx.execute(send(handle, "first")).await.unwrap();
-    let body = Arc::new(vec![b'x'; ROOM as usize * BODY_SHARE_BYTES / 4]);
+    tx.execute(send(held, "first")).await.unwrap();
+    let body = Arc::new(vec![b'x'; bytes]);
     let mut others = tokio::task::JoinSet::new();
-    for _ in 0..5 {
+    for _ in 0..units {
         let (store, body) = (store.clone(), Some(body.clone()));
-        let verb = Verb::Send { handles: vec![handle], message_type: Some("t".into()), body, trace: None };
+        let verb = Verb::Send { handles: vec![held], message_type: Some("t".into()), body, trace: None };
         others.spawn(async move { store.submit(vec![verb]).await });
     }
-    while store.room.available_permits() > ROOM as usize / 4 {
+    while store.engine.lock_whatever().parked.cost() < ROOM {
         tokio::task::yield_now().await;
     }
+    let whole = Some(Arc::new(vec![b'y'; ROOM as usize * BODY_SHARE_BYTES / 4]));
+    let whole = Verb::Send { handles: vec![free], message_type: Some("t".into()), body: whole, trace: None };
+    let others_send = async {
+        store.submit(vec![send(free, "passes")]).await.unwrap();
+        store.submit(vec![whole]).await.unwrap();
+    };
+    tokio::time::timeout(Duration::from_secs(60), others_send).await.expect("another group's sender waits");
     tx.commit().await.unwrap();
     while let Some(sent) = others.join_next().await {
         sent.unwrap().unwrap();
     }
+    assert_eq!(store.engine.lock_whatever().parked.cost(), 0);
+    let nothing_is_under_way = store.room.acquire_many(ROOM);
+    drop(tokio::time::timeout(Duration::from_secs(60), nothing_is_under_way).await.expect("all shares are back"));
+    assert_eq!(count(&store, "select count(*) from queue_messages").await, i64::from(units) + 3);
+}
+
+#[tokio::test]
+async fn large_units_that_wait_for_a_group_stop_no_sender_of_another() {
+    senders_pass_units_that_wait_for_a_group(5, ROOM as usize * BODY_SHARE_BYTES / 4).await;
+}
+
+#[tokio::test]
+async fn many_units_that_wait_for_a_group_stop_no_sender_of_another() {
+    senders_pass_units_that_wait_for_a_group(ROOM + 500, 1).await;
 }

@@ -1,6 +1,6 @@
 //! A transaction: a session of the core, and the user's own SQL kept until the commit.
 
-use super::batch::{Slot, Slots};
+use super::batch::{Sender, Slot, Slots};
 use super::engine::Engine;
 use super::read::Reader;
 use super::state::{SqlCommit, State, TxSender};
@@ -112,6 +112,7 @@ impl SqliteTx {
         let session = self.session.take().ok_or_else(Error::transaction_ended)?;
         let sql = std::mem::take(&mut self.sql);
         let (sender, receiver) = oneshot::channel();
+        let sender = Sender::new(sender, None);
         let engine = &self.store.engine;
         let mut state = engine.lock()?;
         if sql.is_empty() {
@@ -129,6 +130,7 @@ impl SqliteTx {
     fn order_rollback(&mut self) -> Result<Option<oneshot::Receiver<Result<Slots>>>> {
         let session = self.session.take().ok_or_else(Error::transaction_ended)?;
         let (sender, receiver) = oneshot::channel();
+        let sender = Sender::new(sender, None);
         let engine = &self.store.engine;
         let mut state = engine.lock()?;
         let before = state.effects.changes.len();
@@ -191,6 +193,7 @@ fn read_missing(connection: &Connection, taken: &[Taken], kept: Vec<Option<ReadR
 
 fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Result<Slots>>> {
     let (sender, receiver) = oneshot::channel();
+    let sender = Sender::new(sender, None);
     let mut state = engine.lock()?;
     let slot = state.slot(Reply::Rows(taken));
     state.push_read(Slots::from_iter([slot]), sender);

@@ -54,6 +54,7 @@ fn describe_state(state: &State) -> String {
         let group = state.core.describe_group(group);
         lines.push(match waiter {
             Waiter::Unit { unit, .. } => format!("parked for {group}: a unit of {unit:?}"),
+            Waiter::Caller { .. } => format!("parked for {group}: a caller that keeps its unit"),
             Waiter::Tx { session, verb, .. } => format!("parked for {group}: {}, to do {verb:?}", session.describe()),
         });
     }
