@@ -509,11 +509,8 @@ impl Core {
         let transmission_id = row.transmission_id;
         let route = self.route(from);
         match route {
-            Route::Delayed(delay) => {
-                let status = status::text(delay);
-                effects.changes.push(Change::SetTransmissionStatus { transmission_id, status });
-                return;
-            }
+            // A queue that rollbacks have disabled gives no other reason until something is tried.
+            Route::Delayed(delay) => return self.hold_outbox(from, delay, effects),
             Route::Refused(code) => {
                 if self.endpoints[from].state == ConversationState::DisconnectedOutbound {
                     // Fire and forget: the sender has ended and hears nothing of the refusal.

@@ -1,6 +1,7 @@
 //! The core by itself: the paths that every other test relies on.
 
 use super::*;
+use crate::catalog::body::Verdict;
 use crate::id::{ConversationHandle, GroupId};
 use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
 use crate::protocol::*;
@@ -337,4 +338,38 @@ fn a_body_that_is_not_quickly_checked_waits_for_its_check() {
     memory.submit(vec![send_verb(initiator, "x", &large("<b>"))], NOW).unwrap();
     assert_eq!(states(&memory), ["ER", "ER"]);
     assert_recovers(&memory);
+}
+
+#[test]
+fn the_reason_why_a_message_waits_is_that_of_the_last_try() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    let mut effects = Effects::default();
+    let mut session = memory.core.begin();
+    let body = format!("<a>{}</a>", " ".repeat(10_000));
+    memory.core.execute(&mut session, send_verb(initiator, "x", &body), NOW).unwrap();
+    memory.core.commit(session, NOW, &mut effects);
+    let row = effects.changes.iter().find_map(|change| match change {
+        Change::InsertTransmission(row) => Some((**row).clone()),
+        _ => None,
+    });
+    let row = row.expect("its body is checked where nobody waits");
+    assert!(memory.core.transmission_status(initiator).contains("being checked"));
+    for _ in 0..5 {
+        let mut session = memory.core.begin_transaction();
+        memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap().unwrap();
+        memory.rollback(session, NOW);
+    }
+    let catalog = memory.core.catalog().clone();
+    let message_type = &catalog.message_types[&row.message_type_id];
+    let verdict = Verdict::reach(memory.core.body_checks(), &catalog, message_type, row.body.as_ref().unwrap());
+    memory.core.checked(row.transmission_id, row.endpoint_id, Arc::new(verdict), &mut effects);
+    effects.changes.clear();
+    memory.core.deliver(row, NOW, &mut effects);
+    let reason = memory.core.transmission_status(initiator);
+    assert!(reason.starts_with("11219"), "{reason}");
+    let is_written =
+        |change: &Change| matches!(change, Change::SetTransmissionStatus { status, .. } if **status == *reason);
+    assert!(effects.changes.iter().any(is_written));
 }
