@@ -7,6 +7,55 @@ pub(crate) fn first_word(text: &str) -> (String, &str) {
     (rest[..end].to_ascii_uppercase(), &rest[end..])
 }
 
+/// Whether a COPY of PostgreSQL, whose first word is cut off, reads rows from its connection or writes them to it: FROM or TO
+/// before STDIN or STDOUT, outside of quotes and brackets.
+pub(crate) fn copies_through_the_connection(text: &str) -> bool {
+    let (mut rest, mut depth, mut is_after_direction) = (beginning(text), 0_usize, false);
+    while let Some(first) = rest.chars().next() {
+        let is_in_word = |c: char| c.is_alphanumeric() || c == '_';
+        let mut word = "";
+        rest = match first {
+            '\'' | '"' => after_quote(rest, first),
+            '$' => after_dollar_quote(rest),
+            _ if is_in_word(first) => {
+                let end = rest.find(|c| !is_in_word(c) && c != '$').unwrap_or(rest.len());
+                word = &rest[..end];
+                &rest[end..]
+            }
+            _ => {
+                depth = match first {
+                    '(' => depth + 1,
+                    ')' => depth.saturating_sub(1),
+                    _ => depth,
+                };
+                &rest[first.len_utf8()..]
+            }
+        };
+        let is = |words: [&str; 2]| depth == 0 && words.iter().any(|known| word.eq_ignore_ascii_case(known));
+        if is_after_direction && is(["STDIN", "STDOUT"]) {
+            return true;
+        }
+        is_after_direction = is(["FROM", "TO"]);
+        rest = beginning(rest);
+    }
+    false
+}
+
+/// The text after a string or a quoted name; a doubled quote begins another one at once.
+fn after_quote(text: &str, quote: char) -> &str {
+    text[1..].split_once(quote).map_or("", |(_, rest)| rest)
+}
+
+/// The text after a string in dollar quotes; after the sign if there is none.
+fn after_dollar_quote(text: &str) -> &str {
+    let Some((tag, inner)) = text[1..].split_once('$') else { return &text[1..] };
+    if !tag.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        return &text[1..];
+    }
+    let end = format!("${tag}$");
+    inner.split_once(&*end).map_or("", |(_, rest)| rest)
+}
+
 /// The text from its first word on: without comments, which may hold others, and without empty statements.
 fn beginning(text: &str) -> &str {
     let mut rest = text;

@@ -309,3 +309,47 @@ pub(crate) fn no_text_holds_the_password(store: Store) {
         }
     });
 }
+
+pub(crate) fn rows_beside_a_statement_are_refused_before_it_runs(store: Store) {
+    on(store, "&pool_size=1", "", |stage| async move {
+        let (_, pid) = session(&mut *stage.link().await).await;
+        for text in
+            ["COPY thing FROM STDIN", "copy public.thing (id) from stdin (format csv)", "COPY (SELECT 1) TO STDOUT"]
+        {
+            for is_in_transaction in [false, true] {
+                let mut link = stage.link().await;
+                if is_in_transaction {
+                    link.begin().await.unwrap();
+                }
+                let (failure, code) = refused(execute(&mut *link, text).await);
+                assert_eq!(code, Code::USER_SQL_FAILED, "{text}");
+                assert!(failure.is_link_usable && failure.error.message().contains("STDIN"), "{}", failure.error);
+                assert_eq!(refused(link.query(&sql(text, Vec::new())).await).1, Code::USER_SQL_FAILED, "{text}");
+                assert_eq!(session(&mut *link).await.1, pid, "{text}: it is the same session");
+                link.commit().await.unwrap();
+            }
+        }
+    });
+}
+
+pub(crate) fn a_procedure_that_commits_and_fails_runs_once(store: Store) {
+    let procedure = "CREATE TABLE seen (n serial);
+        CREATE PROCEDURE step() LANGUAGE plpgsql AS $$
+        BEGIN
+            INSERT INTO seen DEFAULT VALUES;
+            COMMIT;
+            PERFORM no_such_function();
+        END $$";
+    on(store, "&pool_size=1", procedure, |stage| async move {
+        let mut link = stage.link().await;
+        let block = "DO $$ BEGIN INSERT INTO seen DEFAULT VALUES; COMMIT; PERFORM no_such_function(); END $$";
+        for (place, text) in ["CALL step()", block, "/* again */ call step()"].into_iter().enumerate() {
+            assert_eq!(refused(execute(&mut *link, text).await).1, Code::USER_SQL_FAILED, "{text}");
+            let seen = rows(&mut *link, "SELECT count(*) AS n FROM seen").await[0].get::<i64>("n").unwrap();
+            assert_eq!(seen, place as i64 + 1, "{text}");
+        }
+        // A procedure that is made anew is found.
+        execute(&mut *link, "CREATE OR REPLACE PROCEDURE step() LANGUAGE sql AS 'DELETE FROM seen'").await.unwrap();
+        execute(&mut *link, "CALL step()").await.unwrap();
+    });
+}

@@ -5,7 +5,7 @@
 use super::failure::Asked;
 use super::link::refuse;
 use crate::store::server::link::Linked;
-use crate::store::statement::first_word;
+use crate::store::statement::{copies_through_the_connection, first_word};
 
 const FORBIDDEN: [&str; 16] = [
     "BEGIN",
@@ -33,6 +33,11 @@ pub(super) fn guard(text: &str) -> Linked<()> {
         let why = format!("{word} belongs to Dialoq, which opens and ends transactions; use a Tx and its savepoints");
         return Err(refuse(Asked::Users(text), &why));
     }
+    if word == "COPY" && copies_through_the_connection(rest) {
+        let why = "COPY FROM STDIN and TO STDOUT send rows beside the statement, which this connection does not do; use INSERT or \
+                   SELECT, COPY with a file of the server, or a connection of your own";
+        return Err(refuse(Asked::Users(text), why));
+    }
     // Of the transaction alone: LOCAL, TRANSACTION and CONSTRAINTS.
     if word == "SET" && !["LOCAL", "TRANSACTION", "CONSTRAINTS"].contains(&first_word(rest).0.as_str()) {
         let why = "SET would outlast the transaction on a connection that others use; write SET LOCAL in a Tx, or set it for \
@@ -59,12 +64,27 @@ mod tests {
             "SET SESSION AUTHORIZATION x",
             "set /* LOCAL */ statement_timeout = 1",
             "reset all",
+            "copy t from stdin",
+            "COPY t (a, \"from\") FROM/* */STDIN WITH (FORMAT csv)",
+            "copy (select 'it''s' from t) to -- so\n stdout",
+            "copy t from stdout",
+            "copy binary t from stdin",
+            "copy (select $a$ ( $a$) to stdout",
         ] {
             assert!(guard(text).is_err(), "{text}");
         }
-        for text in
-            ["", "-- COMMIT", "select 'COMMIT'", "set local work_mem = '1MB'", "set constraints all deferred", "ends"]
-        {
+        for text in [
+            "copy stdin from '/stdin'",
+            "copy t to program 'to stdout'",
+            "copy \"from stdin\" to '/a'",
+            "copy (select 1 from stdin) to '/a'",
+            "",
+            "-- COMMIT",
+            "select 'COMMIT'",
+            "set local work_mem = '1MB'",
+            "set constraints all deferred",
+            "ends",
+        ] {
             assert!(guard(text).is_ok(), "{text}");
         }
     }

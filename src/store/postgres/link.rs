@@ -8,6 +8,7 @@ use super::texts::TEXTS;
 use super::values::{Eyes, Prepared};
 use crate::error::{Code, Error};
 use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
+use crate::store::statement::first_word;
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
 use std::ops::{Deref, DerefMut};
@@ -413,7 +414,12 @@ impl PgLink {
 
     async fn execute_limited(&mut self, sql: &SqlStatement, asked: Asked<'_>, stake: Stake) -> Linked<u64> {
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        let mut may_retry = !self.is_in_transaction();
+        let may_commit = matches!(first_word(&sql.text).0.as_str(), "CALL" | "DO");
+        if may_commit {
+            // Prepared anew each time instead of once more: it may have committed something before it failed.
+            self.session().texts.remove(&sql.text);
+        }
+        let mut may_retry = !self.is_in_transaction() && !may_commit;
         loop {
             let prepared = match self.prepare_text(&sql.text).await {
                 Ok(prepared) => prepared,
