@@ -81,8 +81,10 @@ BEGIN
     FOR v_statement IN
         SELECT k.statement
         FROM jsonb_to_recordset(coalesce(nullif(current_setting('dialoq.kept_rights', true), ''), '[]')::jsonb)
-            AS k (relation text, routine text, statement text)
-        WHERE to_regclass(k.relation) IS NOT NULL OR to_regprocedure(k.routine) IS NOT NULL
+            AS k (relation text, routine text, "column" text, statement text)
+        WHERE to_regprocedure(k.routine) IS NOT NULL
+            OR k."column" IS NULL AND to_regclass(k.relation) IS NOT NULL
+            OR EXISTS (SELECT FROM pg_attribute AS a WHERE a.attrelid = to_regclass(k.relation) AND a.attname = k."column")
     LOOP
         EXECUTE v_statement;
     END LOOP;

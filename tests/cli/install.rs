@@ -164,7 +164,7 @@ fn a_user_executes_verbs_and_reads_views_and_nothing_else() {
         "DELETE FROM dialoq.queue_message",
         "CREATE TABLE dialoq.mine (id integer)",
         "SELECT dialoq.erase(1)",
-        "SELECT dialoq.record_installation(1, '', '')",
+        "SELECT dialoq.record_installation(1, '', '', 1)",
         "DELETE FROM dialoq.sys_services",
     ] {
         refused(&user, text);

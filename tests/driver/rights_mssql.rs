@@ -90,7 +90,7 @@ pub(crate) fn members_execute_what_is_documented_and_touch_no_table(_: Store) {
         for text in [
             "EXEC dialoq.set_manual_now NULL",
             "EXEC dialoq.erase 1, NULL",
-            "EXEC dialoq.record_installation 1, N'', N''",
+            "EXEC dialoq.record_installation 1, N'', N'', 1",
         ] {
             for url in [&user, &admin] {
                 let why = database.try_sql_as(url, text).unwrap_err();

@@ -124,7 +124,8 @@ pub(crate) fn rights_on_single_functions_and_views_survive(store: Store) {
             "CREATE ROLE {user};
              GRANT EXECUTE ON FUNCTION dialoq.tick(integer) TO {user} WITH GRANT OPTION;
              GRANT SELECT ON dialoq.sys_services TO {user};
-             CREATE VIEW dialoq.gone AS SELECT 1 AS one; COMMENT ON VIEW dialoq.gone IS 'Dialoq';
+             GRANT SELECT (name) ON dialoq.sys_service_queues TO {user};
+             CREATE VIEW dialoq.gone AS SELECT 1 AS one; GRANT SELECT (one) ON dialoq.gone TO {user}; COMMENT ON VIEW dialoq.gone IS 'Dialoq';
              GRANT SELECT ON dialoq.gone TO {user};
              GRANT EXECUTE ON FUNCTION dialoq.tick(integer) TO PUBLIC;
              UPDATE dialoq.installed SET logic_hash = 'earlier'"
@@ -134,12 +135,33 @@ pub(crate) fn rights_on_single_functions_and_views_survive(store: Store) {
             "SELECT concat_ws(' ', has_function_privilege('{user}', 'dialoq.tick(integer)', 'EXECUTE WITH GRANT OPTION'),
                 has_table_privilege('{user}', 'dialoq.sys_services', 'SELECT'),
                 has_table_privilege('{user}', 'dialoq.sys_services', 'UPDATE'),
+                has_column_privilege('{user}', 'dialoq.sys_service_queues', 'name', 'SELECT'),
+                has_table_privilege('{user}', 'dialoq.sys_service_queues', 'SELECT'),
                 has_function_privilege('{user}', 'dialoq.look()', 'EXECUTE'),
                 (SELECT count(*) FROM pg_proc AS p, aclexplode(p.proacl) AS a
                  WHERE p.pronamespace = 'dialoq'::regnamespace AND a.grantee = 0), to_regclass('dialoq.gone') IS NULL,
                 to_regclass('public.planted') IS NULL)"
         ));
         database.sql(&format!("DROP OWNED BY {user}; DROP ROLE {user}"));
-        assert_eq!(kept, "t t f f 0 t t");
+        assert_eq!(kept, "t t f t f f 0 t t");
+    });
+}
+
+pub(crate) fn logic_alone_is_refused_by_tables_of_another_version(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        database.sql("UPDATE dialoq.installed SET logic_hash = 'earlier'");
+        let printed = dialoq::install::plan_script(database.url()).await.unwrap();
+        // As in a database whose tables are older, or newer.
+        for version in [1, 99] {
+            database.sql(&format!("UPDATE dialoq.installed SET schema_version = {version}"));
+            let refused = database.try_sql_as(database.url(), &printed).expect_err("the tables have another version");
+            assert!(refused.contains(&format!("have version {version}")), "{refused}");
+            assert_eq!(database.sql("SELECT schema_version FROM dialoq.installed"), version.to_string());
+        }
+        database.sql("UPDATE dialoq.installed SET schema_version = 2");
+        database.sql(&printed);
+        assert_ne!(database.sql("SELECT logic_hash FROM dialoq.installed"), "earlier");
     });
 }

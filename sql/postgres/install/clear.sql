@@ -29,15 +29,21 @@ BEGIN
         pg_catalog.set_config('dialoq.foreign_routines', v_routines::text, true);
 
     PERFORM pg_catalog.set_config('dialoq.kept_rights', coalesce((
-        SELECT jsonb_agg(jsonb_build_object('relation', k.relation, 'routine', k.routine, 'statement',
-            format('GRANT %s ON %s TO %I%s', a.privilege_type, coalesce(k.relation, 'ROUTINE ' || k.routine), g.rolname,
+        SELECT jsonb_agg(jsonb_build_object('relation', k.relation, 'routine', k.routine, 'column', k.column_name, 'statement',
+            format('GRANT %s%s ON %s TO %I%s', a.privilege_type, CASE WHEN k.column_name IS NOT NULL THEN format(' (%I)', k.column_name) END,
+                coalesce(k.relation, 'ROUTINE ' || k.routine), g.rolname,
                 CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' END)))
         FROM (
-            SELECT format('dialoq.%I', c.relname) AS relation, NULL AS routine, c.relacl AS acl, c.relowner AS owner
+            SELECT format('dialoq.%I', c.relname) AS relation, NULL AS routine, NULL AS column_name, c.relacl AS acl,
+                c.relowner AS owner
             FROM pg_catalog.pg_class AS c
             WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v' AND c.oid <> ALL (v_relations)
             UNION ALL
-            SELECT NULL, p.oid::regprocedure::text, p.proacl, p.proowner
+            SELECT format('dialoq.%I', c.relname), NULL, t.attname, t.attacl, c.relowner
+            FROM pg_catalog.pg_class AS c JOIN pg_catalog.pg_attribute AS t ON t.attrelid = c.oid
+            WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v' AND c.oid <> ALL (v_relations)
+            UNION ALL
+            SELECT NULL, p.oid::regprocedure::text, NULL, p.proacl, p.proowner
             FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace = 'dialoq'::regnamespace AND p.oid <> ALL (v_routines)) AS k
         CROSS JOIN LATERAL aclexplode(k.acl) AS a

@@ -1,16 +1,22 @@
 -- Notes which version stands, for every process that opens the broker, and marks what the installation has made, so that
 -- it is told from what others put into the schema. What was there before is named by install/clear.sql.
--- Takes: schema_version, logic_hash, installed_by
+-- Takes: schema_version, logic_hash, installed_by, and the version of the tables before the installation, 0 if there were none
 -- Gives: nothing
--- Errors: none of its own
+-- Errors: 60011 if the tables had another version: the installation was printed for another database, or earlier
 -- Locks: the row, and what is marked for the first time
-CREATE FUNCTION dialoq.record_installation(p_schema_version integer, p_logic_hash text, p_installed_by text)
+CREATE FUNCTION dialoq.record_installation(
+    p_schema_version integer, p_logic_hash text, p_installed_by text, p_version_before integer)
 RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_relations oid[] := coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[];
     v_routines oid[] := coalesce(nullif(current_setting('dialoq.foreign_routines', true), ''), '{}')::oid[];
     v_made text;
+    v_before integer := coalesce((SELECT i.schema_version FROM dialoq.installed AS i), 0);
 BEGIN
+    IF v_before <> p_version_before THEN
+        PERFORM dialoq.fail(60011, format('the tables of schema dialoq have version %s, and this installation is for version %s; '
+            'print it again for this database, or run dialoq install', v_before, p_version_before));
+    END IF;
     INSERT INTO dialoq.installed (singleton, schema_version, logic_hash, installed_by, installed_at)
     VALUES (1, p_schema_version, p_logic_hash, p_installed_by, clock_timestamp())
     ON CONFLICT (singleton) DO UPDATE SET

@@ -148,7 +148,7 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
         }
     }
     let hash = logic_hash(dialect);
-    link.call(record(dialect, &hash)).await.map_err(told)?;
+    link.call(record(dialect, &hash, version_before(dialect, &missing))).await.map_err(told)?;
     Ok(Installed { scripts: missing })
 }
 
@@ -316,9 +316,15 @@ fn schema_version(dialect: &Dialect) -> i32 {
     i32::try_from(dialect.schema.len()).unwrap_or(i32::MAX)
 }
 
+/// The version of the tables that an installation of these scripts begins with.
+pub(super) fn version_before(dialect: &Dialect, scripts: &[Script]) -> i32 {
+    let of_tables = |script: &&Script| dialect.schema.iter().any(|known| known.name == script.name);
+    schema_version(dialect) - i32::try_from(scripts.iter().filter(of_tables).count()).unwrap_or(0)
+}
+
 /// The call that notes what was installed.
-pub(super) fn record<'a>(dialect: &Dialect, hash: &'a str) -> Call<'a> {
-    let args = vec![Arg::Int(schema_version(dialect)), Arg::Text(hash), Arg::Text(INSTALLER)];
+pub(super) fn record<'a>(dialect: &Dialect, hash: &'a str, version_before: i32) -> Call<'a> {
+    let args = vec![Arg::Int(schema_version(dialect)), Arg::Text(hash), Arg::Text(INSTALLER), Arg::Int(version_before)];
     Call { name: "record_installation", args }
 }
 

@@ -25,7 +25,7 @@ pub fn whole(dialect: &Dialect, plan: &Plan, ids: &mut IdSource) -> Result<Strin
         }
     }
     let hash = install::logic_hash(dialect);
-    steps.push(statement(dialect, &install::record(dialect, &hash))?);
+    steps.push(statement(dialect, &install::record(dialect, &hash, install::version_before(dialect, &plan.scripts)))?);
     let body = if dialect.has_batches { batches(dialect, &steps) } else { one_after_the_other(&steps) };
     Ok(dialect.install.script.replace("-- <steps>", body.trim_end()))
 }
