@@ -156,3 +156,45 @@ pub(crate) fn an_attempt_that_another_session_noted_first_does_no_harm(store: St
         assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
     });
 }
+
+pub(crate) fn tick_is_refused_in_a_transaction_that_has_written(store: Store) {
+    on(store, |database, broker, dialog| async move {
+        let member = connect(database.url()).await;
+        member.batch_execute("CREATE TABLE mine (n integer)").await.unwrap();
+        let send = format!("SELECT * FROM dialoq.send('{dialog}', 'Word', 'a')");
+        for before in ["INSERT INTO mine VALUES (1)", &send] {
+            member.batch_execute("BEGIN").await.unwrap();
+            member.batch_execute(before).await.unwrap();
+            let refused = member.query("SELECT * FROM dialoq.tick()", &[]).await.expect_err("tick is for others");
+            assert_eq!(refused.code().map(|state| state.code()), Some("SB005"), "{before}: {refused:?}");
+            member.batch_execute("ROLLBACK").await.unwrap();
+        }
+        member.query("SELECT * FROM dialoq.tick()", &[]).await.unwrap();
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn sends_that_wait_for_a_group_stop_no_sender_of_another(store: Store) {
+    on(store, |_database, broker, held| async move {
+        let free = broker.begin_dialog("Asker", "Server").contract("Talk").await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        tx.send(held, "Word", "first").await.unwrap();
+        // More than a batch takes, of bodies and of items, and more than the pool has connections.
+        let body = vec![b'x'; 1 << 20];
+        let mut others = tokio::task::JoinSet::new();
+        for number in 0..400 {
+            let (broker, body) = (broker.clone(), if number < 8 { body.clone() } else { vec![b'y'] });
+            others.spawn(async move { broker.send(held, "Word", &body[..]).await });
+        }
+        store.barrier(&broker).await;
+        for _ in 0..10 {
+            soon("a sender of another group", broker.send(free, "Word", "passes")).await.unwrap();
+        }
+        assert!(others.try_join_next().is_none(), "the group is held");
+        tx.commit().await.unwrap();
+        while let Some(sent) = others.join_next().await {
+            sent.unwrap().unwrap();
+        }
+        broker.close().await.unwrap();
+    });
+}

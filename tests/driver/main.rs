@@ -66,6 +66,7 @@ fn main() -> ExitCode {
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged
             a_damaged_conversation_that_another_holds_is_left_for_later;
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
+            rows_beside_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
             a_statement_that_another_session_cancels_says_so a_session_whose_statement_was_stopped_is_not_used_again
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
@@ -79,9 +80,11 @@ fn main() -> ExitCode {
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_member_by_set_role_is_no_stranger;
         Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
-            an_attempt_that_another_session_noted_first_does_no_harm;
+            an_attempt_that_another_session_noted_first_does_no_harm
+            tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
-            rights_on_single_functions_and_views_survive;
+            rights_on_single_functions_and_views_survive
+            logic_alone_is_refused_by_tables_of_another_version;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;

@@ -319,9 +319,12 @@ pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: 
             .await
             .unwrap();
         // As if more than the time had passed that a statement usually needs.
-        let age = "UPDATE dialoq.unsettled SET noted_at = '2026-01-01'; SELECT * FROM dialoq.tick(500)";
+        let settle = async || {
+            other.batch_execute("UPDATE dialoq.unsettled SET noted_at = '2026-01-01'").await.unwrap();
+            other.batch_execute("SELECT * FROM dialoq.tick(500)").await.unwrap();
+        };
         for _ in 0..3 {
-            other.batch_execute(age).await.unwrap();
+            settle().await;
         }
         holder.batch_execute("ROLLBACK").await.unwrap();
         changing.await.unwrap().unwrap();
@@ -329,7 +332,7 @@ pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: 
         // Transactions of other databases of the server may still hold up what was noted.
         let noted = "SELECT count(*) FROM dialoq.unsettled";
         while other.query_one(noted, &[]).await.unwrap().get::<_, i64>(0) > 0 {
-            other.batch_execute(age).await.unwrap();
+            settle().await;
         }
         let left = "SELECT count(*) FROM dialoq.queue_message AS m
             WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id)";

@@ -3,7 +3,7 @@
 -- it at once; each thing happens once.
 -- Takes: how many things at most (NULL: 500), up to 10000
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
--- Errors: none
+-- Errors: 60005 in a transaction that has written something
 -- Locks: groups, without waiting
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
 RETURNS TABLE (did integer, due_at timestamptz, said text, now_at timestamptz)
@@ -21,6 +21,11 @@ DECLARE
     v_due timestamptz;
     v_is_blocked boolean := false;
 BEGIN
+    -- What this does is done for others only when the transaction ends.
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        PERFORM dialoq.fail(60005, 'tick was called in a transaction that has written something, and would keep what is due from '
+            'all others until its end; call it outside');
+    END IF;
     FOREACH v_step IN ARRAY ARRAY['due', 'count', 'settle'] LOOP
         BEGIN
             SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, false);
