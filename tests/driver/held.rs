@@ -175,7 +175,7 @@ pub(crate) fn tick_is_refused_in_a_transaction_that_has_written(store: Store) {
 }
 
 pub(crate) fn sends_that_wait_for_a_group_stop_no_sender_of_another(store: Store) {
-    on(store, |_database, broker, held| async move {
+    on(store, |database, broker, held| async move {
         let free = broker.begin_dialog("Asker", "Server").contract("Talk").await.unwrap();
         let tx = broker.begin().await.unwrap();
         tx.send(held, "Word", "first").await.unwrap();
@@ -196,5 +196,6 @@ pub(crate) fn sends_that_wait_for_a_group_stop_no_sender_of_another(store: Store
             sent.unwrap().unwrap();
         }
         broker.close().await.unwrap();
+        drop(database);
     });
 }
