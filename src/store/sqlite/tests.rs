@@ -663,7 +663,6 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
 
 /// Units that wait for a locked group: five of a quarter of the room each, or more small ones than the room has places.
 async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
-    let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     let (held, free) = (begin(&store).await, begin(&store).await);
     let mut tx = store.begin().await.unwrap();
@@ -697,10 +696,12 @@ async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
 
 #[tokio::test]
 async fn large_units_that_wait_for_a_group_stop_no_sender_of_another() {
+    let _limit = crate::testing::limit();
     senders_pass_units_that_wait_for_a_group(5, ROOM as usize * BODY_SHARE_BYTES / 4).await;
 }
 
 #[tokio::test]
 async fn many_units_that_wait_for_a_group_stop_no_sender_of_another() {
+    let _limit = crate::testing::limit();
     senders_pass_units_that_wait_for_a_group(ROOM + 500, 1).await;
 }
