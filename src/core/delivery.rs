@@ -312,7 +312,8 @@ impl Core {
         let at = outbox.binary_search_by_key(&transmission_id, |outgoing| outgoing.transmission_id).ok()?;
         outbox[at].verdict = Some(verdict);
         let next = outbox.get(at + 1).filter(|_| at < MOST_CHECKED_AHEAD);
-        let next = next.filter(|next| next.verdict.is_none() && !next.is_end && !next.is_error);
+        // An Error is never behind another row: END WITH ERROR drops what waits.
+        let next = next.filter(|next| next.verdict.is_none() && !next.is_end);
         let next = next.map(|next| next.transmission_id);
         if at == 0 {
             self.name_first(place, effects);

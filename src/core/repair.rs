@@ -142,15 +142,19 @@ mod tests {
             repairs.note(table, what, example);
         }
         let mut others = Repairs::default();
-        for example in 0..MOST_NAMED + 3 {
+        for example in 0..MOST_NAMED {
             others.each("c", "x", example);
         }
         others.each("c", "y", "alone");
+        others.each("d", "x", "alone");
+        for example in 0..3 {
+            others.each("c", "x", example);
+        }
         repairs.append(others);
         let list = repairs.into_list();
         let rows: Vec<_> = list.iter().map(|repair| (repair.table, repair.what, repair.rows)).collect();
         assert_eq!(rows[..4], [("a", "x", 2), ("a", "y", 1), ("b", "x", 2), ("c", "x", 1)]);
-        assert_eq!(rows[MOST_NAMED + 1..], [("c", "x", 1), ("c", "x", 4), ("c", "y", 1)]);
+        assert_eq!(rows[MOST_NAMED + 1..], [("c", "x", 1), ("c", "x", 4), ("c", "y", 1), ("d", "x", 1)]);
         assert_eq!(list[0].to_string(), "a, 2 rows: x; the first is 1");
     }
 }

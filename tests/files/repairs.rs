@@ -314,6 +314,8 @@ async fn an_error_whose_body_is_damaged_still_ends_the_conversation() {
     let Outcome::Received(messages) = outcome else { panic!("{outcome:?}") };
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert_eq!(&*messages[0].message_type_name, system::ERROR);
+    let told = system::parse_error_body(messages[0].message_body.as_deref().unwrap()).unwrap();
+    assert_eq!(told.0, -8462, "{}", told.1);
 }
 
 #[tokio::test]

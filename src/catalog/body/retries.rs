@@ -424,6 +424,8 @@ mod tests {
             ("<plain><plain/></plain>", 2),
             ("<unknown><q/></unknown>", 3),
             ("<q xmlns:xsi='http://www.w3.org/2001/XMLSchema-instance' xsi:type='d'><z/></q>", 3),
+            ("<q xmlns:i='http://www.w3.org/2001/XMLSchema-instance' i:type='d'><z/></q>", 3),
+            ("<q xmlns:xsi='urn:another' xsi:type='d'><z/></q>", 3),
             ("<q type='d'><z/></q>", 2),
         ] {
             assert_eq!(visits(&schema, body), expected, "{body}");

@@ -119,8 +119,65 @@ fn the_status_of_what_waits_follows_its_reason() {
     assert!(no_service[0].starts_with("9793"), "{no_service:?}");
     set(&mut memory, BrokerOption::DisableBroker);
     assert_ne!(statuses(&memory), no_service);
+    assert_eq!(memory.core.transmission_status(nowhere), statuses(&memory)[0]);
     set(&mut memory, BrokerOption::EnableBroker);
     assert_eq!(statuses(&memory), no_service);
+    assert_eq!(memory.core.transmission_status(nowhere), no_service[0]);
+}
+
+#[test]
+fn what_waits_a_second_time_has_the_reason_of_that_time() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    alter(&mut memory, "qt", false);
+    send(&mut memory, initiator, "1");
+    let disabled_queue = memory.core.transmission_status(initiator);
+    alter(&mut memory, "qt", true);
+    assert_eq!(memory.core.transmission_status(initiator), "");
+    set(&mut memory, BrokerOption::DisableBroker);
+    send(&mut memory, initiator, "2");
+    let disabled_broker = memory.core.transmission_status(initiator);
+    assert!(!disabled_broker.is_empty() && disabled_broker != disabled_queue, "{disabled_broker}");
+}
+
+#[test]
+fn bodies_behind_one_that_is_being_checked_are_checked_meanwhile() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    let large = format!("<a>{}</a>", " ".repeat(10_000));
+    let mut unit: Vec<_> = (0..70).map(|_| send_verb(initiator, "x", &large)).collect();
+    let first = unit.remove(0);
+    unit.push(Verb::EndConversation { handle: initiator, form: EndForm::Plain });
+    let mut effects = effects_of(&mut memory, first);
+    let reason = memory.core.transmission_status(initiator);
+    for verb in unit {
+        let later = effects_of(&mut memory, verb);
+        assert!(later.redeliver.is_empty(), "the check of the first body names it");
+        effects.changes.extend(later.changes);
+        assert_eq!(memory.core.transmission_status(initiator), reason, "the reason is that of the first row");
+    }
+    let inserted = effects.changes.iter().filter_map(|change| match change {
+        Change::InsertTransmission(row) => Some((row.transmission_id, row.endpoint_id)),
+        _ => None,
+    });
+    let rows: Vec<_> = inserted.collect();
+    assert_eq!(rows.len(), 71);
+    let catalog = memory.core.catalog().clone();
+    let message_type = catalog.message_types.values().find(|candidate| &*candidate.name == "x").unwrap();
+    let reach =
+        || crate::catalog::body::Verdict::reach(memory.core.body_checks(), &catalog, message_type, large.as_bytes());
+    let verdict = Arc::new(reach());
+    let mut after = |place: usize| {
+        let (transmission_id, endpoint_id) = rows[place];
+        let mut effects = Effects::default();
+        let next = memory.core.checked(transmission_id, endpoint_id, verdict.clone(), &mut effects);
+        (next.map(|next| next - rows[0].0), effects.redeliver.len())
+    };
+    assert_eq!(after(2), (Some(3), 0));
+    assert_eq!(after(1), (None, 0), "the next body is checked already");
+    assert_eq!(after(0), (None, 1), "the first row is tried again");
+    assert_eq!((after(63), after(64)), ((Some(64), 0), (None, 0)), "not too far ahead");
+    assert_eq!(after(69), (None, 0), "an end has no body");
 }
 
 #[test]

@@ -178,6 +178,38 @@ fn a_gap_between_what_waits_and_what_arrived_sets_the_receivers_group_aside() {
 }
 
 #[test]
+fn a_release_accepts_that_messages_are_missing_before_what_waits() {
+    let mut rows = rows(&waiting());
+    rows.transmissions.remove(0);
+    // As if the first message were received.
+    rows.messages.clear();
+    rows.endpoints[1].receive_sequence = 1;
+    let mut core = rows.restore().core;
+    let (place, group) =
+        core.endpoints.iter().find(|(_, one)| !one.is_initiator).map(|(at, one)| (at, one.group)).unwrap();
+    let group = GroupId(core.groups[group].id);
+    for notes in [1, 0] {
+        let (mut session, mut effects) = (core.begin(), Effects::default());
+        core.execute(&mut session, Verb::ReleaseQuarantine { group }, NOW).unwrap();
+        core.commit(session, NOW, &mut effects);
+        assert_eq!((core.endpoints[place].receive_sequence, core.endpoints[place].is_quarantined), (2, false));
+        let is_note = |change: &&Change| matches!(change, Change::NoteReceiveSequence { receive_sequence: 2, .. });
+        assert_eq!(effects.changes.iter().filter(is_note).count(), notes, "a second release has nothing to accept");
+    }
+}
+
+#[test]
+fn an_error_that_waits_may_have_any_number() {
+    for (is_conversation_error, told) in [(false, 1), (true, 0)] {
+        let mut rows = rows(&waiting());
+        rows.transmissions[1].sequence = 9;
+        rows.transmissions[1].is_conversation_error = is_conversation_error;
+        let tables = rows.tables();
+        assert_eq!(tables.iter().filter(|table| **table == "dialoq_transmission").count(), told, "{tables:?}");
+    }
+}
+
+#[test]
 fn rows_of_a_conversation_that_existed_are_kept_and_those_of_none_are_removed() {
     let memory = waiting();
     let next = memory.core.counters().1;
