@@ -43,8 +43,11 @@ async fn wait_is_over_when_the_lock_goes(is_lone: bool) {
         let store = store.clone();
         verbs.spawn(async move { store.submit(vec![send(handle, &number.to_string())]).await.map(drop) });
     }
-    let with_sql = store.clone();
-    verbs.spawn(async move { with_sql.run_sql(sql("insert into t values (1)", Vec::new())).await.map(drop) });
+    // The user's SQL begins the transaction of its batch before the broker's rows do.
+    if !is_lone {
+        let with_sql = store.clone();
+        verbs.spawn(async move { with_sql.run_sql(sql("insert into t values (1)", Vec::new())).await.map(drop) });
+    }
     until("a while has passed", || started.elapsed() > a_while()).await;
     assert!(verbs.try_join_next().is_none(), "nothing is answered before it is written");
     other.execute_batch("commit").unwrap();

@@ -115,9 +115,10 @@ impl Engine {
         })
     }
 
-    /// Why a caller gets no answer.
+    /// Why a caller gets no answer. A thread that panics drops the senders before it marks the store as failed.
     pub(super) fn why_unanswered(&self) -> Error {
-        self.lock_whatever().check_open().err().unwrap_or_else(Error::closed)
+        let why = self.lock_whatever().check_open().err();
+        why.unwrap_or_else(|| poisoned("a thread panicked while it wrote"))
     }
 
     /// Sees to it that what was just ordered gets written: by this thread if it is alone, else by the writer.

@@ -98,4 +98,12 @@ mod tests {
         }
         assert_eq!(storage("testing", rusqlite::Error::StatementChangedRows(0)).code(), Code::STORE_CHANGED);
     }
+
+    #[test]
+    fn a_statement_is_shown_whole_up_to_80_characters() {
+        let shown = |length: usize| user(&format!(" {} ", "x".repeat(length)), "why").message().to_owned();
+        assert_eq!(shown(79), format!("the statement '{}' failed: why", "x".repeat(79)));
+        assert_eq!(shown(80), format!("the statement '{}' failed: why", "x".repeat(80)));
+        assert_eq!(shown(81), format!("the statement '{}...' failed: why", "x".repeat(80)));
+    }
 }

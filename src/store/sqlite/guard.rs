@@ -119,3 +119,86 @@ fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     name.starts_with("dialoq_") || name.starts_with("sys_") || name == "queue_messages"
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(action: AuthAction<'_>, database_name: Option<&str>) -> Authorization {
+        judge(&AuthContext { action, database_name, accessor: None })
+    }
+
+    /// The check of the schema after a statement finds many of these too; each of the two must hold by itself.
+    #[test]
+    fn what_touches_a_table_of_the_broker_is_denied_by_its_name() {
+        use AuthAction as A;
+        for (table_name, expected) in [
+            ("dialoq_queue_message", Authorization::Deny),
+            ("Sys_Services", Authorization::Deny),
+            ("queue_messages", Authorization::Deny),
+            ("mine", Authorization::Allow),
+        ] {
+            let (index_name, trigger_name, view_name) = ("i", "t", table_name);
+            for action in [
+                A::CreateTable { table_name },
+                A::DropTable { table_name },
+                A::AlterTable { database_name: "main", table_name },
+                A::CreateIndex { index_name, table_name },
+                A::DropIndex { index_name, table_name },
+                A::CreateTrigger { trigger_name, table_name },
+                A::DropTrigger { trigger_name, table_name },
+                A::CreateView { view_name },
+                A::DropView { view_name },
+                A::CreateVtable { table_name, module_name: "fts5" },
+                A::DropVtable { table_name, module_name: "fts5" },
+                A::Insert { table_name },
+                A::Delete { table_name },
+                A::Update { table_name, column_name: "c" },
+            ] {
+                assert_eq!(judged(action, Some("main")), expected, "{action:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_pages_of_the_file_temporary_objects_and_code_from_outside_are_denied() {
+        use AuthAction as A;
+        for action in [
+            A::Insert { table_name: "sqlite_dbpage" },
+            A::Delete { table_name: "sqlite_dbpage" },
+            A::Update { table_name: "sqlite_dbpage", column_name: "data" },
+            A::Function { function_name: "load_extension" },
+            A::Function { function_name: "FTS3_TOKENIZER" },
+        ] {
+            assert_eq!(judged(action, Some("main")), Authorization::Deny, "{action:?}");
+        }
+        let virtual_table = A::CreateVtable { table_name: "mine", module_name: "fts5" };
+        assert_eq!(judged(virtual_table, Some("temp")), Authorization::Deny);
+        assert_eq!(judged(A::Function { function_name: "abs" }, None), Authorization::Allow);
+    }
+
+    #[test]
+    fn a_pragma_that_only_tells_of_tables_is_allowed_and_no_other() {
+        for (pragma_name, pragma_value, expected) in [
+            ("table_info", Some("t"), Authorization::Allow),
+            ("index_list", Some("t"), Authorization::Allow),
+            ("user_version", None, Authorization::Allow),
+            ("user_version", Some("2"), Authorization::Deny),
+            ("journal_mode", None, Authorization::Deny),
+            ("writable_schema", Some("on"), Authorization::Deny),
+        ] {
+            let pragma = AuthAction::Pragma { pragma_name, pragma_value };
+            assert_eq!(judged(pragma, None), expected, "{pragma:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_statement_that_the_guard_refused_is_explained_by_it() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        let _guard = Guard::always(&mut connection).unwrap();
+        let refused = connection.prepare("attach 'x.db' as x").unwrap_err();
+        assert!(explain(&refused).is_some_and(|why| why.contains("ATTACH")), "{refused}");
+        let wrong = connection.prepare("select nonsense").unwrap_err();
+        assert_eq!(explain(&wrong), None, "{wrong}");
+    }
+}

@@ -163,3 +163,25 @@ fn timed_out(limits: &Limits, text: &str) -> Error {
         ),
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_at_a_close_has_its_grace_and_is_over_then() {
+        let ending = Ending::default();
+        assert!(!ending.is_over());
+        let before = Instant::now();
+        ending.close();
+        assert!(*ending.closes_by.get().unwrap() >= before + CLOSING_GRACE);
+
+        let closed = Ending::default();
+        closed.closes_by.set(Instant::now()).unwrap();
+        assert!(closed.is_over());
+
+        let abandoned = Ending::default();
+        abandoned.abandon();
+        assert!(abandoned.is_over() && abandoned.is_abandoned());
+    }
+}

@@ -105,7 +105,8 @@ pub(super) fn write_connection(
 ) -> Result<(Connection, bool)> {
     let doing = format!("opening database '{location}'");
     let failed = |error| storage(&doing, error);
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    // The lock has made the file. One that is missing now was removed since, and a new one would not be locked.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match location {
         Location::Memory => Connection::open_in_memory_with_flags(flags),
         Location::File(path) => owner::opening(|| match vfs {
@@ -236,4 +237,50 @@ fn install(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", SCHEMA.len() as i32)?;
     if is_new { Ok(()) } else { connection.execute_batch(COMMIT) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_has_one_path_by_whatever_link_it_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().canonicalize().unwrap();
+        let (real, link) = (folder.join("real"), folder.join("link"));
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        std::fs::write(real.join("a.db"), "").unwrap();
+        std::os::unix::fs::symlink(real.join("a.db"), folder.join("b.db")).unwrap();
+        assert_eq!(settle(&link.join("a.db")), real.join("a.db"));
+        assert_eq!(settle(&folder.join("b.db")), real.join("a.db"));
+        assert_eq!(settle(&link.join("new.db")), real.join("new.db"), "before it is made");
+        assert_eq!(settle(&folder.join("nowhere/a.db")), folder.join("nowhere/a.db"));
+    }
+
+    #[test]
+    fn a_try_for_the_write_lock_is_short_so_that_a_drop_is_not_held_up() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.busy_timeout(BUSY).unwrap();
+        wait_briefly(&connection).unwrap();
+        let waits_ms: u32 = connection.query_row("pragma busy_timeout", [], |row| row.get(0)).unwrap();
+        assert!(waits_ms <= 100, "{waits_ms} ms");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_path_through_a_file_is_refused_for_what_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for create_if_missing in [false, true] {
+            let error = check_file(&file.join("a.db"), create_if_missing).unwrap_err();
+            assert_eq!(error.code(), Code::STORE_IO);
+            assert!(!error.message().contains("no such file"), "{error}");
+        }
+        assert!(check_file(&folder.path().join("a.db"), true).is_ok());
+        let error = check_file(&folder.path().join("a.db"), false).unwrap_err();
+        assert!(error.message().contains("no such file"), "{error}");
+    }
 }

@@ -109,3 +109,26 @@ impl Fault {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_strikes_the_operation_it_is_told_and_every_one_after_it() {
+        for (fault, happens) in
+            [(Fault::before(3), [true, true, false, false]), (Fault::after(3), [true, true, true, false])]
+        {
+            for (place, expected) in happens.into_iter().enumerate() {
+                assert_eq!(fault.has_struck(), place > 2, "before operation {place}");
+                let mut has_happened = false;
+                let done = fault.strike(|| {
+                    has_happened = true;
+                    Ok(())
+                });
+                assert_eq!((done.is_ok(), has_happened), (place < 2, expected), "operation {place} of {fault:?}");
+            }
+            assert!(fault.has_struck());
+        }
+    }
+}

@@ -275,9 +275,35 @@ mod tests {
         let first = take(&database).unwrap();
         let error = take(&database).unwrap_err();
         assert_eq!(error.code(), Code::STORE_OWNED);
-        assert!(error.message().contains(&std::process::id().to_string()), "{error}");
+        assert!(error.message().contains(&format!("this process (pid {})", std::process::id())), "{error}");
         drop(first);
         take(&database).unwrap();
+    }
+
+    #[test]
+    fn other_processes_are_told_who_owns_the_file_and_since_when() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("a.db");
+        let owner = take(&database).unwrap();
+        let told = holder(&database);
+        assert!(told.starts_with(&format!("process {} owns it, since 2", std::process::id())), "{told}");
+        drop(owner);
+        assert_eq!(holder(&database), "another process owns it", "the note is empty");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn each_of_two_files_of_a_process_is_locked() {
+        let folder = tempfile::tempdir().unwrap();
+        let databases = ["a.db", "b.db", "c.db"].map(|name| folder.path().join(name));
+        let _owners = databases.each_ref().map(|database| {
+            File::create(database).unwrap();
+            take(database).unwrap()
+        });
+        for database in &databases {
+            let refused = File::open(database).unwrap().try_lock().unwrap_err();
+            assert!(matches!(refused, TryLockError::WouldBlock), "{}: {refused}", database.display());
+        }
     }
 
     #[test]

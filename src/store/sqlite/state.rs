@@ -368,9 +368,9 @@ impl State {
         std::mem::swap(&mut self.reads, &mut batch.reads);
         let counters = self.core.counters();
         batch.ordered_below = counters.0;
-        if counters.0 > self.marks.0 || counters.1 > self.marks.1 || counters.2 > self.marks.2 {
-            self.marks = (counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK);
-            batch.marks = Some(self.marks);
+        if let Some(marks) = marks_above(counters, self.marks) {
+            self.marks = marks;
+            batch.marks = Some(marks);
         }
         batch.unchecked.append(&mut self.effects.unchecked);
         self.effects.quick_checks = 0;
@@ -497,5 +497,85 @@ impl State {
         self.parked.fail(why);
         self.reads.clear();
         self.effects = Effects::default();
+    }
+}
+
+/// The marks to be written next; `None` while no number at or above the old ones was given out.
+fn marks_above(counters: (u64, u64, u64), marks: (u64, u64, u64)) -> Option<(u64, u64, u64)> {
+    let is_passed = counters.0 > marks.0 || counters.1 > marks.1 || counters.2 > marks.2;
+    is_passed.then_some((counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Limits;
+    use crate::id::IdSource;
+
+    #[test]
+    fn marks_are_written_when_a_counter_passes_its_own_and_then_lie_a_block_ahead_of_all() {
+        assert_eq!(marks_above((7, 8, 9), (7, 8, 9)), None, "the number of a counter is the next one");
+        assert_eq!(marks_above((6, 7, 8), (7, 8, 9)), None);
+        for counters in [(8, 8, 9), (7, 9, 9), (7, 8, 10), (100, 8, 9), (8, 1, 1), (1, 9, 1), (1, 1, 10)] {
+            let ahead = (counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK);
+            assert_eq!(marks_above(counters, (7, 8, 9)), Some(ahead), "{counters:?}");
+            assert_eq!(marks_above(counters, ahead), None);
+        }
+        assert!(BLOCK > 1000, "a write of the marks in so many numbers");
+    }
+
+    /// A state whose last batches had one caller each.
+    fn with_a_lone_caller() -> State {
+        let mut state = State::new(Core::new(IdSource::Random, Limits::default()), (1, 1, 1));
+        for _ in 0..LONE_AFTER {
+            assert!(!state.may_lead(true), "nothing tells yet that it is alone");
+            state.note_callers(1, true);
+        }
+        state
+    }
+
+    #[test]
+    fn a_lone_caller_writes_on_its_own_thread_until_the_writer_looks_again() {
+        let mut state = with_a_lone_caller();
+        for _ in 0..LONE_FOR {
+            assert!(state.may_lead(true));
+            state.note_callers(1, false);
+        }
+        assert!(!state.may_lead(true), "the writer looks who is there");
+        state.note_callers(1, true);
+        assert!(state.may_lead(true), "still nobody");
+        state.note_callers(0, true);
+        assert!(state.may_lead(true), "a batch without callers tells nothing");
+        state.note_callers(2, false);
+        assert!(!state.may_lead(true), "another has come");
+        state.note_callers(1, true);
+        assert!(!state.may_lead(true), "one batch is too few");
+    }
+
+    #[test]
+    fn a_lone_caller_keeps_off_long_batches_the_users_sql_and_the_orders_of_others() {
+        assert!(!with_a_lone_caller().may_lead(false));
+
+        let mut state = with_a_lone_caller();
+        let (sender, _receiver) = oneshot::channel();
+        let session = state.core.begin();
+        state.push_sql_commit(SqlCommit { session, sql: Vec::new(), sender, caller: None });
+        assert!(!state.may_lead(true));
+
+        let mut state = with_a_lone_caller();
+        let push = |state: &mut State| {
+            let (sender, _) = oneshot::channel();
+            state.push_answer(Slots::new(), sender);
+        };
+        push(&mut state);
+        assert!(state.may_lead(true), "its own order");
+        push(&mut state);
+        assert!(!state.may_lead(true));
+
+        let mut state = with_a_lone_caller();
+        push(&mut state);
+        let (sender, _) = oneshot::channel();
+        state.deferred.push_back((Unit::new(), sender));
+        assert!(!state.may_lead(true), "one to be answered and one for the writer are two");
     }
 }

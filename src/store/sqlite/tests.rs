@@ -7,7 +7,12 @@ use crate::protocol::{Addressee, BeginDialog, EndForm, From, Message, Relation};
 use crate::store::SqlValue;
 use crate::time::Timestamp;
 use std::path::Path;
+use std::task::{Context, Waker};
 use std::time::Duration;
+
+mod again;
+mod locks;
+mod unwritten;
 
 fn definitions() -> Vec<Definition> {
     vec![
@@ -83,6 +88,16 @@ async fn count(store: &SqliteStore, text: &str) -> i64 {
         SqlValue::Integer(number) => number,
         ref other => panic!("{other:?}"),
     }
+}
+
+/// Whether a future has come to its end; it is not asked again then.
+fn is_ready<T>(future: &mut BoxFuture<'_, T>) -> bool {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+#[track_caller]
+fn assert_pending<T>(future: &mut BoxFuture<'_, T>) {
+    assert!(!is_ready(future), "it must wait");
 }
 
 #[test]
@@ -595,6 +610,42 @@ async fn a_thread_that_panics_while_it_writes_fails_the_callers_and_leaves_none_
         }
         assert!(store.close().await.is_err());
     }
+}
+
+#[tokio::test]
+async fn a_batch_that_panics_fails_its_callers_and_those_that_come_after_it() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    // A read for an answer that is not there: the next batch but one panics.
+    store.engine.write.lock().unwrap().spare.reads.push(batch::PendingRead { at: 0, answer: 99, slot: 0 });
+    store.submit(vec![dialog()]).await.unwrap();
+    for _ in 0..2 {
+        let error = store.submit(vec![dialog()]).await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_POISONED, "{error}");
+    }
+    assert!(store.close().await.is_err());
+}
+
+#[tokio::test]
+async fn the_writer_of_a_store_that_failed_ends_although_a_timer_is_due() {
+    let _limit = crate::testing::limit();
+    let mut options = SqliteOptions::new(Location::Memory);
+    options.clock = Clock::manual(Timestamp(1_000_000));
+    let store = defined(options).await;
+    let handle = begin(&store).await;
+    store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 10 }]).await.unwrap();
+    // A lone caller writes on its own thread, so that the writer sleeps while the batch fails.
+    for _ in 0..20 {
+        store.submit(vec![send(handle, "x")]).await.unwrap();
+        store.engine.lock_whatever().note_callers(1, true);
+    }
+    store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
+    assert!(store.submit(vec![send(handle, "never")]).await.is_err());
+    store.clock().advance(Duration::from_secs(20));
+    while !store.threads.lock().unwrap()[0].is_finished() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(store.close().await.is_err());
 }
 
 #[tokio::test]

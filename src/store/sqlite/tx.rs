@@ -233,7 +233,7 @@ impl Turn<'_> {
     async fn wait(&mut self) -> Result<Reply> {
         match (&mut self.receiver).await {
             Ok((session, reply)) => self.arrive(session, reply),
-            Err(_) => Err(Error::closed()),
+            Err(_) => Err(self.engine.why_unanswered()),
         }
     }
 

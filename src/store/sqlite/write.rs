@@ -373,3 +373,89 @@ pub(super) fn event_name(event: QueueEvent) -> &'static str {
         QueueEvent::BrokerQueueDisabled => "BROKER_QUEUE_DISABLED",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::Stored;
+    use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+    use crate::protocol::ConversationState;
+    use crate::time::Timestamp;
+    use uuid::Uuid;
+
+    fn message() -> Box<MessageRow> {
+        Box::new(MessageRow {
+            queuing_order: 7,
+            endpoint_id: 3,
+            stored: Stored::Sequenced,
+            sequence: 0,
+            message_type_id: 1,
+            message_id: MessageId(Uuid::nil()),
+            enqueued_at: Timestamp(0),
+            body: None,
+            trace: None,
+        })
+    }
+
+    fn endpoint() -> Box<EndpointRow> {
+        Box::new(EndpointRow {
+            endpoint_id: 3,
+            handle: ConversationHandle(Uuid::nil()),
+            conversation_id: ConversationId(Uuid::nil()),
+            group: GroupId(Uuid::nil()),
+            service_id: 1,
+            contract_id: 1,
+            is_initiator: true,
+            far_service: "b".into(),
+            far_broker_instance: None,
+            state: ConversationState::Conversing,
+            priority: 5,
+            lifetime: Timestamp(0),
+            dialog_timer: None,
+            security_timestamp: None,
+            send_sequence: 0,
+            receive_sequence: 0,
+            end_dialog_sequence: None,
+            is_system: false,
+            is_quarantined: false,
+            begun_at: Timestamp(0),
+        })
+    }
+
+    fn transmission() -> Box<TransmissionRow> {
+        Box::new(TransmissionRow {
+            transmission_id: 9,
+            endpoint_id: 3,
+            sequence: 0,
+            message_type_id: 1,
+            is_conversation_error: false,
+            is_end_of_dialog: false,
+            message_id: MessageId(Uuid::nil()),
+            enqueued_at: Timestamp(0),
+            priority: 5,
+            body: None,
+            trace: None,
+            status: "".into(),
+        })
+    }
+
+    #[test]
+    fn a_failed_write_names_the_row() {
+        for (change, row) in [
+            (Change::InsertMessage(message()), "message 7"),
+            (Change::DeleteMessage { queuing_order: 7 }, "message 7"),
+            (Change::RetainMessage { queuing_order: 7 }, "message 7"),
+            (Change::InsertRetained(message()), "retained message 7"),
+            (Change::DeleteRetained { endpoint_id: 3 }, "endpoint 3"),
+            (Change::NoteReceiveSequence { endpoint_id: 3, receive_sequence: 1 }, "endpoint 3"),
+            (Change::PutEndpoint(endpoint()), "endpoint 3"),
+            (Change::DeleteEndpoint(3), "endpoint 3"),
+            (Change::InsertTransmission(transmission()), "transmission 9"),
+            (Change::SetTransmissionStatus { transmission_id: 9, status: "x".into() }, "transmission 9"),
+            (Change::DeleteTransmission { transmission_id: 9 }, "transmission 9"),
+            (Change::DeleteQueue(1), "a definition"),
+        ] {
+            assert_eq!(subject(&change), row, "{change:?}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A file that is opened again: what is read back, what is counted on from, and what another program has left in it.
+
+use super::*;
+use crate::time::Clock;
+
+#[tokio::test]
+async fn no_number_is_given_out_twice_although_nothing_was_closed() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    drop(defined(options(folder.path())).await);
+    let counters = |store: &SqliteStore| store.engine.lock_whatever().core.counters();
+    let mut last = (0, 0, 0);
+    for _ in 0..3 {
+        let store = SqliteStore::open(options(folder.path())).unwrap();
+        let now = counters(&store);
+        assert!(now.0 >= last.0 && now.1 >= last.1 && now.2 >= last.2, "{now:?} after {last:?}");
+        let status = |is_on| {
+            let options = QueueOptions { status: Some(is_on), ..QueueOptions::default() };
+            Verb::Define(vec![Definition::AlterQueue { name: "to".into(), options }])
+        };
+        // Of all these no row is left.
+        let handle = begin(&store).await;
+        store.submit(vec![status(false)]).await.unwrap();
+        store.submit(vec![send(handle, "one"), send(handle, "two")]).await.unwrap();
+        store.submit(vec![status(true)]).await.unwrap();
+        let received = store.submit(vec![receive()]).await.unwrap();
+        for handle in [handle, messages(&received[0])[0].conversation_handle] {
+            store.submit(vec![Verb::EndConversation { handle, form: EndForm::Cleanup }]).await.unwrap();
+        }
+        last = counters(&store);
+        assert!(last.0 >= now.0 + 2 && last.1 >= now.1 + 2 && last.2 >= now.2 + 2, "{last:?} after {now:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_receives_what_was_written_before_the_opening_with_its_trace() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    let trace: Option<Arc<str>> = Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".into());
+    let Verb::Send { handles, message_type, body, .. } = send(handle, "one") else { unreachable!() };
+    store.submit(vec![Verb::Send { handles, message_type, body, trace: trace.clone() }]).await.unwrap();
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    let mut tx = store.begin().await.unwrap();
+    let received = tx.execute(receive()).await.unwrap();
+    assert_eq!(bodies(&received), ["one"]);
+    assert_eq!(messages(&received)[0].trace, trace);
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn conversations_go_to_the_services_that_they_were_begun_with() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let third = vec![
+        Definition::CreateQueue { name: "third".into(), options: QueueOptions::default() },
+        Definition::CreateService { name: "d".into(), owner: None, queue: "third".into(), contracts: vec!["c".into()] },
+    ];
+    store.submit(vec![Verb::Define(third)]).await.unwrap();
+    let mut handles = Vec::new();
+    for to_service in ["b", "d", "b", "d"] {
+        let Verb::BeginDialog(dialog) = dialog() else { unreachable!() };
+        let verb = Verb::BeginDialog(BeginDialog { to_service: to_service.into(), ..dialog });
+        match &store.submit(vec![verb]).await.unwrap()[0] {
+            Outcome::Began { handle, .. } => handles.push((*handle, to_service)),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    for (handle, to_service) in handles {
+        store.submit(vec![send(handle, to_service)]).await.unwrap();
+    }
+    for (queue, to_service) in [("to", "b"), ("third", "d")] {
+        for _ in 0..2 {
+            let verb = Verb::Receive { queue: queue.into(), top: None, from: From::Any };
+            assert_eq!(bodies(&store.submit(vec![verb]).await.unwrap()[0]), [to_service], "queue {queue}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_failed_write_the_file_is_free_for_other_programs() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    store.close().await.unwrap();
+    drop(store);
+    let mut struck = options(folder.path());
+    let fault = Fault::before(2);
+    struck.fault = Some(fault.clone());
+    let store = SqliteStore::open(struck).unwrap();
+    assert!(!fault.has_struck());
+    let error = store.submit(vec![send(handle, "never")]).await.unwrap_err();
+    assert_eq!(error.code(), Code::STORE_FULL);
+    assert!(fault.has_struck());
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.busy_timeout(Duration::ZERO).unwrap();
+    other.execute_batch("begin immediate; rollback").unwrap();
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_view_of_the_broker_that_another_program_changed_is_made_anew() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    store.close().await.unwrap();
+    drop(store);
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.execute_batch("drop view sys_services; create view sys_services as select 'none' as name").unwrap();
+    drop(other);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    assert_eq!(count(&store, "select count(*) from sys_services where name = 'a'").await, 1);
+}
+
+#[tokio::test]
+async fn a_version_of_the_tables_that_no_release_has_written_is_damage() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    store.close().await.unwrap();
+    drop(store);
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.pragma_update(None, "user_version", 0).unwrap();
+    drop(other);
+    let error = SqliteStore::open(options(folder.path())).err().unwrap();
+    assert_eq!(error.code(), Code::STORE_DAMAGED);
+    assert!(error.message().contains("version 0"), "{error}");
+}
+
+#[tokio::test]
+async fn a_row_that_breaks_a_foreign_key_of_the_user_since_before_fails_no_transaction() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(20)).unwrap();
+    let script = "pragma foreign_keys = off; create table parent (id integer primary key); \
+                  create table child (parent references parent (id)); insert into child values (7)";
+    other.execute_batch(script).unwrap();
+    drop(other);
+    assert_eq!(store.run_sql(sql("insert into parent values (1)")).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_statement_of_a_transaction_is_checked_when_it_is_given() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    store.run_sql(sql("create table t (n integer)")).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    tx.sql(sql("insert into t values (1)")).await.unwrap();
+    let error = tx.sql(sql("insert into nowhere values (1)")).await.unwrap_err();
+    assert_eq!(error.code(), Code::USER_SQL_FAILED);
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select count(*) from t").await, 1);
+}
+
+#[tokio::test]
+async fn a_reader_keeps_to_the_limit_of_its_statements_and_to_its_clock() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let _store = defined(options(folder.path())).await;
+    let mut reading = options(folder.path());
+    reading.sql_timeout = Some(Duration::from_millis(1));
+    reading.clock = Clock::manual(Timestamp(1_000_000));
+    let reader = SqliteStore::open_read_only(reading).unwrap();
+    assert_eq!(reader.clock().now(), Timestamp(1_000_000));
+    let endless = "with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
+    assert_eq!(reader.query(sql(endless)).await.unwrap_err().code(), Code::SQL_TIMEOUT);
+}
+
+#[tokio::test]
+async fn an_empty_file_with_the_mark_of_another_program_is_not_taken_for_a_new_one() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, value) in [("application_id", 7), ("user_version", 7)] {
+        let path = folder.path().join(name);
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.pragma_update(None, name, value).unwrap();
+        drop(other);
+        let error = SqliteStore::open(SqliteOptions::new(Location::File(path))).err().unwrap();
+        assert_eq!(error.code(), Code::STORE_FOREIGN, "{name}: {error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! What is ordered and not written yet: who may see it, who is answered when, and what a caller that gives up has received.
+//!
+//! A test holds the lock of the connection that writes, so that nothing is written before it lets go.
+
+use super::*;
+
+fn set_status(is_on: bool) -> Verb {
+    let options = QueueOptions { status: Some(is_on), ..QueueOptions::default() };
+    Verb::Define(vec![Definition::AlterQueue { name: "to".into(), options }])
+}
+
+#[tokio::test]
+async fn a_receive_that_is_given_up_before_the_writer_orders_it_takes_nothing() {
+    let _limit = crate::testing::limit();
+    for is_redefined in [false, true] {
+        let store = defined(SqliteOptions::new(Location::Memory)).await;
+        assert!(messages(&store.submit(vec![receive()]).await.unwrap()[0]).is_empty());
+        if is_redefined {
+            // The name stands for another queue now.
+            let again = definitions().into_iter().filter(|definition| match definition {
+                Definition::CreateQueue { name, .. } => name == "to",
+                Definition::CreateService { name, .. } => name == "b",
+                _ => false,
+            });
+            let drops = [Definition::DropService { name: "b".into() }, Definition::DropQueue { name: "to".into() }];
+            store.submit(vec![Verb::Define(drops.into_iter().chain(again).collect())]).await.unwrap();
+        }
+        let handle = begin(&store).await;
+        store.submit(vec![send(handle, "kept")]).await.unwrap();
+        {
+            let _held = store.engine.write.lock().unwrap();
+            let mut given_up = store.submit(vec![receive()]);
+            assert_pending(&mut given_up);
+        }
+        assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_receives_a_message_when_it_is_written() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let (one, two) = (begin(&store).await, begin(&store).await);
+    let (mut a, mut b) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+    let (mut first, mut second) = (store.submit(vec![send(one, "one")]), store.submit(vec![send(two, "two")]));
+    let (mut of_first, mut of_second) = (a.execute(receive()), b.execute(receive()));
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut first);
+        assert_pending(&mut second);
+        assert_pending(&mut of_first);
+        assert_pending(&mut of_second);
+    }
+    first.await.unwrap();
+    second.await.unwrap();
+    assert_eq!(bodies(&of_first.await.unwrap()), ["one"]);
+    assert_eq!(bodies(&of_second.await.unwrap()), ["two"]);
+    a.commit().await.unwrap();
+    b.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_transaction_was_to_receive_stays_if_its_caller_gives_up_before_it_is_written() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    let mut sent = store.submit(vec![send(handle, "kept")]);
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut sent);
+        assert_pending(&mut tx.execute(receive()));
+    }
+    sent.await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+}
+
+#[tokio::test]
+async fn a_commit_is_answered_after_it_is_written() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(handle, "one")).await.unwrap();
+    let mut committed = tx.commit();
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut committed);
+    }
+    committed.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rollback_signals_what_it_gives_back_before_it_is_answered() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "one")]).await.unwrap();
+    let mut tx = store.begin().await.unwrap();
+    assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
+    let mut signal: BoxFuture<'_, ()> = Box::pin(store.activity().queue("to").register(true));
+    assert_pending(&mut signal);
+    tx.rollback().await.unwrap();
+    assert!(is_ready(&mut signal));
+}
+
+#[tokio::test]
+async fn one_commit_signals_each_of_its_queues_once_for_each_group() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let (one, two) = (begin(&store).await, begin(&store).await);
+    store.submit(vec![send(one, "asks")]).await.unwrap();
+    let asked = messages(&store.submit(vec![receive()]).await.unwrap()[0])[0].conversation_handle;
+    let (to, from) = (store.activity().queue("to"), store.activity().queue("from"));
+    let _waits = [to.wait(), to.wait(), from.wait()];
+    let wait = |queue: &crate::store::QueueActivity| -> BoxFuture<'static, ()> { Box::pin(queue.register(false)) };
+    // The signal of the first message was not taken.
+    assert!(is_ready(&mut wait(&to)));
+    let mut signals = [wait(&to), wait(&to), wait(&from)];
+    signals.iter_mut().for_each(assert_pending);
+    store.submit(vec![send(one, "1"), send(two, "2"), send(asked, "3")]).await.unwrap();
+    assert!(signals.iter_mut().all(is_ready));
+}
+
+#[tokio::test]
+async fn one_batch_writes_a_message_answers_a_receive_and_turns_the_queue_on_that_the_message_waits_for() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    store.submit(vec![send(handle, "asks")]).await.unwrap();
+    let asked = messages(&store.submit(vec![receive()]).await.unwrap()[0])[0].conversation_handle;
+    store.submit(vec![send(asked, "answers")]).await.unwrap();
+    store.submit(vec![set_status(false)]).await.unwrap();
+    let mut sent = store.submit(vec![send(handle, "waits")]);
+    let mut received = store.submit(vec![Verb::Receive { queue: "from".into(), top: None, from: From::Any }]);
+    let mut turned_on = store.submit(vec![set_status(true)]);
+    {
+        let _held = store.engine.write.lock().unwrap();
+        assert_pending(&mut sent);
+        assert_pending(&mut received);
+        assert_pending(&mut turned_on);
+    }
+    sent.await.unwrap();
+    assert_eq!(bodies(&received.await.unwrap()[0]), ["answers"]);
+    turned_on.await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["waits"]);
+}
+
+#[tokio::test]
+async fn a_lone_caller_leaves_it_to_the_writer_to_wait_for_the_lock_of_another_program() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let mut quick = options(folder.path());
+    // A caller writes on its own thread only while batches are short.
+    quick.durability = crate::store::url::Durability::Normal;
+    let store = defined(quick).await;
+    let handle = begin(&store).await;
+    for number in 0..20 {
+        store.submit(vec![send(handle, &number.to_string())]).await.unwrap();
+    }
+    for _ in 0..10 {
+        store.engine.lock_whatever().note_callers(1, true);
+    }
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    other.busy_timeout(Duration::from_secs(20)).unwrap();
+    other.execute_batch("begin immediate").unwrap();
+    let mut sent = store.submit(vec![send(handle, "last")]);
+    // This thread comes back, and can let go of the lock.
+    assert_pending(&mut sent);
+    other.execute_batch("rollback").unwrap();
+    sent.await.unwrap();
+}
+
+/// A caller that holds the last handle of its store.
+struct LastHandle(#[expect(dead_code, reason = "it is held to be dropped")] Arc<SqliteStore>);
+
+impl std::task::Wake for LastHandle {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[tokio::test]
+async fn a_store_whose_last_handle_its_own_writer_drops_frees_its_file() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    let mut tx = store.begin().await.unwrap();
+    tx.execute(send(handle, "one")).await.unwrap();
+    let engine = store.engine.clone();
+    {
+        let _held = engine.write.lock().unwrap();
+        let mut committed = tx.commit();
+        let caller = Waker::from(Arc::new(LastHandle(store)));
+        assert!(committed.as_mut().poll(&mut Context::from_waker(&caller)).is_pending());
+    }
+    while SqliteStore::open(options(folder.path())).is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
