@@ -519,9 +519,9 @@ mod tests {
         for counters in [(8, 8, 9), (7, 9, 9), (7, 8, 10), (100, 8, 9), (8, 1, 1), (1, 9, 1), (1, 1, 10)] {
             let ahead = (counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK);
             assert_eq!(marks_above(counters, (7, 8, 9)), Some(ahead), "{counters:?}");
-            assert_eq!(marks_above(counters, ahead), None);
+            let later = (counters.0 + 1000, counters.1 + 1000, counters.2 + 1000);
+            assert_eq!(marks_above(later, ahead), None, "a write of the marks in so many numbers");
         }
-        assert!(BLOCK > 1000, "a write of the marks in so many numbers");
     }
 
     /// A state whose last batches had one caller each.

@@ -3,6 +3,8 @@
 //! A test holds the lock of the connection that writes, so that nothing is written before it lets go.
 
 use super::*;
+use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 fn set_status(is_on: bool) -> Verb {
     let options = QueueOptions { status: Some(is_on), ..QueueOptions::default() };
@@ -173,11 +175,13 @@ async fn a_lone_caller_leaves_it_to_the_writer_to_wait_for_the_lock_of_another_p
     sent.await.unwrap();
 }
 
-/// A caller that holds the last handle of its store.
-struct LastHandle(#[expect(dead_code, reason = "it is held to be dropped")] Arc<SqliteStore>);
+/// A caller that ends, with the last handle of its store, as soon as it is answered.
+struct EndsWhenAnswered(std::sync::Mutex<Option<BoxFuture<'static, Result<()>>>>);
 
-impl std::task::Wake for LastHandle {
-    fn wake(self: Arc<Self>) {}
+impl std::task::Wake for EndsWhenAnswered {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
 }
 
 #[tokio::test]
@@ -188,14 +192,115 @@ async fn a_store_whose_last_handle_its_own_writer_drops_frees_its_file() {
     let handle = begin(&store).await;
     let mut tx = store.begin().await.unwrap();
     tx.execute(send(handle, "one")).await.unwrap();
-    let engine = store.engine.clone();
+    let (engine, caller) = (store.engine.clone(), Arc::new(EndsWhenAnswered(Default::default())));
     {
         let _held = engine.write.lock().unwrap();
         let mut committed = tx.commit();
-        let caller = Waker::from(Arc::new(LastHandle(store)));
-        assert!(committed.as_mut().poll(&mut Context::from_waker(&caller)).is_pending());
+        let waker = Waker::from(caller.clone());
+        assert!(committed.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        *caller.0.lock().unwrap() = Some(committed);
+        drop(store);
     }
     while SqliteStore::open(options(folder.path())).is_err() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Counts on this thread the messages that were dropped and the commits that were timed.
+#[derive(Default)]
+struct Counts {
+    dropped: Arc<AtomicU64>,
+    commits: Arc<Commits>,
+}
+
+#[derive(Default)]
+struct Commits(AtomicU64);
+
+impl metrics::HistogramFn for Commits {
+    fn record(&self, seconds: f64) {
+        assert!(seconds >= 0.0);
+        self.0.fetch_add(1, SeqCst);
+    }
+}
+
+impl Recorder for Counts {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
+        match key.name() {
+            "dialoq_messages_dropped_total" => Counter::from_arc(self.dropped.clone()),
+            _ => Counter::noop(),
+        }
+    }
+
+    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::noop()
+    }
+
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        match key.name() {
+            "dialoq_commit_seconds" => Histogram::from_arc(self.commits.clone()),
+            _ => Histogram::noop(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_gives_it_back() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let (held, other) = (begin(&store).await, begin(&store).await);
+    store.submit(vec![send(other, "one")]).await.unwrap();
+    let mut holder = store.begin().await.unwrap();
+    holder.execute(send(held, "held")).await.unwrap();
+    let counts = Counts::default();
+    // A unit that waits for a group is ordered when the holder commits, and its caller goes before that is written.
+    let mut received = store.submit(vec![send(held, "waits"), receive()]);
+    while store.engine.lock_whatever().parked.is_empty() {
+        let _ = is_ready(&mut received);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut committed = holder.commit();
+    {
+        let mut write = store.engine.write.lock().unwrap();
+        assert_pending(&mut committed);
+        drop(received);
+        metrics::with_local_recorder(&counts, || store.engine.run_batch(&mut write, true));
+    }
+    assert_eq!((counts.dropped.load(SeqCst), counts.commits.0.load(SeqCst)), (1, 1));
+    committed.await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["held", "waits"]);
+
+    // The caller goes when it is answered, and has not looked at the answer.
+    let mut tx = store.begin().await.unwrap();
+    let (mut sent, mut of_tx) = (store.submit(vec![send(other, "two")]), tx.execute(receive()));
+    {
+        let mut write = store.engine.write.lock().unwrap();
+        assert_pending(&mut sent);
+        assert_pending(&mut of_tx);
+        drop(of_tx);
+        metrics::with_local_recorder(&counts, || store.engine.run_batch(&mut write, true));
+    }
+    sent.await.unwrap();
+    assert_eq!(counts.dropped.load(SeqCst), 1, "the transaction has given it back");
+    tx.rollback().await.unwrap();
+    let mut received = store.submit(vec![receive()]);
+    {
+        let mut write = store.engine.write.lock().unwrap();
+        assert_pending(&mut received);
+        store.engine.run_batch(&mut write, true);
+    }
+    metrics::with_local_recorder(&counts, || drop(received));
+    assert_eq!(counts.dropped.load(SeqCst), 2);
+}
+
+#[tokio::test]
+async fn the_writer_of_an_idle_store_sleeps() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    while !store.engine.lock_whatever().is_asleep {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
