@@ -559,13 +559,13 @@ mod tests {
         let mut state = with_a_lone_caller();
         let (sender, _receiver) = oneshot::channel();
         let session = state.core.begin();
-        state.push_sql_commit(SqlCommit { session, sql: Vec::new(), sender, caller: None });
+        state.push_sql_commit(SqlCommit { session, sql: Vec::new(), sender: Sender::new(sender, None), caller: None });
         assert!(!state.may_lead(true));
 
         let mut state = with_a_lone_caller();
         let push = |state: &mut State| {
             let (sender, _) = oneshot::channel();
-            state.push_answer(Slots::new(), sender);
+            state.push_answer(Slots::new(), Sender::new(sender, None));
         };
         push(&mut state);
         assert!(state.may_lead(true), "its own order");
@@ -575,7 +575,7 @@ mod tests {
         let mut state = with_a_lone_caller();
         push(&mut state);
         let (sender, _) = oneshot::channel();
-        state.deferred.push_back((Unit::new(), sender));
+        state.deferred.push_back((Unit::new(), Sender::new(sender, None)));
         assert!(!state.may_lead(true), "one to be answered and one for the writer are two");
     }
 }
