@@ -427,10 +427,13 @@ impl Core {
         let transmission_id = self.next_transmission_id;
         self.next_transmission_id += 1;
         let Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict } = letter;
+        // What waits already waits for the same reason from now on.
+        if delay != Delay::Behind {
+            self.hold_outbox(from, delay, effects);
+        }
         let endpoint = &mut self.endpoints[from];
         let extra = endpoint.extra_mut();
         extra.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error, verdict });
-        // The reason is that of the first row.
         if delay != Delay::Behind || extra.delay.is_none() {
             extra.delay = Some(delay);
         }

@@ -373,3 +373,34 @@ fn the_reason_why_a_message_waits_is_that_of_the_last_try() {
         |change: &Change| matches!(change, Change::SetTransmissionStatus { status, .. } if **status == *reason);
     assert!(effects.changes.iter().any(is_written));
 }
+
+#[test]
+fn a_send_that_waits_for_another_reason_gives_it_to_what_waits_already() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "one");
+    let body = format!("<a>{}</a>", " ".repeat(10_000));
+    let statuses = |memory: &mut Memory| {
+        let mut effects = Effects::default();
+        let mut session = memory.core.begin();
+        memory.core.execute(&mut session, send_verb(initiator, "x", &body), NOW).unwrap();
+        memory.core.commit(session, NOW, &mut effects);
+        let status = |change: Change| match change {
+            Change::InsertTransmission(row) => Some((row.transmission_id, row.status)),
+            Change::SetTransmissionStatus { transmission_id, status } => Some((transmission_id, status)),
+            _ => None,
+        };
+        effects.changes.into_iter().filter_map(status).collect::<Vec<_>>()
+    };
+    let first = statuses(&mut memory);
+    assert!(matches!(&first[..], [(_, status)] if status.contains("being checked")), "{first:?}");
+    for _ in 0..5 {
+        let mut session = memory.core.begin_transaction();
+        memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap().unwrap();
+        memory.rollback(session, NOW);
+    }
+    let both = statuses(&mut memory);
+    assert_eq!(both.len(), 2, "{both:?}");
+    assert!(both.iter().any(|(id, _)| *id == first[0].0), "{both:?}");
+    assert!(both.iter().all(|(_, status)| status.starts_with("11219")), "{both:?}");
+}
