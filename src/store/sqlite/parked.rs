@@ -20,6 +20,17 @@ pub(super) enum Waiter {
     Caller { unlocked: oneshot::Sender<()> },
 }
 
+impl Waiter {
+    /// Whether nobody waits for its turn any more; a transaction withdraws its verb instead.
+    fn has_gone(&self) -> bool {
+        match self {
+            Self::Unit { sender, .. } => sender.is_closed(),
+            Self::Caller { unlocked } => unlocked.is_closed(),
+            Self::Tx { .. } => false,
+        }
+    }
+}
+
 /// Everybody who waits.
 #[derive(Default)]
 pub(super) struct Parked {
@@ -39,6 +50,24 @@ impl Parked {
         self.queues.iter().flat_map(|(group, waiters)| waiters.iter().map(|waiter| (*group, waiter)))
     }
 
+    /// Where those wait who wait for the group. A full queue loses those who have gone before it grows, so that callers who give
+    /// up and come again fill no memory. Whoever was just taken from the queue finds a place without that.
+    fn queue(&mut self, group: GroupKey) -> &mut VecDeque<Waiter> {
+        let queue = self.queues.entry(group).or_default();
+        if queue.len() == queue.capacity() {
+            queue.retain(|waiter| {
+                // Asked once: it may go at any time.
+                let has_gone = waiter.has_gone();
+                if let (true, Waiter::Unit { unit, .. }) = (has_gone, waiter) {
+                    self.cost -= cost(unit).min(ROOM);
+                }
+                !has_gone
+            });
+            queue.reserve(queue.len() + 1);
+        }
+        queue
+    }
+
     /// What the units that wait here cost, as [`cost`] counts.
     #[cfg(test)]
     pub(super) fn cost(&self) -> u32 {
@@ -51,14 +80,14 @@ impl Parked {
             return Err((unit, sender));
         }
         self.cost += cost(&unit).min(ROOM);
-        self.queues.entry(group).or_default().push_back(Waiter::Unit { unit, sender });
+        self.queue(group).push_back(Waiter::Unit { unit, sender });
         Ok(())
     }
 
     /// Parks a caller without its unit.
     pub(super) fn caller(&mut self, group: GroupKey) -> oneshot::Receiver<()> {
         let (unlocked, receiver) = oneshot::channel();
-        self.queues.entry(group).or_default().push_back(Waiter::Caller { unlocked });
+        self.queue(group).push_back(Waiter::Caller { unlocked });
         receiver
     }
 
@@ -69,7 +98,7 @@ impl Parked {
     }
 
     pub(super) fn tx(&mut self, group: GroupKey, id: u64, session: Session, verb: Verb, sender: TxSender) {
-        self.queues.entry(group).or_default().push_back(Waiter::Tx { id, session, verb, sender });
+        self.queue(group).push_back(Waiter::Tx { id, session, verb, sender });
     }
 
     pub(super) fn waiting_for(&self, group: GroupKey) -> usize {

@@ -184,3 +184,74 @@ async fn a_group_that_a_transaction_has_taken_does_not_count_as_ready() {
         tx.rollback().await.unwrap();
     }
 }
+
+/// The store keeps no more units for a group that is locked: one that costs the whole room waits for it, and goes with what
+/// this gives.
+fn fill<'s>(store: &'s SqliteStore, handle: ConversationHandle) -> Submitted<'s> {
+    let body = Arc::new(vec![b'x'; ROOM as usize * BODY_SHARE_BYTES / 4]);
+    let quarter = Verb::Send { handles: vec![handle], message_type: Some("t".into()), body: Some(body), trace: None };
+    let mut whole = store.submit(vec![quarter; 4]);
+    assert!(whole.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(store.engine.lock_whatever().parked.cost() >= ROOM);
+    whole
+}
+
+type Submitted<'s> = BoxFuture<'s, Result<Vec<Outcome>>>;
+
+#[tokio::test]
+async fn callers_who_give_up_and_come_again_fill_no_memory() {
+    let _limit = crate::testing::limit();
+    for is_full in [false, true] {
+        let store = defined(SqliteOptions::new(Location::Memory)).await;
+        let handle = begin(&store).await;
+        let mut tx = store.begin().await.unwrap();
+        tx.execute(send(handle, "first")).await.unwrap();
+        let whole = is_full.then(|| fill(&store, handle));
+        for _ in 0..2000 {
+            let mut leaves = store.submit(vec![send(handle, "never")]);
+            for _ in 0..2 {
+                assert!(leaves.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            }
+        }
+        let stays = store.submit(vec![send(handle, "second")]);
+        let end = async {
+            tokio::task::yield_now().await;
+            {
+                let parked = &store.engine.lock_whatever().parked;
+                assert!(parked.iter().count() < 100, "{} wait", parked.iter().count());
+            }
+            drop(whole);
+            tx.commit().await.unwrap();
+        };
+        let (sent, ()) = tokio::join!(stays, end);
+        sent.unwrap();
+        assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["first", "second"]);
+        let state = store.engine.lock_whatever();
+        assert!(state.parked.is_empty() && state.parked.cost() == 0);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_keeps_its_unit_hears_of_a_close_and_of_a_failure() {
+    let _limit = crate::testing::limit();
+    for fails in [false, true] {
+        let store = defined(SqliteOptions::new(Location::Memory)).await;
+        let (handle, other) = (begin(&store).await, begin(&store).await);
+        let mut tx = store.begin().await.unwrap();
+        tx.execute(send(handle, "first")).await.unwrap();
+        let _whole = fill(&store, handle);
+        let end = async {
+            tokio::task::yield_now().await;
+            match fails {
+                true => {
+                    store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
+                    store.submit(vec![send(other, "fails")]).await.map(drop).unwrap_err();
+                }
+                false => store.close().await.unwrap(),
+            }
+        };
+        let (sent, ()) = tokio::join!(store.submit(vec![send(handle, "never")]), end);
+        let expected = if fails { Code::STORE_POISONED } else { Code::STORE_CLOSED };
+        assert_eq!(sent.unwrap_err().code(), expected);
+    }
+}
