@@ -7,6 +7,11 @@ pub(crate) fn first_word(text: &str) -> (String, &str) {
     (rest[..end].to_ascii_uppercase(), &rest[end..])
 }
 
+/// Whether a statement of PostgreSQL may commit something of its own and fail then.
+pub(crate) fn commits_by_itself(text: &str) -> bool {
+    matches!(first_word(text).0.as_str(), "CALL" | "DO")
+}
+
 /// Whether a COPY of PostgreSQL, whose first word is cut off, reads rows from its connection or writes them to it: FROM or TO
 /// before STDIN or STDOUT, outside of quotes and brackets.
 pub(crate) fn copies_through_the_connection(text: &str) -> bool {

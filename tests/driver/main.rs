@@ -67,6 +67,7 @@ fn main() -> ExitCode {
             a_damaged_conversation_that_another_holds_is_left_for_later;
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
             rows_beside_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once
+            a_procedure_that_commits_and_meets_a_deadlock_runs_once
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
             a_statement_that_another_session_cancels_says_so a_session_whose_statement_was_stopped_is_not_used_again
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed

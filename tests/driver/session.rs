@@ -275,6 +275,8 @@ pub(crate) fn closing_does_not_wait_for_what_is_told_beside_a_transaction(store:
         broker.send(dialog, "DEFAULT", "a").await.unwrap();
         let driver = dialoq::store::postgres::PostgresDriver::new(&crate::stage::url(database.url())).unwrap();
         let mut locker = driver.dedicated().await.unwrap();
+        // Without its limit of 100 ms the call waits for as long as this test looks on.
+        locker.script("ALTER FUNCTION dialoq.begin_attempt RESET lock_timeout").await.unwrap();
         locker.script("BEGIN; LOCK TABLE dialoq.receive_attempt IN EXCLUSIVE MODE").await.unwrap();
         let tx = broker.begin().await.unwrap();
         let receiving = tokio::spawn(async move { tx.receive("one").await.map(drop) });
@@ -351,5 +353,31 @@ pub(crate) fn a_procedure_that_commits_and_fails_runs_once(store: Store) {
         // A procedure that is made anew is found.
         execute(&mut *link, "CREATE OR REPLACE PROCEDURE step() LANGUAGE sql AS 'DELETE FROM seen'").await.unwrap();
         execute(&mut *link, "CALL step()").await.unwrap();
+    });
+}
+
+pub(crate) fn a_procedure_that_commits_and_meets_a_deadlock_runs_once(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        let block = |state: &str| {
+            format!("BEGIN INSERT INTO seen DEFAULT VALUES; COMMIT; RAISE EXCEPTION 'played' USING ERRCODE = '{state}'; END")
+        };
+        database.sql(&format!(
+            "CREATE TABLE seen (n serial); CREATE PROCEDURE step() LANGUAGE plpgsql AS $${}$$",
+            block("deadlock_detected")
+        ));
+        let texts = ["CALL step()".to_owned(), format!("do $${}$$", block("serialization_failure"))];
+        for (place, text) in texts.into_iter().enumerate() {
+            assert_eq!(broker.sql(&*text, ()).await.expect_err(&text).code(), Code::DEADLOCK, "{text}");
+            assert_eq!(database.sql("SELECT count(*) FROM seen"), (place + 1).to_string(), "{text}");
+        }
+        // What is done whole or not at all is repeated: the number of the sequence shows how often.
+        database.sql("CREATE FUNCTION fail() RETURNS void LANGUAGE plpgsql AS \
+             $$BEGIN PERFORM nextval('seen_n_seq'); RAISE EXCEPTION 'played' USING ERRCODE = 'deadlock_detected'; END$$");
+        let before: i64 = database.sql("SELECT last_value FROM seen_n_seq").parse().unwrap();
+        assert_eq!(broker.sql("SELECT fail()", ()).await.unwrap_err().code(), Code::DEADLOCK);
+        assert!(database.sql("SELECT last_value FROM seen_n_seq").parse::<i64>().unwrap() > before + 1);
     });
 }

@@ -8,7 +8,7 @@ use super::texts::TEXTS;
 use super::values::{Eyes, Prepared};
 use crate::error::{Code, Error};
 use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
-use crate::store::statement::first_word;
+use crate::store::statement::commits_by_itself;
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
 use std::ops::{Deref, DerefMut};
@@ -414,7 +414,7 @@ impl PgLink {
 
     async fn execute_limited(&mut self, sql: &SqlStatement, asked: Asked<'_>, stake: Stake) -> Linked<u64> {
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        let may_commit = matches!(first_word(&sql.text).0.as_str(), "CALL" | "DO");
+        let may_commit = commits_by_itself(&sql.text);
         if may_commit {
             // Prepared anew each time instead of once more: it may have committed something before it failed.
             self.session().texts.remove(&sql.text);

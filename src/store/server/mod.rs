@@ -38,6 +38,7 @@ mod tests;
 pub use refusal::refusal;
 
 use super::check_room::CheckRoom;
+use super::statement::commits_by_itself;
 use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
@@ -306,11 +307,20 @@ impl Store for ServerStore {
         Box::pin(async move {
             let _work = self.server.life.enter()?;
             self.server.before_work().await?;
+            // What it did before it failed may be committed: a procedure commits when it likes, and outside a transaction a
+            // batch of T-SQL commits each statement by itself.
+            let has_batches = self.server.driver.dialect().has_batches;
+            let may_be_done_in_part = sql.expected_rows.is_none() && (has_batches || commits_by_itself(&sql.text));
             let mut tries = Tries::default();
             loop {
                 let failure = match self.server.take().await {
                     Ok(mut link) => match run_alone(&mut *link, &sql).await {
                         Ok(changed) => return Ok(changed),
+                        Err(failure)
+                            if may_be_done_in_part && (has_batches || failure.error.code() == Code::DEADLOCK) =>
+                        {
+                            return Err(verdict(failure));
+                        }
                         Err(failure) => failure,
                     },
                     Err(failure) => failure,
