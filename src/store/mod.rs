@@ -20,7 +20,6 @@ pub mod server;
 mod slot;
 mod sql;
 pub mod sqlite;
-#[cfg(any(feature = "postgres", feature = "mssql"))]
 pub(crate) mod statement;
 mod texts;
 pub mod traced;
