@@ -14,7 +14,7 @@ pub(crate) fn commits_by_itself(text: &str) -> bool {
 
 /// Whether a COPY of PostgreSQL, whose first word is cut off, reads rows from its connection or writes them to it: FROM or TO
 /// before STDIN or STDOUT, outside of quotes and brackets.
-#[cfg(any(feature = "postgres", test))]
+#[cfg(feature = "postgres")]
 pub(crate) fn copies_through_the_connection(text: &str) -> bool {
     let (mut rest, mut depth, mut is_after_direction) = (beginning(text), 0_usize, false);
     while let Some(first) = rest.chars().next() {
@@ -48,13 +48,13 @@ pub(crate) fn copies_through_the_connection(text: &str) -> bool {
 }
 
 /// The text after a string or a quoted name; a doubled quote begins another one at once.
-#[cfg(any(feature = "postgres", test))]
+#[cfg(feature = "postgres")]
 fn after_quote(text: &str, quote: char) -> &str {
     text[1..].split_once(quote).map_or("", |(_, rest)| rest)
 }
 
 /// The text after a string in dollar quotes; after the sign if there is none.
-#[cfg(any(feature = "postgres", test))]
+#[cfg(feature = "postgres")]
 fn after_dollar_quote(text: &str) -> &str {
     let Some((tag, inner)) = text[1..].split_once('$') else { return &text[1..] };
     if !tag.chars().all(|c| c.is_alphanumeric() || c == '_') {
