@@ -290,13 +290,11 @@ impl Session {
             Asked::Write => Fate::Unknown,
             Asked::Read => Fate::Undone,
         };
-        // A server that says why it closes the connection has rolled back, but for a COMMIT.
-        let (fate, error) = match error {
-            Error::Server(said) if asked != Asked::Commit => {
-                let fate = if fate == Fate::Unknown { Fate::Undone } else { fate };
-                (fate, failure::closed(said))
-            }
-            error => (fate, failure::lost(error, fate == Fate::Unknown)),
+        // A server that says why it ends the session has rolled back what was open. Outside a transaction a verb commits by
+        // itself and then gives its rows: KILL lets the commit end, so the verb may have happened.
+        let error = match error {
+            Error::Server(said) if fate != Fate::Unknown => failure::closed(said),
+            error => failure::lost(error, fate == Fate::Unknown),
         };
         self.is_in_transaction = false;
         Failure { error, fate, is_link_usable: false }

@@ -438,3 +438,81 @@ async fn a_statement_that_takes_too_long_is_stopped() {
     drop(link);
     database.end().await;
 }
+
+/// What a server answers to a request, as bytes of TDS.
+fn token_done() -> Vec<u8> {
+    let mut bytes = vec![0xFD];
+    bytes.resize(13, 0);
+    bytes
+}
+
+/// The error with which SQL Server ends a session after KILL; its class is 21.
+fn token_killed() -> Vec<u8> {
+    let text: Vec<u8> = "the session is in the kill state".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut body = 596_u32.to_le_bytes().to_vec();
+    body.extend([1, 21]);
+    body.extend(u16::try_from(text.len() / 2).unwrap().to_le_bytes());
+    body.extend(text);
+    body.extend([0, 0]);
+    body.extend(0_u32.to_le_bytes());
+    let mut bytes = vec![0xAA];
+    bytes.extend(u16::try_from(body.len()).unwrap().to_le_bytes());
+    bytes.extend(body);
+    bytes.extend(token_done());
+    bytes
+}
+
+/// A server that lets one connection in, answers its requests with these in turn, and closes it then.
+fn server_that_answers(answers: Vec<Vec<u8>>) -> MssqlDriver {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut answers = answers.into_iter();
+        loop {
+            let mut header = [0; 8];
+            // The request may come in several packets; the last has the status 1.
+            while header[1] & 1 == 0 {
+                if socket.read_exact(&mut header).is_err() {
+                    return;
+                }
+                let length = usize::from(u16::from_be_bytes([header[2], header[3]])) - header.len();
+                socket.read_exact(&mut vec![0; length]).unwrap();
+            }
+            let answer = match header[0] {
+                // The version, and that there is no TLS.
+                0x12 => vec![0, 0, 11, 0, 6, 1, 0, 17, 0, 1, 0xFF, 15, 0, 0, 0, 0, 0, 2],
+                // The login is acknowledged for TDS 7.4.
+                0x10 => [vec![0xAD, 10, 0, 1, 0x74, 0, 0, 4, 0, 15, 0, 0, 0], token_done()].concat(),
+                _ => match answers.next() {
+                    Some(answer) => answer,
+                    None => return,
+                },
+            };
+            let length = u16::try_from(answer.len() + header.len()).unwrap().to_be_bytes();
+            socket.write_all(&[&[4, 1, length[0], length[1], 0, 0, 1, 0], &answer[..]].concat()).unwrap();
+        }
+    });
+    driver(&format!("mssql://u:p@127.0.0.1:{port}/d?encrypt=off"))
+}
+
+/// A verb outside a transaction commits by itself before it gives its rows, and KILL may come in between.
+#[tokio::test]
+async fn a_verb_whose_session_was_ended_may_have_happened() {
+    let _limit = crate::testing::limit();
+    let verb = || Call { name: "unlock_session", args: vec![] };
+    let driver = server_that_answers(vec![token_done(), token_killed()]);
+    let failure = driver.dedicated().await.unwrap().call(verb()).await.unwrap_err();
+    assert_eq!((failure.error.code(), failure.fate), (Code::COMMIT_UNKNOWN, Fate::Unknown), "{failure:?}");
+    assert!(failure.error.message().contains("kill state"), "{failure:?}");
+    let driver = server_that_answers(vec![token_done(), token_done(), token_killed()]);
+    let mut link = driver.dedicated().await.unwrap();
+    link.begin().await.unwrap();
+    let failure = link.call(verb()).await.unwrap_err();
+    assert_eq!(
+        (failure.error.code(), failure.fate),
+        (Code::SERVER_UNREACHABLE, Fate::TransactionUndone),
+        "{failure:?}"
+    );
+}
