@@ -119,3 +119,23 @@ fn installers_wait_alike() {
         }
     }
 }
+
+/// An uninstallation keeps tables of the user's by naming those of the broker.
+#[test]
+fn the_removal_names_every_table_of_the_broker() {
+    let drop = texts().into_iter().find(|(file, _)| file.ends_with("mssql/drop.sql")).expect("the file has moved").1;
+    let named: BTreeSet<&str> = drop
+        .split("NOT IN (")
+        .nth(1)
+        .map_or("", |rest| rest.split(')').next().unwrap())
+        .split(',')
+        .map(|name| name.trim().trim_start_matches("N'").trim_end_matches('\''))
+        .collect();
+    let mut made = BTreeSet::new();
+    for (_, text) in texts() {
+        made.extend(
+            text.split("CREATE TABLE dialoq.").skip(1).map(|rest| rest.split_whitespace().next().unwrap().to_owned()),
+        );
+    }
+    assert_eq!(named, made.iter().map(String::as_str).collect());
+}

@@ -1,4 +1,12 @@
--- Makes the schema and the table that says which version stands.
+-- Makes the schema and the table that says which version stands. A printed installation asks here whose the schema is:
+-- since it was printed, another user may have made the schema, and its owner can replace every procedure in it.
+-- Errors: 60011
+IF EXISTS (
+    SELECT 1 FROM sys.schemas AS s
+    WHERE s.name = N'dialoq' AND s.principal_id NOT IN (DATABASE_PRINCIPAL_ID(), 1)
+        AND USER_NAME(s.principal_id) NOT IN (N'dbo', N'db_owner'))
+    THROW 60011,
+        N'schema dialoq belongs neither to the installer nor to dbo; nothing was installed; drop it, or install as its owner', 1;
 IF SCHEMA_ID(N'dialoq') IS NULL EXEC(N'CREATE SCHEMA dialoq')
 GO
 CREATE TABLE dialoq.installed (

@@ -20,8 +20,8 @@ SELECT
         WHEN HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE TABLE') = 0
             OR HAS_PERMS_BY_NAME(DB_NAME(), N'DATABASE', N'CREATE PROCEDURE') = 0
             THEN N'membership in db_owner, or the rights to create schemas, tables, procedures, types and roles'
-        WHEN SERVERPROPERTY('Babelfish') IS NULL AND d.compatibility_level < 130
-            THEN CONCAT(N'compatibility level 130 or above: it is ', d.compatibility_level, N', and ALTER DATABASE ... SET ',
+        WHEN SERVERPROPERTY('Babelfish') IS NULL AND c.compatibility_level < 130
+            THEN CONCAT(N'compatibility level 130 or above: it is ', c.compatibility_level, N', and ALTER DATABASE ... SET ',
                 N'COMPATIBILITY_LEVEL raises it')
     END AS missing_to_install,
     CASE
@@ -39,7 +39,8 @@ SELECT
             AND (DATABASE_PRINCIPAL_ID(N'dialoq_admin') IS NULL
                 OR IS_ROLEMEMBER(N'dialoq_admin', USER_NAME(s.principal_id)) = 0)
             THEN CONCAT(N'it belongs to ''', USER_NAME(s.principal_id), N''', who is no member of db_owner or dialoq_admin; ',
-                N'ALTER AUTHORIZATION ON SCHEMA::dialoq TO dbo makes it the database owner''s')
+                N'ALTER AUTHORIZATION ON SCHEMA::dialoq TO dbo makes it the database owner''s and drops all rights in it; ',
+                N'UPDATE dialoq.installed SET logic_hash = N'''' and dialoq install grant them again')
         WHEN EXISTS (
             SELECT 1 FROM sys.objects AS o
             WHERE o.schema_id = s.schema_id AND o.principal_id <> s.principal_id AND o.type IN ('U', 'V', 'P', 'FN', 'IF', 'TF'))
@@ -48,7 +49,7 @@ SELECT
     END AS distrust,
     CAST(USER_NAME() AS nvarchar(256)) AS user_name,
     CAST(DB_NAME() AS nvarchar(256)) AS database_name
-FROM sys.databases AS d
+-- In Azure SQL Database DB_ID() is another number than sys.databases has.
+FROM (SELECT (SELECT d.compatibility_level FROM sys.databases AS d WHERE d.name = DB_NAME()) AS compatibility_level) AS c
 LEFT JOIN sys.schemas AS s ON s.name = N'dialoq'
 LEFT JOIN sys.tables AS i ON i.schema_id = s.schema_id AND i.name = N'installed'
-WHERE d.database_id = DB_ID()
