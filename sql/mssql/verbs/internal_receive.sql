@@ -308,13 +308,14 @@ BEGIN
         END
         -- If this transaction rolls back, so does this, and it is counted again.
         IF @took = 1 EXEC dialoq.forget_rollbacks @queue_id;
+        -- Before COMMIT: if this failed after it, the message would be lost.
+        SET @said = dialoq.words(@said);
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SET @said = dialoq.words(@said);
     SELECT 1 AS status, @priority AS priority, @order AS queuing_order, @chosen AS conversation_group_id,
         @handle AS conversation_handle, @sequence AS message_sequence_number, @service AS service_name,
         @service_id AS service_id, @contract AS service_contract_name, @contract_id AS service_contract_id,
@@ -447,13 +448,14 @@ BEGIN
         END
         -- If this transaction rolls back, so does this, and it is counted again.
         IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
+        -- Before COMMIT: if this failed after it, the messages would be lost.
+        SET @said = dialoq.words(@said);
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SET @said = dialoq.words(@said);
     IF @with_item = 1
         SELECT t.item, 1 AS status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.sequence AS message_sequence_number, t.service_name, t.service_id, t.service_contract_name,

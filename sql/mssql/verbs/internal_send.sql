@@ -24,6 +24,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @name nvarchar(256), @validation nvarchar(1), @text nvarchar(2048), @content nvarchar(max), @is_good bit = 1;
+    DECLARE @mark nvarchar(36) = CAST(NEWID() AS nvarchar(36));
     SET @fault = N'';
     SELECT @name = t.name, @validation = t.validation
     FROM dialoq.message_type AS t WHERE t.message_type_id = @message_type_id;
@@ -43,12 +44,18 @@ BEGIN
     IF @validation = N'J'
     BEGIN
         SET @content = LTRIM(RTRIM(CAST(CAST(@body AS varchar(max)) AS nvarchar(max))));
-        -- ISJSON knows objects and arrays; any other JSON text is one element of an array.
+        -- ISJSON knows objects and arrays; any other JSON text is one element of an array, before an element that nobody can
+        -- guess.
         IF LEFT(@content, 1) IN (N'{', N'[')
             SET @is_good = ISJSON(@content);
-        ELSE IF ISJSON(CONCAT(N'[', @content, N']')) = 0 OR JSON_VALUE(CONCAT(N'[', @content, N',0,1]'), N'$[2]') IS NULL
-            OR JSON_VALUE(CONCAT(N'[', @content, N',0,1]'), N'$[2]') <> N'1'
-            SET @is_good = 0;
+        ELSE
+        BEGIN
+            SET @content = CONCAT(N'[', @content, N',"', @mark, N'"]');
+            SET @is_good = ISJSON(@content);
+            -- JSON_VALUE fails for what is no JSON.
+            IF @is_good = 1
+                SET @is_good = CASE WHEN JSON_VALUE(@content, N'$[1]') = @mark THEN 1 ELSE 0 END;
+        END
         IF @is_good = 0
             SET @fault = CONCAT(N'-8430|the body of a message of type ''', @name, N''' is not JSON: the server does not read it');
         RETURN;
