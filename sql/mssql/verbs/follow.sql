@@ -320,8 +320,9 @@ BEGIN
         WHILE 1 = 1
         BEGIN
             SET @next = NULL;
+            -- READPAST would pass over every conversation on which a transaction sends at this moment.
             SELECT TOP (1) @next = e.endpoint_id
-            FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
             WHERE e.is_system = 0 AND e.endpoint_id > @id ORDER BY e.endpoint_id;
             IF @next IS NULL BREAK;
             SET @id = @next;

@@ -167,7 +167,7 @@ GO
 -- Counts the rollback of a transaction that received and is gone: one for each queue it received from, or with quarantine
 -- for each of its groups there. Five in a row disable the queue, or set the guilty group aside. Whoever counts it first
 -- has it. Locks groups with quarantine, without waiting: those that another transaction holds are passed over; the
--- definitions if it disables a queue, waiting.
+-- definitions if it disables a queue, for which it waits 250 ms at most.
 IF OBJECT_ID(N'dialoq.count_attempt') IS NOT NULL DROP PROCEDURE dialoq.count_attempt
 GO
 CREATE PROCEDURE dialoq.count_attempt
@@ -229,7 +229,10 @@ BEGIN
         FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
         IF @rollbacks >= 5
         BEGIN
-            EXEC dialoq.lock_definitions;
+            -- If another session is changing definitions, the next rollback disables the queue instead: neither tick nor
+            -- the caller of a rollback may wait for a definition that its session never ends.
+            EXEC dialoq.try_lock_definitions @is_locked OUTPUT;
+            IF @is_locked = 0 CONTINUE;
             EXEC dialoq.forget_rollbacks @queue_id;
             UPDATE dialoq.service_queue SET is_receive_enabled = 0, is_enqueue_enabled = 0
             WHERE queue_id = @queue_id AND is_receive_enabled = 1;

@@ -108,30 +108,34 @@ GO
 
 -- The group of an endpoint, whoever changes its row at this moment; NULL if it is not there. Who changes the row holds its
 -- group, so the row itself is not waited for; only with `@wait`, and then as long as lock_group waits, for one that is just
--- being removed: nothing but the end of that transaction tells whether it is.
+-- being removed: nothing but the end of that transaction tells whether it is. Without `@wait` is_held says that it is just
+-- being removed, where the server keeps no version of the row that could be read.
 -- Errors: 51205
 IF OBJECT_ID(N'dialoq.find_group') IS NOT NULL DROP PROCEDURE dialoq.find_group
 GO
 CREATE PROCEDURE dialoq.find_group
-    @endpoint_id bigint, @wait bit, @group uniqueidentifier OUTPUT
+    @endpoint_id bigint, @wait bit, @group uniqueidentifier OUTPUT, @is_held bit = NULL OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @text nvarchar(2048);
     SET @group = NULL;
+    SET @is_held = 0;
     SELECT @group = e.conversation_group_id
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) WHERE e.endpoint_id = @endpoint_id;
     IF @group IS NULL
         SELECT @group = e.conversation_group_id
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
-    IF @group IS NOT NULL OR @wait = 0 RETURN;
-    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') <> N'Exclusive'
+    IF @group IS NOT NULL RETURN;
+    IF @wait = 1
+        AND APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') <> N'Exclusive'
     BEGIN
         SELECT @group = e.conversation_group_id
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         RETURN;
     END
-    SET LOCK_TIMEOUT 250;
+    IF @wait = 1 SET LOCK_TIMEOUT 250;
+    ELSE SET LOCK_TIMEOUT 0;
     SET XACT_ABORT OFF;
     BEGIN TRY
         SELECT @group = e.conversation_group_id
@@ -139,6 +143,8 @@ BEGIN
     END TRY
     BEGIN CATCH
         IF ERROR_NUMBER() <> 1222 THROW;
+        SET @is_held = 1;
+        IF @wait = 0 RETURN;
         SET @text = dialoq.throw_text(CONCAT(N'another transaction is just ending the conversation of endpoint ', @endpoint_id,
             N', and other definitions must not wait for it; run the definition again'));
         THROW 51205, @text, 1;
@@ -156,13 +162,13 @@ CREATE PROCEDURE dialoq.lock_endpoint
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @group uniqueidentifier, @after uniqueidentifier, @got bit;
-    EXEC dialoq.find_group @endpoint_id, @wait, @group OUTPUT;
+    DECLARE @group uniqueidentifier, @after uniqueidentifier, @got bit, @is_held bit;
+    EXEC dialoq.find_group @endpoint_id, @wait, @group OUTPUT, @is_held OUTPUT;
     WHILE 1 = 1
     BEGIN
         IF @group IS NULL
         BEGIN
-            SET @is_locked = 0;
+            SET @is_locked = CASE @is_held WHEN 0 THEN 0 END;
             RETURN;
         END
         EXEC dialoq.lock_group @group, @wait, @got OUTPUT;
@@ -172,7 +178,7 @@ BEGIN
             RETURN;
         END
         -- It may have ended or moved before the lock was ours.
-        EXEC dialoq.find_group @endpoint_id, @wait, @after OUTPUT;
+        EXEC dialoq.find_group @endpoint_id, @wait, @after OUTPUT, @is_held OUTPUT;
         IF @after = @group BREAK;
         SET @group = @after;
     END
@@ -180,6 +186,30 @@ BEGIN
     EXEC dialoq.absorb @endpoint_id, @said OUTPUT;
     IF NOT EXISTS (SELECT 1 FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id)
         SET @is_locked = 0;
+END
+GO
+
+-- The endpoint of a handle that an application may name, as it is committed, without waiting; NULL if there is none, -1 if
+-- another transaction writes its row and the server keeps no version of it that could be read.
+IF OBJECT_ID(N'dialoq.find_handle') IS NOT NULL DROP PROCEDURE dialoq.find_handle
+GO
+CREATE PROCEDURE dialoq.find_handle
+    @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    SET @endpoint_id = NULL;
+    BEGIN TRY
+        SELECT @endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @endpoint_id = -1;
+    END CATCH
 END
 GO
 
@@ -201,12 +231,14 @@ BEGIN
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    -- One that is just being removed, or none.
+    -- One that is just being removed, or none. Its transaction may still roll back, so without `@wait` it counts as held.
     IF @endpoint_id IS NULL AND @wait = 1
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    IF @endpoint_id IS NULL RETURN;
+    IF @endpoint_id IS NULL AND @wait = 0
+        EXEC dialoq.find_handle @conversation_handle, @endpoint_id OUTPUT;
+    IF @endpoint_id IS NULL OR @endpoint_id = -1 RETURN;
     EXEC dialoq.lock_endpoint @endpoint_id, @wait, @is_locked OUTPUT, @said OUTPUT;
     IF @is_locked IS NULL SET @endpoint_id = -1;
     IF @is_locked = 0 SET @endpoint_id = NULL;

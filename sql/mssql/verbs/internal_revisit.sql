@@ -67,6 +67,24 @@ BEGIN
 END
 GO
 
+-- Locks the definitions unless another transaction changes them for longer than a moment; is_locked says whether it did.
+IF OBJECT_ID(N'dialoq.try_lock_definitions') IS NOT NULL DROP PROCEDURE dialoq.try_lock_definitions
+GO
+CREATE PROCEDURE dialoq.try_lock_definitions
+    @is_locked bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @got int, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':define');
+    SET @is_locked = 1;
+    IF APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive' RETURN;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 250,
+        @DbPrincipal = N'dialoq_user';
+    IF @got < 0 SET @is_locked = 0;
+END
+GO
+
 -- Delivers a row of the transmission queue, or without one writes why an endpoint's messages wait, in a savepoint of its own: one
 -- that fails is left to tick, which tries again. One that leaves the transaction unusable is thrown, named: the transaction is
 -- that of the definition, so nothing can go on in it.
@@ -92,8 +110,9 @@ BEGIN
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
-        SET @text = CONCAT(N'conversation ', dialoq.id_text(@handle), N' keeps the definition from taking effect (error ',
-            @error_number, N': ', LEFT(ERROR_MESSAGE(), 1000), N'); end it WITH CLEANUP, then run the definition again');
+        SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@handle),
+            N' keeps the definition from taking effect (error ', @error_number, N': ', LEFT(ERROR_MESSAGE(), 1000),
+            N'); end it WITH CLEANUP, then run the definition again'));
         IF @error_number IN (1205, 51205) THROW;
         IF XACT_STATE() <> 1 THROW 60018, @text, 1;
         ROLLBACK TRANSACTION dialoq_revisit;
@@ -117,19 +136,28 @@ BEGIN
     DECLARE @held TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
     DECLARE @order TABLE (place int IDENTITY(1, 1) PRIMARY KEY, transmission_id bigint NOT NULL, endpoint_id bigint NOT NULL);
     DECLARE @honor bit, @endpoint_id bigint = -1, @next bigint, @status nvarchar(256), @place int = 0, @id bigint;
-    DECLARE @way nvarchar(10), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int;
+    DECLARE @way nvarchar(10), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int, @state nvarchar(2);
     SELECT @honor = b.is_honor_broker_priority_on FROM dialoq.broker AS b WHERE b.singleton = 1;
     -- One look for each endpoint; what stays as it is needs no lock.
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
-        SELECT TOP (1) @next = t.endpoint_id, @status = t.status
+        SELECT TOP (1) @next = t.endpoint_id, @status = t.status, @state = e.state
         FROM dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST)
-        JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) ON e.endpoint_id = t.endpoint_id
-        WHERE t.endpoint_id > @endpoint_id AND e.state NOT IN (N'DI', N'ER')
+        LEFT JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) ON e.endpoint_id = t.endpoint_id
+        WHERE t.endpoint_id > @endpoint_id AND (e.state IS NULL OR e.state NOT IN (N'DI', N'ER'))
         ORDER BY t.endpoint_id, t.transmission_id;
         IF @next IS NULL BREAK;
         SET @endpoint_id = @next;
+        -- READPAST passes over the row of an endpoint on which another transaction sends. If nothing looked again, all that
+        -- the endpoint has in the transmission queue would wait for its next SEND.
+        IF @state IS NULL
+        BEGIN
+            INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+            SELECT e.endpoint_id, e.conversation_id, e.is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME())
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+            CONTINUE;
+        END
         EXEC dialoq.route @endpoint_id, @way OUTPUT, @peer_id OUTPUT, @service_id OUTPUT, @reason OUTPUT, @code OUTPUT;
         IF @way <> N'delayed'
         BEGIN
@@ -314,9 +342,18 @@ BEGIN
     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
     WHERE NOT EXISTS (
         SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = m.endpoint_id);
-    -- One that is just being removed may come back.
-    DELETE FROM g
-    FROM @gone AS g JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id;
+    -- One that is just being removed may come back. If its row cannot be read without waiting, the look comes again.
+    SET LOCK_TIMEOUT 0;
+    BEGIN TRY
+        DELETE FROM g
+        FROM @gone AS g JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @is_settled = 0;
+        RETURN;
+    END CATCH
+    SET LOCK_TIMEOUT -1;
     DELETE FROM m
     FROM @gone AS g
     JOIN dialoq.queue_message AS m WITH (ROWLOCK, READPAST, FORCESEEK) ON m.endpoint_id = g.endpoint_id

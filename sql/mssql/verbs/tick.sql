@@ -4,7 +4,8 @@
 -- minute later; the rest is done.
 -- Takes: how many things at most, 1 to 100000 (NULL: 500)
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
--- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due
+-- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due; 1222 if a change
+--     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
 IF OBJECT_ID(N'dialoq.tick') IS NOT NULL DROP PROCEDURE dialoq.tick
 GO
@@ -24,6 +25,9 @@ BEGIN
     -- The transaction is this procedure's alone: one step that fails must not undo the others.
     SET XACT_ABORT OFF;
     SET IMPLICIT_TRANSACTIONS OFF;
+    -- Without READ_COMMITTED_SNAPSHOT a step may meet a row that a transaction is just removing. If tick waited for the end of
+    -- that transaction, nothing else would be done meanwhile; the step is put off instead.
+    SET LOCK_TIMEOUT 1000;
     DECLARE @said nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit, @did int, @got int;
     DECLARE @due datetime2(6), @is_blocked bit, @past datetime2(6), @past_id bigint, @id bigint, @number bigint;
     DECLARE @is_locked bit, @attempt uniqueidentifier, @group uniqueidentifier, @text nvarchar(2048);
@@ -75,6 +79,10 @@ BEGIN
             ELSE SET @did = @did + 1;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
         END
+        -- READPAST passes over rows that another transaction writes. They are due all the same.
+        IF @got >= 0 AND @did < @top AND EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.due_at <= @now)
+            SET @is_blocked = 1;
         -- Transactions that received and are gone: nobody holds their groups.
         SET @number = -1;
         WHILE @got >= 0 AND @did < @top
@@ -158,6 +166,7 @@ BEGIN
         ELSE EXEC dialoq.note_failure @endpoint_id, @id, NULL, @error_number, @error_message;
         COMMIT TRANSACTION;
     END CATCH
+    SET LOCK_TIMEOUT -1;
     IF @is_manual = 0 SET @now = SYSUTCDATETIME();
     SELECT @did AS did, @due AS due_at, dialoq.words(@said) AS said, @now AS now_at;
 END
