@@ -12,6 +12,7 @@ mod garbage_mssql;
 mod held;
 mod hostile_mssql;
 mod leaving;
+mod measured;
 mod plans;
 mod rights_mssql;
 mod rollbacks;
@@ -86,6 +87,7 @@ fn main() -> ExitCode {
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version;
+        Postgres measured: workloads_run_beside_their_rivals_and_leave_nothing;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
             a_process_writes_its_own_rows_only definitions_in_a_row_are_looked_at_once
             a_database_that_is_not_there_is_named;
         Mssql rights_mssql: members_execute_what_is_documented_and_touch_no_table the_printed_installation_runs_by_hand;
+        Mssql measured: workloads_run_beside_their_rivals_and_leave_nothing;
         Mssql garbage_mssql: no_argument_stops_another_conversation;
     })
 }

@@ -68,7 +68,7 @@ impl Side for TableQueue {
         let mut link = self.link().await?;
         let mut looks = 0;
         let stamps = loop {
-            let rows = link.read(self.server.texts.delete_message).await.map_err(error)?;
+            let rows = link.rival(self.server.texts.delete_message).await.map_err(error)?;
             looks += 1;
             if rows.is_empty() && !waits && looks < LOOKS {
                 continue;
