@@ -64,6 +64,13 @@ impl ActivityBoard {
         self.queues.entry(key).or_default().clone()
     }
 
+    /// The store: no queue has this name any more.
+    pub fn forget(&self, name: &str) {
+        if let Some(queue) = self.queues.get(&fold_name(name)) {
+            queue.is_known.store(false, SeqCst);
+        }
+    }
+
     /// Wakes everybody everywhere: definitions changed, or the store closed.
     pub fn wake_all(&self) {
         for queue in &self.queues {

@@ -180,21 +180,44 @@ impl WriteSide {
         begin: impl Fn() -> Result<()>,
     ) -> Result<Vec<Result<u64>>> {
         let mut verdicts: Vec<Result<u64>> = units.iter().map(|_| Ok(0)).collect();
+        let mut is_tried = vec![false; units.len()];
         'again: loop {
             begin()?;
             for (place, unit) in units.iter().enumerate() {
                 if verdicts[place].is_err() {
                     continue;
                 }
-                verdicts[place] = user_sql::run_unit(self, unit)?;
+                let ran = user_sql::run_unit(self, unit)?;
+                let needs_trial = ran.as_ref().is_ok_and(|ran| ran.needs_trial) && !is_tried[place];
+                verdicts[place] = ran.map(|ran| ran.changed);
                 // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start again
                 // without this one.
                 if self.connection.is_autocommit() {
                     continue 'again;
                 }
+                // The trial undoes all, so every unit starts again, this one without a trial.
+                if needs_trial {
+                    is_tried[place] = true;
+                    if let Some(refusal) = self.try_commit()? {
+                        verdicts[place] = Err(unit.refused_commit(&refusal));
+                    }
+                    continue 'again;
+                }
             }
             return Ok(verdicts);
         }
+    }
+
+    /// Tries to commit what has run so far, and gives the reason if SQLite refuses. In both cases the transaction is rolled back.
+    fn try_commit(&self) -> Result<Option<rusqlite::Error>> {
+        let tried = self.guard.refusing_commits(|| self.connection.execute_batch(COMMIT));
+        if !self.connection.is_autocommit() {
+            self.connection.execute_batch(ROLLBACK).map_err(writing)?;
+        }
+        let is_ours = |error: &rusqlite::Error| {
+            error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_COMMITHOOK)
+        };
+        Ok(tried.err().filter(|error| !is_ours(error)))
     }
 
     /// Writes rows in their order, and reads what must be read between them. Both lists come back empty.

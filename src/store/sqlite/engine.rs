@@ -482,7 +482,13 @@ impl Engine {
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
             self.checking.publish(&catalog);
-            *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
+            let mut published = self.catalog.write().unwrap_or_else(|held| held.into_inner());
+            let before = std::mem::replace(&mut *published, catalog.clone());
+            drop(published);
+            let dropped = before.queues.values().filter(|queue| !catalog.queues.contains_key(&queue.id));
+            for queue in dropped.filter(|queue| catalog.queue(&queue.name).is_none()) {
+                self.board.forget(&queue.name);
+            }
         }
         if !batch.unchecked.is_empty() {
             self.checking.check_later(std::mem::take(&mut batch.unchecked));
@@ -557,9 +563,6 @@ impl Engine {
             let fold = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
             fold.map_err(writing)?;
         }
-        drop(write);
-        self.nudge();
-        self.board.wake_all();
         Ok(())
     }
 

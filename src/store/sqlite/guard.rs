@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(super) struct Guard {
     is_on: Arc<AtomicBool>,
     has_defined: Arc<AtomicBool>,
+    refuses_commits: Arc<AtomicBool>,
     pub(super) watch: Watch,
 }
 
@@ -28,6 +29,8 @@ impl Guard {
             }
             judge(&context)
         }))?;
+        let refuses_commits = guard.refuses_commits.clone();
+        connection.commit_hook(Some(move || refuses_commits.load(Relaxed)))?;
         Ok(guard)
     }
 
@@ -43,6 +46,14 @@ impl Guard {
         let was_on = self.is_on.swap(true, Relaxed);
         let done = work();
         self.is_on.store(was_on, Relaxed);
+        done
+    }
+
+    /// Makes SQLite roll back at each COMMIT during the work, after all its checks.
+    pub(super) fn refusing_commits<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.refuses_commits.store(true, Relaxed);
+        let done = work();
+        self.refuses_commits.store(false, Relaxed);
         done
     }
 

@@ -35,6 +35,11 @@ impl Ending {
         self.closes_by.get_or_init(|| Instant::now() + CLOSING_GRACE);
     }
 
+    /// Whether the store closes or is closed.
+    pub(super) fn is_closing(&self) -> bool {
+        self.closes_by.get().is_some()
+    }
+
     /// Whether what still runs must end now.
     pub(super) fn is_over(&self) -> bool {
         self.is_abandoned() || self.closes_by.get().is_some_and(|by| Instant::now() >= *by)
@@ -118,6 +123,11 @@ impl Watch {
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_running(&self) -> bool {
+        self.running().is_some()
     }
 
     /// Runs one statement, which ends early if it reaches a limit.

@@ -28,7 +28,7 @@ mod tests;
 pub use options::{Fault, SqliteOptions};
 pub use read_only::ReadOnlyStore;
 
-use super::url::Location;
+use super::url::{LARGEST_BODY_BYTES, Location};
 use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, Repair};
@@ -72,8 +72,9 @@ impl SqliteStore {
     /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, 60012 if it is damaged, 60013 if a
     /// newer Dialoq wrote it, 60014 if it cannot be written, 60017 if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
-        let SqliteOptions { location, durability, create_if_missing, clock, ids, limits, sql_timeout, fault, vfs } =
+        let SqliteOptions { location, durability, create_if_missing, clock, ids, mut limits, sql_timeout, fault, vfs } =
             options;
+        limits.max_body_bytes = limits.max_body_bytes.min(LARGEST_BODY_BYTES);
         let (location, file) = match location {
             Location::Memory => (Location::Memory, None),
             Location::File(path) => {
@@ -238,8 +239,9 @@ impl SqliteStore {
     fn close_now(&self) -> Result<()> {
         let _closing = self.closing.lock();
         let closed = self.engine.shut();
-        // After a failed close the writer may be asleep.
+        // Also after a close that failed: the writer may sleep, and receivers may wait for a signal.
         self.engine.nudge();
+        self.engine.board.wake_all();
         self.stop_threads();
         self.room.close();
         closed.and(self.engine.release())

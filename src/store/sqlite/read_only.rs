@@ -67,6 +67,9 @@ impl Store for ReadOnlyStore {
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         let (reader, limits, caller) = (self.reader.clone(), self.limits.clone(), Caller::default());
         Box::pin(async move {
+            if limits.ending.is_closing() {
+                return Err(Error::closed());
+            }
             let _waits = caller.guard();
             blocking(move || {
                 let reader = reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;

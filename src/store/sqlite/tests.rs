@@ -12,6 +12,7 @@ use std::time::Duration;
 
 mod again;
 mod locks;
+mod refused_commits;
 mod unwritten;
 
 fn definitions() -> Vec<Definition> {
@@ -37,6 +38,17 @@ async fn defined(options: SqliteOptions) -> Arc<SqliteStore> {
     let store = SqliteStore::open(options).unwrap();
     store.submit(vec![Verb::Define(definitions())]).await.unwrap();
     store
+}
+
+/// A store in memory with one conversation.
+async fn with_a_dialog() -> (Arc<SqliteStore>, ConversationHandle) {
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let handle = begin(&store).await;
+    (store, handle)
+}
+
+async fn three_transactions(store: &SqliteStore) -> [Box<dyn StoreTx>; 3] {
+    [store.begin().await.unwrap(), store.begin().await.unwrap(), store.begin().await.unwrap()]
 }
 
 fn dialog() -> Verb {
@@ -98,6 +110,14 @@ fn is_ready<T>(future: &mut BoxFuture<'_, T>) -> bool {
 #[track_caller]
 fn assert_pending<T>(future: &mut BoxFuture<'_, T>) {
     assert!(!is_ready(future), "it must wait");
+}
+
+/// Waits until the condition holds. The limit of the test ends a wait that does not end.
+async fn until(mut condition: impl FnMut() -> bool) {
+    while !condition() {
+        std::thread::yield_now();
+        tokio::task::yield_now().await;
+    }
 }
 
 #[test]
@@ -254,8 +274,7 @@ async fn the_users_sql_is_in_the_same_commit_and_only_its_own_unit_fails_with_it
     store.run_sql(sql("create table strict_note (id integer primary key on conflict rollback)")).await.unwrap();
     store.run_sql(sql("insert into strict_note values (1)")).await.unwrap();
 
-    let (mut good, mut bad, mut worse) =
-        (store.begin().await.unwrap(), store.begin().await.unwrap(), store.begin().await.unwrap());
+    let [mut good, mut bad, mut worse] = three_transactions(&store).await;
     good.sql(sql("insert into note values (1, 'a')")).await.unwrap();
     good.execute(send(handle, "good")).await.unwrap();
     bad.sql(SqlStatement { expected_rows: Some(1), ..sql("update note set body = 'b' where id = 7") }).await.unwrap();
@@ -376,6 +395,7 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
     assert_eq!(reader.run_sql(sql("create table mine (n)")).await.unwrap_err().code(), Code::STORE_READ_ONLY);
     assert_eq!(reader.begin().await.err().unwrap().code(), Code::STORE_READ_ONLY);
     reader.close().await.unwrap();
+    assert_eq!(reader.query(sql("select 1")).await.unwrap_err().code(), Code::STORE_CLOSED);
     store.close().await.unwrap();
     let reader = SqliteStore::open_read_only(options(folder.path())).unwrap();
     assert!(reader.catalog().queue("TO").is_some(), "a file that nobody owns is read too");
@@ -642,10 +662,44 @@ async fn the_writer_of_a_store_that_failed_ends_although_a_timer_is_due() {
     store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
     assert!(store.submit(vec![send(handle, "never")]).await.is_err());
     store.clock().advance(Duration::from_secs(20));
-    while !store.threads.lock().unwrap()[0].is_finished() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| store.threads.lock().unwrap()[0].is_finished()).await;
     assert!(store.close().await.is_err());
+}
+
+#[tokio::test]
+async fn a_close_that_fails_wakes_receivers() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let mut signal: BoxFuture<'_, ()> = Box::pin(store.activity().queue("to").register(true));
+    assert_pending(&mut signal);
+    store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
+    assert!(store.close().await.is_err());
+    assert!(is_ready(&mut signal), "a receiver that waits without a deadline would never return");
+}
+
+#[test]
+fn no_limit_of_bodies_is_above_what_sqlite_can_store() {
+    let mut options = SqliteOptions::new(Location::Memory);
+    options.limits.max_body_bytes = usize::MAX;
+    let store = SqliteStore::open(options).unwrap();
+    assert!(store.engine.lock_whatever().core.max_body_bytes() < 1_000_000_000, "SQLite's limit for one value");
+}
+
+#[tokio::test]
+async fn a_dropped_queue_leaves_no_name_in_memory() {
+    let _limit = crate::testing::limit();
+    let store = defined(SqliteOptions::new(Location::Memory)).await;
+    let create = Definition::CreateQueue { name: "passing".into(), options: QueueOptions::default() };
+    store.submit(vec![Verb::Define(vec![create])]).await.unwrap();
+    let activity = Arc::downgrade(&store.activity().queue("passing"));
+    store.begin().await.unwrap().execute(Verb::GetConversationGroup { queue: "passing".into() }).await.unwrap();
+    store.submit(vec![Verb::Define(vec![Definition::DropQueue { name: "passing".into() }])]).await.unwrap();
+    store.submit(vec![receive()]).await.unwrap();
+    // The board looks through its names when there are many.
+    for number in 0..2000 {
+        drop(store.activity().queue(&format!("nowhere {number}")));
+    }
+    assert_eq!(activity.strong_count(), 0);
 }
 
 #[tokio::test]
@@ -666,10 +720,9 @@ async fn in_memory_a_statement_that_does_not_end_leaves_the_threads_of_other_cal
     store.run_sql(sql("create table t (n integer)")).await.unwrap();
     let endless = "insert into t with recursive r(n) as (select 1 union all select n + 1 from r) select max(n) from r";
     let other = store.clone();
+    let watch = store.engine.write.lock().unwrap().guard.watch.clone();
     let endless = tokio::spawn(async move { other.run_sql(sql(endless)).await });
-    while store.engine.write.try_lock().is_ok() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| watch.is_running()).await;
     let mut tx = store.begin().await.unwrap();
     let (first, second, ()) =
         tokio::join!(store.run_sql(sql("insert into t values (1)")), tx.sql(sql("delete from t")), async {
@@ -725,9 +778,7 @@ async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
         let verb = Verb::Send { handles: vec![held], message_type: Some("t".into()), body, trace: None };
         others.spawn(async move { store.submit(vec![verb]).await });
     }
-    while store.engine.lock_whatever().parked.cost() < ROOM {
-        tokio::task::yield_now().await;
-    }
+    until(|| store.engine.lock_whatever().parked.cost() >= ROOM).await;
     let whole = Some(Arc::new(vec![b'y'; ROOM as usize * BODY_SHARE_BYTES / 4]));
     let whole = Verb::Send { handles: vec![free], message_type: Some("t".into()), body: whole, trace: None };
     let others_send = async {

@@ -37,8 +37,26 @@ pub(super) struct UserUnit<'a> {
     pub(super) caller: Option<&'a Caller>,
 }
 
+impl UserUnit<'_> {
+    fn failed(&self, why: impl std::fmt::Display) -> Error {
+        user(self.sql.last().map_or("", |statement| &statement.text), why)
+    }
+
+    /// SQLite would refuse to commit it.
+    pub(super) fn refused_commit(&self, refusal: &rusqlite::Error) -> Error {
+        self.failed(format!("its transaction cannot be committed: {refusal}"))
+    }
+}
+
+/// What the statements of one transaction came to.
+pub(super) struct Ran {
+    pub(super) changed: u64,
+    /// Whether SQLite might refuse the commit. A commit serves many transactions, so it is tried first.
+    pub(super) needs_trial: bool,
+}
+
 /// Runs the statements of one transaction, all or none. The outer error is the store's own failure.
-pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u64>> {
+pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<Ran>> {
     let connection = &side.connection;
     let run = |text| {
         strike(side.fault.as_deref(), || connection.prepare_cached(text)?.execute([])).map(drop).map_err(writing)
@@ -51,14 +69,22 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
     };
     let mut verdict = unit.sql.iter().try_fold(0, |changed, statement| Ok(changed + one(statement)?));
     if verdict.is_ok()
-        && side.guard.take_defined()
+        && let Err(error) = write_virtual_tables(connection)
+    {
+        verdict = Err(unit.failed(error));
+    }
+    let has_defined = side.guard.take_defined();
+    if verdict.is_ok()
+        && has_defined
         && let Some(why) = side.reserved.fault(connection).map_err(writing)?
     {
-        verdict = Err(user(unit.sql.last().map_or("", |statement| &statement.text), why));
+        verdict = Err(unit.failed(why));
     }
-    if verdict.is_ok() && has_deferred_constraints(connection).map_err(writing)? {
-        verdict = check_deferred(connection, unit.sql).and(verdict);
-    }
+    // At a commit SQLite goes by its counter of violations. DROP TABLE raises the counter, and a table that gets the dropped
+    // name does not lower it. Violations that another program left behind are not counted.
+    let needs_trial = verdict.is_ok()
+        && has_deferred_constraints(connection).map_err(writing)?
+        && (has_defined || breaks_foreign_keys(connection));
     if verdict.is_err() {
         // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
         if !connection.is_autocommit() {
@@ -68,7 +94,14 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
     } else {
         run(RELEASE)?;
     }
-    Ok(verdict)
+    Ok(verdict.map(|changed| Ran { changed, needs_trial }))
+}
+
+/// Makes virtual tables, such as full-text search, write what they buffer: a savepoint does that. Otherwise they would write at
+/// the commit, and a failure would be the failure of every transaction of the batch.
+fn write_virtual_tables(connection: &Connection) -> rusqlite::Result<()> {
+    connection.prepare_cached(SAVEPOINT)?.execute([])?;
+    connection.prepare_cached(RELEASE)?.execute([]).map(drop)
 }
 
 /// Only a definition that speaks of it can put a constraint off to the commit.
@@ -76,14 +109,9 @@ fn has_deferred_constraints(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare_cached(DEFERRED_CONSTRAINTS)?.query_row([], |row| Ok(row.get::<_, i64>(0)? > 0))
 }
 
-/// A commit serves many transactions, so that what it would refuse must be found before.
-fn check_deferred(connection: &Connection, unit: &[SqlStatement]) -> Result<()> {
-    let violations: i64 = connection.query_row(FOREIGN_KEY_VIOLATIONS, [], |row| row.get(0)).map_err(writing)?;
-    if violations == 0 {
-        return Ok(());
-    }
-    let last = unit.last().map_or("", |statement| &statement.text);
-    Err(user(last, "a row breaks a foreign key that was put off to the commit"))
+/// Whether a row breaks a foreign key, or SQLite cannot check one because its parent has no index.
+fn breaks_foreign_keys(connection: &Connection) -> bool {
+    !matches!(connection.query_row(FOREIGN_KEY_VIOLATIONS, [], |row| row.get::<_, i64>(0)), Ok(0))
 }
 
 /// Runs one statement and gives the number of rows it changed.

@@ -66,7 +66,7 @@ pub struct CommonParameters {
 const COMMON_NAMES: &str = "durability, max_body_bytes, closed_retention_s, sql_timeout_ms";
 
 /// No store holds a value above this: SQLite's limit, and just under PostgreSQL's.
-const LARGEST_BODY_BYTES: u64 = 999_000_000;
+pub(crate) const LARGEST_BODY_BYTES: usize = 999_000_000;
 
 impl StoreUrl {
     /// What it says of a server; `None` if it names an embedded database.
@@ -123,7 +123,7 @@ impl CommonParameters {
                 }
             }
             "max_body_bytes" => {
-                self.max_body_bytes = usize::try_from(number(url, name, value, 1, LARGEST_BODY_BYTES)?).ok();
+                self.max_body_bytes = usize::try_from(number(url, name, value, 1, LARGEST_BODY_BYTES as u64)?).ok();
             }
             "closed_retention_s" => {
                 let seconds = number(url, name, value, 0, i32::MAX as u64)?;
