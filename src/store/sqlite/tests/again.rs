@@ -104,16 +104,20 @@ async fn after_a_failed_write_the_file_is_free_for_other_programs() {
     drop(store);
 }
 
+/// Makes a database, closes it and lets another program change it.
+async fn changed_while_closed(folder: &Path, script: &str) {
+    let store = defined(options(folder)).await;
+    store.close().await.unwrap();
+    drop(store);
+    rusqlite::Connection::open(folder.join("a.db")).unwrap().execute_batch(script).unwrap();
+}
+
 #[tokio::test]
 async fn a_view_of_the_broker_that_another_program_changed_is_made_anew() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
-    let store = defined(options(folder.path())).await;
-    store.close().await.unwrap();
-    drop(store);
-    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-    other.execute_batch("drop view sys_services; create view sys_services as select 'none' as name").unwrap();
-    drop(other);
+    let script = "drop view sys_services; create view sys_services as select 'none' as name";
+    changed_while_closed(folder.path(), script).await;
     let store = SqliteStore::open(options(folder.path())).unwrap();
     assert_eq!(count(&store, "select count(*) from sys_services where name = 'a'").await, 1);
 }
@@ -122,12 +126,7 @@ async fn a_view_of_the_broker_that_another_program_changed_is_made_anew() {
 async fn a_version_of_the_tables_that_no_release_has_written_is_damage() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
-    let store = defined(options(folder.path())).await;
-    store.close().await.unwrap();
-    drop(store);
-    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
-    other.pragma_update(None, "user_version", 0).unwrap();
-    drop(other);
+    changed_while_closed(folder.path(), "pragma user_version = 0").await;
     let error = SqliteStore::open(options(folder.path())).err().unwrap();
     assert_eq!(error.code(), Code::STORE_DAMAGED);
     assert!(error.message().contains("version 0"), "{error}");
@@ -166,6 +165,7 @@ async fn a_reader_keeps_to_the_limit_of_its_statements_and_to_its_clock() {
     let folder = tempfile::tempdir().unwrap();
     let _store = defined(options(folder.path())).await;
     let mut reading = options(folder.path());
+    // Any limit will do: the statement does not end by itself.
     reading.sql_timeout = Some(Duration::from_millis(1));
     reading.clock = Clock::manual(Timestamp(1_000_000));
     let reader = SqliteStore::open_read_only(reading).unwrap();

@@ -65,8 +65,7 @@ async fn a_transaction_receives_a_message_when_it_is_written() {
 #[tokio::test]
 async fn what_a_transaction_was_to_receive_stays_if_its_caller_gives_up_before_it_is_written() {
     let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let handle = begin(&store).await;
+    let (store, handle) = with_a_dialog().await;
     let mut tx = store.begin().await.unwrap();
     let mut sent = store.submit(vec![send(handle, "kept")]);
     {
@@ -82,8 +81,7 @@ async fn what_a_transaction_was_to_receive_stays_if_its_caller_gives_up_before_i
 #[tokio::test]
 async fn a_commit_is_answered_after_it_is_written() {
     let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let handle = begin(&store).await;
+    let (store, handle) = with_a_dialog().await;
     let mut tx = store.begin().await.unwrap();
     tx.execute(send(handle, "one")).await.unwrap();
     let mut committed = tx.commit();
@@ -97,8 +95,7 @@ async fn a_commit_is_answered_after_it_is_written() {
 #[tokio::test]
 async fn a_rollback_signals_what_it_gives_back_before_it_is_answered() {
     let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let handle = begin(&store).await;
+    let (store, handle) = with_a_dialog().await;
     store.submit(vec![send(handle, "one")]).await.unwrap();
     let mut tx = store.begin().await.unwrap();
     assert_eq!(bodies(&tx.execute(receive()).await.unwrap()), ["one"]);
@@ -129,8 +126,7 @@ async fn one_commit_signals_each_of_its_queues_once_for_each_group() {
 #[tokio::test]
 async fn one_batch_writes_a_message_answers_a_receive_and_turns_the_queue_on_that_the_message_waits_for() {
     let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let handle = begin(&store).await;
+    let (store, handle) = with_a_dialog().await;
     store.submit(vec![send(handle, "asks")]).await.unwrap();
     let asked = messages(&store.submit(vec![receive()]).await.unwrap()[0])[0].conversation_handle;
     store.submit(vec![send(asked, "answers")]).await.unwrap();
@@ -155,7 +151,7 @@ async fn a_lone_caller_leaves_it_to_the_writer_to_wait_for_the_lock_of_another_p
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let mut quick = options(folder.path());
-    // A caller writes on its own thread only while batches are short.
+    // A caller writes on its own thread only while batches are short. On a slow disk the writer waits for the lock anyway.
     quick.durability = crate::store::url::Durability::Normal;
     let store = defined(quick).await;
     let handle = begin(&store).await;
@@ -201,9 +197,10 @@ async fn a_store_whose_last_handle_its_own_writer_drops_frees_its_file() {
         *caller.0.lock().unwrap() = Some(committed);
         drop(store);
     }
-    while SqliteStore::open(options(folder.path())).is_err() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| engine.is_released.load(SeqCst)).await;
+    // The writer holds this lock until it has let go of the file.
+    drop(engine.write.lock());
+    drop(SqliteStore::open(options(folder.path())).unwrap());
 }
 
 /// Counts on this thread the messages that were dropped and the commits that were timed.
@@ -258,10 +255,8 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     let counts = Counts::default();
     // A unit that waits for a group is ordered when the holder commits, and its caller goes before that is written.
     let mut received = store.submit(vec![send(held, "waits"), receive()]);
-    while store.engine.lock_whatever().parked.is_empty() {
-        let _ = is_ready(&mut received);
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    assert_pending(&mut received);
+    until(|| !store.engine.lock_whatever().parked.is_empty()).await;
     let mut committed = holder.commit();
     {
         let mut write = store.engine.write.lock().unwrap();
@@ -300,7 +295,5 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
 async fn the_writer_of_an_idle_store_sleeps() {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
-    while !store.engine.lock_whatever().is_asleep {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    until(|| store.engine.lock_whatever().is_asleep).await;
 }
