@@ -11,6 +11,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 mod again;
+mod bounds;
 mod locks;
 mod refused_commits;
 mod unwritten;
@@ -664,42 +665,6 @@ async fn the_writer_of_a_store_that_failed_ends_although_a_timer_is_due() {
     store.clock().advance(Duration::from_secs(20));
     until(|| store.threads.lock().unwrap()[0].is_finished()).await;
     assert!(store.close().await.is_err());
-}
-
-#[tokio::test]
-async fn a_close_that_fails_wakes_receivers() {
-    let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let mut signal: BoxFuture<'_, ()> = Box::pin(store.activity().queue("to").register(true));
-    assert_pending(&mut signal);
-    store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
-    assert!(store.close().await.is_err());
-    assert!(is_ready(&mut signal), "a receiver that waits without a deadline would never return");
-}
-
-#[test]
-fn no_limit_of_bodies_is_above_what_sqlite_can_store() {
-    let mut options = SqliteOptions::new(Location::Memory);
-    options.limits.max_body_bytes = usize::MAX;
-    let store = SqliteStore::open(options).unwrap();
-    assert!(store.engine.lock_whatever().core.max_body_bytes() < 1_000_000_000, "SQLite's limit for one value");
-}
-
-#[tokio::test]
-async fn a_dropped_queue_leaves_no_name_in_memory() {
-    let _limit = crate::testing::limit();
-    let store = defined(SqliteOptions::new(Location::Memory)).await;
-    let create = Definition::CreateQueue { name: "passing".into(), options: QueueOptions::default() };
-    store.submit(vec![Verb::Define(vec![create])]).await.unwrap();
-    let activity = Arc::downgrade(&store.activity().queue("passing"));
-    store.begin().await.unwrap().execute(Verb::GetConversationGroup { queue: "passing".into() }).await.unwrap();
-    store.submit(vec![Verb::Define(vec![Definition::DropQueue { name: "passing".into() }])]).await.unwrap();
-    store.submit(vec![receive()]).await.unwrap();
-    // The board looks through its names when there are many.
-    for number in 0..2000 {
-        drop(store.activity().queue(&format!("nowhere {number}")));
-    }
-    assert_eq!(activity.strong_count(), 0);
 }
 
 #[tokio::test]
