@@ -1,6 +1,6 @@
--- Does what is due: timers, lifetimes, closed endpoints, what the transmission queue can send, rollbacks that nobody
--- counted, rows of processes that are gone, ids of units older than a week. What is locked is passed over. Many may call
--- it at once; each thing happens once.
+-- Does what is due: timers, lifetimes, closed endpoints, deliveries from the transmission queue, rollbacks that are not
+-- counted yet, rows of ended processes, ids of units older than a week. It skips locked rows. Several sessions may call it
+-- at the same time; each step happens once.
 -- Takes: how many things at most (NULL: 500), up to 10000
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
 -- Errors: 60005 in a transaction that has written something
@@ -62,7 +62,7 @@ BEGIN
     RETURN QUERY SELECT v_did, v_due, dialoq.say(v_said), dialoq.current_time_utc();
 END $$;
 
--- Does what is due ('due'), counts rollbacks that nobody has counted ('count'), or looks once more at endpoints ('settle').
+-- Does what is due ('due'), counts rollbacks that are not counted yet ('count'), or looks once more at endpoints ('settle').
 -- Takes: what, until when, how many at most, and whether each is done by itself
 -- Gives: how many were done; words; whether some wait for a transaction that holds their group
 CREATE OR REPLACE FUNCTION dialoq.do_steps(
@@ -129,7 +129,7 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT string_agg(DISTINCT w.word, ' ') FROM unnest(string_to_array(p_words, ' ')) AS w (word) WHERE w.word <> ''
 $$;
 
--- Removes what processes that are gone told about their readers. Rows that another session holds are passed over: every
+-- Deletes the reader rows of processes that have ended. It skips rows that another session has locked, because every
 -- session with the role dialoq_user may write them.
 CREATE OR REPLACE FUNCTION dialoq.forget_dead_processes() RETURNS void
 LANGUAGE plpgsql AS $$

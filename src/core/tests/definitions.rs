@@ -111,7 +111,7 @@ fn a_notification_hears_of_its_own_event_and_queue_and_survives_a_new_broker() {
             let posted = receive(&mut memory, "qi");
             assert_eq!(posted.len(), 1, "{round}");
             assert_eq!(posted[0].message_type_id, system::EVENT_NOTIFICATION_ID, "{round}");
-            assert!(receive(&mut memory, "qi").is_empty(), "{round}: nobody else asked for this");
+            assert!(receive(&mut memory, "qi").is_empty(), "{round}: one notification asked for this event");
         }
         set(&mut memory, BrokerOption::NewBroker);
         assert_eq!(states(&memory), ["SO", "SO", "SO"], "each notification begins again");

@@ -354,7 +354,7 @@ fn the_reason_why_a_message_waits_is_that_of_the_last_try() {
         Change::InsertTransmission(row) => Some((**row).clone()),
         _ => None,
     });
-    let row = row.expect("its body is checked where nobody waits");
+    let row = row.expect("the large body is checked outside the core");
     assert!(memory.core.transmission_status(initiator).contains("being checked"));
     for _ in 0..5 {
         let mut session = memory.core.begin_transaction();

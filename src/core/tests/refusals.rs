@@ -114,11 +114,11 @@ fn what_a_dialog_may_be_related_to() {
 fn a_list_names_each_conversation_once() {
     let mut memory = broker();
     let (one, two) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
-    let nobody = ConversationHandle(uuid::Uuid::from_u128(9));
+    let unknown = ConversationHandle(uuid::Uuid::from_u128(9));
     for (handles, code) in [
         (&[][..], Code::HANDLE_MISSING),
-        (&[nobody], Code::CONVERSATION_NOT_FOUND),
-        (&[one, nobody], Code::LISTED_CONVERSATION_NOT_FOUND),
+        (&[unknown], Code::CONVERSATION_NOT_FOUND),
+        (&[one, unknown], Code::LISTED_CONVERSATION_NOT_FOUND),
         (&[one, one], Code::LISTED_HANDLE_TWICE),
         (&[one, two, one], Code::LISTED_HANDLE_TWICE),
     ] {

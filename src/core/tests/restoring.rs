@@ -98,9 +98,9 @@ fn an_endpoint_is_restored_with_what_few_endpoints_have() {
     assert!(row.far_broker_instance.is_some() && row.end_dialog_sequence.is_some());
     assert_recovers(&memory);
 
-    let nobody = begin(&mut memory, "nowhere", None);
-    send(&mut memory, nobody, "waits");
-    end(&mut memory, nobody, EndForm::Plain);
+    let without_target = begin(&mut memory, "nowhere", None);
+    send(&mut memory, without_target, "waits");
+    end(&mut memory, without_target, EndForm::Plain);
     let row = memory.endpoints().last().unwrap();
     assert!(row.far_broker_instance.is_none() && row.end_dialog_sequence.is_some());
     assert_recovers(&memory);
@@ -200,12 +200,12 @@ fn a_release_accepts_that_messages_are_missing_before_what_waits() {
 
 #[test]
 fn an_error_that_waits_may_have_any_number() {
-    for (is_conversation_error, told) in [(false, 1), (true, 0)] {
+    for (is_conversation_error, repairs) in [(false, 1), (true, 0)] {
         let mut rows = rows(&waiting());
         rows.transmissions[1].sequence = 9;
         rows.transmissions[1].is_conversation_error = is_conversation_error;
         let tables = rows.tables();
-        assert_eq!(tables.iter().filter(|table| **table == "dialoq_transmission").count(), told, "{tables:?}");
+        assert_eq!(tables.iter().filter(|table| **table == "dialoq_transmission").count(), repairs, "{tables:?}");
     }
 }
 

@@ -145,7 +145,7 @@ impl PgLink {
         if self.is_in_transaction() { Stake::Transaction } else { Stake::Commit }
     }
 
-    /// A connection that is known to be gone is told of before anything is sent.
+    /// Fails early if the connection is already closed.
     fn ready(&self, stake: Stake) -> Linked<()> {
         if !self.is_lost && !self.client().is_closed() {
             return Ok(());
@@ -424,7 +424,8 @@ impl PgLink {
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let may_commit = commits_by_itself(&sql.text);
         if may_commit {
-            // Prepared anew each time instead of once more: it may have committed something before it failed.
+            // A statement that may commit by itself is never retried. So it must not fail because its prepared form is out
+            // of date: prepare it for this call.
             self.session().texts.remove(&sql.text);
         }
         let mut may_retry = !self.is_in_transaction() && !may_commit;
