@@ -414,7 +414,9 @@ const LONGEST_DESCRIPTION: usize = 3000;
 
 async fn refuse(context: &Context, code: i32, what: String) -> HandlerResult {
     tracing::warn!(conversation_handle = %context.handle(), code, what, "a message is refused by END WITH ERROR");
-    let description: String = what.chars().take(LONGEST_DESCRIPTION).collect();
+    // The fault may repeat a NUL of the body. END WITH ERROR refuses that, and the message would be received again and again.
+    let without_nul = what.chars().map(|character| if character == '\0' { '\u{fffd}' } else { character });
+    let description: String = without_nul.take(LONGEST_DESCRIPTION).collect();
     context.fail_conversation(code, description).await?;
     Ok(())
 }

@@ -177,6 +177,27 @@ staged!(what_nobody_handles_or_can_decode_is_told_to_its_sender, async |store| {
     soon("the stop", readers.stop()).await;
 });
 
+#[derive(Debug, Serialize, Deserialize)]
+enum Colour {
+    Red,
+}
+
+staged!(a_body_whose_fault_repeats_a_nul_is_refused_and_the_queue_stays_on, async |store| {
+    let stage = stage(store).await;
+    let handlers = Handlers::new().on(MessageType::<Colour>::json("order"), async |_, _| Ok(()));
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    let dialog = begin(&stage).await;
+    stage.send(dialog, "order", br#""\u0000""#).await.unwrap();
+    let error = tokio::select! {
+        message = answer(&stage) => message.error().unwrap(),
+        (code, why) = failed(&mut events) => panic!("the handler failed with {code}: {why}"),
+    };
+    assert_eq!(error.code, 60021);
+    assert!(error.description.contains("unknown variant `\u{fffd}`"), "{error}");
+    soon("the stop", readers.stop()).await;
+});
+
 staged!(otherwise_takes_the_rest, async |store| {
     let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |_, _| Ok(())).otherwise(async |context, message| {
