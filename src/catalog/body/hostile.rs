@@ -252,3 +252,39 @@ fn many_small_documents_in_one_collection() {
     let why = check_xml_schemas(&"<a/>".repeat(200_000)).unwrap_err();
     assert!(why.starts_with("schema 1:"), "{why}");
 }
+
+/// A schema of some kilobytes that asks for more memory than there is, or for years.
+#[test]
+fn groups_that_refer_to_one_another_many_times() {
+    for (kind, leaf) in [("group", "<xs:element name='a'/>"), ("attributeGroup", "<xs:attribute name='a'/>")] {
+        let inside = |content: &str| match kind {
+            "group" => format!("<xs:sequence>{content}</xs:sequence>"),
+            _ => content.to_owned(),
+        };
+        let group = |number: u32, content: &str| format!("<xs:{kind} name='g{number}'>{}</xs:{kind}>", inside(content));
+        let refers = |number: u32| format!("<xs:{kind} ref='g{number}'/>");
+        let in_type = |number: u32| format!("<xs:complexType name='t'>{}</xs:complexType>", inside(&refers(number)));
+        let of_levels = |levels: u32| -> String {
+            let groups = (1..=levels).map(|level| group(level, &refers(level - 1).repeat(10)));
+            group(0, leaf) + &groups.collect::<String>() + &in_type(levels)
+        };
+        let check = |schema: &str| {
+            check_xml_schemas(&format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{schema}</xs:schema>"))
+        };
+        assert_eq!(check(&of_levels(2)), Ok(()));
+        let why = check(&of_levels(12)).unwrap_err();
+        assert!(why.contains("500000 elements"), "{why}");
+    }
+    let itself = "<xs:group name='g'><xs:sequence><xs:group ref='g'/><xs:group ref='g'/><xs:group ref='g'/></xs:sequence></xs:group>";
+    let in_type = "<xs:complexType name='t'><xs:sequence><xs:group ref='g'/></xs:sequence></xs:complexType>";
+    let schemas = format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{itself}{in_type}</xs:schema>");
+    assert!(check_xml_schemas(&schemas).unwrap_err().contains("500000 elements"));
+}
+
+/// The description goes to a server as a text, and PostgreSQL takes no text with a NUL.
+#[test]
+fn a_description_holds_no_nul() {
+    let schema = r#"{"additionalProperties": {"type": "object"}}"#;
+    let why = why(by_schema(schema, r#"{"a\u0000b": 1}"#));
+    assert!(why.contains("at /a\u{fffd}b:"), "{why:?}");
+}

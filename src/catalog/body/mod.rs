@@ -6,6 +6,7 @@
 //!
 //! A store checks bodies before it takes any lock, and keeps the [`Verdict`] for the moment of arrival.
 
+mod copies;
 mod counted;
 mod json;
 mod markup;
@@ -61,7 +62,9 @@ pub struct Rejection {
 const MOST_DESCRIBED: usize = 3000;
 
 impl Rejection {
-    fn new(code: i32, mut description: String) -> Self {
+    fn new(code: i32, description: String) -> Self {
+        // A name in a body may hold NUL, which no text of a server may.
+        let mut description = description.replace('\0', "\u{fffd}");
         if let Some((end, _)) = description.char_indices().nth(MOST_DESCRIBED) {
             description.truncate(end);
             description.push_str("...");

@@ -4,6 +4,8 @@
 //! below them, are then validated once more by what follows. If such a type contains itself, the visits double with each
 //! level. The validator has no limit of its own, so an upper bound of its visits is counted before it is asked.
 
+use super::copies::{MOST_COPIES, refusal};
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use uppsala::{Document, NodeId, XS_NAMESPACE, XSI_NAMESPACE};
 
@@ -45,6 +47,8 @@ struct Declared {
 struct Schema<'a> {
     document: &'a Document<'a>,
     groups: HashMap<String, NodeId>,
+    /// Particles of groups that were visited, in all types.
+    visited: Cell<u64>,
 }
 
 /// Where a particle stands.
@@ -61,12 +65,19 @@ struct Place {
 
 impl Retries {
     /// Adds what a schema document asks for. It stands by itself: documents refer to no other.
-    pub(super) fn add(&mut self, document: &Document<'_>) {
-        let Some(root) = document.document_element() else { return };
+    ///
+    /// # Errors
+    /// Its groups refer to one another too often.
+    pub(super) fn add(&mut self, document: &Document<'_>) -> Result<(), String> {
+        let Some(root) = document.document_element() else { return Ok(()) };
         let named = document.children_iter(root).filter(|node| name(document, *node) == Some("group"));
         let groups = named.filter_map(|node| Some((attribute(document, node, "name")?.to_owned(), node))).collect();
         let mut declared = Declared::default();
-        declared.collect(&Schema { document, groups }, root, None);
+        let schema = Schema { document, groups, visited: Cell::new(0) };
+        declared.collect(&schema, root, None);
+        if schema.visited.get() > MOST_COPIES {
+            return Err(refusal());
+        }
 
         let mut by_parent: HashMap<String, Visits> = HashMap::new();
         let types = declared
@@ -107,6 +118,7 @@ impl Retries {
         for (element, visits) in by_parent {
             self.by_parent.entry(element).or_default().raise(&visits);
         }
+        Ok(())
     }
 
     /// An upper bound of the visits that validating a body takes.
@@ -252,6 +264,13 @@ impl Visits {
         let document = schema.document;
         for child in document.children_iter(node) {
             let Some(kind) = name(document, child) else { continue };
+            // Groups may refer to themselves, each time more often.
+            if place.groups > 0 {
+                schema.visited.set(schema.visited.get() + 1);
+                if schema.visited.get() > MOST_COPIES {
+                    return;
+                }
+            }
             let visits = if place.may_retry { 1 << place.repeated.min(32) } else { 0_u64 };
             match kind {
                 "element" => {
@@ -314,7 +333,7 @@ mod tests {
     fn visits(schema: &str, body: &str) -> u64 {
         let text = format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{schema}</xs:schema>");
         let mut retries = Retries::default();
-        retries.add(&xml::tree(&text).unwrap());
+        retries.add(&xml::tree(&text).unwrap()).unwrap();
         retries.visits(&xml::tree(body).unwrap())
     }
 

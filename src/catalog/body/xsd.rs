@@ -5,7 +5,7 @@
 //! collection is created, so that none of them is silently ignored.
 
 use super::retries::Retries;
-use super::{Effort, most_steps, xml};
+use super::{Effort, copies, most_steps, xml};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use uppsala::{Document, XS_NAMESPACE, XsdValidator};
 
@@ -111,7 +111,8 @@ fn compile_one(text: &str, retries: &mut Retries) -> Result<XsdValidator, String
             return Err(format!("xs:{} is not supported; each schema must stand by itself", element.name.local_name));
         }
     }
-    retries.add(&document);
+    copies::check(&document)?;
+    retries.add(&document)?;
     guarded(|| XsdValidator::from_schema(&document))?.map_err(|error| error.to_string())
 }
 
