@@ -12,6 +12,7 @@ use crate::message::Batch;
 use crate::protocol::{Message, system};
 use crate::tx::Tx;
 use clap::Args;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Take messages out of a queue and print them.
@@ -99,8 +100,11 @@ impl Receive {
             }
             if self.end {
                 let messages = batches.iter().flatten();
-                for message in messages.filter(|message| message.is_end_dialog() || message.is_error()) {
-                    tx.end(message.handle()).await?;
+                let last = messages.filter(|message| message.is_end_dialog() || message.is_error());
+                // A conversation may have both.
+                let ended: BTreeSet<ConversationHandle> = last.map(|message| message.handle()).collect();
+                for handle in ended {
+                    tx.end(handle).await?;
                 }
             }
             tx.commit().await?;

@@ -36,6 +36,20 @@ fn end_answers_the_end_of_dialogs() {
 }
 
 #[test]
+fn end_ends_a_conversation_once_that_has_both_an_error_and_an_end_of_dialog() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.order(&["a"]);
+    let target = &shop.json(&["--json", "receive", "orders"])[0];
+    shop.ok(&["end", target["conversation_handle"].as_str().unwrap()]);
+    shop.ok_with(&["apply", "-"], b"ALTER DATABASE CURRENT SET ERROR_BROKER_CONVERSATIONS");
+    let messages = shop.json(&["--json", "receive", "checkout", "--end"]);
+    let types: Vec<_> = messages.iter().map(|message| message["message_type_name"].as_str().unwrap()).collect();
+    assert!(types.len() == 2 && types[0].ends_with("/Error") && types[1].ends_with("/EndDialog"), "{types:?}");
+    shop.fails(3, &["receive", "checkout"]);
+}
+
+#[test]
 fn hostile_bodies_do_not_rule_the_terminal() {
     let _limit = crate::limit();
     let shop = Shop::open();
