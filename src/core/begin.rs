@@ -66,6 +66,11 @@ impl Core {
             self.check_group_of_service(group, service_id, &dialog.from_service)?;
         }
         lock!(self, session, group);
+        // A savepoint may have undone the BEGIN that made the group: it has no conversation, so it is of no service.
+        let locked = &mut self.groups[group];
+        if locked.members.is_empty() {
+            (locked.service_id, locked.queue_id) = (service_id, queue_id);
+        }
         self.check_group_of_service(group, service_id, &dialog.from_service)?;
         let priority = self.catalog.level_for(contract_id, service_id, &dialog.to_service);
         let handle = self.ids.next_id();

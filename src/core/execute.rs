@@ -22,6 +22,9 @@ macro_rules! lock {
 }
 pub(super) use lock;
 
+/// Operations and endpoints that the spare session has room for.
+const MOST_SPARE: usize = 256;
+
 impl Core {
     /// Opens a session that may stay open while others work: definitions are refused in it, because what they were
     /// checked against could change before it commits.
@@ -152,9 +155,12 @@ impl Core {
 
     fn close(&mut self, mut session: Session) {
         self.sessions.remove(session.id);
-        session.is_transaction = false;
+        (session.is_transaction, session.has_moved) = (false, false);
         session.log.clear();
         session.overlays.clear();
+        // The next session clears the table again, in time in proportion to its capacity.
+        session.overlays.shrink_to(MOST_SPARE);
+        session.log.shrink_to(MOST_SPARE);
         session.received_queues.clear();
         session.received_groups.clear();
         self.spare = Some(session);

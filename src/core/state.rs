@@ -339,7 +339,8 @@ impl Core {
 
     /// Registers an endpoint's next moment from its timer, lifetime and state.
     pub(super) fn reschedule(&mut self, place: u32, now: Timestamp) {
-        // A conversation of the default lifetime, 68 years, is not worth an entry for each of a million.
+        // A conversation of the default lifetime, 68 years, is not worth an entry for each of a million. All others have one: a
+        // machine without a battery may show 1970 when the database is opened, and the right time a minute later.
         const FAR: i64 = 20 * 365 * 86_400 * 1_000_000;
         let endpoint = &self.endpoints[place];
         let end_of_life = match endpoint.state {
@@ -350,9 +351,11 @@ impl Core {
             ConversationState::Error => i64::MAX,
             _ => endpoint.lifetime.0,
         };
-        let timer = endpoint.dialog_timer().map_or(i64::MAX, |timer| timer.0);
-        let due = end_of_life.min(timer);
-        self.set_due(place, if due >= now.0.saturating_add(FAR) { 0 } else { due.max(1) });
+        let is_far = end_of_life >= now.0.max(endpoint.begun_at.0).saturating_add(FAR);
+        let end_of_life = (!is_far).then_some(end_of_life);
+        let timer = endpoint.dialog_timer().map(|timer| timer.0);
+        let due = end_of_life.into_iter().chain(timer).min();
+        self.set_due(place, due.map_or(0, |due| due.max(1)));
     }
 
     /// The next moment at which [`Core::tick`](super::Core::tick) has something to do.

@@ -556,3 +556,28 @@ fn a_queue_with_retention_keeps_what_was_sent_and_received_until_its_side_ends()
     assert_eq!((memory.retained().count(), kept(&memory, two)), (1, 1));
     assert_recovers(&memory);
 }
+
+#[test]
+fn a_timer_fires_and_a_lifetime_ends_although_the_clock_stood_in_1970_when_the_database_was_opened() {
+    let mut memory = broker();
+    let with_timer = begin(&mut memory, "t", None);
+    let timer = Verb::BeginConversationTimer { handle: with_timer, timeout_seconds: 60 };
+    memory.submit(vec![timer], NOW).unwrap();
+    begin(&mut memory, "t", Some(120));
+    memory.core = memory.restored(Timestamp(0)).unwrap();
+    memory.tick(NOW.after_seconds(120));
+    let messages = [receive(&mut memory, "qi"), receive(&mut memory, "qi")].concat();
+    let types: Vec<_> = messages.iter().map(|message| message.message_type_id).collect();
+    assert_eq!(types, [system::DIALOG_TIMER_ID, system::ERROR_ID]);
+}
+
+#[test]
+fn a_conversation_of_the_default_lifetime_is_not_registered_until_its_end_is_near() {
+    let mut memory = broker();
+    let handle = begin(&mut memory, "t", None);
+    assert_eq!(memory.core.next_due(), None);
+    let lifetime = memory.endpoints().find(|row| row.handle == handle).unwrap().lifetime;
+    let years_before = Timestamp(lifetime.0 - 10 * 365 * 86_400 * 1_000_000);
+    assert_eq!(memory.restored(Timestamp(0)).unwrap().next_due(), None);
+    assert_eq!(memory.restored(years_before).unwrap().next_due(), Some(lifetime));
+}

@@ -183,3 +183,39 @@ fn a_commit_wakes_receivers_of_what_waits_in_the_groups_it_unlocks() {
     assert_eq!((wakes(&effects), depth(&memory, "qt")), (vec![0], (0, 0)));
     memory.write(effects, NOW);
 }
+
+#[test]
+fn a_group_whose_begin_was_rolled_back_takes_a_conversation_of_another_service() {
+    let mut memory = broker();
+    let group = GroupId(uuid::Uuid::from_u128(77));
+    let begin_from = |service: &str| {
+        let Verb::BeginDialog(dialog) = dialog() else { unreachable!("it is BEGIN DIALOG") };
+        Verb::BeginDialog(BeginDialog { from_service: service.into(), related: Relation::Group(group), ..dialog })
+    };
+    let mut session = memory.core.begin_transaction();
+    let savepoint = memory.core.savepoint(&session);
+    memory.execute(&mut session, begin_from("i"), NOW).unwrap().unwrap();
+    memory.core.rollback_to(&mut session, savepoint);
+    memory.execute(&mut session, begin_from("t"), NOW).unwrap().unwrap();
+    let refused = memory.execute(&mut session, begin_from("i"), NOW).unwrap_err();
+    assert_eq!(refused.code(), Code::GROUP_OF_OTHER_SERVICE);
+    memory.commit(session, NOW);
+    let timer = |handle| Verb::BeginConversationTimer { handle, timeout_seconds: 1 };
+    let handle = memory.endpoints().find(|row| row.group == group).unwrap().handle;
+    memory.submit(vec![timer(handle)], NOW).unwrap();
+    memory.tick(NOW.after_seconds(1));
+    assert_eq!(receive(&mut memory, "qt").len(), 1, "its messages wait in the queue of its service");
+    assert_recovers(&memory);
+}
+
+#[test]
+fn a_large_transaction_leaves_nothing_that_slows_later_ones() {
+    let mut memory = broker();
+    let handles: Vec<_> = (0..2_000).map(|_| begin(&mut memory, "nowhere", None)).collect();
+    let group = group_of(&memory, handles[0]);
+    let mut verbs: Vec<_> = handles.iter().map(|handle| send_verb(*handle, "m", "x")).collect();
+    verbs.push(Verb::MoveConversation { handle: handles[1], group });
+    memory.submit(verbs, NOW).unwrap().unwrap();
+    let spare = memory.core.begin();
+    assert!(spare.overlays.capacity() < 1_000 && spare.log.capacity() < 1_000 && !spare.has_moved);
+}
