@@ -20,6 +20,18 @@ case!(levels_can_be_changed, [53], async |t| {
     }
 });
 
+case!(a_raised_level_sends_no_message_before_an_earlier_one, [53, 60], async |t| {
+    // DIFFERENCE(reprioritise): later messages of the conversation wait at the new level, earlier ones at the old.
+    t.define("ALTER DATABASE CURRENT SET HONOR_BROKER_PRIORITY ON; ALTER QUEUE [QT] WITH STATUS = OFF").await?;
+    let dialog = t.begin_at_level(3).await?;
+    t.send(dialog, "Text", "first").await?;
+    t.perform(Verb::Reprioritise { handle: dialog, level: 9 }).await?;
+    t.send(dialog, "Text", "second").await?;
+    t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
+    assert!(t.transmission().await?.is_empty(), "the queue takes both");
+    assert_eq!(t.receive("QT").await?.texts(), ["first", "second"]);
+});
+
 case!(receive_by_level, [55], async |t| {
     // DIFFERENCE(receive-by-level): ours; what the strategies ask for.
     for level in [2, 5, 8] {

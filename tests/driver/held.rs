@@ -50,6 +50,17 @@ const HOLD: &str = "BEGIN;
     SELECT dialoq.put_activated_task(a.process, a.task_id, a.monitor_id, a.queue_id, a.procedure_name, a.process_id,
         a.started_at) FROM dialoq.activated_task AS a;";
 
+/// Writes the rows in a transaction that stays open. On a slow machine the process itself may hold one of them for longer
+/// than the 100 ms that the member waits.
+async fn hold_rows(member: &Client) {
+    let held = async {
+        while member.batch_execute(HOLD).await.is_err() {
+            member.batch_execute("ROLLBACK").await.unwrap();
+        }
+    };
+    tokio::time::timeout(SOON, held).await.expect("the process holds its rows");
+}
+
 pub(crate) fn rows_of_readers_stop_no_query_and_no_reader(store: Store) {
     on(store, |database, broker, dialog| async move {
         let (member, side) = (connect(database.url()).await, connect(database.url()).await);
@@ -67,7 +78,7 @@ pub(crate) fn rows_of_readers_stop_no_query_and_no_reader(store: Store) {
             .max_queue_readers(1)
             .start();
         until(&side, "SELECT count(*) = 1 FROM dialoq.queue_monitor").await;
-        member.batch_execute(HOLD).await.unwrap();
+        hold_rows(&member).await;
         broker.send(dialog, "Word", "one").await.unwrap();
         soon("a reader", words.recv()).await.unwrap();
         soon("a query", broker.query("SELECT 1 AS one", ())).await.unwrap();
@@ -97,6 +108,8 @@ pub(crate) fn rows_of_readers_stop_no_query_and_no_reader(store: Store) {
 
 pub(crate) fn rows_of_a_dead_process_do_not_stop_tick(store: Store) {
     on(store, |database, broker, _| async move {
+        // Its own tick would hold the rows for a moment.
+        broker.close().await.unwrap();
         let (member, side) = (connect(database.url()).await, connect(database.url()).await);
         let put = "SELECT dialoq.put_queue_monitor($1::text::uuid, 1, 70000, 'INACTIVE', NULL, NULL, 0, 1, 0, 0, 0, 0, 0, 'h', 1),
             dialoq.put_activated_task($1::text::uuid, 1, 1, 70000, 'p', 1, now())";
@@ -111,7 +124,6 @@ pub(crate) fn rows_of_a_dead_process_do_not_stop_tick(store: Store) {
         member.batch_execute("COMMIT").await.unwrap();
         side.query("SELECT * FROM dialoq.tick()", &[]).await.unwrap();
         assert!(side.query_one(left, &[&held]).await.unwrap().get::<_, bool>(0));
-        broker.close().await.unwrap();
     });
 }
 
@@ -197,5 +209,20 @@ pub(crate) fn sends_that_wait_for_a_group_stop_no_sender_of_another(store: Store
         }
         broker.close().await.unwrap();
         drop(database);
+    });
+}
+
+pub(crate) fn a_member_that_frees_its_locks_stops_no_receive(store: Store) {
+    on(store, |database, broker, dialog| async move {
+        broker.send(dialog, "Word", "one").await.unwrap();
+        let member = connect(database.url()).await;
+        member.batch_execute("SET dialoq.session_locks = '1'; BEGIN").await.unwrap();
+        assert_eq!(member.query("SELECT * FROM dialoq.receive('server')", &[]).await.unwrap().len(), 1);
+        member.batch_execute("SELECT dialoq.unlock_session(); SELECT pg_advisory_unlock_all()").await.unwrap();
+        let received = soon("a RECEIVE", async { broker.receive("server").await }).await.unwrap();
+        assert!(received.is_none(), "the group is the member's");
+        member.batch_execute("ROLLBACK").await.unwrap();
+        assert_eq!(broker.receive("server").wait(SOON).await.unwrap().expect("the message").len(), 1);
+        broker.close().await.unwrap();
     });
 }

@@ -72,10 +72,11 @@ fn main() -> ExitCode {
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
             a_statement_that_another_session_cancels_says_so a_session_whose_statement_was_stopped_is_not_used_again
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
-            closing_does_not_wait_for_what_is_told_beside_a_transaction;
+            closing_does_not_wait_for_what_is_told_beside_a_transaction the_isolation_that_a_database_sets_reaches_no_verb;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server
-            a_definition_that_is_never_ended_stops_nobody_who_receives;
+            a_definition_that_is_never_ended_stops_nobody_who_receives
+            a_notification_that_another_session_holds_stops_no_rollback_and_no_definition;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
             every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
@@ -83,10 +84,11 @@ fn main() -> ExitCode {
             a_member_by_set_role_is_no_stranger;
         Postgres held: rows_of_readers_stop_no_query_and_no_reader rows_of_a_dead_process_do_not_stop_tick
             an_attempt_that_another_session_noted_first_does_no_harm
-            tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another;
+            tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another
+            a_member_that_frees_its_locks_stops_no_receive;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
-            logic_alone_is_refused_by_tables_of_another_version;
+            logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;
         Postgres measured: workloads_run_beside_their_rivals_and_leave_nothing;
         Postgres tls: the_url_says_how_much_is_verified;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was

@@ -96,7 +96,7 @@ pub(crate) fn what_would_change_a_session_is_refused(store: Store) {
 }
 
 pub(crate) fn the_users_own_sql_has_a_limit(store: Store) {
-    on(store, "&sql_timeout_ms=200&pool_size=1", "", |stage| async move {
+    on(store, "&sql_timeout_ms=1500&pool_size=1", "", |stage| async move {
         let endless = "SELECT 1 FROM pg_sleep(600)";
         let mut link = stage.link().await;
         // A query, a statement by itself, and one in a transaction.
@@ -379,5 +379,35 @@ pub(crate) fn a_procedure_that_commits_and_meets_a_deadlock_runs_once(store: Sto
         let before: i64 = database.sql("SELECT last_value FROM seen_n_seq").parse().unwrap();
         assert_eq!(broker.sql("SELECT fail()", ()).await.unwrap_err().code(), Code::DEADLOCK);
         assert!(database.sql("SELECT last_value FROM seen_n_seq").parse::<i64>().unwrap() > before + 1);
+    });
+}
+
+pub(crate) fn the_isolation_that_a_database_sets_reaches_no_verb(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let name = database.sql("SELECT current_database()");
+        database.sql(&format!("ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'"));
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker
+            .execute(
+                "CREATE MESSAGE TYPE [Word] VALIDATION = NONE; CREATE CONTRACT [Talk] ([Word] SENT BY ANY);
+                 CREATE QUEUE asker; CREATE QUEUE server;
+                 CREATE SERVICE [Asker] ON QUEUE asker; CREATE SERVICE [Server] ON QUEUE server ([Talk]);",
+            )
+            .await
+            .unwrap();
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await.unwrap();
+        broker.send(dialog, "Word", "one").await.unwrap();
+        assert!(broker.receive("server").wait(SOON).await.unwrap().is_some());
+        // In plain SQL the level is the caller's, and every verb that sends or receives refuses it.
+        let handles = format!(
+            "ARRAY['{dialog}'::uuid], ARRAY['Word'], ARRAY[NULL::bytea], ARRAY[NULL], ARRAY[''], ARRAY[NULL::uuid]"
+        );
+        for call in [&format!("send('{dialog}', 'Word')")[..], &format!("send_batch({handles})"), "receive('server')"] {
+            let refused = database.try_sql_as(database.url(), &format!("SELECT * FROM dialoq.{call}")).unwrap_err();
+            assert!(refused.contains("READ COMMITTED"), "{call}: {refused}");
+        }
+        broker.close().await.unwrap();
     });
 }

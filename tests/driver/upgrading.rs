@@ -1,7 +1,9 @@
 //! An installation of an earlier version, with rows that it took and this one refuses, is brought up to date.
 
 use crate::servers::{Database, Store};
-use crate::stage::SOON;
+use crate::stage::{SOON, number, url};
+use dialoq::store::postgres::PostgresDriver;
+use dialoq::store::server::link::Driver;
 use dialoq::{Act, Broker};
 use std::future::Future;
 
@@ -162,6 +164,30 @@ pub(crate) fn logic_alone_is_refused_by_tables_of_another_version(store: Store) 
         }
         database.sql("UPDATE dialoq.installed SET schema_version = 2");
         database.sql(&printed);
+        assert_ne!(database.sql("SELECT logic_hash FROM dialoq.installed"), "earlier");
+    });
+}
+
+pub(crate) fn an_upgrade_that_waits_for_a_reader_stops_no_other_session(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+        database.sql("UPDATE dialoq.installed SET logic_hash = 'earlier'");
+        let driver = PostgresDriver::new(&url(database.url())).unwrap();
+        let (mut reader, mut other) = (driver.dedicated().await.unwrap(), driver.dedicated().await.unwrap());
+        let view = "SELECT count(*) AS n FROM dialoq.sys_services";
+        reader.begin().await.unwrap();
+        number(&mut *reader, view).await;
+        let url = database.url().to_owned();
+        let upgrade = tokio::spawn(async move { Broker::open(&url).await });
+        let waiting = "SELECT count(*) AS n FROM pg_locks AS l WHERE NOT l.granted AND l.relation = 'dialoq.sys_services'::regclass";
+        let met = async { while number(&mut *other, waiting).await == 0 {} };
+        tokio::time::timeout(SOON, met).await.expect("the upgrade does not need the view");
+        let read = tokio::time::timeout(SOON, number(&mut *other, view)).await;
+        assert!(read.expect("a reader waits for the upgrade, which waits for an open transaction") > 0);
+        assert!(!upgrade.is_finished(), "the first reader's transaction is open");
+        reader.commit().await.unwrap();
+        upgrade.await.unwrap().unwrap().close().await.unwrap();
         assert_ne!(database.sql("SELECT logic_hash FROM dialoq.installed"), "earlier");
     });
 }

@@ -167,10 +167,16 @@ BEGIN
         IF @reason = @status CONTINUE;
         EXEC dialoq.try_revisit @endpoint_id, NULL, @reason, @said OUTPUT;
     END
+    -- A message never goes before an earlier one of its conversation, whose level may be lower: reprioritise changes the
+    -- level of later messages only.
     INSERT INTO @order (transmission_id, endpoint_id)
-    SELECT t.transmission_id, t.endpoint_id
-    FROM dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST) JOIN @held AS h ON h.endpoint_id = t.endpoint_id
-    ORDER BY CASE @honor WHEN 1 THEN 10 - t.priority ELSE 0 END, t.transmission_id;
+    SELECT o.transmission_id, o.endpoint_id
+    FROM (
+        SELECT t.transmission_id, t.endpoint_id,
+            MAX(10 - t.priority) OVER (PARTITION BY t.endpoint_id ORDER BY t.transmission_id ROWS UNBOUNDED PRECEDING) AS below_top
+        FROM dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST) JOIN @held AS h ON h.endpoint_id = t.endpoint_id
+    ) AS o
+    ORDER BY CASE @honor WHEN 1 THEN o.below_top ELSE 0 END, o.transmission_id;
     WHILE 1 = 1
     BEGIN
         SET @id = NULL;

@@ -2,9 +2,11 @@
 -- the server may take that lock, so the wait has an end. What the installation names without a schema is PostgreSQL's own,
 -- whatever another role has made in a schema of this user's search path. Rights that clear.sql has not kept itself, as the
 -- owner of a database could name them by ALTER DATABASE ... SET, are none.
+-- What is replaced may be in use: a table or view that an open transaction has read. Every other session that needs it waits
+-- behind this one, so each wait ends after two seconds.
 -- Takes: nothing
 -- Gives: nothing
--- Errors: 60010 if another session holds the lock for a minute
+-- Errors: 60010 if another session holds the lock for a minute; 55P03 later
 SET LOCAL search_path = pg_catalog, pg_temp;
 SET LOCAL dialoq.kept_rights = '';
 SET LOCAL lock_timeout = '60s';
@@ -21,4 +23,4 @@ EXCEPTION WHEN lock_not_available THEN
             AND l.classid::bigint << 32 | l.objid::bigint = 17481::bigint << 48);
 END
 $$;
-SET LOCAL lock_timeout = 0
+SET LOCAL lock_timeout = '2s'

@@ -1,9 +1,11 @@
 -- Readies a new session of Dialoq's: what is said is returned by the verbs instead of notified, times are UTC, and the
 -- broker's views are found without their schema, after everything of the user's. A user called dialoq has no schema of
--- that name: what it makes belongs in public, not among the broker's tables.
+-- that name: what it makes belongs in public, not among the broker's tables. A call outside a transaction runs READ COMMITTED
+-- too, whatever the database's default: the verbs refuse every other level.
 -- Takes: nothing
 -- Gives: nothing
 SELECT pg_catalog.set_config('dialoq.client', '1', false), pg_catalog.set_config('TimeZone', 'UTC', false),
+    pg_catalog.set_config('default_transaction_isolation', 'read committed', false),
     pg_catalog.set_config('DateStyle', 'ISO', false), pg_catalog.set_config('standard_conforming_strings', 'on', false),
     pg_catalog.set_config('search_path', pg_catalog.concat_ws(', ',
         nullif(nullif(CASE current_user

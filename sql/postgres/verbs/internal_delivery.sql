@@ -336,7 +336,10 @@ BEGIN
         SELECT t.transmission_id, t.endpoint_id
         FROM dialoq.transmission AS t
         WHERE t.endpoint_id = ANY (v_held)
-        ORDER BY CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END, t.transmission_id
+        -- A message never goes before an earlier one of its conversation, whose level may be lower: REPRIORITISE changes
+        -- the level of later messages only.
+        ORDER BY CASE WHEN v_honor
+            THEN max(10 - t.priority) OVER (PARTITION BY t.endpoint_id ORDER BY t.transmission_id) ELSE 0 END, t.transmission_id
     LOOP
         IF p_is_alone THEN
             SELECT * INTO v_done FROM dialoq.do_step_alone('deliver', v_row.endpoint_id, v_row.transmission_id, NULL);

@@ -8,14 +8,18 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (uuid_hash_extended(p_group, 0) & 281474976710655) | (17513::bigint << 48)
 $$;
 
--- Locks a group if nobody else holds it; says whether this transaction holds it now.
+-- Locks a group if no other session holds it; gives whether this transaction holds it now. The lock of the session is taken
+-- beside the transaction's: a caller may free its session's locks while its transaction is open, and a RECEIVE of that
+-- group would then wait for the rows that the transaction has written.
 CREATE OR REPLACE FUNCTION dialoq.try_lock_group(p_group uuid) RETURNS boolean
 LANGUAGE plpgsql AS $$
+DECLARE
+    v_is_ours boolean := pg_try_advisory_xact_lock(dialoq.group_key(p_group));
 BEGIN
-    IF current_setting('dialoq.session_locks', true) = '1' THEN
+    IF v_is_ours AND current_setting('dialoq.session_locks', true) = '1' THEN
         RETURN pg_try_advisory_lock(dialoq.group_key(p_group));
     END IF;
-    RETURN pg_try_advisory_xact_lock(dialoq.group_key(p_group));
+    RETURN v_is_ours;
 END $$;
 
 -- Whether nobody else holds a group. It is not locked afterwards.
@@ -60,10 +64,9 @@ END $$;
 CREATE OR REPLACE FUNCTION dialoq.wait_for_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
     IF current_setting('dialoq.session_locks', true) = '1' THEN
         PERFORM pg_advisory_lock(dialoq.group_key(p_group));
-    ELSE
-        PERFORM pg_advisory_xact_lock(dialoq.group_key(p_group));
     END IF;
 END $$;
 

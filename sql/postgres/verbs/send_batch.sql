@@ -3,7 +3,7 @@
 --     and message id; the version of the definitions they looked with
 -- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
 --     transaction holds the group, do it alone), error_message; said in the first row
--- Errors: 1205, 60005, 60033; of an item also those of send
+-- Errors: 1205, 60005, 60026, 60033; of an item also those of send
 -- Locks: the groups of the conversations, without waiting
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_conversation_handles uuid[], p_message_type_names text[], p_message_bodies bytea[], p_traces text[],
@@ -66,6 +66,9 @@ BEGIN
             coalesce(cardinality(p_traces), 0), coalesce(cardinality(p_body_faults), 0),
             coalesce(cardinality(p_message_ids), 0)));
     END IF;
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM dialoq.check_isolation();
+    END IF;
     -- Before anything is read: tick tells by the transaction's number whether it may rely on what it has read.
     PERFORM pg_current_xact_id();
     SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version
@@ -78,8 +81,8 @@ BEGIN
     -- statement, which costs a sixth less than the many below. It does all or nothing.
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
         WITH plain AS MATERIALIZED (
-            SELECT h.place, e.*, p.*, CASE WHEN v_keeps_locks THEN pg_try_advisory_lock(dialoq.group_key(e.own_group_id))
-                ELSE pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id)) END AS is_ours,
+            SELECT h.place, e.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
+                AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(e.own_group_id))) AS is_ours,
                 nextval('dialoq.queue_message_queuing_order_seq') AS queuing_order
             FROM unnest(p_conversation_handles) WITH ORDINALITY AS h (handle, place)
             CROSS JOIN LATERAL (
@@ -190,8 +193,8 @@ BEGIN
     FROM (
         SELECT e.endpoint_id, e.conversation_group_id AS group_id, e.service_id, e.service_contract_id, e.is_initiator,
             coalesce(h.type_name, 'DEFAULT') AS type_name, h.behind,
-            CASE WHEN v_keeps_locks THEN pg_try_advisory_lock(dialoq.group_key(e.conversation_group_id))
-                ELSE pg_try_advisory_xact_lock(dialoq.group_key(e.conversation_group_id)) END AS is_ours
+            pg_try_advisory_xact_lock(dialoq.group_key(e.conversation_group_id))
+                AND (NOT v_keeps_locks OR pg_try_advisory_lock(dialoq.group_key(e.conversation_group_id))) AS is_ours
         FROM (
             SELECT u.handle, u.type_name, u.place, row_number() OVER (PARTITION BY u.handle ORDER BY u.place) - 1 AS behind
             FROM unnest(p_conversation_handles, p_message_type_names) WITH ORDINALITY AS u (handle, type_name, place)

@@ -11,9 +11,14 @@ use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::store::SqlRow;
+use std::time::Duration;
 
 /// Who installs, as the table `installed` and its readers know it.
 const INSTALLER: &str = concat!("dialoq ", env!("CARGO_PKG_VERSION"));
+
+/// How often an installation is tried that meets locks of other sessions, and the pause between two tries.
+const MOST_TRIES: u32 = 20;
+const LET_OTHERS_GO_ON: Duration = Duration::from_secs(1);
 
 /// What an installation did.
 #[derive(Debug, Clone, Default)]
@@ -25,17 +30,43 @@ pub struct Installed {
 /// Brings the schema to this version, wholly or not at all; a broker with the built-in objects is in it then.
 ///
 /// # Errors
-/// 60011 there is a schema `dialoq` of somebody else; 60013 a newer Dialoq installed it; 60034 this user lacks a right,
-/// which the message names; 60035 only part of it is there; and those of the link.
+/// 60010 open transactions use what would be replaced; 60011 there is a schema `dialoq` of somebody else; 60013 a newer
+/// Dialoq installed it; 60034 this user lacks a right, which the message names; 60035 only part of it is there; and those of
+/// the link.
 pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
     let found = Standing::read(link, dialect).await?;
     if found.missing(dialect)?.is_empty() {
         return Ok(Installed::default());
     }
     found.may_install(dialect)?;
-    link.begin().await.map_err(told)?;
-    let done = install_locked(link, dialect, ids).await;
-    end(link, done).await
+    let mut tries = 1;
+    loop {
+        link.begin().await.map_err(told)?;
+        let done = install_locked(link, dialect, ids).await;
+        let done = end(link, done).await;
+        if tries == MOST_TRIES || !is_in_use(&done) {
+            return done.map_err(in_use);
+        }
+        tries += 1;
+        tokio::time::sleep(LET_OTHERS_GO_ON).await;
+    }
+}
+
+/// Whether open transactions use what was to be replaced. The sessions that wait behind this one go on before the next try.
+fn is_in_use<T>(done: &Result<T>) -> bool {
+    done.as_ref().is_err_and(|error| error.code() == Code::DEADLOCK)
+}
+
+/// 60010 for what was in use at every try; every other error as it is.
+fn in_use(cause: Error) -> Error {
+    if cause.code() != Code::DEADLOCK {
+        return cause;
+    }
+    let message = format!(
+        "open transactions used the broker's tables or views at each of {MOST_TRIES} tries: {}; end them, then try again",
+        cause.message()
+    );
+    Error::new(Code::STORE_OWNED, message).caused_by(cause)
 }
 
 /// Ends the transaction as what was done in it asks for.
@@ -95,8 +126,8 @@ pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
 /// Removes the schema with all conversations and definitions; tells whether there was one.
 ///
 /// # Errors
-/// 60011 there is a schema `dialoq` of somebody else; 60034 this user lacks a right; 3716 objects of the user's depend
-/// on ours, or an extension lives in the schema; and those of the link.
+/// 60010 open transactions use what would go; 60011 there is a schema `dialoq` of somebody else; 60034 this user lacks a
+/// right; 3716 objects of the user's depend on ours, or an extension lives in the schema; and those of the link.
 pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     let found = Standing::read(link, dialect).await?;
     if !found.has_schema {
@@ -106,9 +137,17 @@ pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
         return Err(found.foreign());
     }
     found.may_uninstall(dialect)?;
-    link.begin().await.map_err(told)?;
-    let removed = remove_locked(link, dialect).await;
-    end(link, removed).await
+    let mut tries = 1;
+    loop {
+        link.begin().await.map_err(told)?;
+        let removed = remove_locked(link, dialect).await;
+        let removed = end(link, removed).await;
+        if tries == MOST_TRIES || !is_in_use(&removed) {
+            return removed.map_err(in_use);
+        }
+        tries += 1;
+        tokio::time::sleep(LET_OTHERS_GO_ON).await;
+    }
 }
 
 /// The work itself, in a transaction: another may have done it while this one waited for the lock.
