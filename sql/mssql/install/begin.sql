@@ -7,6 +7,9 @@ IF EXISTS (
         AND USER_NAME(s.principal_id) NOT IN (N'dbo', N'db_owner'))
     THROW 60011,
         N'schema dialoq belongs neither to the installer nor to dbo; nothing was installed; drop it, or install as its owner', 1;
+-- A plain user may not see the roles of others, so only dbo is an owner that every user of the broker can trust.
+IF SCHEMA_ID(N'dialoq') IS NULL AND USER_NAME() <> N'dbo' AND IS_ROLEMEMBER(N'db_owner') = 1
+    EXEC(N'CREATE SCHEMA dialoq AUTHORIZATION dbo')
 IF SCHEMA_ID(N'dialoq') IS NULL EXEC(N'CREATE SCHEMA dialoq')
 GO
 CREATE TABLE dialoq.installed (

@@ -1,7 +1,6 @@
 -- What stands in the database, whether it is to be trusted, and what this user may do. Reads SQL Server's catalog only, which
 -- everybody may. The owner of the schema can replace what is in it, and so have every user of the broker run procedures of his
--- own. Which roles the owner is in is unknown to a user who may not see it, and then counts as trusted: that user has no more
--- rights than the owner to lose.
+-- own. SQL Server shows a plain user neither the names nor the roles of others: an owner who cannot be seen is not trusted.
 -- Takes: nothing
 -- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name,
 --     database_name
@@ -34,11 +33,12 @@ SELECT
             AND USER_NAME(s.principal_id) NOT IN (N'dbo', N'db_owner')
             THEN CONCAT(N'it has no broker and belongs to ''', USER_NAME(s.principal_id), N''', not to ''', USER_NAME(),
                 N'''; drop it, or install as its owner')
-        WHEN s.principal_id <> DATABASE_PRINCIPAL_ID() AND USER_NAME(s.principal_id) NOT IN (N'dbo', N'db_owner')
-            AND IS_ROLEMEMBER(N'db_owner', USER_NAME(s.principal_id)) = 0
-            AND (DATABASE_PRINCIPAL_ID(N'dialoq_admin') IS NULL
-                OR IS_ROLEMEMBER(N'dialoq_admin', USER_NAME(s.principal_id)) = 0)
-            THEN CONCAT(N'it belongs to ''', USER_NAME(s.principal_id), N''', who is no member of db_owner or dialoq_admin; ',
+        WHEN s.principal_id <> DATABASE_PRINCIPAL_ID()
+            AND COALESCE(USER_NAME(s.principal_id), N'') NOT IN (N'dbo', N'db_owner')
+            AND COALESCE(IS_ROLEMEMBER(N'db_owner', USER_NAME(s.principal_id)), 0) = 0
+            AND COALESCE(IS_ROLEMEMBER(N'dialoq_admin', USER_NAME(s.principal_id)), 0) = 0
+            THEN CONCAT(N'it belongs to ''', COALESCE(USER_NAME(s.principal_id), N'a user whom you may not see'),
+                N''', who is no member of db_owner or dialoq_admin as far as you may see; ',
                 N'ALTER AUTHORIZATION ON SCHEMA::dialoq TO dbo makes it the database owner''s and drops all rights in it; ',
                 N'UPDATE dialoq.installed SET logic_hash = N'''' and dialoq install grant them again')
         WHEN EXISTS (
