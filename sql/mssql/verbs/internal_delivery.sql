@@ -131,6 +131,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @state nvarchar(2), @priority int, @group uniqueidentifier, @is_system bit, @queue_id int, @order bigint;
     DECLARE @code int, @description nvarchar(max), @error varbinary(max);
+    DECLARE @conversation_id uniqueidentifier, @is_initiator bit;
     IF @is_error = 1
     BEGIN
         EXEC dialoq.tell_error @to, @body, @said OUTPUT;
@@ -147,6 +148,16 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.endpoint_id = @to;
+    IF @state IS NULL
+    BEGIN
+        -- A transaction is just removing the endpoint. If it rolls back, the message must be there; if it commits, tick
+        -- removes the message.
+        SELECT @state = e.state, @priority = e.priority, @group = e.conversation_group_id, @is_system = e.is_system,
+            @queue_id = s.queue_id, @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.endpoint_id = @to;
+        IF @state = N'CO' AND @is_system = 0 EXEC dialoq.unsettle @to, @conversation_id, @is_initiator;
+    END
     IF @is_system = 1
     BEGIN
         -- The broker reads nothing that it is told, but the end.

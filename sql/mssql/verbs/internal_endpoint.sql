@@ -105,6 +105,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @order bigint, @priority int, @group uniqueidentifier, @queue_id int;
+    DECLARE @conversation_id uniqueidentifier, @is_initiator bit;
     INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body)
     VALUES (@endpoint_id, @stored, 0, @message_type_id, NEWID(), @now, @body);
     SET @order = SCOPE_IDENTITY();
@@ -113,6 +114,16 @@ BEGIN
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NULL
+    BEGIN
+        -- A transaction is just removing the endpoint. If it rolls back, the message must be found; if it commits, tick
+        -- removes the message.
+        SELECT @priority = e.priority, @group = e.conversation_group_id, @queue_id = s.queue_id,
+            @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.endpoint_id = @endpoint_id;
+        IF @group IS NOT NULL EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+    END
     IF @group IS NOT NULL EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @said OUTPUT;
 END
 GO
@@ -132,6 +143,10 @@ BEGIN
     IF @state IS NULL
         SELECT @is_system = e.is_system, @state = N'CO'
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    -- A transaction that is just removing the endpoint may roll back.
+    IF @state IS NULL
+        SELECT @is_system = e.is_system, @state = e.state
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO', N'DI') RETURN;
     IF EXISTS (
         SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)

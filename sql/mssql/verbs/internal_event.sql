@@ -68,6 +68,10 @@ BEGIN
     VALUES (@endpoint_id, 2 - @message_type_id, 0, @message_type_id, NEWID(), @now);
     SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    -- A transaction is just removing the endpoint, and may roll back.
+    IF @conversation_id IS NULL
+        SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     IF @conversation_id IS NOT NULL
         EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
 END
@@ -167,7 +171,8 @@ GO
 -- Counts the rollback of a transaction that received and is gone: one for each queue it received from, or with quarantine
 -- for each of its groups there. Five in a row disable the queue, or set the guilty group aside. Whoever counts it first
 -- has it. Locks groups with quarantine, without waiting: those that another transaction holds are passed over; the
--- definitions if it disables a queue, for which it waits 250 ms at most.
+-- definitions if it disables a queue, for which it waits 250 ms at most; then the groups of the notifications that tell of
+-- it, without waiting.
 IF OBJECT_ID(N'dialoq.count_attempt') IS NOT NULL DROP PROCEDURE dialoq.count_attempt
 GO
 CREATE PROCEDURE dialoq.count_attempt
@@ -177,6 +182,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @gone TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     DECLARE @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @rollbacks int;
+    DECLARE @notification int, @notification_group uniqueidentifier;
     DECLARE @is_handled bit, @is_quarantine bit, @is_locked bit, @resource nvarchar(255), @got int;
     -- One counts it; who comes second finds nothing left, and does not wait for that.
     SET @resource = CONCAT(N'dialoq:attempt:', @attempt_id);
@@ -232,6 +238,22 @@ BEGIN
             -- If another session is changing definitions, the next rollback disables the queue instead: neither tick nor
             -- the caller of a rollback may wait for a definition that its session never ends.
             EXEC dialoq.try_lock_definitions @is_locked OUTPUT;
+            -- The same if another session holds the group of a notification of that event: post_event would wait for it, and
+            -- tick with it. A notification comes and goes only under the lock of definitions.
+            SET @notification = -2147483648;
+            WHILE @is_locked = 1
+            BEGIN
+                SET @notification_group = NULL;
+                SELECT TOP (1) @notification = n.event_notification_id, @notification_group = e.conversation_group_id
+                FROM dialoq.event_notification AS n
+                JOIN dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+                    ON e.conversation_handle = n.conversation_handle
+                WHERE n.queue_id = @queue_id AND n.event = N'BROKER_QUEUE_DISABLED'
+                    AND n.event_notification_id > @notification
+                ORDER BY n.event_notification_id;
+                IF @notification_group IS NULL BREAK;
+                EXEC dialoq.lock_group @notification_group, 0, @is_locked OUTPUT;
+            END
             IF @is_locked = 0 CONTINUE;
             EXEC dialoq.forget_rollbacks @queue_id;
             UPDATE dialoq.service_queue SET is_receive_enabled = 0, is_enqueue_enabled = 0

@@ -57,9 +57,16 @@ BEGIN
         BEGIN
             SET @count = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0) + 1;
             SET @key = CONCAT(N'dialoq.lock.', @count);
-            -- The id and not the name of the lock: a session's context holds 1 MB.
-            EXEC sp_set_session_context @key, @group;
-            EXEC sp_set_session_context N'dialoq.locks', @count;
+            -- The id and not the name of the lock: a session's context holds 1 MB. If it is full, the lock is given back:
+            -- unlock_session frees only locks that the context names.
+            BEGIN TRY
+                EXEC sp_set_session_context @key, @group;
+                EXEC sp_set_session_context N'dialoq.locks', @count;
+            END TRY
+            BEGIN CATCH
+                EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session', @DbPrincipal = N'dialoq_user';
+                THROW;
+            END CATCH
         END
         RETURN;
     END

@@ -189,6 +189,35 @@ BEGIN
 END
 GO
 
+-- Whether a conversation has its other endpoint; 1 too while a transaction makes or removes it, which may have sent to this
+-- side before. Waits for no row: one that cannot be read is there.
+IF OBJECT_ID(N'dialoq.has_peer') IS NOT NULL DROP PROCEDURE dialoq.has_peer
+GO
+CREATE PROCEDURE dialoq.has_peer
+    @conversation_id uniqueidentifier, @is_initiator bit, @is_there bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    DECLARE @other bit = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
+    SET @is_there = 1;
+    IF EXISTS (
+        SELECT 1 FROM dialoq.conversation_endpoint AS p WITH (READUNCOMMITTED)
+        WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other)
+        RETURN;
+    BEGIN TRY
+        IF NOT EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS p WITH (INDEX (conversation_endpoint_peer), FORCESEEK)
+            WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other)
+            SET @is_there = 0;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+    END CATCH
+END
+GO
+
 -- The look that unsettle asks for: removes what reached an endpoint that is gone, brings one that is there up to date,
 -- sends what can go, and puts its group's rows right. is_settled: whether it is done; not while another transaction holds
 -- its group, or the peer's, whose transaction may have told it something that nobody sees yet, or changes definitions.
@@ -201,7 +230,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit;
-    DECLARE @is_locked bit, @is_ready bit, @queue_id int;
+    DECLARE @is_locked bit, @is_ready bit, @queue_id int, @is_there bit;
     SET @is_settled = 0;
     IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
     IF @endpoint_id = 0
@@ -212,10 +241,11 @@ BEGIN
     SELECT @peer_id = p.endpoint_id, @group = p.conversation_group_id
     FROM dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
     WHERE p.conversation_id = @conversation_id AND p.is_initiator = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
-    IF @peer_id IS NULL AND EXISTS (
-        SELECT 1 FROM dialoq.conversation_endpoint AS p WITH (READUNCOMMITTED)
-        WHERE p.conversation_id = @conversation_id AND p.is_initiator = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END)
-        RETURN;
+    IF @peer_id IS NULL
+    BEGIN
+        EXEC dialoq.has_peer @conversation_id, @is_initiator, @is_there OUTPUT;
+        IF @is_there = 1 RETURN;
+    END
     IF @peer_id IS NOT NULL
         AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Transaction') = 0
         RETURN;

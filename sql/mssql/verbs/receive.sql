@@ -19,7 +19,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @queue_id int, @text nvarchar(2048), @group uniqueidentifier, @only bigint, @state nvarchar(2), @in_queue int;
-    DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0);
+    DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0), @service_id int, @is_known bit = 0;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     SET @lowest = COALESCE(@lowest, 1);
     SET @highest = COALESCE(@highest, 10);
@@ -43,6 +43,13 @@ BEGIN
             FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+        IF @only IS NULL
+        BEGIN
+            -- A transaction that is just removing the endpoint holds its group, and may roll back: nothing is received.
+            EXEC dialoq.find_handle @conversation_handle, @only OUTPUT;
+            SET @group = NEWID();
+            SET @in_queue = @queue_id;
+        END
         IF @only IS NULL OR @state IN (N'DO', N'CD')
         BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
@@ -64,6 +71,10 @@ BEGIN
             FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @group AND s.queue_id = @queue_id)
+            -- Likewise, of the last conversation of the group.
+            EXEC dialoq.find_group_service @group, @service_id OUTPUT, @is_known OUTPUT;
+        IF @is_known = 1 AND NOT EXISTS (
+            SELECT 1 FROM dialoq.service AS s WHERE s.service_id = @service_id AND s.queue_id = @queue_id)
         BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group), N' of queue ''', @queue,
                 N''' was not found: it has no conversations here'));
