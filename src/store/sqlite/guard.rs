@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(super) struct Guard {
     is_on: Arc<AtomicBool>,
     has_defined: Arc<AtomicBool>,
+    has_dropped_table: Arc<AtomicBool>,
     refuses_commits: Arc<AtomicBool>,
     pub(super) watch: Watch,
 }
@@ -20,12 +21,16 @@ impl Guard {
     pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<Self> {
         let guard = Self { watch: Watch::install(connection)?, ..Self::default() };
         let (is_on, has_defined) = (guard.is_on.clone(), guard.has_defined.clone());
+        let has_dropped_table = guard.has_dropped_table.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
             if !is_on.load(Relaxed) {
                 return Authorization::Allow;
             }
             if defines(&context.action) {
                 has_defined.store(true, Relaxed);
+            }
+            if matches!(context.action, AuthAction::DropTable { .. }) {
+                has_dropped_table.store(true, Relaxed);
             }
             judge(&context)
         }))?;
@@ -60,6 +65,11 @@ impl Guard {
     /// Whether a statement has made or changed a table, view, index or trigger since this was asked last.
     pub(super) fn take_defined(&self) -> bool {
         self.has_defined.swap(false, Relaxed)
+    }
+
+    /// Whether a statement has dropped a table since this was asked last.
+    pub(super) fn take_dropped_table(&self) -> bool {
+        self.has_dropped_table.swap(false, Relaxed)
     }
 }
 

@@ -63,6 +63,7 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<R
     };
     run(SAVEPOINT)?;
     side.guard.take_defined();
+    side.guard.take_dropped_table();
     let one = |statement: &SqlStatement| {
         let watch = &side.guard.watch;
         watch.run(&side.limits, &statement.text, unit.caller, || side.guard.guarded(|| run_one(connection, statement)))
@@ -81,10 +82,13 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<R
         verdict = Err(unit.failed(why));
     }
     // At a commit SQLite goes by its counter of violations. DROP TABLE raises the counter, and a table that gets the dropped
-    // name does not lower it. Violations that another program left behind are not counted.
+    // name does not lower it, even if the table with the constraint is dropped then. Violations that another program left
+    // behind are not counted.
+    let has_dropped_table = side.guard.take_dropped_table();
     let needs_trial = verdict.is_ok()
-        && has_deferred_constraints(connection).map_err(writing)?
-        && (has_defined || breaks_foreign_keys(connection));
+        && (has_dropped_table
+            || has_deferred_constraints(connection).map_err(writing)?
+                && (has_defined || breaks_foreign_keys(connection)));
     if verdict.is_err() {
         // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
         if !connection.is_autocommit() {
