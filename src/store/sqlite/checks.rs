@@ -12,6 +12,7 @@ use crate::protocol::{Verb, system};
 use crate::store::check_room::CheckRoom;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
 /// Verdicts on the bodies of a unit.
@@ -126,7 +127,7 @@ impl Checking {
         }
         let this = self.clone();
         let thread = std::thread::Builder::new().name("dialoq-checks".into());
-        match thread.spawn(move || this.check_all()) {
+        match thread.spawn(move || this.check_all(|row| this.check_row(row))) {
             Ok(_) => late.is_running = true,
             Err(error) => {
                 // The next message that is to be checked tries again for all of them.
@@ -139,7 +140,7 @@ impl Checking {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn check_all(&self) {
+    fn check_all(&self, check: impl Fn(u64) -> Option<u64>) {
         loop {
             let row = {
                 let mut late = self.late();
@@ -150,7 +151,10 @@ impl Checking {
                 row
             };
             // `None`: the message or the store is gone, or the next row needs no check ahead of its delivery.
-            let next = self.check_row(row);
+            let next = catch_unwind(AssertUnwindSafe(|| check(row))).unwrap_or_else(|_| {
+                tracing::warn!(row, "a check of a body panicked; its message waits in the transmission queue");
+                None
+            });
             let mut late = self.late();
             // A row that is checked ahead may be committed only after this thread has looked for it.
             if late.known.remove(&row) == Some(true) && next.is_none() {

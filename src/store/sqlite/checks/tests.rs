@@ -235,3 +235,24 @@ async fn a_body_that_no_reader_can_read_is_read_by_the_writers_connection() {
     std::fs::rename(&elsewhere, &path).unwrap();
     store.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_check_that_panics_stops_no_later_one() {
+    let _limit = crate::testing::limit();
+    let (store, _, _) = opened(Location::Memory, Validation::None).await;
+    let checking = &store.engine.checking;
+    let mut late = checking.late();
+    late.add(1);
+    late.add(2);
+    late.is_running = true;
+    drop(late);
+    let checked = Mutex::new(Vec::new());
+    checking.check_all(|row| {
+        assert_ne!(row, 1, "this check fails");
+        checked.lock().unwrap().push(row);
+        None
+    });
+    assert_eq!(*checked.lock().unwrap(), [2]);
+    let late = checking.late();
+    assert!(!late.is_running && late.known.is_empty(), "the next row starts a thread again");
+}
