@@ -67,6 +67,7 @@ fn main() -> ExitCode {
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged
             a_damaged_conversation_that_another_holds_is_left_for_later;
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
+            a_statement_runs_although_its_limit_is_refused
             rows_beside_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once
             a_procedure_that_commits_and_meets_a_deadlock_runs_once
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server
             a_definition_that_is_never_ended_stops_nobody_who_receives
+            a_queue_is_turned_off_without_the_locks_of_its_conversations
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
             every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only

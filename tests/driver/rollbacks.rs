@@ -98,15 +98,33 @@ pub(crate) fn a_definition_that_is_never_ended_stops_nobody_who_receives(store: 
     });
 }
 
+const NOTIFIED: &str = "
+    CREATE QUEUE watch; CREATE SERVICE [Watch] ON QUEUE watch
+        ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
+    CREATE EVENT NOTIFICATION off ON QUEUE server FOR BROKER_QUEUE_DISABLED TO SERVICE 'Watch', 'current database'";
+
+pub(crate) fn a_queue_is_turned_off_without_the_locks_of_its_conversations(store: Store) {
+    on(store, |database, broker| async move {
+        broker.execute(NOTIFIED).await?;
+        broker.close().await?;
+        // For a table of few rows PostgreSQL prefers to read all of them.
+        database.sql("ANALYZE dialoq.conversation_endpoint; ANALYZE dialoq.event_notification");
+        let held = database.sql(
+            "DO $$ BEGIN FOR time IN 1..5 LOOP
+                PERFORM dialoq.count_against(q.queue_id, '{}') FROM dialoq.service_queue AS q WHERE q.name = 'server';
+            END LOOP; END $$;
+            SELECT count(*) FROM dialoq.conversation_endpoint AS e
+            JOIN pg_locks AS l ON l.classid::bigint << 32 | l.objid::bigint = dialoq.group_key(e.conversation_group_id)
+            WHERE l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND NOT e.is_system",
+        );
+        assert_eq!((held, database.sql(IS_ON)), ("0".to_owned(), "f".to_owned()));
+        Ok(())
+    });
+}
+
 pub(crate) fn a_notification_that_another_session_holds_stops_no_rollback_and_no_definition(store: Store) {
     on(store, |database, broker| async move {
-        broker
-            .execute(
-                "CREATE QUEUE watch; CREATE SERVICE [Watch] ON QUEUE watch
-                    ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
-                 CREATE EVENT NOTIFICATION off ON QUEUE server FOR BROKER_QUEUE_DISABLED TO SERVICE 'Watch', 'current database'",
-            )
-            .await?;
+        broker.execute(NOTIFIED).await?;
         let member = PostgresDriver::new(&url(database.url())).unwrap();
         let mut member = member.dedicated().await?;
         let hold = "SELECT pg_advisory_lock(dialoq.group_key(e.conversation_group_id))

@@ -1,7 +1,7 @@
 //! A connection goes back to the pool as it came, and the user's own SQL has an end.
 
 use crate::servers::{Database, Store};
-use crate::stage::{SOON, execute, on, refused, rows, sql};
+use crate::stage::{SOON, execute, on, refused, rows, sql, url};
 use dialoq::error::Code;
 use dialoq::store::postgres::PostgresDriver;
 use dialoq::store::server::link::{Driver, Fate, Link};
@@ -125,6 +125,23 @@ pub(crate) fn the_users_own_sql_has_a_limit(store: Store) {
         drop(link);
         let mut link = stage.link().await;
         link.script("SELECT set_config('test.limit', current_setting('statement_timeout'), false)").await.unwrap();
+    });
+}
+
+pub(crate) fn a_statement_runs_although_its_limit_is_refused(store: Store) {
+    on(store, "", "", |stage| async move {
+        let user = format!("{}&sql_timeout_ms=60000", stage.database.login(""));
+        let mut link = PostgresDriver::new(&url(&user)).unwrap().dedicated().await.unwrap();
+        stage.database.sql(
+            "GRANT INSERT ON thing TO PUBLIC;
+             REVOKE EXECUTE ON FUNCTION pg_catalog.set_config(text, text, boolean) FROM PUBLIC",
+        );
+        // It commits by itself, so only its own answer says whether it was done.
+        let insert = "INSERT INTO thing VALUES (1, 'a')";
+        assert_eq!(execute(&mut *link, insert).await.unwrap(), 1);
+        let (failure, _) = refused(execute(&mut *link, insert).await);
+        assert!(failure.error.message().contains("duplicate key"), "{failure:?}");
+        assert_eq!(stage.database.sql("SELECT count(*) FROM thing"), "1");
     });
 }
 

@@ -144,15 +144,19 @@ BEGIN
         IF NOT dialoq.try_lock_definitions() THEN
             RETURN v_said;
         END IF;
-        -- The same if another session holds the group of a notification of that event.
-        IF EXISTS (
-            SELECT FROM dialoq.event_notification AS n
+        -- The same if another session holds the group of a notification of that event. The groups are found before any is
+        -- locked: in one statement the planner may lock the groups of all conversations.
+        FOR v_group IN
+            SELECT e.conversation_group_id
+            FROM dialoq.event_notification AS n
             JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
             WHERE n.queue_id = p_queue_id AND n.event = 'BROKER_QUEUE_DISABLED'
-                AND NOT dialoq.try_lock_group(e.conversation_group_id))
-        THEN
-            RETURN v_said;
-        END IF;
+            ORDER BY n.event_notification_id
+        LOOP
+            IF NOT dialoq.try_lock_group(v_group) THEN
+                RETURN v_said;
+            END IF;
+        END LOOP;
         PERFORM dialoq.forget_rollbacks(p_queue_id);
         UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
         WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;

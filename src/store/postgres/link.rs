@@ -280,6 +280,21 @@ impl PgLink {
         }
     }
 
+    /// Sends a statement's limit and the statement, which commits by itself, in one flight. The statement runs although its
+    /// limit is refused, so only its own answer says what became of it. The session is reset when it goes back.
+    async fn fly_limited<T>(
+        client: &Client,
+        limit: Duration,
+        request: impl Future<Output = Result<T, tokio_postgres::Error>>,
+    ) -> Result<T, Trouble> {
+        let text = TEXTS.limit(limit, false);
+        let (limited, done) = tokio::join!(biased; client.batch_execute(&text), request);
+        if let Err(error) = limited {
+            tracing::warn!(%error, "a statement of the user's ran without the limit of sql_timeout_ms");
+        }
+        done.map_err(Trouble::Server)
+    }
+
     async fn rows(
         &mut self,
         prepared: &Prepared,
@@ -434,15 +449,14 @@ impl PgLink {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
             };
-            let mut put_off = self.take_put_off();
-            if let Some(limit) = self.connector.sql_timeout
-                && !self.is_in_transaction()
-            {
-                // The session is reset when it goes back.
-                put_off = Some((TEXTS.limit(limit, false), false));
-            }
+            let put_off = self.take_put_off();
             let client = self.client();
-            match Self::fly(client, put_off, client.execute(&prepared.statement, &params)).await {
+            let request = client.execute(&prepared.statement, &params);
+            let answer = match self.connector.sql_timeout {
+                Some(limit) if !self.is_in_transaction() => Self::fly_limited(client, limit, request).await,
+                _ => Self::fly(client, put_off, request).await,
+            };
+            match answer {
                 Ok(changed) => return Ok(changed),
                 Err(trouble) => {
                     let is_stale = Self::is_stale(&trouble);
