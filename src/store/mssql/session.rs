@@ -84,7 +84,7 @@ impl Session {
     /// Asks for the rows of the user's query; outside a transaction it changes nothing.
     pub(super) async fn query(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
         if self.is_in_transaction {
-            self.add_mark(&mut request.text);
+            self.set_mark(client).await?;
         } else {
             request.text = texts::query(&request.text);
         }
@@ -96,8 +96,8 @@ impl Session {
     }
 
     /// Runs the user's statement; gives the rows changed by the last statement in it, for triggers are counted before.
-    pub(super) async fn execute(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<u64> {
-        self.add_mark(&mut request.text);
+    pub(super) async fn execute(&mut self, client: &mut Client, request: Request<'_>) -> Linked<u64> {
+        self.set_mark(client).await?;
         self.is_broken = true;
         let answer = async { request.command().exec(client).await?.into_command_result().await };
         let Some(answer) = in_time(self.sql_timeout, answer).await else {
@@ -198,6 +198,17 @@ impl Session {
         self.script(client, &texts::HOLD_LOCKS).await
     }
 
+    /// Sets the mark that is due before a statement of the user's, in a batch of its own: the server runs nothing of a batch
+    /// that it cannot compile, and going back would then undo everything since the mark before.
+    async fn set_mark(&mut self, client: &mut Client) -> Linked<()> {
+        if self.is_mark_due && self.is_in_transaction {
+            self.script(client, &texts::save(0)).await?;
+        }
+        self.is_mark_due = false;
+        Ok(())
+    }
+
+    /// Sets the mark that is due before a call of ours, which always compiles, in the same batch.
     fn add_mark(&mut self, text: &mut String) {
         if std::mem::take(&mut self.is_mark_due) && self.is_in_transaction {
             // On one line, so that the server's line numbers stay the text's.

@@ -448,9 +448,13 @@ fn token_done() -> Vec<u8> {
 
 /// The error with which SQL Server ends a session after KILL; its class is 21.
 fn token_killed() -> Vec<u8> {
-    let text: Vec<u8> = "the session is in the kill state".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let mut body = 596_u32.to_le_bytes().to_vec();
-    body.extend([1, 21]);
+    token_error(596, 21, "the session is in the kill state")
+}
+
+fn token_error(number: u32, class: u8, text: &str) -> Vec<u8> {
+    let text: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let mut body = number.to_le_bytes().to_vec();
+    body.extend([1, class]);
     body.extend(u16::try_from(text.len() / 2).unwrap().to_le_bytes());
     body.extend(text);
     body.extend([0, 0]);
@@ -462,23 +466,40 @@ fn token_killed() -> Vec<u8> {
     bytes
 }
 
+/// A row with one number.
+fn token_number(number: i32) -> Vec<u8> {
+    let mut bytes = vec![0x81, 1, 0, 0, 0, 0, 0, 0, 0, 0x38, 0, 0xD1];
+    bytes.extend(number.to_le_bytes());
+    bytes.extend(token_done());
+    bytes
+}
+
 /// A server that lets one connection in, answers its requests with these in turn, and closes it then.
 fn server_that_answers(answers: Vec<Vec<u8>>) -> MssqlDriver {
+    server_that_tells(answers).0
+}
+
+/// Likewise, and gives the requests as they come.
+fn server_that_tells(answers: Vec<Vec<u8>>) -> (MssqlDriver, std::sync::mpsc::Receiver<Vec<u8>>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    let (asked, requests) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let (mut socket, _) = listener.accept().unwrap();
         let mut answers = answers.into_iter();
         loop {
             let mut header = [0; 8];
+            let mut request = Vec::new();
             // The request may come in several packets; the last has the status 1.
             while header[1] & 1 == 0 {
                 if socket.read_exact(&mut header).is_err() {
                     return;
                 }
                 let length = usize::from(u16::from_be_bytes([header[2], header[3]])) - header.len();
-                socket.read_exact(&mut vec![0; length]).unwrap();
+                let mut part = vec![0; length];
+                socket.read_exact(&mut part).unwrap();
+                request.extend(part);
             }
             let answer = match header[0] {
                 // The version, and that there is no TLS.
@@ -486,7 +507,11 @@ fn server_that_answers(answers: Vec<Vec<u8>>) -> MssqlDriver {
                 // The login is acknowledged for TDS 7.4.
                 0x10 => [vec![0xAD, 10, 0, 1, 0x74, 0, 0, 4, 0, 15, 0, 0, 0], token_done()].concat(),
                 _ => match answers.next() {
-                    Some(answer) => answer,
+                    Some(answer) => {
+                        // The test may not want to know.
+                        let _ = asked.send(request);
+                        answer
+                    }
                     None => return,
                 },
             };
@@ -494,7 +519,39 @@ fn server_that_answers(answers: Vec<Vec<u8>>) -> MssqlDriver {
             socket.write_all(&[&[4, 1, length[0], length[1], 0, 0, 1, 0], &answer[..]].concat()).unwrap();
         }
     });
-    driver(&format!("mssql://u:p@127.0.0.1:{port}/d?encrypt=off"))
+    (driver(&format!("mssql://u:p@127.0.0.1:{port}/d?encrypt=off")), requests)
+}
+
+/// SQL Server runs nothing of a batch that it cannot compile: a mark in the same batch would not be set, and going back to it
+/// would undo what was done since the mark before.
+#[tokio::test]
+async fn a_statement_that_cannot_be_compiled_undoes_nothing_before_it() {
+    let _limit = crate::testing::limit();
+    let refused = token_error(102, 15, "incorrect syntax");
+    let once = [token_done(), refused, token_number(1), token_done()];
+    let (driver, requests) = server_that_tells([vec![token_done(); 2], once.to_vec(), once.to_vec()].concat());
+    let mut link = driver.dedicated().await.unwrap();
+    link.begin().await.unwrap();
+    let wrong = sql("SELEC nothing", vec![]);
+    for is_query in [false, true] {
+        link.savepoint(0).await.unwrap();
+        let failure = match is_query {
+            true => link.query(&wrong).await.unwrap_err(),
+            false => link.execute(&wrong).await.unwrap_err(),
+        };
+        assert_eq!((failure.error.code(), failure.fate), (Code::USER_SQL_FAILED, Fate::Undone), "{failure:?}");
+        link.rollback_to(0).await.unwrap();
+    }
+    let has = |request: &[u8], text: &str| {
+        let text: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        request.windows(text.len()).any(|part| part == text)
+    };
+    let requests: Vec<Vec<u8>> = requests.try_iter().collect();
+    for (place, request) in requests.iter().enumerate().filter(|(_, request)| has(request, "SELEC nothing")) {
+        assert!(!has(request, "SAVE TRANSACTION"), "the mark is part of the statement's batch");
+        assert!(has(&requests[place - 1], "SAVE TRANSACTION dialoq_0"), "the mark is set before");
+    }
+    assert_eq!(requests.len(), 10);
 }
 
 /// A verb outside a transaction commits by itself before it gives its rows, and KILL may come in between.
