@@ -143,11 +143,14 @@ BEGIN
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = @to;
     IF @state IS NULL
+    BEGIN
         SELECT @state = N'CO', @priority = e.priority, @group = e.conversation_group_id, @is_system = e.is_system,
             @queue_id = s.queue_id
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.endpoint_id = @to;
+        IF @state IS NOT NULL EXEC dialoq.find_committed_group @to, @group OUTPUT;
+    END
     IF @state IS NULL
     BEGIN
         -- A transaction is just removing the endpoint. If it rolls back, the message must be there; if it commits, tick

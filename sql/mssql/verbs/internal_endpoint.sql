@@ -49,6 +49,32 @@ BEGIN
 END
 GO
 
+-- The group of an endpoint as it is committed, without waiting; @group stays as it is if there is none. A message that arrives
+-- while another transaction moves the endpoint is announced there: after a rollback of MOVE nobody would announce it again. If
+-- the server keeps no version of the row, tick looks at the endpoint once more.
+IF OBJECT_ID(N'dialoq.find_committed_group') IS NOT NULL DROP PROCEDURE dialoq.find_committed_group
+GO
+CREATE PROCEDURE dialoq.find_committed_group
+    @endpoint_id bigint, @group uniqueidentifier OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    DECLARE @conversation_id uniqueidentifier, @is_initiator bit;
+    BEGIN TRY
+        SELECT @group = e.conversation_group_id
+        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+        IF @conversation_id IS NOT NULL EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+    END CATCH
+END
+GO
+
 -- Sets the state of an endpoint, and when something next happens to it.
 IF OBJECT_ID(N'dialoq.put_state') IS NOT NULL DROP PROCEDURE dialoq.put_state
 GO
@@ -114,7 +140,9 @@ BEGIN
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = @endpoint_id;
-    IF @group IS NULL
+    IF @group IS NOT NULL
+        EXEC dialoq.find_committed_group @endpoint_id, @group OUTPUT;
+    ELSE
     BEGIN
         -- A transaction is just removing the endpoint. If it rolls back, the message must be found; if it commits, tick
         -- removes the message.
