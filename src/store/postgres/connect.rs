@@ -51,6 +51,9 @@ pub(super) struct Connector {
     /// How long a statement of the user's own SQL may run.
     pub(super) sql_timeout: Option<Duration>,
     running: Running,
+    /// The runtime of the first connection, which opened the store. A connection works only while its runtime runs, and a
+    /// caller's runtime may end before other callers have done with the connection.
+    home: OnceLock<tokio::runtime::Handle>,
 }
 
 /// The statements of the user that are under way, so that closing can stop them.
@@ -154,6 +157,7 @@ impl Connector {
             place,
             sql_timeout: url.server.common.sql_timeout,
             running: Running::default(),
+            home: OnceLock::new(),
         })
     }
 
@@ -218,7 +222,16 @@ impl Connector {
     }
 
     /// A connection that is ready. What the server says unasked is handed to `hear`.
-    pub(super) async fn connect(&self, mut hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
+    pub(super) async fn connect(self: &Arc<Self>, hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
+        let connector = self.clone();
+        let home = self.home.get_or_init(tokio::runtime::Handle::current);
+        match home.spawn(async move { connector.connect_here(hear).await }).await {
+            Ok(connected) => connected,
+            Err(failure) => Err(Error::closed().caused_by(failure)),
+        }
+    }
+
+    async fn connect_here(&self, mut hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
         let limit = self.limit();
         let (client, mut connection) = match tokio::time::timeout(limit, self.config.connect(self.tls.clone())).await {
             Ok(connected) => connected.map_err(|error| not_connected(&error, &self.place))?,

@@ -60,6 +60,8 @@ const PATIENCE: Duration = Duration::from_millis(20);
 pub struct ServerStore {
     server: Arc<Server>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Tells other processes; it ends by itself once the outbox is closed.
+    teller: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What everything that goes on in a store shares.
@@ -167,8 +169,8 @@ impl ServerStore {
         }
         server.tell_time().await?;
         server.watch.set_polling(listener.is_none());
+        let teller = Mutex::new(Some(tokio::spawn(server.clone().tell_others())));
         let mut tasks = vec![
-            tokio::spawn(server.clone().tell_others()),
             tokio::spawn(server.clone().watch_queues()),
             tokio::spawn(server.clone().publish_monitors()),
             tokio::spawn(server.clone().keep_up()),
@@ -178,7 +180,7 @@ impl ServerStore {
         }
         // What fell due while nobody was here.
         server.upkeep.falls_due(Timestamp(0));
-        Ok(Arc::new(Self { server, tasks: Mutex::new(tasks) }))
+        Ok(Arc::new(Self { server, tasks: Mutex::new(tasks), teller }))
     }
 
     fn stop_tasks(&self) {
@@ -193,7 +195,13 @@ impl ServerStore {
         }
         self.stop_tasks();
         server.board.wake_all();
+        let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let telling = teller.as_ref().map(JoinHandle::abort_handle);
         let beside = async {
+            server.outbox.close();
+            if let Some(teller) = teller {
+                let _ = teller.await;
+            }
             server.presence.close().await;
             server.side.close().await;
             server.upkeep_side.close().await;
@@ -203,6 +211,9 @@ impl ServerStore {
             tracing::warn!(
                 "the broker is closed while calls beside its transactions wait for locks; they are given up"
             );
+            if let Some(telling) = telling {
+                telling.abort();
+            }
         }
     }
 }
@@ -210,6 +221,7 @@ impl ServerStore {
 impl Drop for ServerStore {
     fn drop(&mut self) {
         self.stop_tasks();
+        self.server.outbox.close();
     }
 }
 

@@ -155,7 +155,7 @@ impl Server {
         let receiving = Receiving { top, answer, _work: work };
         let batch = queue.fold.come(receiving);
         if !batch.is_empty() {
-            tokio::spawn(self.clone().run_receives(queue.clone(), batch));
+            self.runtime.spawn(self.clone().run_receives(queue.clone(), batch));
         }
         let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
         Ok(Outcome::Received(given.take()))

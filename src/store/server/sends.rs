@@ -68,7 +68,7 @@ impl Server {
         let sending = Sending { handle: handles[0], message_type, body, trace, beside, answer, _work: work };
         let batch = self.sends.come(sending);
         if !batch.is_empty() {
-            tokio::spawn(self.clone().run_sends(batch));
+            self.runtime.spawn(self.clone().run_sends(batch));
         }
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
@@ -90,7 +90,7 @@ impl Server {
     /// Sends what is of one conversation one by one, waiting where its group is locked.
     fn spawn_alone(self: &Arc<Self>, sendings: Vec<Sending>) -> JoinHandle<()> {
         let server = self.clone();
-        tokio::spawn(async move {
+        self.runtime.spawn(async move {
             let keys: Vec<Uuid> = sendings.iter().filter_map(Item::key).collect();
             let last = sendings.len() - 1;
             for (place, sending) in sendings.into_iter().enumerate() {
@@ -107,7 +107,7 @@ impl Server {
     fn released(self: &Arc<Self>, keys: impl IntoIterator<Item = Uuid>) {
         let next = self.sends.release(keys);
         if !next.is_empty() {
-            tokio::spawn(self.clone().run_sends(next));
+            self.runtime.spawn(self.clone().run_sends(next));
         }
     }
 

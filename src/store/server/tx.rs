@@ -291,6 +291,8 @@ impl Session {
 
     async fn commit(mut self) -> Result<()> {
         self.check()?;
+        // Closing waits for the commit and tells other processes of it.
+        let _work = self.server.life.enter()?;
         let Some(mut link) = self.link.take() else {
             self.has_ended = true;
             return Ok(());
@@ -501,7 +503,7 @@ impl ServerTx {
         F: Future<Output = (Session, Result<T>)> + Send + 'static,
     {
         let session = self.session.take().ok_or_else(Error::transaction_ended)?;
-        let mut running = Running(tokio::spawn(work(session)));
+        let mut running = Running(self.server.runtime.spawn(work(session)));
         match (&mut running.0).await {
             Ok((session, done)) => {
                 self.session = Some(session);

@@ -105,13 +105,13 @@ impl Server {
         .await
     }
 
-    /// Runs work that goes on when whoever asked for it goes away.
+    /// Runs work that goes on when its caller leaves, in the runtime of the store: the caller's runtime may end first.
     pub(super) async fn detached<T, F>(self: &Arc<Self>, work: impl FnOnce(Arc<Self>) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        match tokio::spawn(work(self.clone())).await {
+        match self.runtime.spawn(work(self.clone())).await {
             Ok(done) => done,
             Err(failure) => Err(super::cut_short(failure)),
         }

@@ -7,6 +7,7 @@ use super::Server;
 use super::link::{Arg, Call};
 use crate::time::Timestamp;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -55,6 +56,8 @@ impl Words {
 pub(super) struct Outbox {
     words: Mutex<BTreeSet<String>>,
     came: Notify,
+    /// The store closes: what waits is told, and nothing after it.
+    is_closing: AtomicBool,
 }
 
 impl Outbox {
@@ -68,6 +71,17 @@ impl Outbox {
         if !waiting.is_empty() {
             self.came.notify_one();
         }
+    }
+
+    /// Lets [`Server::tell_others`] end once it has told what waits now.
+    pub(super) fn close(&self) {
+        self.is_closing.store(true, SeqCst);
+        self.came.notify_one();
+    }
+
+    /// Whether the store closes and all words were taken. Closing is asked first, because no word comes after it.
+    fn is_over(&self) -> bool {
+        self.is_closing.load(SeqCst) && self.words.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     /// Everything that waits, in as few messages as it fits in; each says whose it is.
@@ -147,7 +161,7 @@ impl Server {
         }
     }
 
-    /// Tells others until the store closes.
+    /// Tells other processes until the store closes, and then what still waits: without a word they look once a minute only.
     pub(super) async fn tell_others(self: Arc<Self>) {
         let process = self.process.simple().to_string();
         loop {
@@ -157,6 +171,9 @@ impl Server {
                     // They look by themselves, if less often.
                     tracing::warn!(error = %failure.error, "other processes could not be told: {words}");
                 }
+            }
+            if self.outbox.is_over() {
+                return;
             }
             tokio::time::sleep(GATHERING).await;
         }

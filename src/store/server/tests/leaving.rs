@@ -131,3 +131,40 @@ async fn every_try_of_begin_dialog_has_ids_of_its_own() {
         assert_eq!(seen.iter().collect::<BTreeSet<_>>().len(), 6, "{seen:?}");
     }
 }
+
+/// Processes that hear nothing look once a minute only.
+#[tokio::test(start_paused = true)]
+async fn a_close_tells_other_processes_what_was_committed_before_it() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    stage.play(|name, _| (name == "send").then(|| Ok(vec![row([("said", SqlValue::from(format!("q:{QUEUE}")))])])));
+    for number in 1..=2 {
+        store.submit(vec![send(number, "Text", b"x")]).await.unwrap();
+        if number == 1 {
+            // The next word waits a few milliseconds for others.
+            stage.until_asked("tell", 1).await;
+        }
+    }
+    store.close().await.unwrap();
+    assert_eq!(stage.asked(&["tell"]).len(), 2);
+}
+
+/// A batch in the runtime of one caller must not end with that runtime: other callers' messages gather behind it.
+#[tokio::test]
+async fn callers_whose_runtimes_end_leave_the_way_free_for_others() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    for number in 0..8 {
+        let verb = if number % 2 == 0 { send(number, "Text", b"x") } else { receive() };
+        let store = store.clone();
+        let caller = move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(store.submit(vec![verb])).unwrap();
+        };
+        tokio::task::spawn_blocking(caller).await.unwrap();
+    }
+    store.submit(vec![send(9, "Text", b"x")]).await.unwrap();
+    store.submit(vec![receive()]).await.unwrap();
+}
