@@ -7,7 +7,7 @@
 use crate::broker::server_driver;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
-use crate::store::server::dialect::Script;
+use crate::sql::Script;
 use crate::store::server::link::Driver;
 use crate::store::server::{install, script};
 use crate::store::url::StoreUrl;

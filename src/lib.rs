@@ -134,6 +134,7 @@ pub mod receive;
 #[cfg(test)]
 #[path = "../tests/servers/seeds.rs"]
 mod seeds;
+mod sql;
 pub mod store;
 pub mod testing;
 pub mod time;

@@ -9,11 +9,11 @@ use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const OPEN_FULL: &str = include_str!("../../sql/sqlite/bench/open_full.sql");
-const OPEN_NORMAL: &str = include_str!("../../sql/sqlite/bench/open_normal.sql");
-const CREATE: &str = include_str!("../../sql/sqlite/bench/create_message.sql");
-const INSERT: &str = include_str!("../../sql/sqlite/bench/insert_message.sql");
-const DELETE: &str = include_str!("../../sql/sqlite/bench/delete_message.sql");
+const OPEN_FULL: &str = crate::sql::sqlite::bench::OPEN_FULL;
+const OPEN_NORMAL: &str = crate::sql::sqlite::bench::OPEN_NORMAL;
+const CREATE: &str = crate::sql::sqlite::bench::CREATE_MESSAGE;
+const INSERT: &str = crate::sql::sqlite::bench::INSERT_MESSAGE;
+const DELETE: &str = crate::sql::sqlite::bench::DELETE_MESSAGE;
 
 /// A database with one table, and nobody in between.
 pub(super) struct Rival {

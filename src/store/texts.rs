@@ -43,24 +43,25 @@ pub struct DoctorTexts {
 
 /// The texts below `sql/<dialect>/status` and `sql/<dialect>/doctor`.
 macro_rules! store_texts {
-    ($dialect:literal) => {
+    ($dialect:ident) => {{
+        use crate::sql::$dialect::{doctor, status};
         $crate::store::StoreTexts {
             status: $crate::store::StatusTexts {
-                broker: include_str!(concat!("../../../sql/", $dialect, "/status/broker.sql")),
-                queues: include_str!(concat!("../../../sql/", $dialect, "/status/queues.sql")),
-                levels: include_str!(concat!("../../../sql/", $dialect, "/status/levels.sql")),
-                conversations: include_str!(concat!("../../../sql/", $dialect, "/status/conversations.sql")),
-                transmission: include_str!(concat!("../../../sql/", $dialect, "/status/transmission.sql")),
+                broker: status::BROKER,
+                queues: status::QUEUES,
+                levels: status::LEVELS,
+                conversations: status::CONVERSATIONS,
+                transmission: status::TRANSMISSION,
             },
             doctor: $crate::store::DoctorTexts {
-                disabled_queues: include_str!(concat!("../../../sql/", $dialect, "/doctor/disabled_queues.sql")),
-                quarantined: include_str!(concat!("../../../sql/", $dialect, "/doctor/quarantined.sql")),
-                never_ended: include_str!(concat!("../../../sql/", $dialect, "/doctor/never_ended.sql")),
-                waiting_messages: include_str!(concat!("../../../sql/", $dialect, "/doctor/waiting_messages.sql")),
-                undelivered: include_str!(concat!("../../../sql/", $dialect, "/doctor/undelivered.sql")),
-                without_lifetime: include_str!(concat!("../../../sql/", $dialect, "/doctor/without_lifetime.sql")),
+                disabled_queues: doctor::DISABLED_QUEUES,
+                quarantined: doctor::QUARANTINED,
+                never_ended: doctor::NEVER_ENDED,
+                waiting_messages: doctor::WAITING_MESSAGES,
+                undelivered: doctor::UNDELIVERED,
+                without_lifetime: doctor::WITHOUT_LIFETIME,
             },
         }
-    };
+    }};
 }
 pub(crate) use store_texts;

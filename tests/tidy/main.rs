@@ -49,6 +49,28 @@ fn every_sql_file_says_what_it_is() {
     assert!(silent.is_empty(), "no header comment: {silent:#?}");
 }
 
+/// `build.rs` makes a constant of each; the folders that an installation runs whole are not asked for by name.
+#[test]
+fn every_sql_text_is_used() {
+    let sources: Vec<String> =
+        files(&root().join("src"), "rs").iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+    let is_named = |constant: &str| {
+        sources.iter().any(|source| {
+            source.split(|of: char| !of.is_ascii_alphanumeric() && of != '_').any(|word| word == constant)
+        })
+    };
+    let unused: Vec<String> = files(&root().join("sql"), "sql")
+        .iter()
+        .filter(|file| {
+            let folder = file.parent().unwrap().file_name().unwrap().to_str().unwrap();
+            !["schema", "rules", "verbs", "views"].contains(&folder)
+        })
+        .filter(|file| !is_named(&file.file_stem().unwrap().to_str().unwrap().to_uppercase()))
+        .map(|file| shown(file))
+        .collect();
+    assert!(unused.is_empty(), "no source names the constant of: {unused:#?}");
+}
+
 #[test]
 fn sql_lives_in_sql_files() {
     let mut spliced = Vec::new();

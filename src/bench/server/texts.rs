@@ -26,27 +26,28 @@ pub(super) struct Texts {
 }
 
 macro_rules! texts {
-    ($dialect:literal) => {
+    ($dialect:ident) => {{
+        use crate::sql::$dialect::bench as texts;
         Texts {
-            create_message: include_str!(concat!("../../../sql/", $dialect, "/bench/create_message.sql")),
-            drop_message: include_str!(concat!("../../../sql/", $dialect, "/bench/drop_message.sql")),
-            empty_message: include_str!(concat!("../../../sql/", $dialect, "/bench/empty_message.sql")),
-            clean: include_str!(concat!("../../../sql/", $dialect, "/bench/clean.sql")),
-            fill_message: include_str!(concat!("../../../sql/", $dialect, "/bench/fill_message.sql")),
-            insert_message: include_str!(concat!("../../../sql/", $dialect, "/bench/insert_message.sql")),
-            delete_message: include_str!(concat!("../../../sql/", $dialect, "/bench/delete_message.sql")),
-            settings: include_str!(concat!("../../../sql/", $dialect, "/bench/settings.sql")),
-            transactions: include_str!(concat!("../../../sql/", $dialect, "/bench/transactions.sql")),
-            sizes: include_str!(concat!("../../../sql/", $dialect, "/bench/sizes.sql")),
-            hold_snapshot: include_str!(concat!("../../../sql/", $dialect, "/bench/hold_snapshot.sql")),
-            release_snapshot: include_str!(concat!("../../../sql/", $dialect, "/bench/release_snapshot.sql")),
-            conversations: include_str!(concat!("../../../sql/", $dialect, "/bench/conversations.sql")),
+            create_message: texts::CREATE_MESSAGE,
+            drop_message: texts::DROP_MESSAGE,
+            empty_message: texts::EMPTY_MESSAGE,
+            clean: texts::CLEAN,
+            fill_message: texts::FILL_MESSAGE,
+            insert_message: texts::INSERT_MESSAGE,
+            delete_message: texts::DELETE_MESSAGE,
+            settings: texts::SETTINGS,
+            transactions: texts::TRANSACTIONS,
+            sizes: texts::SIZES,
+            hold_snapshot: texts::HOLD_SNAPSHOT,
+            release_snapshot: texts::RELEASE_SNAPSHOT,
+            conversations: texts::CONVERSATIONS,
         }
-    };
+    }};
 }
 
-static POSTGRES: Texts = texts!("postgres");
-static MSSQL: Texts = texts!("mssql");
+static POSTGRES: Texts = texts!(postgres);
+static MSSQL: Texts = texts!(mssql);
 
 /// A server as the bench asks it beside the broker.
 #[derive(Clone)]

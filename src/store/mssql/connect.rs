@@ -3,8 +3,8 @@
 use super::args::RowsForm;
 use super::failure::{self, Text};
 use super::session::{Client, Session};
-use super::texts;
 use crate::error::{Code, Error, Result};
+use crate::sql::mssql::client;
 use crate::store::url::{Encryption, Login, MssqlUrl};
 use crate::store::{AccessToken, SqlValue};
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
@@ -174,7 +174,7 @@ impl Connector {
 /// Makes a new connection what our texts expect.
 async fn ready(mut connection: Connection) -> Result<Connection> {
     let Connection { client, session, .. } = &mut connection;
-    let rows = session.read(client, &texts::SESSION).await.map_err(|failure| failure.error)?;
+    let rows = session.read(client, client::SESSION).await.map_err(|failure| failure.error)?;
     let is_babelfish = rows.rows.first().is_some_and(|row| row.values() == [SqlValue::Integer(1)]);
     session.rows_form = if is_babelfish { RowsForm::Json } else { RowsForm::Table };
     Ok(connection)

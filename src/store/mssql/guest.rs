@@ -2,8 +2,8 @@
 
 use super::args::{Request, RowsForm};
 use super::session::{Client, Session};
-use super::{sql, texts};
 use crate::error::{Code, Error};
+use crate::sql::mssql::client;
 use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
 use crate::store::{BoxFuture, SqlRow};
 
@@ -23,7 +23,7 @@ impl<'c> MssqlGuest<'c> {
 
     async fn call_now(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         let Self { client, session } = self;
-        let found = session.read(client, &texts::GUEST).await?;
+        let found = session.read(client, client::GUEST).await?;
         let Some(row) = found.rows.first() else { return Err(unread(no_row())) };
         let number = |column| row.get::<i64>(column).map_err(unread);
         let (transactions, state, is_babelfish) = (number("transactions")?, number("state")?, number("is_babelfish")?);
@@ -58,7 +58,7 @@ fn unread(error: Error) -> Failure {
 
 impl Guest for MssqlGuest<'_> {
     fn dialect(&self) -> &'static str {
-        sql::DIALECT.name
+        super::DIALECT.name
     }
 
     fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {

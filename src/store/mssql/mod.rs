@@ -8,14 +8,13 @@ mod guard;
 mod guest;
 mod link;
 mod session;
-pub mod sql;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod values;
 
 use crate::error::{Code, Error, Result};
-use crate::store::server::dialect::Dialect;
+use crate::store::server::dialect::{Dialect, dialect};
 use crate::store::server::link::{Driver, Link, Listener};
 use crate::store::url::MssqlUrl;
 use crate::store::{AccessToken, BoxFuture};
@@ -72,9 +71,12 @@ impl MssqlDriver {
     }
 }
 
+/// The SQL of SQL Server.
+pub static DIALECT: Dialect = dialect!(mssql, has_batches: true, call: texts::client::CALL, stop: texts::install::STOP);
+
 impl Driver for MssqlDriver {
     fn dialect(&self) -> &'static Dialect {
-        &sql::DIALECT
+        &DIALECT
     }
 
     fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {

@@ -5,6 +5,7 @@ use super::failure::{self, Text};
 use super::texts;
 use super::values::{self, Form};
 use crate::error::Code;
+use crate::sql::mssql::client;
 use crate::store::SqlRows;
 use crate::store::server::link::{Failure, Fate, Linked};
 use std::fmt::Write;
@@ -143,7 +144,7 @@ impl Session {
 
     /// Opens a transaction.
     pub(super) async fn begin(&mut self, client: &mut Client) -> Linked<()> {
-        let answer = self.batch(client, &texts::BEGIN).await.map(drop);
+        let answer = self.batch(client, client::BEGIN).await.map(drop);
         self.settle(client, answer, Asked::Read, Text::Ours).await?;
         self.is_in_transaction = true;
         self.is_mark_due = false;
@@ -152,7 +153,7 @@ impl Session {
 
     /// Commits it.
     pub(super) async fn commit(&mut self, client: &mut Client) -> Linked<()> {
-        let answer = self.batch(client, &texts::COMMIT).await.map(drop);
+        let answer = self.batch(client, client::COMMIT).await.map(drop);
         self.settle(client, answer, Asked::Commit, Text::Ours).await?;
         self.is_in_transaction = false;
         Ok(())
@@ -160,7 +161,7 @@ impl Session {
 
     /// Rolls it back, if it is still there.
     pub(super) async fn rollback(&mut self, client: &mut Client) -> Linked<()> {
-        let answer = self.batch(client, &texts::ROLLBACK).await.map(drop);
+        let answer = self.batch(client, client::ROLLBACK).await.map(drop);
         self.settle(client, answer, Asked::Read, Text::Ours).await?;
         self.is_in_transaction = false;
         self.is_mark_due = false;
@@ -195,7 +196,7 @@ impl Session {
     /// From now on locks of groups are the session's.
     pub(super) async fn hold_locks(&mut self, client: &mut Client) -> Linked<()> {
         self.holds_locks = true;
-        self.script(client, &texts::HOLD_LOCKS).await
+        self.script(client, client::HOLD_LOCKS).await
     }
 
     /// Sets the mark that is due before a statement of the user's, in a batch of its own: the server runs nothing of a batch
@@ -273,7 +274,7 @@ impl Session {
     /// After an error of the server: whether the transaction can go on; if not, it is ended.
     async fn fate(&mut self, client: &mut Client, asked: Asked) -> Fate {
         if self.is_in_transaction && asked != Asked::Commit {
-            let state = self.batch(client, &texts::TRANSACTION_STATE).await;
+            let state = self.batch(client, client::TRANSACTION_STATE).await;
             let state = state.map(|results| results.first().and_then(|rows| rows.first()?.get::<i32, _>(0)));
             if let Ok(Some(1)) = state {
                 self.is_broken = false;
@@ -287,7 +288,7 @@ impl Session {
     async fn end_transaction(&mut self, client: &mut Client) -> Fate {
         let was_in_transaction = self.is_in_transaction;
         // A procedure that failed outside a transaction of ours may have left its own open.
-        self.is_broken = self.batch(client, &texts::ROLLBACK).await.is_err();
+        self.is_broken = self.batch(client, client::ROLLBACK).await.is_err();
         self.is_in_transaction = false;
         self.is_mark_due = false;
         if was_in_transaction { Fate::TransactionUndone } else { Fate::Undone }

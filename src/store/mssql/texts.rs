@@ -1,55 +1,27 @@
 //! What the driver itself says to the server.
 
+use crate::sql::mssql::client;
 use crate::store::server::link::Column;
 use std::fmt::Write;
-use std::sync::LazyLock;
-
-macro_rules! texts {
-    ($($name:ident = $file:literal;)*) => {
-        $(pub(super) static $name: LazyLock<String> =
-            LazyLock::new(|| without_header(include_str!(concat!("../../../sql/mssql/client/", $file, ".sql"))));)*
-    };
-}
-
-texts! {
-    SESSION = "session";
-    BEGIN = "begin";
-    COMMIT = "commit";
-    ROLLBACK = "rollback";
-    SAVE = "save";
-    ROLLBACK_TO = "rollback_to";
-    TRANSACTION_STATE = "transaction_state";
-    HOLD_LOCKS = "hold_locks";
-    CALL = "call";
-    FILL_ROWS = "fill_rows";
-    GUEST = "guest";
-    QUERY = "query";
-}
-
-/// Headers are for readers; the server need not be sent them each time.
-fn without_header(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("--")).collect();
-    lines.join("\n").trim().to_owned()
-}
 
 /// The text that marks a place.
 pub(super) fn save(number: u32) -> String {
-    SAVE.replace("<number>", &number.to_string())
+    client::SAVE.replace("<number>", &number.to_string())
 }
 
 /// The text that goes back to it.
 pub(super) fn rollback_to(number: u32) -> String {
-    ROLLBACK_TO.replace("<number>", &number.to_string())
+    client::ROLLBACK_TO.replace("<number>", &number.to_string())
 }
 
 /// The text that runs the user's query.
 pub(super) fn query(text: &str) -> String {
-    QUERY.replace("<query>", text)
+    client::QUERY.replace("<query>", text)
 }
 
 /// The text that calls a procedure.
 pub(super) fn call(name: &str, arguments: &str) -> String {
-    CALL.replace("<name>", name).replace("<arguments>", arguments)
+    client::CALL.replace("<name>", name).replace("<arguments>", arguments)
 }
 
 /// The text that fills a variable with rows of JSON; `beside` is the parameter that has the texts.
@@ -72,6 +44,6 @@ pub(super) fn fill_rows(rows: &str, type_name: &str, json: &str, beside: &str, c
             _ => write!(values, ", c{place}"),
         };
     }
-    let text = FILL_ROWS.replace("<rows>", rows).replace("<type>", type_name).replace("<json>", json);
+    let text = client::FILL_ROWS.replace("<rows>", rows).replace("<type>", type_name).replace("<json>", json);
     text.replace("<values>", &values).replace("<declarations>", &declarations)
 }

@@ -1,10 +1,10 @@
 //! Connections: made, readied, kept in a pool.
 
 use super::failure::{chain, not_connected, silent};
-use super::texts::TEXTS;
 use super::tls;
 use super::values::Prepared;
 use crate::error::{Code, Error, Result};
+use crate::sql::postgres::{session, transaction};
 use crate::store::BoxFuture;
 use crate::store::url::{Durability, PostgresUrl, TlsMode};
 use deadpool::managed::{self, Metrics, RecycleError, RecycleResult};
@@ -184,10 +184,10 @@ impl Connector {
 
     /// Cleans a session whose user left a transaction open, and makes one that ran the user's SQL like new.
     pub(super) fn renewal(&self, client: Arc<Client>, is_dirty: bool, ran_users_sql: bool) -> Renewal {
-        let clean = if is_dirty { TEXTS.abandon } else { "" };
-        let parts = [TEXTS.reset, TEXTS.connect.trim_end().trim_end_matches(';'), self.durability_text()];
+        let clean = if is_dirty { transaction::ABANDON } else { "" };
+        let parts = [session::RESET, session::CONNECT.trim_end().trim_end_matches(';'), self.durability_text()];
         let (renew, notice) = match ran_users_sql {
-            true => (parts.join(";"), TEXTS.notice_lost_clients),
+            true => (parts.join(";"), session::NOTICE_LOST_CLIENTS),
             false => (String::new(), ""),
         };
         Box::pin(async move {
@@ -200,8 +200,8 @@ impl Connector {
 
     fn durability_text(&self) -> &'static str {
         match self.durability {
-            Durability::Full => TEXTS.durability_full,
-            Durability::Normal => TEXTS.durability_normal,
+            Durability::Full => session::DURABILITY_FULL,
+            Durability::Normal => session::DURABILITY_NORMAL,
         }
     }
 
@@ -263,9 +263,9 @@ impl Connector {
         let readying = async {
             tokio::join!(
                 biased;
-                client.batch_execute(TEXTS.connect),
+                client.batch_execute(session::CONNECT),
                 client.batch_execute(durability),
-                client.batch_execute(TEXTS.notice_lost_clients),
+                client.batch_execute(session::NOTICE_LOST_CLIENTS),
             )
         };
         let Ok((readied, durable, _)) = tokio::time::timeout(limit, readying).await else {

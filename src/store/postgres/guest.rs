@@ -1,11 +1,11 @@
 //! A connection of the user's own.
 
+use super::DIALECT;
 use super::args::arguments;
 use super::connect::Place;
 use super::failure::{Asked, Loss, Stake, failure};
 use super::link::unread;
-use super::sql::DIALECT;
-use super::texts::TEXTS;
+use super::texts;
 use super::values::{Eyes, Shape};
 use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
 use crate::store::{BoxFuture, SqlRow};
@@ -35,10 +35,10 @@ impl<'c> PgGuest<'c> {
     async fn call_now(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         let asked = Asked::Call(call.name);
         let flat = arguments(&call.args);
-        let text = TEXTS.call(call.name, flat.len());
+        let text = texts::call(call.name, flat.len());
         let params: Vec<(&(dyn ToSql + Sync), Type)> =
             flat.iter().map(|argument| (argument as &(dyn ToSql + Sync), argument.declared())).collect();
-        let (mark, release) = (TEXTS.savepoint(BEFORE_THE_VERB), TEXTS.release(BEFORE_THE_VERB));
+        let (mark, release) = (texts::savepoint(BEFORE_THE_VERB), texts::release(BEFORE_THE_VERB));
         // All in one flight: outside of a transaction the marks are refused and the call stands by itself, and after a
         // refusal the release is refused as well.
         let (marked, rows, released) = tokio::join!(
@@ -69,7 +69,7 @@ impl<'c> PgGuest<'c> {
             Err(error) => {
                 let failure = self.failed(error, asked, stake);
                 if is_in_transaction && failure.fate == Fate::Undone {
-                    let back = format!("{};{release}", TEXTS.rollback_to(BEFORE_THE_VERB));
+                    let back = format!("{};{release}", texts::rollback_to(BEFORE_THE_VERB));
                     if let Err(error) = self.client.batch_execute(&back).await {
                         return Err(self.failed(error, asked, stake));
                     }

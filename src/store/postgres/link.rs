@@ -4,9 +4,10 @@ use super::args::arguments;
 use super::connect::{Connector, Pooling, RunningStatement, Session};
 use super::failure::{Asked, Loss, Stake, failure, lost};
 use super::guard::guard;
-use super::texts::TEXTS;
+use super::texts;
 use super::values::{Eyes, Prepared};
 use crate::error::{Code, Error};
+use crate::sql::postgres::transaction;
 use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
 use crate::store::statement::commits_by_itself;
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
@@ -212,12 +213,12 @@ impl PgLink {
             match control {
                 Control::Begin => {
                     begins = true;
-                    text.push_str(TEXTS.begin);
+                    text.push_str(transaction::BEGIN);
                 }
-                Control::Savepoint(number) => text.push_str(&TEXTS.savepoint(number)),
-                Control::Release(number) => text.push_str(&TEXTS.release(number)),
-                Control::NoLimit(limit) => text.push_str(&TEXTS.no_limit(limit)),
-                Control::Limit(limit) => text.push_str(&TEXTS.limit(limit, true)),
+                Control::Savepoint(number) => text.push_str(&texts::savepoint(number)),
+                Control::Release(number) => text.push_str(&texts::release(number)),
+                Control::NoLimit(limit) => text.push_str(&texts::no_limit(limit)),
+                Control::Limit(limit) => text.push_str(&texts::limit(limit, true)),
             }
         }
         if begins {
@@ -245,7 +246,7 @@ impl PgLink {
             return Ok(prepared.clone());
         }
         self.settle_marks().await?;
-        let statement = self.client().prepare(&TEXTS.call(name, arguments)).await?;
+        let statement = self.client().prepare(&texts::call(name, arguments)).await?;
         let prepared = Arc::new(Prepared::new(statement));
         self.session().calls.insert(name, prepared.clone());
         Ok(prepared)
@@ -287,7 +288,7 @@ impl PgLink {
         limit: Duration,
         request: impl Future<Output = Result<T, tokio_postgres::Error>>,
     ) -> Result<T, Trouble> {
-        let text = TEXTS.limit(limit, false);
+        let text = texts::limit(limit, false);
         let (limited, done) = tokio::join!(biased; client.batch_execute(&text), request);
         if let Err(error) = limited {
             tracing::warn!(%error, "a statement of the user's ran without the limit of sql_timeout_ms");
@@ -303,10 +304,10 @@ impl PgLink {
     ) -> Result<Vec<Row>, Trouble> {
         if around != Around::Nothing && !self.is_in_transaction() {
             let begin = match around {
-                Around::OurRead => format!("{};{}", TEXTS.begin_read_only, TEXTS.own_names),
+                Around::OurRead => format!("{};{}", transaction::BEGIN_READ_ONLY, transaction::OWN_NAMES),
                 _ => match self.connector.sql_timeout {
-                    Some(limit) => format!("{};{}", TEXTS.begin_read_only, TEXTS.limit(limit, true)),
-                    None => TEXTS.begin_read_only.to_owned(),
+                    Some(limit) => format!("{};{}", transaction::BEGIN_READ_ONLY, texts::limit(limit, true)),
+                    None => transaction::BEGIN_READ_ONLY.to_owned(),
                 },
             };
             let client = self.client();
@@ -314,7 +315,7 @@ impl PgLink {
                 biased;
                 client.batch_execute(&begin),
                 client.query(&prepared.statement, params),
-                client.batch_execute(TEXTS.commit),
+                client.batch_execute(transaction::COMMIT),
             );
             return begun.and(rows).and_then(|rows| ended.map(|()| rows)).map_err(Trouble::Server);
         }
@@ -539,7 +540,7 @@ impl PgLink {
         // Marks end with it.
         self.put_off.clear();
         self.ready(Stake::Commit)?;
-        let done = self.client().batch_execute(TEXTS.commit).await;
+        let done = self.client().batch_execute(transaction::COMMIT).await;
         if let Err(error) = done {
             let is_servers = error.as_db_error().is_some();
             let mut failure = self.failed(error, Asked::Ours("COMMIT"), Stake::Commit);
@@ -564,7 +565,7 @@ impl PgLink {
         if matches!(was, Transaction::None | Transaction::PutOff) || self.is_lost || self.client().is_closed() {
             return Ok(());
         }
-        match self.client().batch_execute(TEXTS.rollback).await {
+        match self.client().batch_execute(transaction::ROLLBACK).await {
             Ok(()) => Ok(()),
             Err(error) => {
                 let failure = self.failed(error, Asked::Ours("ROLLBACK"), Stake::Nothing);
@@ -584,7 +585,7 @@ impl PgLink {
         let was = self.transaction;
         // What was released or marked since goes with what was done since.
         self.put_off.clear();
-        self.batch_now(&TEXTS.rollback_to(number), Asked::Ours("ROLLBACK TO SAVEPOINT"), Stake::Transaction).await?;
+        self.batch_now(&texts::rollback_to(number), Asked::Ours("ROLLBACK TO SAVEPOINT"), Stake::Transaction).await?;
         if was == Transaction::Failed {
             self.transaction = Transaction::Open;
         }
@@ -718,7 +719,8 @@ impl Link for PgLink {
         Box::pin(async move {
             self.is_busy = true;
             self.holds_locks = true;
-            let answer = self.batch_now(TEXTS.hold_locks, Asked::Ours("holding locks"), Stake::Transaction).await;
+            let answer =
+                self.batch_now(transaction::HOLD_LOCKS, Asked::Ours("holding locks"), Stake::Transaction).await;
             self.is_busy = false;
             answer
         })

@@ -2,8 +2,8 @@
 
 use super::connect::{Connector, Session};
 use super::failure::{Asked, Loss, Stake, failure, lost};
-use super::texts::TEXTS;
 use crate::error::Result;
+use crate::sql::postgres::session;
 use crate::store::BoxFuture;
 use crate::store::server::link::Listener;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl PgListener {
         let (tell, heard) = unbounded_channel();
         // The receiver goes with the listener, and its connection too.
         let session = connector.connect(move |words| drop(tell.send(words))).await?;
-        session.client.batch_execute(TEXTS.listen).await.map_err(|error| {
+        session.client.batch_execute(session::LISTEN).await.map_err(|error| {
             let loss = Loss { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
             failure(error, Asked::Ours("listening"), Stake::Nothing, loss, connector.place()).error
         })?;

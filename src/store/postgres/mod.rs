@@ -7,14 +7,13 @@ mod guard;
 mod guest;
 mod link;
 mod listen;
-pub mod sql;
 mod texts;
 mod tls;
 mod values;
 
 use crate::error::{Code, Error, Result};
 use crate::store::BoxFuture;
-use crate::store::server::dialect::Dialect;
+use crate::store::server::dialect::{Dialect, dialect};
 use crate::store::server::link::{Driver, Link, Listener};
 use crate::store::url::PostgresUrl;
 use connect::{Connector, Pooling};
@@ -83,9 +82,12 @@ impl PostgresDriver {
     }
 }
 
+/// The SQL of PostgreSQL.
+pub static DIALECT: Dialect = dialect!(postgres, has_batches: false, call: texts::install::CALL, stop: "");
+
 impl Driver for PostgresDriver {
     fn dialect(&self) -> &'static Dialect {
-        &sql::DIALECT
+        &DIALECT
     }
 
     fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {

@@ -1,5 +1,6 @@
 //! What differs between servers: texts, all of them from `sql/<dialect>`.
 
+use crate::sql::Script;
 use crate::store::StoreTexts;
 
 /// The SQL of one server.
@@ -9,8 +10,8 @@ pub struct Dialect {
     pub name: &'static str,
     /// The table scripts, in order; each is run once in the life of a schema.
     pub schema: &'static [Script],
-    /// Verbs, views and roles, in the order in which they can be made; all replaced whenever one differs.
-    pub logic: &'static [Script],
+    /// Rules, verbs and views, in the order in which they can be made; then the roles. All are replaced whenever one differs.
+    pub logic: &'static [&'static [Script]],
     /// Removes everything of ours from the database.
     pub drop: &'static str,
     /// Whether texts are cut into batches at lines that say GO.
@@ -21,6 +22,13 @@ pub struct Dialect {
     pub reads: Reads,
     /// What `dialoq status` and `doctor` read.
     pub texts: StoreTexts,
+}
+
+impl Dialect {
+    /// Every script of [`logic`](Self::logic), in order.
+    pub fn logic(&self) -> impl Iterator<Item = &Script> {
+        self.logic.iter().copied().flatten()
+    }
 }
 
 /// `install/*.sql`: what an installer runs besides the schema and the logic.
@@ -44,15 +52,6 @@ pub struct Install {
     pub call: &'static str,
     /// Stands after every batch of a printed installation: if one failed, the rest does not run. Empty without batches.
     pub stop: &'static str,
-}
-
-/// A file of `sql/<dialect>`.
-#[derive(Debug, Clone, Copy)]
-pub struct Script {
-    /// The path below `sql/<dialect>`.
-    pub name: &'static str,
-    /// The text.
-    pub text: &'static str,
 }
 
 /// The texts that read every definition; columns as in the embedded store's reads of the same names.
@@ -79,3 +78,49 @@ pub struct Reads {
     /// Event notifications.
     pub event_notifications: &'static str,
 }
+
+/// The dialect whose texts are in that module of [`crate::sql`].
+#[cfg(any(feature = "mssql", feature = "postgres"))]
+macro_rules! dialect {
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr) => {{
+        use crate::sql::{Script, $name as texts};
+        use crate::store::server::dialect::{Dialect, Install, Reads};
+        Dialect {
+            name: stringify!($name),
+            schema: texts::schema::SCRIPTS,
+            logic: &[
+                texts::rules::SCRIPTS,
+                texts::verbs::SCRIPTS,
+                texts::views::SCRIPTS,
+                &[Script { name: "roles.sql", text: texts::ROLES }],
+            ],
+            drop: texts::DROP,
+            has_batches: $has_batches,
+            install: Install {
+                standing: texts::install::STANDING,
+                version: texts::install::VERSION,
+                lock: texts::install::LOCK,
+                begin: texts::install::BEGIN,
+                clear: texts::install::CLEAR,
+                script: texts::install::SCRIPT,
+                call: $call,
+                stop: $stop,
+            },
+            reads: Reads {
+                broker: texts::read::BROKER,
+                message_types: texts::read::MESSAGE_TYPES,
+                service_contracts: texts::read::SERVICE_CONTRACTS,
+                service_contract_message_usages: texts::read::SERVICE_CONTRACT_MESSAGE_USAGES,
+                service_queues: texts::read::SERVICE_QUEUES,
+                services: texts::read::SERVICES,
+                service_contract_usages: texts::read::SERVICE_CONTRACT_USAGES,
+                conversation_priorities: texts::read::CONVERSATION_PRIORITIES,
+                xml_schema_collections: texts::read::XML_SCHEMA_COLLECTIONS,
+                event_notifications: texts::read::EVENT_NOTIFICATIONS,
+            },
+            texts: crate::store::store_texts!($name),
+        }
+    }};
+}
+#[cfg(any(feature = "mssql", feature = "postgres"))]
+pub(crate) use dialect;

@@ -4,12 +4,13 @@
 //! more than a user's is needed and no lock taken. Otherwise the scripts that are missing are run, and verbs, views and
 //! roles are replaced whole if a text of them differs, in one transaction, under a lock that lets one installer in at a time.
 
-use super::dialect::{Dialect, Script};
+use super::dialect::Dialect;
 use super::link::{Arg, Call, Failure, Link};
 use super::put;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
+use crate::sql::Script;
 use crate::store::SqlRow;
 use std::time::Duration;
 
@@ -250,7 +251,7 @@ impl Standing {
             if self.objects > 0 {
                 return Err(self.foreign());
             }
-            return Ok([dialect.schema, dialect.logic].concat());
+            return Ok(dialect.schema.iter().chain(dialect.logic()).copied().collect());
         }
         if let Some(missing) = &self.missing_to_use {
             return Err(Error::new(
@@ -282,7 +283,7 @@ impl Standing {
         if scripts.is_empty() && (is_older || version.logic_hash == logic_hash(dialect)) {
             return Ok(Vec::new());
         }
-        Ok([scripts, dialect.logic].concat())
+        Ok(scripts.iter().chain(dialect.logic()).copied().collect())
     }
 
     fn may_install(&self, dialect: &Dialect) -> Result<()> {
@@ -371,7 +372,7 @@ pub(super) fn record<'a>(dialect: &Dialect, hash: &'a str, version_before: i32) 
 pub(super) fn logic_hash(dialect: &Dialect) -> String {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
-    let texts = dialect.logic.iter().flat_map(|script| [script.name, script.text]);
+    let texts = dialect.logic().flat_map(|script| [script.name, script.text]);
     let bytes = texts.flat_map(|text| text.bytes().chain([0]));
     let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
     format!("{hash:032x}")

@@ -12,15 +12,12 @@ use crate::catalog::Catalog;
 use crate::core::{Change, ReadRow, Taken};
 use crate::error::Result;
 use crate::protocol::{Outcome, Unit};
+use crate::sql::sqlite::transaction::{BEGIN, COMMIT, ROLLBACK};
 use rusqlite::Connection;
 use smallvec::SmallVec;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-
-const BEGIN: &str = include_str!("../../../sql/sqlite/transaction/begin.sql");
-const COMMIT: &str = include_str!("../../../sql/sqlite/transaction/commit.sql");
-const ROLLBACK: &str = include_str!("../../../sql/sqlite/transaction/rollback.sql");
 
 /// Where an answer goes, and the share of the store's room that its unit has until then.
 pub(super) struct Sender {

@@ -2,15 +2,16 @@
 
 use super::batch::WriteSide;
 use super::write::strike;
+use crate::sql::sqlite::rows;
 use crate::store::MonitorBoard;
 use crate::time::Timestamp;
 use rusqlite::{Params, Result, params};
 use std::time::Instant;
 
-const DELETE_MONITORS: &str = include_str!("../../../sql/sqlite/rows/delete_queue_monitors.sql");
-const DELETE_TASKS: &str = include_str!("../../../sql/sqlite/rows/delete_activated_tasks.sql");
-const INSERT_MONITOR: &str = include_str!("../../../sql/sqlite/rows/insert_queue_monitor.sql");
-const INSERT_TASK: &str = include_str!("../../../sql/sqlite/rows/insert_activated_task.sql");
+const DELETE_MONITORS: &str = rows::DELETE_QUEUE_MONITORS;
+const DELETE_TASKS: &str = rows::DELETE_ACTIVATED_TASKS;
+const INSERT_MONITOR: &str = rows::INSERT_QUEUE_MONITOR;
+const INSERT_TASK: &str = rows::INSERT_ACTIVATED_TASK;
 
 /// Writes the board as it stands, in the transaction of the batch.
 pub(super) fn write(side: &mut WriteSide, board: &MonitorBoard, now: Timestamp) -> Result<()> {

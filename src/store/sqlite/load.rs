@@ -12,41 +12,28 @@ use crate::error::Result;
 use crate::id::{ConversationHandle, ConversationId, GroupId, IdSource};
 use crate::protocol::ConversationState;
 use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::sql::sqlite::read::{
+    self, BROKER, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES, RETAINED_ORPHANS, SERVICES, TRANSMISSION_KEYS,
+    XML_SCHEMA_COLLECTIONS,
+};
+use crate::sql::sqlite::rows::{self, DELETE_RECEIVE_SEQUENCE};
 use crate::time::Timestamp;
 use rusqlite::{Connection, Row};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-macro_rules! statements {
-    ($($name:ident = $file:literal;)*) => {
-        $(const $name: &str = include_str!(concat!("../../../sql/sqlite/read/", $file, ".sql"));)*
-    };
-}
+const CONTRACTS: &str = read::SERVICE_CONTRACTS;
+const CONTRACT_USAGES: &str = read::SERVICE_CONTRACT_MESSAGE_USAGES;
+const QUEUES: &str = read::SERVICE_QUEUES;
+const SERVICE_CONTRACTS: &str = read::SERVICE_CONTRACT_USAGES;
+const PRIORITIES: &str = read::CONVERSATION_PRIORITIES;
+const ENDPOINT_COUNT: &str = read::CONVERSATION_ENDPOINT_COUNT;
+const ENDPOINTS: &str = read::CONVERSATION_ENDPOINTS;
+const MESSAGE_KEYS: &str = read::QUEUE_MESSAGE_KEYS;
 
-statements! {
-    BROKER = "broker";
-    MESSAGE_TYPES = "message_types";
-    CONTRACTS = "service_contracts";
-    CONTRACT_USAGES = "service_contract_message_usages";
-    QUEUES = "service_queues";
-    SERVICES = "services";
-    SERVICE_CONTRACTS = "service_contract_usages";
-    PRIORITIES = "conversation_priorities";
-    XML_SCHEMA_COLLECTIONS = "xml_schema_collections";
-    EVENT_NOTIFICATIONS = "event_notifications";
-    ENDPOINT_COUNT = "conversation_endpoint_count";
-    ENDPOINTS = "conversation_endpoints";
-    RECEIVE_SEQUENCES = "receive_sequences";
-    MESSAGE_KEYS = "queue_message_keys";
-    TRANSMISSION_KEYS = "transmission_keys";
-    RETAINED_ORPHANS = "retained_orphans";
-}
-
-const DELETE_CONTRACT_USAGES: &str =
-    include_str!("../../../sql/sqlite/rows/delete_service_contract_message_usages.sql");
-const DELETE_SERVICE_CONTRACTS: &str = include_str!("../../../sql/sqlite/rows/delete_service_contract_usages.sql");
-const DELETE_RECEIVE_SEQUENCE: &str = include_str!("../../../sql/sqlite/rows/delete_receive_sequence.sql");
-const DELETE_RETAINED: &str = include_str!("../../../sql/sqlite/rows/delete_retained_messages.sql");
+const DELETE_CONTRACT_USAGES: &str = rows::DELETE_SERVICE_CONTRACT_MESSAGE_USAGES;
+const DELETE_SERVICE_CONTRACTS: &str = rows::DELETE_SERVICE_CONTRACT_USAGES;
+const DELETE_RETAINED: &str = rows::DELETE_RETAINED_MESSAGES;
 
 /// Rows of side tables whose owner does not exist, by the statement that removes them.
 #[derive(Default)]

@@ -4,6 +4,12 @@ use super::failure::{damaged, storage};
 use super::guard::Guard;
 use super::owner;
 use crate::error::{Code, Error, Result};
+use crate::sql::Script;
+use crate::sql::sqlite::DROP_VIEWS;
+use crate::sql::sqlite::read::{FOREIGN_OBJECTS, HALF_MADE, VIEW_TEXTS};
+use crate::sql::sqlite::schema;
+use crate::sql::sqlite::transaction::{BEGIN, COMMIT};
+use crate::sql::sqlite::views;
 use crate::store::url::{Durability, Location};
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
@@ -13,28 +19,7 @@ use std::time::Duration;
 const APPLICATION_ID: i32 = 0x444C_4F51;
 
 /// Each script brings the tables one version further; only ever appended to.
-const SCHEMA: [&str; 1] = [include_str!("../../../sql/sqlite/schema/0001_broker.sql")];
-
-const DROP_VIEWS: &str = include_str!("../../../sql/sqlite/views/drop.sql");
-const VIEW_TEXTS: &str = include_str!("../../../sql/sqlite/read/view_texts.sql");
-const BEGIN: &str = include_str!("../../../sql/sqlite/transaction/begin.sql");
-const COMMIT: &str = include_str!("../../../sql/sqlite/transaction/commit.sql");
-const HALF_MADE: &str = include_str!("../../../sql/sqlite/read/half_made.sql");
-const FOREIGN_OBJECTS: &str = include_str!("../../../sql/sqlite/read/foreign_objects.sql");
-
-macro_rules! views {
-    ($($name:literal)*) => {
-        [$(($name, include_str!(concat!("../../../sql/sqlite/views/", $name, ".sql")))),*]
-    };
-}
-
-/// The catalog views; what others are built on comes first.
-const VIEWS: [(&str, &str); 17] = views! {
-    "dialoq_received" "queue_messages" "sys_conversation_endpoints" "sys_conversation_groups"
-    "sys_conversation_priorities" "sys_databases" "sys_dm_broker_activated_tasks" "sys_dm_broker_queue_monitors"
-    "sys_remote_service_bindings" "sys_routes" "sys_service_contract_message_usages" "sys_service_contract_usages"
-    "sys_service_contracts" "sys_service_message_types" "sys_service_queues" "sys_services" "sys_transmission_queue"
-};
+const SCHEMA: &[Script] = schema::SCRIPTS;
 
 /// How long another program may hold a lock before an opening or a read gives up.
 const BUSY: Duration = Duration::from_secs(20);
@@ -216,10 +201,11 @@ fn install(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
             .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))?
             .collect::<rusqlite::Result<Vec<_>>>()?
     };
-    standing.retain(|(name, _)| VIEWS.iter().any(|(ours, _)| ours == name));
-    let views_stand = standing.len() == VIEWS.len()
-        && VIEWS.iter().all(|(_, text)| {
-            standing.iter().any(|(_, stands)| text.trim_end().trim_end_matches(';').ends_with(stands.as_str()))
+    let is_ours = |name: &str| views::SCRIPTS.iter().any(|view| view.name == format!("views/{name}.sql"));
+    standing.retain(|(name, _)| is_ours(name));
+    let views_stand = standing.len() == views::SCRIPTS.len()
+        && views::SCRIPTS.iter().all(|view| {
+            standing.iter().any(|(_, stands)| view.text.trim_end().trim_end_matches(';').ends_with(stands.as_str()))
         });
     let missing = SCHEMA.get(usize::try_from(version).unwrap_or(0)..).unwrap_or_default();
     if missing.is_empty() && views_stand {
@@ -228,11 +214,11 @@ fn install(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     // A failure closes the connection, and that rolls back.
     connection.execute_batch(BEGIN)?;
     for script in missing {
-        connection.execute_batch(script)?;
+        connection.execute_batch(script.text)?;
     }
     connection.execute_batch(DROP_VIEWS)?;
-    for (_, view) in VIEWS {
-        connection.execute_batch(view)?;
+    for view in views::SCRIPTS {
+        connection.execute_batch(view.text)?;
     }
     connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     connection.pragma_update(None, "user_version", SCHEMA.len() as i32)?;

@@ -2,6 +2,7 @@
 
 use crate::core::{ReadRow, TransmissionRow};
 use crate::id::MessageId;
+use crate::sql::sqlite::read::{self, TRANSMISSION};
 use crate::store::{StoreTexts, store_texts};
 use crate::time::Timestamp;
 use rusqlite::types::ValueRef;
@@ -9,11 +10,10 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Result, Row};
 use std::sync::Arc;
 use uuid::Uuid;
 
-const MESSAGE: &str = include_str!("../../../sql/sqlite/read/queue_message.sql");
-const TRANSMISSION: &str = include_str!("../../../sql/sqlite/read/transmission.sql");
+const MESSAGE: &str = read::QUEUE_MESSAGE;
 
 /// What status and doctor read.
-pub(super) static TEXTS: StoreTexts = store_texts!("sqlite");
+pub(super) static TEXTS: StoreTexts = store_texts!(sqlite);
 
 /// Reads messages by their keys.
 pub(super) struct Reader<'c> {

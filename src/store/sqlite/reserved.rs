@@ -4,10 +4,10 @@
 
 use super::failure::storage;
 use crate::error::{Code, Error, Result};
+use crate::sql::sqlite::read::{self, RESERVED_OBJECTS};
 use rusqlite::Connection;
 
-const RESERVED_OBJECTS: &str = include_str!("../../../sql/sqlite/read/reserved_objects.sql");
-const FOREIGN_KEYS: &str = include_str!("../../../sql/sqlite/read/foreign_keys_to_broker.sql");
+const FOREIGN_KEYS: &str = read::FOREIGN_KEYS_TO_BROKER;
 
 /// One table, view, index or trigger.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,16 +6,12 @@ use super::guard::{self, Guard};
 use super::limit::{Caller, Limits};
 use super::write::strike;
 use crate::error::{Error, Result};
+use crate::sql::sqlite::read::{DEFERRED_CONSTRAINTS, FOREIGN_KEY_VIOLATIONS};
+use crate::sql::sqlite::transaction::{RELEASE, ROLLBACK_TO, SAVEPOINT};
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Statement, ToSql, params_from_iter};
 use std::sync::Arc;
-
-const SAVEPOINT: &str = include_str!("../../../sql/sqlite/transaction/savepoint.sql");
-const RELEASE: &str = include_str!("../../../sql/sqlite/transaction/release.sql");
-const ROLLBACK_TO: &str = include_str!("../../../sql/sqlite/transaction/rollback_to.sql");
-const DEFERRED_CONSTRAINTS: &str = include_str!("../../../sql/sqlite/read/deferred_constraints.sql");
-const FOREIGN_KEY_VIOLATIONS: &str = include_str!("../../../sql/sqlite/read/foreign_key_violations.sql");
 
 impl ToSql for SqlValue {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {

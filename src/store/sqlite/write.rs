@@ -4,50 +4,51 @@ use super::options::Fault;
 use crate::catalog::{Activation, Contract, MessageType, Queue, Service};
 use crate::core::{Change, EndpointRow, MessageRow, TransmissionRow};
 use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::sql::sqlite::rows;
 use rusqlite::{CachedStatement, Connection, Params, Result, params};
 
 macro_rules! statements {
-    ($($name:ident = $file:literal;)*) => {
+    ($($name:ident = $text:ident;)*) => {
         #[derive(Debug, Clone, Copy)]
         enum Write {
             $($name),*
         }
 
-        const TEXTS: &[&str] = &[$(include_str!(concat!("../../../sql/sqlite/rows/", $file, ".sql"))),*];
+        const TEXTS: &[&str] = &[$(rows::$text),*];
     };
 }
 
 statements! {
-    PutMessageType = "put_message_type";
-    PutContract = "put_service_contract";
-    DeleteContractUsages = "delete_service_contract_message_usages";
-    InsertContractUsage = "insert_service_contract_message_usage";
-    PutQueue = "put_service_queue";
-    DeleteQueue = "delete_service_queue";
-    PutService = "put_service";
-    DeleteService = "delete_service";
-    DeleteServiceContracts = "delete_service_contract_usages";
-    InsertServiceContract = "insert_service_contract_usage";
-    PutPriority = "put_conversation_priority";
-    DeletePriority = "delete_conversation_priority";
-    PutXmlSchemaCollection = "put_xml_schema_collection";
-    DeleteXmlSchemaCollection = "delete_xml_schema_collection";
-    PutEventNotification = "put_event_notification";
-    DeleteEventNotification = "delete_event_notification";
-    PutSettings = "put_settings";
-    SetMarks = "set_marks";
-    PutEndpoint = "put_conversation_endpoint";
-    DeleteEndpoint = "delete_conversation_endpoint";
-    PutReceiveSequence = "put_receive_sequence";
-    DeleteReceiveSequence = "delete_receive_sequence";
-    InsertMessage = "insert_queue_message";
-    DeleteMessage = "delete_queue_message";
-    RetainMessage = "retain_queue_message";
-    InsertRetained = "insert_retained_message";
-    DeleteRetained = "delete_retained_messages";
-    InsertTransmission = "insert_transmission";
-    DeleteTransmission = "delete_transmission";
-    SetTransmissionStatus = "set_transmission_status";
+    PutMessageType = PUT_MESSAGE_TYPE;
+    PutContract = PUT_SERVICE_CONTRACT;
+    DeleteContractUsages = DELETE_SERVICE_CONTRACT_MESSAGE_USAGES;
+    InsertContractUsage = INSERT_SERVICE_CONTRACT_MESSAGE_USAGE;
+    PutQueue = PUT_SERVICE_QUEUE;
+    DeleteQueue = DELETE_SERVICE_QUEUE;
+    PutService = PUT_SERVICE;
+    DeleteService = DELETE_SERVICE;
+    DeleteServiceContracts = DELETE_SERVICE_CONTRACT_USAGES;
+    InsertServiceContract = INSERT_SERVICE_CONTRACT_USAGE;
+    PutPriority = PUT_CONVERSATION_PRIORITY;
+    DeletePriority = DELETE_CONVERSATION_PRIORITY;
+    PutXmlSchemaCollection = PUT_XML_SCHEMA_COLLECTION;
+    DeleteXmlSchemaCollection = DELETE_XML_SCHEMA_COLLECTION;
+    PutEventNotification = PUT_EVENT_NOTIFICATION;
+    DeleteEventNotification = DELETE_EVENT_NOTIFICATION;
+    PutSettings = PUT_SETTINGS;
+    SetMarks = SET_MARKS;
+    PutEndpoint = PUT_CONVERSATION_ENDPOINT;
+    DeleteEndpoint = DELETE_CONVERSATION_ENDPOINT;
+    PutReceiveSequence = PUT_RECEIVE_SEQUENCE;
+    DeleteReceiveSequence = DELETE_RECEIVE_SEQUENCE;
+    InsertMessage = INSERT_QUEUE_MESSAGE;
+    DeleteMessage = DELETE_QUEUE_MESSAGE;
+    RetainMessage = RETAIN_QUEUE_MESSAGE;
+    InsertRetained = INSERT_RETAINED_MESSAGE;
+    DeleteRetained = DELETE_RETAINED_MESSAGES;
+    InsertTransmission = INSERT_TRANSMISSION;
+    DeleteTransmission = DELETE_TRANSMISSION;
+    SetTransmissionStatus = SET_TRANSMISSION_STATUS;
 }
 
 impl Write {
