@@ -42,6 +42,9 @@ pub use tokio_postgres;
 /// - Locks of conversation groups last as long as your transaction. If it rolls back after a RECEIVE, the messages are back
 ///   in their queue at once; such a rollback is not counted against the queue as one of a [`Tx`](crate::Tx) is, so that a
 ///   message that always fails does not disable it.
+/// - If you drop the future of a verb before its answer, roll the transaction back. The verb still runs: your COMMIT would
+///   delete messages that a RECEIVE has taken. If the verb fails, PostgreSQL answers COMMIT with a rollback, and
+///   `tokio-postgres` reports that as success.
 /// - Definitions are refused with 60008: make them with the broker.
 pub struct Enlisted<'c, C> {
     store: Arc<dyn Store>,
