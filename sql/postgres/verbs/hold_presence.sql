@@ -16,6 +16,10 @@ RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 BEGIN
     PERFORM dialoq.check_id('p_process', p_process);
     PERFORM pg_advisory_lock_shared(dialoq.process_lock(p_process));
+    -- The owner's limit on idle sessions, which PostgreSQL 14 has first, would end this one and free the places of its readers.
+    IF current_setting('idle_session_timeout', true) IS NOT NULL THEN
+        PERFORM set_config('idle_session_timeout', '0', false);
+    END IF;
 EXCEPTION WHEN lock_not_available THEN
     PERFORM dialoq.fail(60010, format('the lock of process %s is held by %s; end that session', p_process,
         dialoq.lock_holders(dialoq.process_lock(p_process))));

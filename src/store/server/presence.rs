@@ -1,7 +1,7 @@
 //! What others see of this process: that it lives, what its queue monitors do, and which places of readers it holds.
 
 use super::Server;
-use super::link::{Arg, Call, Driver, Fate, Link, Linked};
+use super::link::{Arg, Call, Driver, Failure, Fate, Link, Linked};
 use super::retry::{unsent, verdict};
 use super::rows::only;
 use crate::error::{Code, Result};
@@ -29,8 +29,11 @@ pub(super) struct Presence {
 #[derive(Default)]
 struct State {
     link: Option<Box<dyn Link>>,
-    /// Counts the links; places that were held by an earlier one are gone.
+    /// Counts the links; what an earlier one wrote and held is gone.
     generation: u64,
+    /// The places that readers of this process hold, by a number of their own. A new link takes them again.
+    places: BTreeMap<u64, Place>,
+    last_place: u64,
     monitors: BTreeMap<u64, MonitorRow>,
     tasks: BTreeMap<u64, ActivatedTaskRow>,
     version: u64,
@@ -38,6 +41,14 @@ struct State {
     held: BTreeSet<RowKey>,
     /// When writing the rows failed, until it succeeds.
     failed_at: Option<Instant>,
+}
+
+/// A place among the readers of a queue.
+struct Place {
+    queue_id: i32,
+    max_queue_readers: u16,
+    /// Which it is; `None` if a lost link held it and others have taken all places since.
+    slot: Option<i32>,
 }
 
 /// A row of this process.
@@ -63,6 +74,7 @@ impl State {
                     // Whoever took us for dead has removed what we said.
                     (self.monitors, self.tasks, self.version) = (BTreeMap::new(), BTreeMap::new(), 0);
                     self.held.clear();
+                    self.take_places_again(&mut *link).await?;
                     link
                 }
             };
@@ -84,6 +96,41 @@ impl State {
             }
         }
     }
+}
+
+impl State {
+    /// The server frees the places of a session that ends. Their readers go on, so a new link takes as many places, before
+    /// another process takes more than are left; what it has taken by then stays with it.
+    async fn take_places_again(&mut self, link: &mut dyn Link) -> Linked<()> {
+        self.places.values_mut().for_each(|place| place.slot = None);
+        for place in self.places.values_mut() {
+            let rows = link.call(take_reader_slot(place.queue_id, place.max_queue_readers)).await?;
+            place.slot = slot_of(&rows).map_err(|error| Failure { error, fate: Fate::Undone, is_link_usable: true })?;
+        }
+        let lost = self.places.values().filter(|place| place.slot.is_none()).count();
+        if lost > 0 {
+            tracing::warn!(lost, "readers go on whose places other processes took while the connection was lost");
+        }
+        Ok(())
+    }
+
+    /// Makes a call on the link there is, and none on a new one: what it speaks of belongs to this link.
+    async fn call_here(&mut self, call: Call<'_>) -> Linked<()> {
+        let Some(mut link) = self.link.take() else { return Ok(()) };
+        let done = link.call(call).await;
+        if done.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
+            self.link = Some(link);
+        }
+        done.map(drop)
+    }
+}
+
+fn take_reader_slot(queue_id: i32, max_queue_readers: u16) -> Call<'static> {
+    Call { name: "take_reader_slot", args: vec![Arg::Int(queue_id), Arg::Int(max_queue_readers.into())] }
+}
+
+fn slot_of(rows: &[SqlRow]) -> Result<Option<i32>> {
+    if rows.is_empty() { Ok(None) } else { only(rows)?.maybe_id("slot") }
 }
 
 impl RowKey {
@@ -268,34 +315,42 @@ impl Server {
     }
 
     async fn take_slot_now(self: Arc<Self>, queue_id: i32, max_queue_readers: u16) -> Result<Option<ReaderSlot>> {
-        let args = vec![Arg::Int(queue_id), Arg::Int(max_queue_readers.into())];
         let mut state = self.presence.state.lock().await;
-        let rows = state.call(&self.presence, Call { name: "take_reader_slot", args }).await.map_err(verdict)?;
-        let generation = state.generation;
-        drop(state);
-        let Some(slot) = (match rows.is_empty() {
-            true => None,
-            false => only(&rows)?.maybe_id("slot")?,
-        }) else {
+        let call = take_reader_slot(queue_id, max_queue_readers);
+        let rows = state.call(&self.presence, call).await.map_err(verdict)?;
+        let slot = slot_of(&rows)?;
+        if slot.is_none() {
             return Ok(None);
-        };
+        }
+        state.last_place += 1;
+        let number = state.last_place;
+        state.places.insert(number, Place { queue_id, max_queue_readers, slot });
+        drop(state);
         let server = self.clone();
         Ok(Some(ReaderSlot::freed_by(move || {
             let runtime = server.runtime.clone();
-            runtime.spawn(async move { server.free_slot(queue_id, slot, generation).await });
+            runtime.spawn(async move { server.free_slot(number).await });
         })))
     }
 
-    async fn free_slot(self: Arc<Self>, queue_id: i32, slot: i32, generation: u64) {
+    async fn free_slot(self: Arc<Self>, number: u64) {
         let mut state = self.presence.state.lock().await;
-        if state.generation == generation && state.link.is_some() {
+        let Some(Place { queue_id, slot, .. }) = state.places.remove(&number) else { return };
+        if let Some(slot) = slot {
             let args = vec![Arg::Int(queue_id), Arg::Int(slot)];
-            if let Err(failure) = state.call(&self.presence, Call { name: "free_reader_slot", args }).await {
+            if let Err(failure) = state.call_here(Call { name: "free_reader_slot", args }).await {
                 tracing::warn!(error = %failure.error, "a reader's place could not be freed; it is when the process ends");
             }
         }
         drop(state);
         // Whoever was refused a place tries again when he hears of it.
         self.heard(&format!("s:{queue_id}"), 0).await;
+    }
+
+    /// Finds out whether the link that holds the places of readers was lost, and takes them again. No place is asked for.
+    pub(super) async fn keep_places(&self) -> Result<()> {
+        let mut state = self.presence.state.lock().await;
+        let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };
+        state.call(&self.presence, take_reader_slot(queue_id, 0)).await.map(drop).map_err(verdict)
     }
 }

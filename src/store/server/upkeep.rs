@@ -19,6 +19,8 @@ const MOST_AT_ONCE: i32 = 256;
 const SAFETY_TICK: Duration = Duration::from_secs(60);
 /// After a transaction has received, traces of dead ones are looked for so much later, and as often.
 const ATTEMPTS: Duration = Duration::from_secs(5);
+/// Whether the connection that holds the places of readers still stands is asked no more often than this.
+const PLACES: Duration = Duration::from_secs(5);
 /// A failure is not repeated more often than this.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
@@ -30,16 +32,24 @@ pub(super) struct Upkeep {
     due: Mutex<Option<Timestamp>>,
     came: Notify,
     attempts: Seldom,
+    places: Seldom,
 }
 
-/// Says no more than once in [`ATTEMPTS`] that it is time.
-#[derive(Debug, Default)]
-struct Seldom(Mutex<Option<Instant>>);
+/// Says no more than once in so long that it is time.
+#[derive(Debug)]
+struct Seldom {
+    every: Duration,
+    last: Mutex<Option<Instant>>,
+}
 
 impl Seldom {
+    fn new(every: Duration) -> Self {
+        Self { every, last: Mutex::default() }
+    }
+
     fn is_due(&self) -> bool {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = last.is_none_or(|last| last.elapsed() >= ATTEMPTS);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| last.elapsed() >= self.every);
         if is_due {
             *last = Some(Instant::now());
         }
@@ -49,7 +59,8 @@ impl Seldom {
 
 impl Upkeep {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, due: Mutex::default(), came: Notify::new(), attempts: Seldom::default() }
+        let (attempts, places) = (Seldom::new(ATTEMPTS), Seldom::new(PLACES));
+        Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places }
     }
 
     fn due(&self) -> MutexGuard<'_, Option<Timestamp>> {
@@ -111,6 +122,12 @@ impl Server {
             };
             if done.is_ok() && self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
                 done = self.tick().await;
+            }
+            if !self.is_manual()
+                && self.upkeep.places.is_due()
+                && let Err(error) = self.keep_places().await
+            {
+                tracing::warn!(%error, "whether the places of readers are still held is not known");
             }
             if let Err(error) = done {
                 tracing::warn!(%error, "what is due could not be done");

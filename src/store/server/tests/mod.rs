@@ -499,3 +499,44 @@ async fn a_closed_broker_takes_nothing() {
     assert_eq!(tx.execute(receive()).await.unwrap_err().code(), Code::STORE_CLOSED);
     assert!(store.begin().await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn places_of_readers_are_taken_again_on_a_new_connection() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let (mut slots, mut is_cut) = (0, false);
+    let freed = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = freed.clone();
+    stage.play(move |name, args| match (name, args) {
+        // The second look finds the connection cut; on the new one the numbers begin again.
+        ("take_reader_slot", [_, Arg::Int(0)]) if !is_cut => {
+            (is_cut, slots) = (true, 10);
+            Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone)))
+        }
+        ("take_reader_slot", [_, Arg::Int(0)]) => Some(Ok(vec![row([("slot", SqlValue::Null)])])),
+        ("take_reader_slot", _) => {
+            slots += 1;
+            Some(Ok(vec![row([("slot", (slots - 1).into())])]))
+        }
+        ("free_reader_slot", [_, Arg::Int(slot)]) => {
+            seen.lock().unwrap().push(*slot);
+            Some(Ok(Vec::new()))
+        }
+        _ => None,
+    });
+    let one = store.server.take_slot(QUEUE, 2).await.unwrap().expect("a place is free");
+    let two = store.server.take_slot(QUEUE, 2).await.unwrap().expect("another is free");
+    store.server.keep_places().await.unwrap();
+    assert_eq!(stage.asked(&["hold_presence"]).len(), 2);
+    // Two, two again, and two looks.
+    assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
+    drop(one);
+    stage.until_asked("free_reader_slot", 1).await;
+    drop(two);
+    stage.until_asked("free_reader_slot", 2).await;
+    assert_eq!(*freed.lock().unwrap(), [10, 11], "the numbers of the new connection");
+    // Nobody holds a place, so nothing is asked.
+    store.server.keep_places().await.unwrap();
+    assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
+}
