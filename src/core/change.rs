@@ -1,4 +1,4 @@
-//! Row changes: what must be written so that the tables say what the core knows.
+//! Row changes: the writes that bring the tables up to the state in memory.
 
 use crate::catalog::{
     BrokerSettings, Contract, EventNotification, MessageType, Priority, Queue, Service, XmlSchemaCollection,
@@ -75,7 +75,7 @@ pub enum Change {
         /// Its row.
         transmission_id: u64,
     },
-    /// Says why a message of the transmission queue still waits.
+    /// Sets the reason why a message of the transmission queue still waits.
     SetTransmissionStatus {
         /// Its row.
         transmission_id: u64,
@@ -84,15 +84,15 @@ pub enum Change {
     },
 }
 
-/// What a message row of a queue stands for.
+/// The kind of a message row in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stored {
     /// A message of the application or an EndDialog: in sequence.
     Sequenced = 0,
-    /// An Error: before everything sequenced.
+    /// An Error: before all sequenced messages.
     Error = 1,
-    /// A DialogTimer: before everything else.
+    /// A DialogTimer: before all other rows.
     Timer = 2,
 }
 
@@ -115,7 +115,7 @@ pub struct EndpointRow {
     pub is_initiator: bool,
     /// The name of the other side's service.
     pub far_service: Arc<str>,
-    /// The broker of the other side, once known or if named.
+    /// The broker of the other side, if named or learned.
     pub far_broker_instance: Option<Arc<str>>,
     /// Where it stands.
     pub state: ConversationState,
@@ -148,9 +148,9 @@ pub struct MessageRow {
     pub queuing_order: u64,
     /// The endpoint it arrived at.
     pub endpoint_id: u64,
-    /// What it is.
+    /// The kind of row.
     pub stored: Stored,
-    /// Its number in the conversation; 0 for what is not sequenced.
+    /// The sequence number in the conversation; 0 for a row that is not sequenced.
     pub sequence: u64,
     /// Its type.
     pub message_type_id: i32,

@@ -26,7 +26,7 @@ impl Core {
             let done = apply::apply(&mut catalog, definition, &mut self.ids);
             applied.push(done.map_err(|error| error.in_statement(index))?);
         }
-        // Whoever holds a conversation that this would change is let finish first.
+        // If another session holds a conversation that this would change, that session finishes first.
         let consequences = applied.iter().flat_map(|applied| &applied.consequences);
         if let Some(blocked) = consequences.into_iter().find_map(|consequence| self.held(session, consequence)) {
             return Ok(Err(blocked));
@@ -162,7 +162,7 @@ impl Core {
                     self.raise_error(place, -9719, description, now, effects);
                 }
             }
-            // What waits is looked at again after all definitions are in.
+            // Waiting messages are tried again after all definitions are in.
             Consequence::BrokerEnabledChanged { .. } => {}
             Consequence::NotificationCreated { notification } => self.begin_notification(&notification, now),
             Consequence::NotificationDropped { conversation_handle, .. } => {
@@ -171,7 +171,7 @@ impl Core {
         }
     }
 
-    /// Oldest first, whatever places they have: what follows must not depend on whether the broker was opened again.
+    /// Oldest first, whatever their places: the consequences must not depend on whether the broker was opened again.
     fn places(&self, affects: impl Fn(&Endpoint) -> bool) -> Vec<u32> {
         let found = self.endpoints.iter().filter(|(_, endpoint)| affects(endpoint));
         let mut places: Vec<u32> = found.map(|(place, _)| place).collect();

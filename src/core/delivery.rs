@@ -13,13 +13,13 @@ use crate::protocol::{Body, ConversationState, system};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
-/// Bodies that the core checks by itself before its store says that others have had their turn.
+/// Bodies that the core checks by itself before it leaves the check to its store, so that other units can run.
 const MOST_QUICK_CHECKS: usize = 64;
 
 /// Bodies of one outbox that are checked before the first of them is delivered.
 const MOST_CHECKED_AHEAD: usize = 64;
 
-/// What travels.
+/// A message or an end on its way to the peer.
 #[derive(Debug, Clone)]
 pub(super) struct Letter {
     pub(super) sequence: u64,
@@ -39,7 +39,7 @@ enum Route {
     Peer(u32),
     /// To this service, where its first letter makes the target endpoint.
     Service(i32),
-    /// Nowhere: the peer has ended and hears nothing any more.
+    /// Nowhere: the peer has ended and takes no more messages.
     Deaf,
     /// Nowhere: the peer is gone without a word.
     Gone,
@@ -53,13 +53,13 @@ impl Core {
     /// Sends a letter off: delivers it if nothing stands before it and its way is free, else puts it in the
     /// transmission queue.
     pub(super) fn dispatch(&mut self, from: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
-        // An Error overtakes; everything else keeps its place behind what waits already.
+        // An Error overtakes; every other letter keeps its place behind the waiting rows.
         let must_queue = self.endpoints[from].has_outbox() && !letter.is_error;
         let route = self.route(from);
         match route {
             Route::Delayed(delay) => self.enqueue_outgoing(from, letter, delay, now, effects),
             _ if must_queue => {
-                // The way has just become free and what waits is about to leave: this follows it.
+                // The route has just become free and the waiting rows are about to leave: this one follows them.
                 self.enqueue_outgoing(from, letter, Delay::Behind, now, effects);
                 // A body that is being checked is named when its check is over.
                 let delay = self.endpoints[from].extra.as_ref().and_then(|extra| extra.delay);
@@ -76,7 +76,7 @@ impl Core {
                 let description = "the other endpoint of the conversation is gone".to_owned();
                 self.raise_error(from, -8462, &description, now, effects);
             }
-            // What nobody keeps leaves no row to tell its number from.
+            // A dropped message leaves no row with its sequence number, so the endpoint's counter is written.
             Route::Deaf => self.mark_dirty(from),
             Route::Peer(_) | Route::Service(_) => {
                 let Some(ruling) = self.judge(route, &letter, effects) else {
@@ -99,7 +99,7 @@ impl Core {
             if peer.state.is_ended() {
                 return Route::Deaf;
             }
-            // The system's own conversations have no queue that anybody could turn off.
+            // The system's own conversations have no queue that could be turned off.
             if peer.is_system {
                 return Route::Peer(endpoint.peer);
             }
@@ -117,7 +117,7 @@ impl Core {
             return Route::Delayed(Delay::NoRoute);
         }
         let Some(service_id) = self.lookup.service(self.names.name(endpoint.far_service)) else {
-            // Only a target that names this very broker is known not to be anywhere else (C12).
+            // Only a target with this broker's own identity certainly exists nowhere else (C12).
             return if instance.is_some() { Route::Refused(-8490) } else { Route::Delayed(Delay::NoService) };
         };
         let Some(service) = self.catalog.services.get(&service_id) else { return Route::Delayed(Delay::NoService) };
@@ -150,7 +150,7 @@ impl Core {
         let queue_id = self.catalog.services.get(&service_id).map_or(0, |service| service.queue_id);
         let initiator = &self.endpoints[from];
         let far_service = self.catalog.services.get(&initiator.service_id).map(|service| service.name.clone());
-        // An endpoint's service exists as long as the endpoint; an opening refuses a row that says otherwise.
+        // An endpoint's service exists as long as the endpoint; opening the store refuses a row that contradicts this.
         let far_service = far_service.unwrap_or_default();
         let (conversation_id, lifetime, contract_id) =
             (initiator.conversation_id, initiator.lifetime, initiator.contract_id);
@@ -213,7 +213,7 @@ impl Core {
     ) {
         if letter.is_error {
             let told = letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()));
-            // Damage may take the words of an Error, never the Error itself.
+            // If the text of an Error is damaged, the Error itself must still arrive.
             let (code, description) = told.unwrap_or_else(|| {
                 (-8462, "the other endpoint ended the conversation with an error whose body cannot be read".to_owned())
             });
@@ -267,10 +267,10 @@ impl Core {
         }
     }
 
-    /// Whether a body passes under the definition of now: as was found before the SEND, or found here within
-    /// milliseconds. `None` if it must be checked where nobody waits.
+    /// Whether a body passes under the current definition: the verdict from before the SEND, or a check here within
+    /// milliseconds. `None` if the check may take longer: then it must run outside all locks.
     fn judge(&self, route: Route, letter: &Letter, effects: &mut Effects) -> Option<Result<(), Rejection>> {
-        // An end has no body to check, and a receiver that is not open drops whatever comes.
+        // An end has no body to check, and a receiver that is not open drops every message.
         let is_open = match route {
             Route::Peer(peer) => self.endpoints[peer].state == ConversationState::Conversing,
             _ => true,
@@ -286,7 +286,8 @@ impl Core {
         if !message_type.is_checked() {
             return Some(Ok(()));
         }
-        // No body passes as any type, and a type without a body needs no look at it: neither is a check that could wait.
+        // A missing body passes as any type, and a type without a body is checked without reading the body: neither
+        // check can take long.
         let body = letter.body.as_ref().map(|body| body.as_slice()).filter(|body| !body.is_empty());
         if body.is_some() && message_type.validation != Validation::Empty {
             effects.quick_checks += 1;
@@ -297,8 +298,8 @@ impl Core {
         self.body_checks.quick_check(&self.catalog, message_type, body)
     }
 
-    /// Takes in what the body of a row in the transmission queue came to; the first row is then tried again. Gives the next
-    /// row of the conversation, whose body can be checked meanwhile.
+    /// Stores the verdict on the body of a row in the transmission queue; the first row is then tried again. Returns
+    /// the next row of the conversation, whose body can be checked meanwhile.
     pub fn checked(
         &mut self,
         transmission_id: u64,
@@ -312,7 +313,7 @@ impl Core {
         let at = outbox.binary_search_by_key(&transmission_id, |outgoing| outgoing.transmission_id).ok()?;
         outbox[at].verdict = Some(verdict);
         let next = outbox.get(at + 1).filter(|_| at < MOST_CHECKED_AHEAD);
-        // An Error is never behind another row: END WITH ERROR drops what waits.
+        // An Error is never behind another row: END WITH ERROR drops the waiting rows.
         let next = next.filter(|next| next.verdict.is_none() && !next.is_end);
         let next = next.map(|next| next.transmission_id);
         if at == 0 {
@@ -332,7 +333,7 @@ impl Core {
         }
     }
 
-    /// Whether that row is the first of its outbox and may be sent: ask before reading its body.
+    /// Whether that row is the first of its outbox and may be sent: call this before reading its body.
     pub fn is_first_to_send(&self, row: Redelivery) -> bool {
         self.sender_of(row.transmission_id, row.endpoint_id).is_some()
     }
@@ -427,7 +428,7 @@ impl Core {
         let transmission_id = self.next_transmission_id;
         self.next_transmission_id += 1;
         let Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict } = letter;
-        // What waits already waits for the same reason from now on.
+        // The rows already waiting now wait for the same reason.
         if delay != Delay::Behind {
             self.hold_outbox(from, delay, effects);
         }
@@ -455,7 +456,7 @@ impl Core {
         effects.changes.push(Change::InsertTransmission(Box::new(row)));
     }
 
-    /// The endpoint may not send any more: what waits stays, with another reason, until END (rule 16).
+    /// The endpoint may not send any more: its waiting rows stay until END, with another reason (rule 16).
     pub(super) fn hold_outbox(&mut self, place: u32, delay: Delay, effects: &mut Effects) {
         let Some(extra) = &mut self.endpoints[place].extra else { return };
         if extra.delay.replace(delay) == Some(delay) {
@@ -478,8 +479,8 @@ impl Core {
         self.outboxes.remove(&self.endpoints[place].endpoint_id);
     }
 
-    /// Looks at everything that waits after definitions have changed: what can go first is put in
-    /// [`Effects::redeliver`]; of the rest the reason is brought up to date.
+    /// Checks all waiting messages after definitions have changed: rows that can go first are put in
+    /// [`Effects::redeliver`]; the others get their current reason.
     pub(super) fn revisit_outboxes(&mut self, effects: &mut Effects) {
         let mut delayed: Vec<(u32, Delay)> = Vec::new();
         for &place in self.outboxes.values() {
@@ -517,7 +518,7 @@ impl Core {
             Route::Delayed(delay) => return self.hold_outbox(from, delay, effects),
             Route::Refused(code) => {
                 if self.endpoints[from].state == ConversationState::DisconnectedOutbound {
-                    // Fire and forget: the sender has ended and hears nothing of the refusal.
+                    // Fire and forget: the sender has ended and does not get the refusal.
                     self.erase(from, effects);
                 } else {
                     let description = self.refusal(from, code);
@@ -563,7 +564,7 @@ impl Core {
         outbox.pop_front();
         if outbox.is_empty() {
             self.outboxes.remove(&endpoint_id);
-            // The number of a message that has left is no longer known from its row.
+            // The sequence number of a message that has left is in no row any more.
             self.mark_dirty(place);
         } else {
             self.name_first(place, effects);

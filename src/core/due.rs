@@ -1,4 +1,4 @@
-//! What happens by itself: timers, lifetimes, and the reclaim of closed endpoints (reference 2.9, 2.10, rules 22 to 26).
+//! Events by time: timers, lifetimes, and the reclaim of closed endpoints (reference 2.9, 2.10, rules 22 to 26).
 
 use super::change::Stored;
 use super::effects::Effects;
@@ -6,11 +6,11 @@ use super::state::Core;
 use crate::protocol::{ConversationState, system};
 use crate::time::Timestamp;
 
-/// The most endpoints one call looks at: about a millisecond of work, so that units are not kept waiting.
+/// The most endpoints per call: about a millisecond of work, so that units are not kept waiting.
 const MOST_AT_ONCE: usize = 1000;
 
 impl Core {
-    /// Does what is due. Call again at once while [`Core::next_due`] is not later than `now`.
+    /// Handles all due timers and lifetimes. Call again at once while [`Core::next_due`] is not later than `now`.
     pub fn tick(&mut self, now: Timestamp, effects: &mut Effects) {
         if std::mem::take(&mut self.is_restored) {
             self.revisit_outboxes(effects);
@@ -39,7 +39,7 @@ impl Core {
             | ConversationState::DisconnectedInbound => {
                 self.raise_error(place, -8489, "the conversation has reached its LIFETIME", now, effects);
             }
-            // Nobody is told: this side has ended, and what it could not say any more is dropped (rule 23).
+            // No message is sent: this side has ended, and its unsent messages are dropped (rule 23).
             ConversationState::DisconnectedOutbound | ConversationState::Closed => self.erase(place, effects),
             ConversationState::Error | ConversationState::StartedInbound => self.set_due(place, 0),
         }

@@ -1,4 +1,4 @@
-//! What the core answers: steps, rows to read, and what a commit brings about.
+//! The answers of the core: steps, rows to read, and the effects of a commit.
 
 use super::change::Change;
 use super::group::GroupKey;
@@ -10,7 +10,7 @@ use crate::time::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What executing a verb came to.
+/// The result of executing a verb.
 #[derive(Debug)]
 pub enum Step {
     /// It is done, in this session's eyes.
@@ -28,7 +28,7 @@ pub enum Reply {
     Rows(Vec<Taken>),
 }
 
-/// A row that a RECEIVE took: all of the message that memory knows.
+/// A row that a RECEIVE took: the parts of the message that are in memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Taken {
     /// The key of the row.
@@ -47,7 +47,7 @@ pub struct Taken {
     pub contract_id: i32,
 }
 
-/// What the table knows of a row.
+/// The parts of a message that are in its table row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReadRow {
     /// Its type.
@@ -63,7 +63,7 @@ pub struct ReadRow {
 }
 
 impl Taken {
-    /// The message, from what memory and the table know.
+    /// The message, from the parts in memory and in the table.
     ///
     /// # Errors
     /// 60012 if the row names a message type, service or contract that the catalog does not have.
@@ -102,12 +102,12 @@ impl Taken {
     }
 }
 
-/// What commits, rollbacks and the passing of time bring about. Every list is appended to.
+/// The effects of commits, rollbacks and the passing of time. Every list is appended to.
 #[derive(Debug, Default)]
 pub struct Effects {
     /// Rows to write, in order.
     pub changes: Vec<Change>,
-    /// Groups that were unlocked: whoever waits for them tries again.
+    /// Groups that were unlocked: their waiting callers try again.
     pub released: Vec<GroupKey>,
     /// Queues whose depth changed.
     pub arrivals: Vec<Arrival>,
@@ -115,11 +115,12 @@ pub struct Effects {
     /// each conversation the row before all others; a delivery adds the next.
     pub redeliver: BTreeSet<Redelivery>,
     /// Rows of the transmission queue whose bodies must be checked before they can be delivered: check each outside all
-    /// locks with [`Core::body_checks`](super::Core::body_checks), then tell [`Core::checked`](super::Core::checked).
+    /// locks with [`Core::body_checks`](super::Core::body_checks), then pass the verdict to
+    /// [`Core::checked`](super::Core::checked).
     pub unchecked: Vec<u64>,
     /// Bodies that were checked by the core itself; beyond a bound it leaves that to its store.
     pub quick_checks: usize,
-    /// The catalog was replaced: publish it, wake everybody.
+    /// The catalog was replaced: publish it and wake all receivers.
     pub catalog_changed: bool,
 }
 

@@ -21,7 +21,7 @@ impl Core {
     ) -> Checked<Outcome> {
         check_form(&form)?;
         let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
-        // What a committed END refuses stays refused, whoever holds the group: check first, then wait for the lock.
+        // A committed END refuses a second one whichever session holds the group: check first, then wait for the lock.
         let endpoint = &self.endpoints[place];
         let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
         if has_ended || (endpoint.state.is_ended() && form != EndForm::Cleanup) {
@@ -52,7 +52,7 @@ impl Core {
             (EndForm::WithError { code, description }, ConversationState::Conversing) => {
                 self.drop_outbox(place, effects);
                 if self.endpoints[place].is_initiator && !self.endpoints[place].is_peer_known {
-                    // The target never heard of this conversation, and an Error may not be the first it hears.
+                    // The target has not got a message of this conversation, and its first may not be an Error.
                     self.erase(place, effects);
                 } else {
                     self.send_end(place, Some((code, description)), now, effects);
@@ -74,14 +74,14 @@ impl Core {
             (_, ConversationState::StartedOutbound | ConversationState::StartedInbound) => self.erase(place, effects),
             (_, ConversationState::DisconnectedOutbound | ConversationState::Closed) => {}
         }
-        // Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
+        // Both have ended now: the other side's unsent messages are dropped, and it need not wait for an answer.
         if self.endpoints.get(peer).is_some_and(|peer| peer.state == ConversationState::DisconnectedOutbound) {
             self.drop_outbox(peer, effects);
             self.finish(peer, now, effects);
         }
     }
 
-    /// Tells the peer, over whatever waits before it, and stands aside until it knows.
+    /// Sends the end to the peer, behind the waiting rows, and leaves this side disconnected until it is delivered.
     fn send_end(&mut self, place: u32, error: Option<(i32, String)>, now: Timestamp, effects: &mut Effects) {
         let message_id = MessageId(self.ids.next_id());
         let endpoint = &mut self.endpoints[place];
@@ -124,7 +124,7 @@ impl Core {
             self.erase(place, effects);
             return;
         }
-        // The initiator heard from the target if it got a message, or the target's own end while it was listening.
+        // The initiator has heard from the target if it got a message, or the target's own end before its own.
         let is_confirmed = endpoint.send_sequence > 0;
         let keep = if is_confirmed { Some(self.limits.closed_retention) } else { self.limits.unconfirmed_retention };
         let endpoint = &mut self.endpoints[place];
@@ -143,7 +143,7 @@ impl Core {
         self.drop_rows(place, effects);
         self.drop_outbox(place, effects);
         let endpoint = self.remove_endpoint(place);
-        // The rows that told how far the peer has sent are gone.
+        // The rows with the peer's send position are gone, so the peer's counter is written.
         if self.endpoints.get(endpoint.peer).is_some_and(|peer| !peer.state.is_ended()) {
             self.mark_dirty(endpoint.peer);
         }

@@ -52,14 +52,14 @@ pub(super) struct Endpoint {
     pub(super) is_stored: bool,
 }
 
-/// What few endpoints have.
+/// Fields that few endpoints need.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Extra {
     /// Error and DialogTimer rows that wait, in the order in which they are received.
     pub(super) system_rows: Vec<SystemRow>,
-    /// What waits in the transmission queue, in order.
+    /// The endpoint's rows in the transmission queue, in order.
     pub(super) outbox: VecDeque<Outgoing>,
-    /// Why it waits, as far as the rows say it.
+    /// Why they wait, as last written to the rows.
     pub(super) delay: Option<Delay>,
     pub(super) far_broker_instance: Option<Arc<str>>,
     pub(super) dialog_timer: Option<Timestamp>,
@@ -79,7 +79,7 @@ pub(super) struct Outgoing {
     pub(super) sequence: u64,
     pub(super) is_end: bool,
     pub(super) is_error: bool,
-    /// What its body came to, as far as memory knows.
+    /// The verdict on its body, if memory has it.
     pub(super) verdict: Option<Arc<Verdict>>,
 }
 

@@ -9,7 +9,7 @@ use crate::protocol::definition::QueueEvent;
 use crate::protocol::{Outcome, Verb};
 use crate::time::Timestamp;
 
-/// What checking a verb came to: done, or a group another session holds.
+/// The result of checking a verb: done, or a group that another session holds.
 pub(super) type Checked<T> = Result<Result<T, GroupKey>>;
 
 /// Takes a group's lock or leaves the verb with the group it must wait for.
@@ -26,7 +26,7 @@ pub(super) use lock;
 const MOST_SPARE: usize = 256;
 
 impl Core {
-    /// Opens a session that may stay open while others work: definitions are refused in it, because what they were
+    /// Opens a session that may stay open while others work. It refuses definitions, because the catalog they were
     /// checked against could change before it commits.
     pub fn begin_transaction(&mut self) -> Session {
         let mut session = self.begin();
@@ -46,10 +46,10 @@ impl Core {
         }
     }
 
-    /// Does one verb in a session.
+    /// Executes one verb in a session.
     ///
     /// # Errors
-    /// Everything the verb can be refused for; nothing has happened then, but for locks that stay with the session.
+    /// Every refusal of the verb. Then nothing has happened, except that locks stay with the session.
     pub fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Step> {
         if matches!(session.log.last(), Some(Op::Define { .. })) {
             return Err(Error::definition_in_transaction());
@@ -111,13 +111,13 @@ impl Core {
         Savepoint(session.log.len())
     }
 
-    /// Undoes everything after the savepoint; the locks stay (L5).
+    /// Undoes all verbs after the savepoint; the locks stay (L5).
     pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint) {
         let cut = session.cut(savepoint);
         self.undo(cut);
     }
 
-    /// Makes everything a session did the truth. Cannot fail: every verb was checked under the locks it took.
+    /// Applies all verbs of a session. Cannot fail: every verb was checked under the locks it took.
     pub fn commit(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
         for queue_id in &session.received_queues {
             self.queue_state(*queue_id).rollbacks = 0;
@@ -137,7 +137,7 @@ impl Core {
         self.close(session);
     }
 
-    /// Undoes everything a session did, and counts the rollback against the queues it received from.
+    /// Undoes all verbs of a session, and counts the rollback against the queues it received from.
     pub fn rollback(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
         self.undo(std::mem::take(&mut session.log));
         self.count_rollback(&session, now, effects);
@@ -166,7 +166,7 @@ impl Core {
         self.spare = Some(session);
     }
 
-    /// Takes back what a log did to memory at once: endpoints that were begun, and the count of what was taken.
+    /// Reverts the immediate effects of a log on memory: endpoints that were begun, and the counts of unread rows.
     fn undo(&mut self, log: Vec<Op>) {
         for op in log.into_iter().rev() {
             match op {

@@ -15,11 +15,11 @@ pub(super) struct Group {
     pub(super) id: Uuid,
     pub(super) service_id: i32,
     pub(super) queue_id: i32,
-    /// The session that holds the lock; 0 is nobody.
+    /// The session that holds the lock; 0 if unlocked.
     pub(super) owner: u32,
-    /// Rollbacks in a row that gave its messages back, for quarantine.
+    /// Consecutive rollbacks that returned its messages, for quarantine.
     pub(super) rollbacks: u8,
-    /// To be set aside once its holder, who may have taken some of its rows, lets go.
+    /// To be quarantined when its holder, who may have received some of its rows, releases the lock.
     pub(super) is_set_aside_later: bool,
     pub(super) members: SmallVec<[u32; 2]>,
     /// Its place in the ready index, while it is in it.
@@ -41,7 +41,7 @@ impl Rank {
     }
 }
 
-/// What memory holds of a queue.
+/// The state of a queue in memory.
 #[derive(Debug, Default, Clone)]
 pub(super) struct QueueState {
     /// Unlocked groups with ready rows.
@@ -60,7 +60,7 @@ impl QueueState {
         (found.0.below_top <= 10 - lowest.min(10)).then_some(found)
     }
 
-    /// The ready group whose row has waited longest, whatever its level: one look per level that is there.
+    /// The ready group whose row has waited longest, whatever its level: one lookup per occupied level.
     pub(super) fn oldest(&self) -> Option<(Rank, u32)> {
         (1..=10).filter_map(|level| self.best(level, level)).min_by_key(|(rank, _)| rank.oldest)
     }

@@ -53,7 +53,7 @@ impl Lookup {
         self.queues.get(name).or_else(|| self.queues.get(&*fold_name(name))).copied()
     }
 
-    /// Who may send that type over that contract.
+    /// The side that may send that type over that contract.
     pub(super) fn sent_by(&self, contract_id: i32, message_type_id: i32) -> Option<SentBy> {
         self.sent_by.get(&(contract_id, message_type_id)).copied()
     }

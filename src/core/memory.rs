@@ -1,4 +1,4 @@
-//! The core with its rows in memory: the model that stores are compared with, and what tests of the core run on.
+//! The core with its rows in memory: the model for comparing stores, and the base of the core's tests.
 
 use super::change::{Change, EndpointRow, MessageRow, TransmissionRow};
 use super::effects::{Effects, ReadRow, Reply, Step, Taken};
@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A [`Core`] and the rows it asked to be written.
+/// A [`Core`] and the rows it has written.
 pub struct Memory {
     /// The broker.
     pub core: Core,
@@ -34,10 +34,10 @@ impl Memory {
         Self { core, limits, endpoints, received, messages, retained, transmissions }
     }
 
-    /// Does a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
+    /// Executes a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
     ///
     /// # Errors
-    /// Whatever one of its verbs is refused for.
+    /// Those of its verbs.
     pub fn submit(&mut self, unit: Unit, now: Timestamp) -> Result<Option<Vec<Outcome>>> {
         let mut session = self.core.begin();
         let mut outcomes = Vec::with_capacity(unit.len());
@@ -51,7 +51,7 @@ impl Memory {
                     return Ok(None);
                 }
                 Err(error) => {
-                    // Nobody saw what it took before, so this is no rollback that counts as poison.
+                    // No caller saw the rows it received before, so this rollback does not count as poison.
                     self.core.abandon(session, &mut effects);
                     self.write(effects, now);
                     return Err(error);
@@ -62,10 +62,10 @@ impl Memory {
         Ok(Some(outcomes))
     }
 
-    /// Does a verb in a session. `Ok(None)`: another session holds a group that it needs.
+    /// Executes a verb in a session. `Ok(None)`: another session holds a group that it needs.
     ///
     /// # Errors
-    /// Whatever the verb is refused for.
+    /// Those of the verb.
     pub fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Option<Outcome>> {
         Ok(match self.core.execute(session, verb, now)? {
             Step::Blocked(_) => None,
@@ -91,7 +91,7 @@ impl Memory {
         self.write(effects, now);
     }
 
-    /// Does what is due.
+    /// Handles all due timers and lifetimes.
     pub fn tick(&mut self, now: Timestamp) {
         while self.core.next_due().is_some_and(|due| due <= now) {
             let mut effects = Effects::default();

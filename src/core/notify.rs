@@ -19,7 +19,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 impl Core {
-    /// Begins the conversation over which a notification tells its events.
+    /// Begins the conversation over which a notification sends its events.
     pub(super) fn begin_notification(&mut self, notification: &EventNotification, now: Timestamp) {
         let group_id = self.ids.next_id();
         let service_id = system::NOTIFICATION_SERVICE_ID;
@@ -83,7 +83,7 @@ impl Core {
         Ok(Ok(Outcome::Done))
     }
 
-    /// Tells everybody who asked for this event of this queue.
+    /// Posts this event of this queue to every notification on it.
     pub(super) fn post_event(&mut self, queue_id: i32, event: QueueEvent, now: Timestamp, effects: &mut Effects) {
         let catalog = self.catalog.clone();
         let Some(queue) = catalog.queues.get(&queue_id) else { return };

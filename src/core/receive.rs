@@ -98,7 +98,7 @@ impl Core {
         (owner == 0 || owner == session.id).then_some(group)
     }
 
-    /// The best group this session may take: of those that nobody holds, and of its own that it has not emptied.
+    /// The best group this session may take: an unlocked one, or one of its own that is not yet empty.
     fn choose(&self, session: &Session, queue_id: i32, lowest: u8, highest: u8, by_age: bool) -> Option<u32> {
         let queue = self.queues.get(&queue_id)?;
         let free = if by_age { queue.oldest() } else { queue.best(lowest, highest) };
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// The rank of a group this session holds, by what it has not taken yet.
+    /// The rank of a group this session holds, by its rows not yet received.
     fn remaining(&self, session: &Session, group: u32) -> Option<Rank> {
         let mut best: Option<Rank> = None;
         for place in self.conversations(session, group, None) {

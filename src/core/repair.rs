@@ -1,14 +1,15 @@
-//! What an opening mends, and how it is told.
+//! Repairs at opening, and their report.
 //!
-//! A row is removed only if it is certain that it belongs to nothing. A message of a conversation that existed and is missing
-//! is kept and named, because it is evidence of damage and may be all that is left. A contradiction inside one conversation sets its group aside, as a poisoned one is. Everything else refuses the database.
+//! A row is removed only if it certainly belongs to no conversation. A message whose conversation existed and is
+//! missing is kept and reported: it is evidence of damage and may be all that is left. If the rows of one conversation
+//! contradict each other, its group is quarantined. Any other contradiction refuses the database.
 
 use super::change::Change;
 use crate::catalog::Catalog;
 use std::fmt;
 use std::sync::Arc;
 
-/// Rows that contradicted the others when a database was opened, and what was done about them.
+/// Rows that contradicted the others when a database was opened, and their repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Repair {
@@ -16,7 +17,7 @@ pub struct Repair {
     pub table: &'static str,
     /// How many rows.
     pub rows: u64,
-    /// What was wrong with them, and what was done.
+    /// The contradiction and the repair.
     pub what: &'static str,
     /// The first of them.
     pub example: String,
@@ -54,7 +55,7 @@ impl Repairs {
         }
     }
 
-    /// Adds those of another part.
+    /// Adds the repairs of another part.
     pub fn append(&mut self, mut others: Self) {
         self.0.append(&mut others.0);
     }
@@ -65,7 +66,7 @@ impl Repairs {
     }
 }
 
-/// Mends definitions; gives what makes the rest unusable, if anything does.
+/// Mends definitions; returns the damage that makes the database unusable, if any.
 pub(super) fn mend_catalog(catalog: &mut Catalog, changes: &mut Vec<Change>, repairs: &mut Repairs) -> Option<String> {
     // Service Broker's own services have no queue: their number is 0.
     let has_queue = |id: i32| id == 0 || catalog.queues.contains_key(&id);

@@ -20,8 +20,8 @@ pub struct Restore {
     /// Endpoint id to place: ids ascend and are dense enough that a map of this kind is the larger part of recovery.
     places: HashMap<u64, u32>,
     by_conversation: HashMap<uuid::Uuid, u32>,
-    /// By place, how far an endpoint has received by the side table. Waiting rows around that number are there only if somebody
-    /// released a group in which messages are missing.
+    /// By place, how far an endpoint has received by the side table. Rows around that number wait only if a group with
+    /// missing messages was released.
     received: HashMap<u32, u64>,
     damage: Option<String>,
     changes: Vec<Change>,
@@ -35,9 +35,9 @@ pub struct Restore {
 pub struct Restored {
     /// The broker.
     pub core: Core,
-    /// What must be written before anything else.
+    /// Changes to write before all others.
     pub changes: Vec<Change>,
-    /// What was mended.
+    /// The repairs made.
     pub repairs: Repairs,
 }
 
@@ -117,7 +117,7 @@ impl Restore {
             is_initiator: row.is_initiator,
             is_uncommitted: false,
             is_peer_known: peer != NONE || !row.is_initiator,
-            // Retained rows are not read: removing what may not be there costs one look by key at END.
+            // Retained rows are not read: deleting rows that may not exist costs one lookup by key at END.
             has_retained: true,
             is_quarantined: row.is_quarantined,
             is_system: row.is_system,
@@ -140,7 +140,7 @@ impl Restore {
         core.next_endpoint_id = core.next_endpoint_id.max(row.endpoint_id.saturating_add(1));
     }
 
-    /// How far an endpoint has received, from the side table; false if there is no such endpoint.
+    /// Takes an endpoint's receive position from the side table; false if there is no such endpoint.
     pub fn received_up_to(&mut self, endpoint_id: u64, receive_sequence: u64) -> bool {
         let Some(&place) = self.places.get(&endpoint_id) else { return false };
         let endpoint = &mut self.core.endpoints[place];
@@ -209,7 +209,8 @@ impl Restore {
             self.orphan(table, endpoint_id, Change::DeleteTransmission { transmission_id }, example);
             return;
         };
-        // An Error overtakes what it drops, so its number may be any. Where the next message arrives, its group is set aside.
+        // An Error overtakes the rows it drops, so its number may be any. The group that gets the next message is set
+        // aside.
         let last = self.core.extra(place).outbox.back().map(|last| last.sequence);
         if let Some(last) = last.filter(|last| last + 1 != sequence && !is_conversation_error) {
             let handle = self.core.endpoints[place].handle;
@@ -229,8 +230,8 @@ impl Restore {
         self.core.outboxes.insert(endpoint_id, place);
     }
 
-    /// A row of an endpoint that does not exist. It is removed if the endpoint's number was never given out; else the endpoint
-    /// existed, so the row is evidence of damage and stays, where nothing reaches it.
+    /// A row whose endpoint does not exist. If the endpoint's number was never used, the row is removed. Otherwise the
+    /// endpoint existed: the row is evidence of damage and stays, where no verb reaches it.
     fn orphan(&mut self, table: &'static str, endpoint_id: u64, removal: Change, example: String) {
         if endpoint_id >= self.marks.1 {
             self.repairs.each(table, "its conversation never existed; removed", example);
@@ -241,10 +242,10 @@ impl Restore {
         }
     }
 
-    /// The broker.
+    /// Finishes the broker.
     ///
     /// # Errors
-    /// 60012 if the rows contradict each other and it is not certain what is right.
+    /// 60012 if the rows contradict each other and no repair is certainly right.
     pub fn finish(self, now: Timestamp) -> Result<Restored> {
         let Self { mut core, places, received, damage, mut changes, mut repairs, aside, marks, .. } = self;
         if let Some(what) = damage {
@@ -272,7 +273,7 @@ impl Restore {
             let peer_has = if endpoint.peer == NONE { 0 } else { core.endpoints[endpoint.peer].receive_sequence };
             let send_sequence = endpoint.send_sequence.max(last_out).max(peer_has);
             let waiting = outbox.and_then(|outbox| outbox.front());
-            // An Error overtakes what it drops, so its number may be any.
+            // An Error overtakes the rows it drops, so its number may be any.
             let next_out =
                 waiting.map_or(send_sequence, |first| if first.is_error { peer_has } else { first.sequence });
             if next_out != peer_has && can_deliver(&core, place) {
@@ -289,7 +290,7 @@ impl Restore {
             }
             let endpoint = &mut core.endpoints[place];
             endpoint.send_sequence = send_sequence;
-            // What is held until END is not looked at again, so its reason must be known from the start.
+            // Rows held until END are not checked again, so their reason must be set from the start.
             let held = match endpoint.state {
                 ConversationState::DisconnectedInbound => Some(Delay::PeerEnded),
                 ConversationState::Error => Some(Delay::PeerErrored),
@@ -298,7 +299,7 @@ impl Restore {
             if let Some(extra) = endpoint.extra.as_mut().filter(|extra| !extra.outbox.is_empty()) {
                 extra.delay = held;
             }
-            // The first message has left and nobody is there any more: the peer is gone, not yet to come.
+            // The first message has left and there is no peer: the peer is gone, not yet to come.
             endpoint.is_peer_known |= send_sequence > 0 && first_out > 0;
         }
         let groups: Vec<u32> = core.groups.iter().map(|(place, _)| place).collect();

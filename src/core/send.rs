@@ -39,8 +39,8 @@ impl Core {
         }
         // A zero-length body is stored as none.
         let body = body.filter(|body| !body.is_empty());
-        // A conversation that has ended never speaks again, and its contract does not change: check before any wait. The
-        // core runs a verb without interruption, so what was checked here still holds under the locks.
+        // A conversation that has ended never sends again, and its contract does not change: check before any wait. The
+        // core runs a verb without interruption, so these checks still hold under the locks.
         for &place in &places {
             self.check_may_send(session, place, message_type_id, name)?;
         }
@@ -123,7 +123,7 @@ impl Core {
             }
             _ => {}
         }
-        // A service of the system's has no queue; only a damaged row lets an application speak for it.
+        // A system service has no queue; an application can send from one only if a row is damaged.
         if let Some(queue) = self.catalog.queues.get(&self.queue_of(place))
             && !queue.is_enqueue_enabled
             && queue.is_retention_enabled
@@ -153,8 +153,8 @@ impl Core {
         effects: &mut Effects,
     ) {
         let endpoint = &mut self.endpoints[place];
-        // The peer may have ended, or the conversation broken, since the SEND was checked: what arrives after END is
-        // dropped, and so is this.
+        // The peer may have ended, or the conversation broken, since the SEND was checked. Messages that arrive after
+        // END are dropped, and so is this one.
         if !endpoint.state.may_send() {
             return;
         }

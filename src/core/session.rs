@@ -1,8 +1,8 @@
-//! A transaction: the locks it holds, what it has done, and what it therefore sees.
+//! A transaction: its locks, its verbs so far, and its view of the broker.
 //!
-//! A session's verbs are logged, not applied: the log is applied when it commits. Until then an [`Overlay`] per endpoint
-//! says what the session itself sees. Only its holder touches an endpoint under its group's lock, while arrivals may
-//! still be added to it; so a log that was checked when it was written can be applied without fail.
+//! A session's verbs are logged, not applied: the log is applied when it commits. Until then an [`Overlay`] per
+//! endpoint holds the session's own view. Only the lock holder of an endpoint's group changes the endpoint, while
+//! arrivals may still be added to it; so a log that was checked when it was written can be applied without fail.
 
 use super::endpoint::Endpoint;
 use crate::catalog::Catalog;
@@ -24,9 +24,9 @@ pub struct Session {
     pub(super) locks: SmallVec<[u32; 4]>,
     pub(super) log: Vec<Op>,
     pub(super) overlays: HashMap<u32, Overlay>,
-    /// Whether it ever moved a conversation: without that, nobody looks through all overlays for one that was.
+    /// Whether it ever moved a conversation: otherwise the overlays need no search for a moved one.
     pub(super) has_moved: bool,
-    /// Queues from which rows were received, also if a savepoint gave them back: a full rollback counts for these.
+    /// Queues from which rows were received, also if a savepoint returned them: a full rollback counts for these.
     pub(super) received_queues: SmallVec<[i32; 2]>,
     /// Groups from which rows were received, likewise.
     pub(super) received_groups: SmallVec<[u32; 2]>,
@@ -85,7 +85,7 @@ pub(super) enum Op {
     },
 }
 
-/// What a session sees of an endpoint beyond what is committed.
+/// A session's view of an endpoint beyond what is committed.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Overlay {
     /// Sequenced rows taken from the front.
@@ -94,7 +94,7 @@ pub(super) struct Overlay {
     pub(super) taken_system: SmallVec<[u64; 2]>,
     /// Whether it sent.
     pub(super) has_sent: bool,
-    /// Whether it ended, in whatever form.
+    /// Whether it ended, in any form.
     pub(super) has_ended: bool,
     /// The group it was moved to.
     pub(super) group: Option<u32>,
@@ -130,7 +130,7 @@ impl Session {
         self.log.push(op);
     }
 
-    /// Forgets everything after the savepoint; gives back what is forgotten, oldest first.
+    /// Removes all verbs after the savepoint and returns them, oldest first.
     pub(super) fn cut(&mut self, savepoint: Savepoint) -> Vec<Op> {
         let cut = self.log.split_off(savepoint.0.min(self.log.len()));
         self.overlays.clear();

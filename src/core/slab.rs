@@ -1,6 +1,6 @@
 //! Places with small numbers, reused.
 
-/// A list whose places are found by number and given back.
+/// A list whose entries have numbers; freed numbers are used again.
 #[derive(Debug, Clone)]
 pub(super) struct Slab<T> {
     places: Vec<Option<T>>,

@@ -1,4 +1,4 @@
-//! The broker's state and the few ways in which everything else reaches it.
+//! The broker's state and the few functions through which all other modules reach it.
 
 use super::change::Change;
 use super::effects::{Arrival, Depth, Effects};
@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// What a broker allows, beyond the rules of Service Broker.
+/// Limits of a broker, beyond the rules of Service Broker.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// The largest message body, in bytes. Default 64 MiB.
     pub max_body_bytes: usize,
     /// How long a closed target endpoint is kept after its security timestamp was set. Default 30 minutes (rule 25).
     pub closed_retention: Duration,
-    /// How long a closed target endpoint is kept whose initiator never heard from it. `None`, the default, is until
+    /// How long a closed target endpoint is kept if its initiator never heard from it. `None`, the default, is until
     /// the conversation's LIFETIME, as Service Broker leaks it (rule 26).
     pub unconfirmed_retention: Option<Duration>,
 }
@@ -38,7 +38,7 @@ impl Default for Limits {
     }
 }
 
-/// The whole broker: definitions, endpoints, groups, what is ready, who holds what.
+/// The whole broker: definitions, endpoints, groups, ready rows, locks.
 pub struct Core {
     pub(super) catalog: Arc<Catalog>,
     pub(super) lookup: Lookup,
@@ -56,7 +56,7 @@ pub struct Core {
     pub(super) due: BTreeSet<(i64, u64, u32)>,
     /// Endpoints whose outbox is not empty, by endpoint id.
     pub(super) outboxes: BTreeMap<u64, u32>,
-    /// The transmission queue has not been looked at since the broker was restored.
+    /// The transmission queue has not been checked since the broker was restored.
     pub(super) is_restored: bool,
     /// Sessions that are open: the group each waits for, if it waits.
     pub(super) sessions: Slab<Option<u32>>,
@@ -77,7 +77,7 @@ pub(super) struct Touched {
 /// Names of far services, each held once, as long as an endpoint names it.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// With the number of endpoints; those of none are free places.
+    /// Each name with its number of endpoints; a count of 0 is a free place.
     all: Vec<(Arc<str>, u32)>,
     places: HashMap<Arc<str>, u32>,
     free: Vec<u32>,
@@ -105,7 +105,7 @@ impl Names {
         place
     }
 
-    /// An endpoint of that name is gone; the name goes with the last.
+    /// Removes one use of a name; the name goes with its last endpoint.
     fn release(&mut self, place: u32) {
         let (name, count) = &mut self.all[place as usize];
         *count -= 1;
@@ -157,7 +157,7 @@ impl Core {
             next_endpoint_id: 1,
             next_transmission_id: 1,
         };
-        // Session 0 is nobody: it marks an unlocked group.
+        // Session 0 is no session: it marks an unlocked group.
         core.sessions.insert(None);
         core
     }
@@ -381,7 +381,7 @@ impl Core {
         self.queue_state(queue_id).ready.insert((rank, group));
     }
 
-    /// Puts an unlocked group where it belongs in the ready index; says whether it became ready by this.
+    /// Puts an unlocked group where it belongs in the ready index; returns whether the group became ready by this.
     pub(super) fn rerank(&mut self, group: u32) -> bool {
         let now = &self.groups[group];
         if now.owner != 0 {
@@ -398,7 +398,7 @@ impl Core {
         before.is_none() && after.is_some()
     }
 
-    /// A row of this level and order was added to a group: its rank, without looking at all members.
+    /// A row of this level and order was added to a group: updates its rank without scanning all members.
     pub(super) fn row_added(&mut self, group: u32, level: u8, order: u64) -> bool {
         let now = &self.groups[group];
         if now.owner != 0 {
@@ -422,7 +422,7 @@ impl Core {
 
     // Locks.
 
-    /// Takes a group's lock for a session; tells who must be waited for if another holds it.
+    /// Takes a group's lock for a session; returns the blocking group if another session holds it.
     pub(super) fn lock(&mut self, session: &mut Session, group: u32) -> Result<(), GroupKey> {
         let owner = self.groups[group].owner;
         if owner == session.id {
@@ -460,7 +460,7 @@ impl Core {
             }
             let queue_id = self.groups[group].queue_id;
             let newly_ready = usize::from(self.rerank(group));
-            // What was only sent on has neither taken rows from the queue nor made any ready: nobody need look.
+            // Messages that were only sent neither took rows from the queue nor made any ready: no receiver need try.
             if newly_ready > 0 || !session.received_queues.is_empty() {
                 effects.arrivals.push(Arrival { queue_id, newly_ready });
             }

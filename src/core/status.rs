@@ -1,4 +1,4 @@
-//! Why a message waits in the transmission queue: the numbers of reference 6.6, in our words.
+//! Why a message waits in the transmission queue: the numbers of reference 6.6, with our own texts.
 
 use std::sync::{Arc, LazyLock};
 

@@ -124,7 +124,7 @@ impl Core {
         }
     }
 
-    /// Messages that are missing stay missing: the conversation goes on with what the other side sends next.
+    /// Gives up missing messages: the conversation goes on with the next message of the other side.
     fn accept_gaps(&mut self, place: u32, effects: &mut Effects) {
         let endpoint = &self.endpoints[place];
         let Some(peer) = self.endpoints.get(endpoint.peer) else { return };

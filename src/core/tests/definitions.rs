@@ -1,4 +1,4 @@
-//! What definitions do to open sessions, to conversations and to event notifications.
+//! Effects of definitions on open sessions, on conversations and on event notifications.
 
 use super::edges::{begin_over, create_contract, create_service, define, error_in, set};
 use super::*;

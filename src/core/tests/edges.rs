@@ -1,4 +1,4 @@
-//! Paths that few units take: what waits, what is refused late, what a transaction sees of its own moves.
+//! Rare paths: waiting messages, late refusals, a transaction's view of its own moves.
 
 use super::*;
 use crate::protocol::definition::{AnyOr, BrokerOption, PriorityOptions, QueueEvent};
@@ -214,7 +214,7 @@ fn a_message_follows_those_that_are_about_to_leave() {
     let initiator = begin(&mut memory, "t", None);
     alter(&mut memory, "qt", false);
     send(&mut memory, initiator, "one");
-    // The queue is on again, and what waits has not been delivered yet.
+    // The queue is on again, and the waiting message has not been delivered yet.
     let options = QueueOptions { status: Some(true), ..QueueOptions::default() };
     let mut session = memory.core.begin();
     let on = Verb::Define(vec![Definition::AlterQueue { name: "qt".into(), options }]);
@@ -315,7 +315,7 @@ fn what_waits_behind_a_body_that_was_refused_is_held_until_end() {
     assert_eq!(memory.transmissions().count(), 0);
 }
 
-/// Conversations to `t` with a message each, their targets at those levels; gives the targets' handles.
+/// Conversations to `t` with a message each, their targets at those levels; returns the targets' handles.
 pub(super) fn targets_at(memory: &mut Memory, levels: &[u8]) -> Vec<ConversationHandle> {
     for level in levels {
         let handle = begin(memory, "t", None);

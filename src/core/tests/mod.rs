@@ -123,7 +123,7 @@ fn depth(memory: &Memory, queue: &str) -> (usize, u64) {
     (depth.ready_groups, depth.unread)
 }
 
-/// What was restored from the rows must answer as the broker that wrote them: compared by what both would write next.
+/// A broker restored from the rows must answer as the one that wrote them: compared by their next writes.
 fn assert_recovers(memory: &Memory) {
     let core = memory.restored(NOW).unwrap();
     for queue in core.catalog().queues.keys() {

@@ -106,7 +106,7 @@ fn verb(memory: &Memory, step: &Step) -> Option<Verb> {
     })
 }
 
-/// What must hold of the broker between any two steps.
+/// Invariants of the broker between any two steps.
 fn assert_sound(memory: &Memory) {
     let core = &memory.core;
     for (place, group) in core.groups.iter() {

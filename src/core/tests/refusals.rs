@@ -1,4 +1,4 @@
-//! What each verb refuses, at the edge of what it takes.
+//! The refusals of each verb, at the edge of its valid arguments.
 
 use super::*;
 use crate::Code;

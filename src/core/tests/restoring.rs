@@ -1,4 +1,4 @@
-//! What an opening makes of rows: of sound ones the same broker, of damaged ones a report.
+//! Opening from rows: sound rows give the same broker, damaged rows a report.
 
 use super::edges::{begin_over, set};
 use super::*;

@@ -1,4 +1,4 @@
-//! What a session sees, holds and leaves behind.
+//! A session's view, its locks and its leftovers.
 
 use super::edges::{receive_in, targets_at};
 use super::*;
@@ -167,7 +167,7 @@ fn a_commit_wakes_receivers_of_what_waits_in_the_groups_it_unlocks() {
         let of_queue = effects.arrivals.iter().filter(|arrival| arrival.queue_id == queue_id);
         of_queue.map(|arrival| arrival.newly_ready).collect()
     };
-    // It only sent, so what waits in the group is ready again.
+    // It only sent, so the rows waiting in the group are ready again.
     let mut session = memory.core.begin_transaction();
     memory.execute(&mut session, send_verb(target, "m", "reply"), NOW).unwrap().unwrap();
     assert_eq!(depth(&memory, "qt"), (0, 1));
