@@ -13,7 +13,7 @@ use crate::protocol::{Body, ConversationState, system};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
-/// Bodies that the core checks by itself before it leaves the check to its store, so that other units can run.
+/// Quick body checks per batch; beyond it the store checks the bodies later, so that other units can run.
 const MOST_QUICK_CHECKS: usize = 64;
 
 /// Bodies of one outbox that are checked before the first of them is delivered.

@@ -1,6 +1,6 @@
-//! What happens in the queues: the signals that waiting receivers sleep on, and the facts that queue monitors judge.
+//! Activity in the queues: the signals that waiting receivers sleep on, and the facts for queue monitors.
 //!
-//! A signal is a hint that looking is worthwhile, never a promise; whoever wakes looks again.
+//! A signal is a hint, never a promise: a woken receiver tries again.
 
 use super::monitors::MonitorBoard;
 use crate::catalog::fold_name;
@@ -15,14 +15,14 @@ use tokio::sync::futures::OwnedNotified;
 #[derive(Debug)]
 pub struct ActivityBoard {
     queues: DashMap<String, Arc<QueueActivity>>,
-    /// With so many names those are forgotten that nobody uses and no store knows.
+    /// At this number of names, those without users and without a store's report are removed.
     prune_at: AtomicUsize,
     definitions: Arc<Notify>,
     monitors: MonitorBoard,
     sleepers: Arc<Sleepers>,
 }
 
-/// The sessions that sleep until a signal, of whatever queue and for whatever they look.
+/// The sessions that sleep until a signal, on any queue and for any messages.
 #[derive(Debug, Default)]
 struct Sleepers {
     count: AtomicUsize,
@@ -39,7 +39,7 @@ impl Drop for SleepGuard {
     }
 }
 
-/// Fewer names are not looked through.
+/// Below this number of names nothing is pruned.
 const LEAST_PRUNED: usize = 1024;
 
 impl Default for ActivityBoard {
@@ -50,7 +50,7 @@ impl Default for ActivityBoard {
 }
 
 impl ActivityBoard {
-    /// The activity of the queue of that name; made if nobody has asked before.
+    /// The activity of the queue of that name; made at its first use.
     pub fn queue(&self, name: &str) -> Arc<QueueActivity> {
         let key = fold_name(name);
         if let Some(found) = self.queues.get(&key) {
@@ -71,7 +71,7 @@ impl ActivityBoard {
         }
     }
 
-    /// Wakes everybody everywhere: definitions changed, or the store closed.
+    /// Wakes all receivers and monitors of all queues: definitions changed, or the store closed.
     pub fn wake_all(&self) {
         for queue in &self.queues {
             queue.wake_all();
@@ -79,7 +79,7 @@ impl ActivityBoard {
         self.definitions.notify_waiters();
     }
 
-    /// Registers for the next change of definitions, of whatever queue; also told when the store closes.
+    /// Registers for the next change of definitions on any queue; closing the store wakes it too.
     pub fn register_definitions(&self) -> OwnedNotified {
         self.definitions.clone().notified_owned()
     }
@@ -101,18 +101,18 @@ impl ActivityBoard {
         self.sleepers.came.notified().await;
     }
 
-    /// What the queue monitors of this process publish.
+    /// The rows that this process's queue monitors publish.
     pub fn monitors(&self) -> &MonitorBoard {
         &self.monitors
     }
 }
 
-/// What happens in one queue. The store writes arrivals and depth; those who receive write receives and waits.
+/// Activity in one queue. The store writes arrivals and depth; receivers write receives and waits.
 #[derive(Debug, Default)]
 pub struct QueueActivity {
     /// Woken one at a time: receivers that take anything.
     any: Arc<Notify>,
-    /// Woken together: receivers that look for one conversation, group or level.
+    /// Woken together: receivers that want one conversation, group or level.
     choosy: Arc<Notify>,
     /// Woken together: queue monitors.
     monitors: Arc<Notify>,
@@ -124,32 +124,32 @@ pub struct QueueActivity {
     last_empty_us: AtomicI64,
     places_freed: AtomicU64,
     taken: AtomicU64,
-    /// A store has told how it stands, so there is such a queue.
+    /// A store has reported the state of the queue, so it exists.
     is_known: AtomicBool,
 }
 
-/// One look at a queue's activity, for a queue monitor.
+/// A snapshot of a queue's activity, for a queue monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct QueueFacts {
     /// Groups with ready messages that no transaction has locked.
     pub ready_groups: usize,
-    /// Ready messages, also those in locked groups that are not received yet.
+    /// Ready messages not yet received, those in locked groups included.
     pub unread: u64,
-    /// RECEIVE and GET CONVERSATION GROUP statements so far, whoever ran them, empty or not.
+    /// RECEIVE and GET CONVERSATION GROUP statements so far by all callers, empty or not.
     pub receives: u64,
     /// Sessions now waiting in a RECEIVE without WHERE or in GET CONVERSATION GROUP.
     pub waiting: usize,
-    /// Waits of that kind begun so far.
+    /// Waits of the same kind begun so far.
     pub waits: u64,
-    /// When one of those last came back empty.
+    /// When the latest of those statements returned empty.
     pub last_empty: Option<Timestamp>,
-    /// How many places of readers other processes have said to be free again.
+    /// How many reader places other processes have reported as free again.
     pub places_freed: u64,
 }
 
 impl QueueActivity {
-    /// Registers for the next signal; look after registering, then sleep on what this returns.
-    /// A receiver that looks for something particular is `choosy`.
+    /// Registers for the next signal. Try a receive after registering, then sleep on the returned future.
+    /// `choosy`: the receiver wants one conversation, group or level.
     pub fn register(&self, choosy: bool) -> OwnedNotified {
         if choosy { &self.choosy } else { &self.any }.clone().notified_owned()
     }
@@ -165,25 +165,25 @@ impl QueueActivity {
         self.signal(newly_ready);
     }
 
-    /// The store: this many groups have become ready; how the queue stands was told before.
+    /// The store: this many groups have become ready; the state of the queue was reported before.
     pub fn signal(&self, newly_ready: usize) {
         // A permit per ready group, and no more: the others would wake for nothing.
         for _ in 0..newly_ready.min(self.waiting.load(SeqCst).max(1)) {
             self.any.notify_one();
         }
-        // A conversation may get a message while its group is ready already, so these look at every arrival.
+        // A conversation may get a message while its group is ready already, so these wake at every arrival.
         self.choosy.notify_waiters();
         self.monitors.notify_waiters();
     }
 
-    /// The store: the queue stands like this now, and nobody need look.
+    /// The store: the current state of the queue, without waking a receiver or monitor.
     pub fn stands(&self, ready_groups: usize, unread: u64) {
         self.is_known.store(true, SeqCst);
         self.ready_groups.store(ready_groups, SeqCst);
         self.unread.store(unread, SeqCst);
     }
 
-    /// The store: the queue stands like this now, and only its monitors need look.
+    /// The store: the current state of the queue; wakes only its monitors.
     pub fn stands_for_monitors(&self, ready_groups: usize, unread: u64) {
         self.stands(ready_groups, unread);
         self.monitors.notify_waiters();
@@ -214,7 +214,7 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
-    /// A RECEIVE or GET CONVERSATION GROUP ran; `empty_at` if it was one without WHERE and gave nothing.
+    /// A RECEIVE or GET CONVERSATION GROUP ran; `empty_at` if it had no WHERE and returned nothing.
     pub fn received(&self, empty_at: Option<Timestamp>) {
         self.receives.fetch_add(1, SeqCst);
         if let Some(at) = empty_at {

@@ -29,7 +29,7 @@ pub(crate) struct FakeState {
     next_id: u128,
     pub(crate) commits: usize,
     pub(crate) rollbacks: usize,
-    /// What the next verb or statement is refused with.
+    /// The code that refuses the next verb or statement.
     refusal: Option<Code>,
 }
 
@@ -76,7 +76,7 @@ impl FakeStore {
         self.activity.queue(queue).arrived(newly_ready, ready.len(), unread);
     }
 
-    /// Does a verb; what it took from queues is noted, so that it can be put back.
+    /// Executes a verb; messages it receives are recorded in `taken`, so that they can be put back.
     async fn take(&self, verb: Verb, taken: &mut Vec<(String, Vec<Message>)>) -> Result<Outcome> {
         self.gate.acquire().await.unwrap().forget();
         let mut state = self.state.lock().unwrap();

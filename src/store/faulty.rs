@@ -1,4 +1,4 @@
-//! A store that fails when it is told to, for tests of what stands above it.
+//! A store that fails on request, for tests of the levels above it.
 
 use super::server::link::Guest;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
@@ -34,7 +34,7 @@ impl Faulty {
         Arc::new(Self { inner: store, left: Arc::new(Left(AtomicU64::new(calls))) })
     }
 
-    /// Fails after so many more calls; what failed works again until then.
+    /// Fails after this many more calls; until then failed operations work again.
     pub fn set(&self, calls: u64) {
         self.left.0.store(calls, SeqCst);
     }

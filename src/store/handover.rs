@@ -1,7 +1,8 @@
 //! Messages on their way from a committed RECEIVE to its caller.
 //!
-//! A RECEIVE without a transaction commits before its caller sees the messages. A caller that is gone by then loses them
-//! ([0024](../../docs/decisions/0024-a-receive-that-is-given-up-drops-its-messages.md)). All stores notice it here.
+//! A RECEIVE without a transaction commits before its caller sees the messages. If the caller has gone by then, the
+//! messages are lost ([0024](../../docs/decisions/0024-a-receive-that-is-given-up-drops-its-messages.md)). All stores
+//! count them here.
 
 use crate::protocol::{Message, Outcome};
 use metrics::counter;
@@ -39,7 +40,7 @@ impl<T: Gives> Gives for Option<T> {
     }
 }
 
-/// What a committed unit gave. Its caller takes it; if it is dropped before that, its messages are dropped.
+/// The outcomes of a committed unit. If this is dropped before its caller takes it, the messages in it are dropped.
 pub(crate) struct Handover<T: Gives>(Option<T>);
 
 impl<T: Gives> Handover<T> {

@@ -1,8 +1,8 @@
-//! The seam: what a store is to everything above it.
+//! The seam: the interface between a store and everything above it.
 //!
-//! A store takes [`Unit`]s and answers outcomes, opens transactions, answers the user's own queries, and tells what
-//! changed in its queues through its [`ActivityBoard`]. It never waits for messages: waiting is
-//! [register, look, sleep](crate::receive) above this seam and the same for every store.
+//! A store executes [`Unit`]s, opens transactions, runs the user's own queries, and reports changes of its queues
+//! through its [`ActivityBoard`]. It never waits for messages: waiting is [register, receive, sleep](crate::receive)
+//! above this seam and the same for every store.
 
 mod activity;
 mod check_room;
@@ -55,8 +55,8 @@ pub trait Store: Send + Sync + 'static {
     /// A SEND, END, TIMER or MOVE that meets a group locked by a transaction waits for it.
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>>;
 
-    /// The same under an id of the caller's, at most once: `None` if a unit of that id happened before. So it may be tried
-    /// again, by whoever and for a week, when nobody knows whether it happened. Stores without it refuse with 60026.
+    /// The same under the caller's own id, at most once: `None` if a unit of that id happened before. If the outcome is
+    /// unknown, any process may try again with the same id for a week. Stores without it refuse with 60026.
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>>;
 
     /// Whether a unit or transaction of that id has happened. Stores without it refuse with 60026.
@@ -66,8 +66,8 @@ pub trait Store: Send + Sync + 'static {
     /// one process owns grants it: its queue monitors count by themselves.
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>>;
 
-    /// Does a verb on a connection of the user's own, in whatever transaction that is. Stores that are not servers refuse
-    /// with 60026.
+    /// Executes a verb on the user's own connection, in its current transaction if there is one. Stores that are not
+    /// servers refuse with 60026.
     fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>>;
 
     /// Opens a transaction; dropping it rolls it back.
@@ -85,7 +85,7 @@ pub trait Store: Send + Sync + 'static {
     /// The reads of status and doctor, in this store's dialect.
     fn texts(&self) -> &'static StoreTexts;
 
-    /// What happens in the queues.
+    /// Activity in the queues.
     fn activity(&self) -> &ActivityBoard;
 
     /// Brings the facts of the queues up to date, for queue monitors. A store that one process owns always has them so.
@@ -94,7 +94,7 @@ pub trait Store: Send + Sync + 'static {
     /// The clock that rules timers, lifetimes and waits.
     fn clock(&self) -> &Clock;
 
-    /// Finishes what was accepted, then closes; later calls fail with 60016.
+    /// Finishes all accepted work, then closes; later calls fail with 60016.
     fn close(&self) -> BoxFuture<'_, Result<()>>;
 }
 
@@ -111,20 +111,20 @@ pub trait StoreTx: Send {
     /// Reads rows: as this transaction would leave them where its store does things at once, else as last committed.
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
 
-    /// Gives the transaction an id of the caller's, before anything else is done in it; false if one of that id has
-    /// happened before, and then it should be rolled back. Stores without it refuse with 60026.
+    /// Gives the transaction the caller's own id, before any other work in it; false if that id was used before, and
+    /// then it should be rolled back. Stores without it refuse with 60026.
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>>;
 
     /// Marks a place to come back to; names may be reused, the latest counts.
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Undoes everything since the savepoint but keeps the locks, and the savepoint.
+    /// Undoes all work since the savepoint but keeps the locks, and the savepoint.
     fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
-    /// Makes everything durable, wholly or not at all.
+    /// Makes all work durable, wholly or not at all.
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 
-    /// Undoes everything and answers when the locks are free.
+    /// Undoes all work and answers when the locks are free.
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 }
 

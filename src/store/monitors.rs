@@ -1,8 +1,8 @@
-//! What the queue monitors of this process publish: the rows behind `dm_broker_queue_monitors` and
+//! The rows that the queue monitors of this process publish: those behind `dm_broker_queue_monitors` and
 //! `dm_broker_activated_tasks`.
 //!
-//! A store may copy them into its tables, so that another process sees the readers too; it looks when
-//! [`MonitorBoard::version`] has moved.
+//! A store may copy them into its tables, so that another process sees the readers too; it does so when
+//! [`MonitorBoard::version`] has changed.
 
 use crate::time::Timestamp;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// A row of `dm_broker_queue_monitors`, with the counters of `Broker Activation` beside it.
+/// A row of `dm_broker_queue_monitors`, with the counters of `Broker Activation`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MonitorRow {
     /// Names the monitor in this process.
@@ -26,7 +26,7 @@ pub struct MonitorRow {
     pub last_empty_rowset_time: Option<Timestamp>,
     /// When a reader was last launched.
     pub last_activated_time: Option<Timestamp>,
-    /// Sessions now waiting in RECEIVE without WHERE, whoever started them.
+    /// Sessions now waiting in RECEIVE without WHERE, started by activation or by the program.
     pub tasks_waiting: u64,
     /// The most readers at a time.
     pub max_queue_readers: u16,
@@ -45,7 +45,7 @@ pub struct MonitorRow {
 /// A row of `dm_broker_activated_tasks`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ActivatedTaskRow {
-    /// Names the reader in this process; what `spid` is to a server.
+    /// The id of the reader in this process; `spid` on a server.
     pub task_id: u64,
     /// The monitor that launched it.
     pub monitor_id: u64,
@@ -107,7 +107,7 @@ impl MonitorBoard {
         }
     }
 
-    /// Removes a monitor's row: its queue is off, or nobody activates it any more.
+    /// Removes a monitor's row: its queue is off, or no longer activated.
     pub fn remove_monitor(&self, monitor_id: u64) {
         if self.rows().monitors.remove(&monitor_id).is_some() {
             self.moves();

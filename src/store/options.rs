@@ -10,8 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-/// How a broker's store is opened: what a URL cannot say, and what would rather be said in code. What a URL says counts
-/// over it.
+/// Options for opening a broker's store: those a URL cannot hold, and those better set in code. The URL overrides them.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OpenOptions {
@@ -28,15 +27,15 @@ pub struct OpenOptions {
     pub sql_timeout: Option<Duration>,
     /// Whether a database that does not exist is made. Default true.
     pub create: bool,
-    /// Where the access tokens come from that SQL Server is shown if its URL says `authentication=entra_token`. Default the
+    /// The source of access tokens for SQL Server if the URL has `authentication=entra_token`. Default the
     /// environment's `DIALOQ_ENTRA_TOKEN`.
     pub entra_token: Option<AccessToken>,
     /// Has a server's next batch wait for callers, for tests. Default it never does.
     pub gathering: Gathering,
 }
 
-/// How many callers the next batch of SENDs or RECEIVEs waits for, so that a test knows what goes together. The embedded
-/// store has no such batches.
+/// How many callers the next batch of SENDs or RECEIVEs waits for, so that a test controls the content of the batch.
+/// The embedded store has no such batches.
 #[derive(Debug, Clone, Default)]
 pub struct Gathering(Arc<AtomicUsize>);
 
@@ -130,7 +129,7 @@ impl OpenOptions {
         self
     }
 
-    /// The same, with what a URL of a server says.
+    /// The same, overridden by the parameters of a server's URL.
     pub(crate) fn said_by(mut self, url: &ServerUrl) -> Self {
         self.max_body_bytes = url.common.max_body_bytes.unwrap_or(self.max_body_bytes);
         self.closed_retention = url.common.closed_retention.unwrap_or(self.closed_retention);
@@ -139,7 +138,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets what a server's next batch waits for, for tests.
+    /// Sets the number of callers that a server's next batch waits for, for tests.
     pub fn gathering(mut self, gathering: Gathering) -> Self {
         self.gathering = gathering;
         self

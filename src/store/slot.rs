@@ -7,7 +7,7 @@ use std::fmt;
 pub struct ReaderSlot(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl ReaderSlot {
-    /// A place that nobody else counts.
+    /// A place without a shared count: only one process owns the store.
     pub fn granted() -> Self {
         Self(None)
     }

@@ -1,4 +1,4 @@
-//! The user's own SQL as it crosses the seam: text, parameters, and what must come of it.
+//! The user's own SQL as it crosses the seam: text, parameters, and the expected result.
 
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
@@ -19,8 +19,8 @@ pub enum SqlValue {
     Text(String),
     /// Bytes.
     Blob(Vec<u8>),
-    /// A UUID, as ids of ours are: the 16 bytes in SQLite, a `uuid` or `uniqueidentifier` elsewhere. Given, never read:
-    /// what a query reads is bytes or text.
+    /// A UUID, as our ids are: the 16 bytes in SQLite, a `uuid` or `uniqueidentifier` elsewhere. For parameters only: a
+    /// query returns it as bytes or text.
     Uuid(uuid::Uuid),
 }
 
@@ -159,7 +159,7 @@ impl<T: Into<SqlValue>> From<Option<T>> for SqlValue {
     }
 }
 
-/// What can be given as the parameters of a statement: `()`, a tuple, or a list.
+/// The parameters of a statement: `()`, a tuple, or a list.
 pub trait IntoSqlParams {
     /// The values in order.
     fn into_sql_params(self) -> Vec<SqlValue>;

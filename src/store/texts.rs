@@ -3,9 +3,9 @@
 /// One text for each; they give the same columns everywhere, times as microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreTexts {
-    /// What `dialoq status` shows.
+    /// The queries of `dialoq status`.
     pub status: StatusTexts,
-    /// What [`Broker::doctor`](crate::Broker::doctor) looks for.
+    /// The queries of [`Broker::doctor`](crate::Broker::doctor).
     pub doctor: DoctorTexts,
 }
 
@@ -16,11 +16,11 @@ pub struct StatusTexts {
     pub broker: &'static str,
     /// Every queue with its readers.
     pub queues: &'static str,
-    /// What waits in every queue, per level.
+    /// The messages waiting in every queue, per level.
     pub levels: &'static str,
     /// How many endpoints each service has in each state.
     pub conversations: &'static str,
-    /// What waits to be delivered, and why.
+    /// The messages waiting to be delivered, and the reasons.
     pub transmission: &'static str,
 }
 
@@ -31,9 +31,9 @@ pub struct DoctorTexts {
     pub disabled_queues: &'static str,
     /// Conversation groups that poison handling set aside.
     pub quarantined: &'static str,
-    /// Conversations that nobody ended; the parameter is a moment.
+    /// Conversations that were never ended; the parameter is a moment.
     pub never_ended: &'static str,
-    /// Messages that nobody receives; the parameter is a moment.
+    /// Messages that no caller receives; the parameter is a moment.
     pub waiting_messages: &'static str,
     /// Messages that cannot be delivered; the parameter is a moment.
     pub undelivered: &'static str,

@@ -1,10 +1,9 @@
-//! A store that is watched: a span per call, counters and histograms per verb, queue and level.
+//! A decorator for any store: a span per call, counters and histograms per verb, queue and level.
 //!
-//! The counters are those of [`metrics`], and cost next to nothing while nobody listens:
-//! `dialoq_verbs_total{verb}`, `dialoq_refusals_total{code}`, `dialoq_unit_seconds`,
-//! `dialoq_messages_received_total{queue, priority}`, `dialoq_transactions_total{end}`,
-//! `dialoq_messages_dropped_total` (received for a caller that had given up); the embedded store adds
-//! `dialoq_commit_seconds`.
+//! The counters are those of [`metrics`]; without a recorder they cost next to nothing: `dialoq_verbs_total{verb}`,
+//! `dialoq_refusals_total{code}`, `dialoq_unit_seconds`, `dialoq_messages_received_total{queue, priority}`,
+//! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had given up); the
+//! embedded store adds `dialoq_commit_seconds`.
 
 use super::server::link::Guest;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
@@ -240,7 +239,7 @@ fn note(outcome: &Outcome, queue: Option<&Arc<str>>) {
     }
 }
 
-/// What a verb is called in spans and counters.
+/// The name of a verb in spans and counters.
 fn verb_name(verb: &Verb) -> &'static str {
     match verb {
         Verb::BeginDialog(_) => "begin_dialog",

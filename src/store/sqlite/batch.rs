@@ -1,4 +1,4 @@
-//! A batch: what one SQLite transaction writes, and who is answered when it is synced.
+//! A batch: the content of one SQLite transaction, and the callers to answer when it is synced.
 
 use super::failure::storage;
 use super::limit::Limits;
@@ -42,20 +42,20 @@ impl Sender {
 /// One slot per verb.
 pub(super) type Slots = SmallVec<[Slot; 1]>;
 
-/// What one verb gave.
+/// The result of one verb.
 pub(super) enum Slot {
     /// The outcome itself.
     Outcome(Outcome),
     /// How many rows the user's own SQL changed.
     Changed(u64),
-    /// A RECEIVE: the rows it took, and what the tables say of them once they are read.
+    /// A RECEIVE: the rows it took, and their table rows once read.
     Rows { taken: Vec<Taken>, rows: Vec<ReadRow>, catalog: Arc<Catalog> },
-    /// The whole unit goes back to its caller, who orders it again when this comes: the group that it met was unlocked.
+    /// The whole unit goes back to its caller, who orders it again when the group that blocked it is unlocked.
     Later { unit: Unit, unlocked: oneshot::Receiver<()> },
 }
 
 impl Slot {
-    /// The outcome; messages are put together here, on the thread of whoever asked.
+    /// The outcome; messages are put together here, on the caller's thread.
     pub(super) fn into_outcome(self) -> Result<Outcome> {
         match self {
             Self::Outcome(outcome) => Ok(outcome),
@@ -70,7 +70,7 @@ impl Slot {
     }
 }
 
-/// Somebody who is answered after the sync.
+/// A caller to answer after the sync.
 pub(super) struct Answer {
     pub(super) sender: Sender,
     pub(super) slots: Slots,
@@ -113,7 +113,7 @@ pub(super) struct PendingRead {
     pub(super) slot: usize,
 }
 
-/// What one SQLite transaction writes, and who is answered then.
+/// The content of one SQLite transaction, and the callers to answer then.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) changes: Vec<Change>,
@@ -131,12 +131,12 @@ pub(super) struct Batch {
 pub(super) struct WriteSide {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
-    /// What ends a statement of the user early.
+    /// The limits that end a user's statement early.
     pub(super) limits: Limits,
     /// The broker's own part of the schema.
     pub(super) reserved: Reserved,
     pub(super) fault: Option<Arc<Fault>>,
-    /// Shared with those who read for a transaction.
+    /// Shared with the threads that read for a transaction.
     pub(super) recent: Arc<Mutex<Recent>>,
     /// Kept for its room.
     pub(super) spare: Batch,
@@ -162,7 +162,8 @@ impl WriteSide {
         strike(self.fault.as_deref(), || self.connection.prepare_cached(text)?.execute([])).map(drop)
     }
 
-    /// Undoes what is not committed; the connection is not used afterwards, so that a failure changes nothing.
+    /// Rolls back all uncommitted work. After a failure the connection is not used any more, so a failure here changes
+    /// nothing.
     pub(super) fn roll_back(&self) {
         if !self.connection.is_autocommit() {
             let _ = self.connection.execute_batch(ROLLBACK);
@@ -205,7 +206,8 @@ impl WriteSide {
         }
     }
 
-    /// Tries to commit what has run so far, and gives the reason if SQLite refuses. In both cases the transaction is rolled back.
+    /// Tries to commit the work so far, and returns the reason if SQLite refuses. In both cases the transaction is
+    /// rolled back.
     fn try_commit(&self) -> Result<Option<rusqlite::Error>> {
         let tried = self.guard.refusing_commits(|| self.connection.execute_batch(COMMIT));
         if !self.connection.is_autocommit() {
@@ -217,7 +219,7 @@ impl WriteSide {
         Ok(tried.err().filter(|error| !is_ours(error)))
     }
 
-    /// Writes rows in their order, and reads what must be read between them. Both lists come back empty.
+    /// Writes rows in their order, with the reads that belong between them. Both lists come back empty.
     pub(super) fn write_rows(&self, batch: &mut Batch, answers: &mut [Answer]) -> Result<()> {
         if batch.changes.is_empty() && batch.reads.is_empty() && batch.marks.is_none() {
             return Ok(());
@@ -260,12 +262,12 @@ impl WriteSide {
         Ok(())
     }
 
-    /// Locked for one row at a time, so that nobody waits long.
+    /// Locked for one row at a time, so that no reader waits long.
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes a batch and makes it durable. Tells how long the sync took; `None` if there was nothing to commit.
+    /// Writes a batch and makes it durable. Returns the duration of the sync; `None` if there was nothing to commit.
     pub(super) fn commit(&self, batch: &mut Batch) -> Result<Option<Duration>> {
         let mut answers = std::mem::take(&mut batch.answers);
         let written = self.write_rows(batch, &mut answers);
@@ -280,12 +282,12 @@ impl WriteSide {
     }
 }
 
-/// What a failure while writing means.
+/// The error for a failure while writing.
 pub(super) fn writing(error: rusqlite::Error) -> crate::error::Error {
     storage("writing a batch", error)
 }
 
-/// What a failure while writing one row means.
+/// The error for a failure while writing one row.
 fn changing(change: &Change, error: rusqlite::Error) -> crate::error::Error {
     storage(&format!("writing {}", subject(change)), error)
 }

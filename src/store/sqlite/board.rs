@@ -1,4 +1,4 @@
-//! What the owner of the file tells other processes about its readers.
+//! The readers of the file's owner, published for other processes.
 
 use super::batch::WriteSide;
 use super::write::strike;
@@ -59,7 +59,7 @@ pub(super) fn write(side: &mut WriteSide, board: &MonitorBoard, now: Timestamp) 
     Ok(())
 }
 
-/// Removes what was told.
+/// Removes the published rows.
 pub(super) fn clear(side: &WriteSide) -> Result<()> {
     side.begin()?;
     run(side, DELETE_MONITORS, [])?;

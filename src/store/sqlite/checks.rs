@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 /// Verdicts on the bodies of a unit.
 pub(super) type Judgements = SmallVec<[Judgement; 1]>;
 
-/// What is needed to check bodies without the state.
+/// The data needed to check bodies without the state.
 pub(super) struct Checking {
     checks: Arc<BodyChecks>,
     room: CheckRoom,
@@ -38,7 +38,7 @@ struct Types {
 #[derive(Default)]
 struct Late {
     waiting: VecDeque<u64>,
-    /// Those that wait, and the one that is being checked; true if it was asked for again meanwhile.
+    /// Waiting rows, and the row being checked; true if it was requested again meanwhile.
     known: HashMap<u64, bool>,
     is_running: bool,
 }
@@ -84,7 +84,7 @@ impl Checking {
         *self.types.write().unwrap_or_else(PoisonError::into_inner) = Types::of(catalog);
     }
 
-    /// Checks the bodies of SENDs. The verdicts count as long as what this gives is kept.
+    /// Checks the bodies of SENDs. The verdicts count as long as the returned value is kept.
     pub(super) async fn judge(&self, verbs: &[Verb]) -> Judgements {
         let mut judgements = Judgements::new();
         if !verbs.iter().any(|verb| matches!(verb, Verb::Send { body: Some(_), .. })) {
@@ -96,7 +96,7 @@ impl Checking {
             let Some(message_type) = types.checked.get(message_type.as_deref().unwrap_or(system::DEFAULT)) else {
                 continue;
             };
-            // What is too large is refused, and needs no verdict.
+            // A body that is too large is refused, and needs no verdict.
             if body.is_empty() || body.len() > self.max_body_bytes {
                 continue;
             }
@@ -156,7 +156,7 @@ impl Checking {
                 None
             });
             let mut late = self.late();
-            // A row that is checked ahead may be committed only after this thread has looked for it.
+            // A row that is checked ahead may be committed only after this thread has searched for it.
             if late.known.remove(&row) == Some(true) && next.is_none() {
                 late.add(row);
             }
@@ -166,8 +166,9 @@ impl Checking {
         }
     }
 
-    /// Checks the body of one row, and gives the next row of its conversation: that one is checked while the writer delivers
-    /// the first. Holds the store only to read the row and to tell the verdict, so that a long check does not hold a close up.
+    /// Checks the body of one row, and returns the next row of its conversation: that one is checked while the writer
+    /// delivers the first. Holds the store only to read the row and to store the verdict, so that a long check does not
+    /// delay a close.
     fn check_row(&self, transmission_id: u64) -> Option<u64> {
         let engine = || self.engine.get().and_then(Weak::upgrade);
         let row = engine()?.read_transmission(transmission_id)?;

@@ -1,8 +1,8 @@
-//! The engine: who writes, when, and what happens when that fails.
+//! The engine: which thread writes, when, and what happens when a write fails.
 //!
-//! Group commit without a timer: whoever has ordered something leaves it in the batch; the writer takes all there is,
-//! writes it in one transaction, syncs once, answers everybody. While it syncs the next batch grows. A caller who is
-//! alone writes on its own thread, because handing over to another and back costs more than the sync.
+//! Group commit without a timer: each caller appends its ordered unit to the batch; the writer takes the whole batch,
+//! writes it in one transaction, syncs once and answers all callers. While it syncs the next batch grows. A caller that
+//! is alone writes on its own thread, because handing over to another thread and back costs more than the sync.
 
 use super::batch::{Batch, Slot, Slots, WriteSide, note_dropped, writing};
 use super::checks::Checking;
@@ -35,7 +35,8 @@ const BUSY_WARNING_EVERY: Duration = Duration::from_secs(20);
 /// How long a close waits for readers that hold the log back.
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(1);
 
-/// How often the monitors' board is written at most, and looked at when nothing else wakes the writer.
+/// Shortest time between two writes of the monitors' board, and the interval of its check when nothing else wakes the
+/// writer.
 const BOARD_EVERY: Duration = Duration::from_secs(1);
 
 /// Connections kept for reading.
@@ -44,10 +45,10 @@ const MOST_READERS: usize = 4;
 /// Up to here a caller may be kept on its own thread by a batch.
 const SHORT_BATCH_NS: u64 = 1_000_000;
 
-/// What all handles of one store share.
+/// The shared part of all handles of one store.
 pub(super) struct Engine {
     pub(super) state: Mutex<State>,
-    /// Locked before `state` by whoever locks both.
+    /// A thread that locks both locks this before `state`.
     pub(super) write: Mutex<WriteSide>,
     wake: Condvar,
     pub(super) clock: Clock,
@@ -56,14 +57,14 @@ pub(super) struct Engine {
     pub(super) checking: Arc<Checking>,
     /// Messages below this are committed, so that any connection can read them.
     pub(super) committed_below: AtomicU64,
-    /// What a batch takes with its sync and the user's own SQL, smoothed, in nanoseconds.
+    /// Duration of a batch with its sync and the user's own SQL, smoothed, in nanoseconds.
     batch_ns: AtomicU64,
     /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
     pub(super) readers: Mutex<Vec<ReadConnection>>,
     recent: Arc<Mutex<Recent>>,
     pub(super) ending: Arc<Ending>,
-    /// Set once the connections are given up.
+    /// Set once the connections are released.
     pub(super) is_released: AtomicBool,
     /// The last field, so that the lock goes after every connection of the store is closed.
     owner: Mutex<Option<Owner>>,
@@ -103,8 +104,8 @@ impl Engine {
         Ok(state)
     }
 
-    /// The state even if it takes nothing more. After a panic of whoever held it nobody knows what it has come to, so
-    /// that everybody who waits is told and nothing more is taken.
+    /// The state even if the store is closed or failed. If a thread panicked while holding it, its content is unknown:
+    /// all waiting callers get the error and the store takes no more work.
     pub(super) fn lock_whatever(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|panicked| {
             let mut state = panicked.into_inner();
@@ -121,9 +122,9 @@ impl Engine {
         why.unwrap_or_else(|| poisoned("a thread panicked while it wrote"))
     }
 
-    /// Sees to it that what was just ordered gets written: by this thread if it is alone, else by the writer.
+    /// Ensures that the unit just ordered gets written: by this thread if it is alone, else by the writer.
     ///
-    /// Receivers are told before the sync: what they then receive is answered after it, often in the same batch.
+    /// Receivers are signalled before the sync: their own receives are answered after it, often in the same batch.
     pub(super) fn hand_over<'s>(&'s self, mut state: MutexGuard<'s, State>) {
         // A transaction that outlives the close of its store has nothing to write.
         if self.is_released.load(SeqCst) {
@@ -153,7 +154,7 @@ impl Engine {
         arrivals.signal();
     }
 
-    /// Leaves what was just ordered to the writer.
+    /// Leaves the unit just ordered to the writer.
     pub(super) fn leave_to_writer(&self, mut state: MutexGuard<'_, State>) {
         let is_asleep = std::mem::take(&mut state.is_asleep);
         drop(state);
@@ -180,8 +181,8 @@ impl Engine {
         Some(done)
     }
 
-    /// A committed row of the transmission queue, for a thread that must not wait for a sync unless no reader can read it: a
-    /// message that nobody looks at again would wait for ever.
+    /// A committed row of the transmission queue, for a thread that must not wait for a sync unless no reader can read
+    /// it: a message whose check is skipped would wait for ever.
     pub(super) fn read_transmission(&self, transmission_id: u64) -> Option<TransmissionRow> {
         let read = |connection: &rusqlite::Connection| {
             read::transmission(connection, transmission_id)
@@ -195,7 +196,7 @@ impl Engine {
             .ok()?
     }
 
-    /// Tells the board how every queue stands, when the store has just been opened.
+    /// Publishes the depths of all queues on the board, when the store has just been opened.
     pub(super) fn tell_depths(&self) {
         {
             let mut state = self.lock_whatever();
@@ -212,7 +213,7 @@ impl Engine {
         taken.iter().map(|taken| recent.read(taken.queuing_order)).collect()
     }
 
-    /// Wakes the writer to look at the time again.
+    /// Wakes the writer to read the clock again.
     pub(super) fn nudge(&self) {
         self.lock_whatever().is_asleep = false;
         self.wake.notify_one();
@@ -231,7 +232,7 @@ impl Engine {
         loop {
             {
                 let mut state = self.lock_whatever();
-                // After a failure nothing is taken and everybody was answered. What is due by the clock stays due, so the writer
+                // After a failure the store takes no work and all callers were answered. Timers stay due, so the writer
                 // would fail again for ever, and `close` would wait for it.
                 if self.ending.is_abandoned() || state.failed.is_some() {
                     return;
@@ -260,15 +261,15 @@ impl Engine {
         }
     }
 
-    /// A thread panicked while it wrote: what of its batch is written is not known, so every caller is told and nothing more
-    /// is taken.
+    /// A thread panicked while it wrote: how much of its batch is written is unknown, so every caller gets the error
+    /// and the store takes no more work.
     fn fail_after_panic(&self) {
         self.lock_whatever().fail(&poisoned("a thread panicked while it wrote"));
         self.board.wake_all();
     }
 
     fn pause(&self, due: Option<Timestamp>) -> Duration {
-        // A manual clock moves by hand, and whoever moves it wakes the writer.
+        // A manual clock moves by hand, and moving it wakes the writer.
         match due {
             Some(due) if self.clock.moves().is_none() => due.since(self.clock.now()).min(BOARD_EVERY),
             _ => BOARD_EVERY,
@@ -286,7 +287,7 @@ impl Engine {
             && write.board_written.elapsed() >= BOARD_EVERY
     }
 
-    /// Writes everything that is ordered, syncs, answers. After a close nothing is written: the file's marks are exact.
+    /// Writes the ordered batch, syncs, answers. After a close nothing is written: the file's marks are exact.
     pub(super) fn run_batch(&self, write: &mut WriteSide, by_writer: bool) {
         if write.is_shut {
             return;
@@ -383,7 +384,7 @@ impl Engine {
         }
     }
 
-    /// Orders what only the writer may order, and takes all that is ordered.
+    /// Orders the work reserved for the writer, and takes the whole batch.
     fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch, by_writer: bool) -> Result<()> {
         let now = self.clock.now();
         let mut state = self.lock_to_write()?;
@@ -414,8 +415,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Tries messages of the transmission queue again. What is ordered is written first, so that the rows are there. A body is
-    /// read outside the lock of the state, and only if its row is the next of its conversation.
+    /// Tries messages of the transmission queue again. Ordered changes are written first, so that the rows are there. A
+    /// body is read outside the lock of the state, and only if its row is the next of its conversation.
     fn redeliver<'s>(
         &'s self,
         mut state: MutexGuard<'s, State>,
@@ -473,7 +474,7 @@ impl Engine {
         let callers = batch.answers.len();
         let mut state = self.lock_whatever();
         state.note_callers(callers, by_writer);
-        // What is more than a batch tries again is left to the writer.
+        // Retries beyond one batch are left to the writer.
         let is_wanted = state.is_asleep && (state.overslept() || !state.effects.redeliver.is_empty());
         drop(state);
         if is_wanted {
@@ -493,7 +494,7 @@ impl Engine {
         if !batch.unchecked.is_empty() {
             self.checking.check_later(std::mem::take(&mut batch.unchecked));
         }
-        // Given back together, because each time takes a lock.
+        // Returned together, because each return takes a lock.
         let mut room: Option<OwnedSemaphorePermit> = None;
         for mut answer in batch.answers.drain(..) {
             match (&mut room, answer.sender.room.take()) {
@@ -513,12 +514,12 @@ impl Engine {
         }
     }
 
-    /// After a failed write nothing can be taken back in memory, so nothing more is taken at all: opening the file
-    /// again gives exactly what was acknowledged.
+    /// After a failed write memory cannot be rolled back, so the store takes no more work: opening the file again gives
+    /// exactly the acknowledged state.
     fn fail_batch(&self, write: &WriteSide, batch: &mut Batch, failure: &Error) {
         write.roll_back();
         tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
-        // First the mark, so that whoever hears of the failure finds the store poisoned.
+        // Marked first, so that a caller that gets the failure finds the store poisoned.
         self.lock_whatever().fail(failure);
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Err(failure.duplicate()));
@@ -527,7 +528,7 @@ impl Engine {
         self.board.wake_all();
     }
 
-    /// Writes what is still ordered, leaves exact marks and a folded log. Nothing is taken from now on.
+    /// Writes the remaining ordered changes, leaves exact marks and a folded log. The store takes no more work.
     pub(super) fn shut(&self) -> Result<()> {
         {
             let mut state = self.lock_whatever();
@@ -566,7 +567,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stops without writing anything more, for a store that is dropped: what was acknowledged is synced already.
+    /// Stops without another write, for a store that is dropped: all acknowledged work is synced already.
     pub(super) fn abandon(&self) {
         {
             let mut state = self.lock_whatever();

@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use rusqlite::ErrorCode;
 
-/// What a failure of SQLite means when the store itself was reading or writing.
+/// The error for a failure of SQLite when the store itself was reading or writing.
 pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
     let (code, why) = match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {

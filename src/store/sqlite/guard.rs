@@ -1,4 +1,4 @@
-//! What the user's own SQL may not do: begin or end transactions, leave this database, or touch Dialoq's own tables.
+//! Refuses SQL of the user that begins or ends transactions, leaves this database, or touches Dialoq's own tables.
 
 use super::limit::Watch;
 use rusqlite::Connection;
@@ -62,12 +62,12 @@ impl Guard {
         done
     }
 
-    /// Whether a statement has made or changed a table, view, index or trigger since this was asked last.
+    /// Whether a statement has made or changed a table, view, index or trigger since the last call.
     pub(super) fn take_defined(&self) -> bool {
         self.has_defined.swap(false, Relaxed)
     }
 
-    /// Whether a statement has dropped a table since this was asked last.
+    /// Whether a statement has dropped a table since the last call.
     pub(super) fn take_dropped_table(&self) -> bool {
         self.has_dropped_table.swap(false, Relaxed)
     }
@@ -106,7 +106,7 @@ fn judge(context: &AuthContext<'_>) -> Authorization {
     use AuthAction as A;
     let verdict = match context.action {
         A::Transaction { .. } | A::Savepoint { .. } | A::Attach { .. } | A::Detach { .. } => true,
-        // Those that only tell which tables, columns and indexes there are. FTS5 asks for data_version by itself.
+        // Pragmas that only list tables, columns and indexes are allowed. FTS5 itself reads data_version.
         A::Pragma { pragma_name: "application_id" | "user_version" | "data_version", pragma_value: None } => false,
         A::Pragma { pragma_name, .. } => !(pragma_name.ends_with("_info") || pragma_name.ends_with("_list")),
         // They would stay on the one connection that writes, and hide tables of the same name from every other caller.
@@ -119,7 +119,7 @@ fn judge(context: &AuthContext<'_>) -> Authorization {
         A::Insert { table_name: "sqlite_dbpage" }
         | A::Delete { table_name: "sqlite_dbpage" }
         | A::Update { table_name: "sqlite_dbpage", .. } => true,
-        // Triggers of the user's own that call these would run inside our statements, so the name is what counts.
+        // If a user's own trigger wrote to these, it would run inside our statements, so the name alone decides.
         A::Insert { table_name } | A::Delete { table_name } | A::Update { table_name, .. } => is_ours(table_name),
         A::CreateTable { table_name } | A::DropTable { table_name } | A::DropVtable { table_name, .. } => {
             is_ours(table_name)

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Steps of SQLite's machine between two looks at the time: well under a millisecond.
+/// Steps of SQLite's machine between two checks of the time: well under a millisecond.
 const STEPS: i32 = 10_000;
 
 /// How long a statement of the user may go on, and how long a lock of another program is waited for, once the store closes.
@@ -30,7 +30,7 @@ impl Ending {
         self.is_abandoned.load(SeqCst)
     }
 
-    /// The store closes: what still runs has [`CLOSING_GRACE`] left.
+    /// The store closes: statements still running have [`CLOSING_GRACE`] left.
     pub(super) fn close(&self) {
         self.closes_by.get_or_init(|| Instant::now() + CLOSING_GRACE);
     }
@@ -40,13 +40,13 @@ impl Ending {
         self.closes_by.get().is_some()
     }
 
-    /// Whether what still runs must end now.
+    /// Whether statements still running must end now.
     pub(super) fn is_over(&self) -> bool {
         self.is_abandoned() || self.closes_by.get().is_some_and(|by| Instant::now() >= *by)
     }
 }
 
-/// Says that the caller of a statement has gone, once it is dropped.
+/// Marks the caller of a statement as gone when it is dropped.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Caller(Arc<AtomicBool>);
 

@@ -57,17 +57,17 @@ impl Orphans {
     }
 }
 
-/// What the tables hold.
+/// The content of the tables.
 pub(super) struct Loaded {
     pub(super) restored: Restored,
     pub(super) orphans: Orphans,
-    /// At or above these no number was ever given out.
+    /// Every number in use is below these.
     pub(super) marks: (u64, u64, u64),
 }
 
 const DOING: &str = "reading the tables of the broker";
 
-/// The broker the tables hold, and what of them must be mended.
+/// The broker in the tables, and the repairs they need.
 pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: Timestamp) -> Result<Loaded> {
     let (mut orphans, mut repairs) = (Orphans::default(), Repairs::default());
     let (catalog, marks) = catalog(connection)?;

@@ -65,8 +65,8 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a database, makes it if it is missing, and recovers what it holds. Reads every row's key, so call it
-    /// where a thread may be kept: a million conversations take seconds.
+    /// Opens a database, makes it if it is missing, and recovers its content. Reads every row's key, so call it where a
+    /// thread may block: a million conversations take seconds.
     ///
     /// # Errors
     /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, 60012 if it is damaged, 60013 if a
@@ -157,7 +157,7 @@ impl SqliteStore {
         ReadOnlyStore::open(options)
     }
 
-    /// What was mended when the database was opened.
+    /// The repairs made when the database was opened.
     pub fn repairs(&self) -> &Arc<[Repair]> {
         &self.repairs
     }
@@ -221,7 +221,8 @@ impl SqliteStore {
         blocking(move || this.with_guarded(|connection, guard| user_sql::check(connection, guard, &sql))).await
     }
 
-    /// Tells whether all have ended: a store may be dropped by its own writer's last answer, and that thread ends by itself.
+    /// Returns whether all have ended: if the store is dropped by its own writer's last answer, that thread ends by
+    /// itself.
     fn stop_threads(&self) -> bool {
         self.stop_listening.notify_one();
         let threads = self.threads.lock().map(|mut threads| std::mem::take(&mut *threads)).unwrap_or_default();
@@ -258,7 +259,7 @@ impl Drop for SqliteStore {
     }
 }
 
-/// What a unit counts against the room.
+/// The cost of a unit against the room.
 fn cost(unit: &Unit) -> u32 {
     let bytes: usize = unit
         .iter()
@@ -387,7 +388,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// Runs what may take long on a thread of its own.
+/// Runs work that may take long on a thread of its own.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

@@ -1,4 +1,4 @@
-//! Opening a database: whose file it is, what it is set to, and which tables and views it must have.
+//! Opening a database: its owner, its settings, and its tables and views.
 
 use super::failure::{damaged, storage};
 use super::guard::Guard;
@@ -15,7 +15,7 @@ use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// "DLOQ": what the header of a file of ours says.
+/// "DLOQ": the application id in the header of our files.
 const APPLICATION_ID: i32 = 0x444C_4F51;
 
 /// Each script brings the tables one version further; only ever appended to.
@@ -31,10 +31,10 @@ const BUSY_TRY: Duration = Duration::from_millis(50);
 /// because a page that was written often is then folded once.
 const WAL_PAGES: i32 = 4000;
 
-/// Pages held in memory, in KiB: what lies on the edges that are written is enough.
+/// Pages held in memory, in KiB: enough for the edges of the tables, where writes happen.
 const CACHE_KIB: i32 = 8192;
 
-/// The path by which a file is known whatever folder a process is in.
+/// The path of a file, whatever folder a process is in.
 pub(super) fn settle(path: &Path) -> PathBuf {
     std::path::absolute(path)
         .map(|path| match (path.canonicalize(), path.parent(), path.file_name()) {
@@ -47,7 +47,7 @@ pub(super) fn settle(path: &Path) -> PathBuf {
         .unwrap_or_else(|_| path.to_owned())
 }
 
-/// Refuses what can be seen to be unusable before SQLite or the lock touch it.
+/// Refuses a visibly unusable file before SQLite or the lock touch it.
 pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
     let refuse = |code: Code, why: String| {
         Err(Error::new(code, format!("database '{}' cannot be opened: {why}", path.display())))
@@ -82,7 +82,7 @@ pub(super) fn check_ours(path: &Path) -> Result<()> {
     identify(&connection, &Location::File(path.to_owned())).map(drop).or_else(foreign)
 }
 
-/// The connection that writes, set and with all tables and views. Tells whether the tables are new.
+/// The connection that writes, configured, with all tables and views. Returns whether the tables are new.
 pub(super) fn write_connection(
     location: &Location,
     durability: Durability,
@@ -157,7 +157,7 @@ impl ReadConnection {
     }
 }
 
-/// Whether the database is empty; an error if it is somebody else's or a newer one.
+/// Whether the database is empty; an error if another program or a newer Dialoq made it.
 pub(super) fn identify(connection: &Connection, location: &Location) -> Result<bool> {
     let failed = |error| storage(&format!("opening database '{location}'"), error);
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0)).map_err(failed);

@@ -14,11 +14,11 @@ use std::time::Duration;
 pub struct SqliteOptions {
     /// Where the tables are.
     pub location: Location,
-    /// What an answered commit has survived.
+    /// The failures that an answered commit survives.
     pub durability: Durability,
     /// Whether a file that is not there is made; otherwise that is 60018.
     pub create_if_missing: bool,
-    /// What rules timers, lifetimes and waits.
+    /// The clock of timers, lifetimes and waits.
     pub clock: Clock,
     /// Where handles and other ids come from.
     pub ids: IdSource,
@@ -49,7 +49,7 @@ impl SqliteOptions {
         }
     }
 
-    /// What a URL says, and the options for what it leaves out.
+    /// The settings of a URL, completed by the options.
     pub fn from_url(url: SqliteUrl, otherwise: OpenOptions) -> Self {
         let mut options = Self::new(url.location);
         options.durability = url.common.durability;

@@ -9,9 +9,9 @@
 //!   owner in this process, or until a later call finds the file closed.
 //! - A list of the process says which files it owns, so that a second opening here is refused before it touches the file.
 //!
-//! A file beside the database (`.owner`) holds the process id for the message to others. It is locked too: it keeps the
-//! path if somebody replaces the database file, and it is the only lock where the system has no lock that SQLite does not
-//! see (all but Linux).
+//! The lock file (`.owner`, next to the database) holds the process id for the message to others. It is locked too: it
+//! protects the path if the database file is replaced, and it is the only lock where the system has no lock that SQLite
+//! does not see (all but Linux).
 
 use crate::error::{Code, Error, Result};
 use std::fs::{File, OpenOptions, TryLockError};
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What tells one file from another, whatever its name: device and inode, or the path where there are none.
+/// The identity of a file, whatever its name: device and inode, or the path where there are none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum FileKey {
     #[cfg(unix)]
@@ -46,7 +46,7 @@ static ENTRIES: Mutex<Vec<Entry>> = Mutex::new(Vec::new());
 pub(super) struct Owner {
     database: PathBuf,
     key: FileKey,
-    /// The file beside the database, with the process id.
+    /// The lock file next to the database, with the process id.
     note: Option<File>,
 }
 
@@ -68,7 +68,7 @@ impl Owner {
         Ok(Self { database: database.to_owned(), key, note: None })
     }
 
-    /// Tells other processes who owns the database, in the file beside it.
+    /// Writes this process's id into the lock file, for other processes.
     ///
     /// # Errors
     /// 60010 if another process holds that file; 60014 if it cannot be written; 60017; 60018.
@@ -122,7 +122,7 @@ fn sweep(entries: &mut Vec<Entry>) {
     entries.retain(|entry| entry.is_owned || entry.descriptor.is_some() && is_open_elsewhere(&entry.key));
 }
 
-/// Whether the process may have a descriptor of the file beside the one of its entry; closing that would then drop
+/// Whether the process may have a descriptor of the file besides the one of its entry; closing that would then drop
 /// SQLite's locks.
 #[cfg(target_os = "linux")]
 fn is_open_elsewhere(key: &FileKey) -> bool {
@@ -148,7 +148,7 @@ fn lock_file(entries: &mut Vec<Entry>, database: &Path) -> Result<FileKey> {
     let place = match kept {
         Some(place) => place,
         None => {
-            // SQLite's own mode, so that the files which it makes beside this one are alike.
+            // SQLite's own mode, so that the files it makes next to this one have the same.
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o644);
             let descriptor = options.open(database).map_err(failed)?;
@@ -177,7 +177,7 @@ fn lock_file(entries: &mut Vec<Entry>, database: &Path) -> Result<FileKey> {
     }
 }
 
-/// Enters the file as owned; the lock on the file beside it keeps other processes away.
+/// Enters the file as owned; the lock on the lock file keeps other processes away.
 #[cfg(not(target_os = "linux"))]
 fn lock_file(entries: &mut Vec<Entry>, database: &Path) -> Result<FileKey> {
     let failed = |error| unwritable("database", database, error);
@@ -217,13 +217,13 @@ fn note_path(database: &Path) -> PathBuf {
 fn note_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
-    // Without FILE_SHARE_DELETE nobody can remove the file while it is locked.
+    // Without FILE_SHARE_DELETE no process can remove the file while it is locked.
     #[cfg(windows)]
     std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
     options
 }
 
-/// Who owns the database, as far as the file beside it tells.
+/// The owner of the database, as far as the lock file names it.
 fn holder(database: &Path) -> String {
     let mut note = String::new();
     let _ = File::open(note_path(database)).and_then(|mut file| file.read_to_string(&mut note));

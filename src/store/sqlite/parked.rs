@@ -1,4 +1,4 @@
-//! Who waits for which locked group, in the order they came.
+//! Units and verbs that wait for a locked group, in the order they came.
 
 use super::batch::Sender;
 use super::state::TxSender;
@@ -9,7 +9,7 @@ use crate::protocol::{Unit, Verb};
 use std::collections::{HashMap, VecDeque};
 use tokio::sync::oneshot;
 
-/// One who waits.
+/// A waiting unit, verb or caller.
 #[expect(clippy::large_enum_variant, reason = "few wait at a time, and what waits is moved twice")]
 pub(super) enum Waiter {
     /// A unit that holds nothing while it waits, and starts again from its first verb.
@@ -21,7 +21,7 @@ pub(super) enum Waiter {
 }
 
 impl Waiter {
-    /// Whether nobody waits for its turn any more; a transaction withdraws its verb instead.
+    /// Whether the waiting caller has gone; a transaction withdraws its verb instead.
     fn has_gone(&self) -> bool {
         match self {
             Self::Unit { sender, .. } => sender.is_closed(),
@@ -31,12 +31,12 @@ impl Waiter {
     }
 }
 
-/// Everybody who waits.
+/// All waiters.
 #[derive(Default)]
 pub(super) struct Parked {
     queues: HashMap<GroupKey, VecDeque<Waiter>>,
     last_id: u64,
-    /// What the units among them cost.
+    /// The cost of the waiting units.
     cost: u32,
 }
 
@@ -50,13 +50,13 @@ impl Parked {
         self.queues.iter().flat_map(|(group, waiters)| waiters.iter().map(|waiter| (*group, waiter)))
     }
 
-    /// Where those wait who wait for the group. A full queue loses those who have gone before it grows, so that callers who give
-    /// up and come again fill no memory. Whoever was just taken from the queue finds a place without that.
+    /// The waiters of a group. A full queue drops the waiters whose callers have gone before it grows, so that callers
+    /// that give up and come again fill no memory. A waiter just taken from the queue fits without that.
     fn queue(&mut self, group: GroupKey) -> &mut VecDeque<Waiter> {
         let queue = self.queues.entry(group).or_default();
         if queue.len() == queue.capacity() {
             queue.retain(|waiter| {
-                // Asked once: it may go at any time.
+                // Evaluated once: the caller may go at any time.
                 let has_gone = waiter.has_gone();
                 if let (true, Waiter::Unit { unit, .. }) = (has_gone, waiter) {
                     self.cost -= cost(unit).min(ROOM);
@@ -68,7 +68,7 @@ impl Parked {
         queue
     }
 
-    /// What the units that wait here cost, as [`cost`] counts.
+    /// The cost of the units that wait here, as [`cost`] counts.
     #[cfg(test)]
     pub(super) fn cost(&self) -> u32 {
         self.cost
@@ -105,7 +105,7 @@ impl Parked {
         self.queues.get(&group).map_or(0, VecDeque::len)
     }
 
-    /// Whoever has waited longest for the group.
+    /// Takes the waiter that has waited longest for the group.
     pub(super) fn next(&mut self, group: GroupKey) -> Option<Waiter> {
         let queue = self.queues.get_mut(&group)?;
         let waiter = queue.pop_front();
@@ -118,14 +118,14 @@ impl Parked {
         waiter
     }
 
-    /// Whoever was parked last for the group had its turn before the others, and keeps it.
+    /// The waiter parked last for the group was first before its try, and is again.
     pub(super) fn last_becomes_first(&mut self, group: GroupKey) {
         if let Some(queue) = self.queues.get_mut(&group) {
             queue.rotate_right(1);
         }
     }
 
-    /// Takes a verb of a transaction back whose caller waits no longer; `None` if it has had its turn.
+    /// Takes a transaction's verb back when its caller stops waiting; `None` if it has been tried already.
     pub(super) fn withdraw(&mut self, wanted: u64) -> Option<Session> {
         let is_it = |waiter: &Waiter| matches!(waiter, Waiter::Tx { id, .. } if *id == wanted);
         let (group, place) =
@@ -141,14 +141,14 @@ impl Parked {
         }
     }
 
-    /// Tells everybody that there will be no turn.
+    /// Fails all waiters.
     pub(super) fn fail(&mut self, why: impl Fn() -> Error) {
         self.cost = 0;
         for waiter in std::mem::take(&mut self.queues).into_values().flatten() {
             match waiter {
                 Waiter::Unit { sender, .. } => drop(sender.send(Err(why()))),
                 Waiter::Tx { session, sender, .. } => drop(sender.send((session, Err(why())))),
-                // It orders its unit again, and hears why not.
+                // The caller orders its unit again, and gets the reason then.
                 Waiter::Caller { unlocked } => drop(unlocked),
             }
         }

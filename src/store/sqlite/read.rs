@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 const MESSAGE: &str = read::QUEUE_MESSAGE;
 
-/// What status and doctor read.
+/// The queries of status and doctor.
 pub(super) static TEXTS: StoreTexts = store_texts!(sqlite);
 
 /// Reads messages by their keys.
@@ -26,7 +26,7 @@ impl<'c> Reader<'c> {
         Self { connection, message: None }
     }
 
-    /// The row of that key; that there is one is what the core promises.
+    /// The row of that key; the core guarantees that it exists.
     pub(super) fn message(&mut self, queuing_order: u64) -> Result<ReadRow> {
         let statement = match &mut self.message {
             Some(statement) => statement,

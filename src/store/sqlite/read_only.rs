@@ -1,4 +1,4 @@
-//! A database that another process owns, opened to look at.
+//! A database that another process owns, opened for reading.
 
 use super::limit::{Caller, Limits};
 use super::open::{self, ReadConnection};

@@ -1,6 +1,6 @@
-//! The messages that arrived last, kept in memory for a short while: who keeps up with the senders reads no table.
+//! The latest messages, kept in memory for a short while: a receiver that keeps up with the senders reads no table.
 //!
-//! Bounded by rows and by bytes, whatever the depth of the queues. What is not here is read by key.
+//! Bounded by rows and by bytes, whatever the depth of the queues. All other messages are read by key.
 
 use crate::core::{MessageRow, ReadRow};
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ impl Recent {
         }
     }
 
-    /// What the table says of that row, if it is here.
+    /// The table row of that message, if it is here.
     pub(super) fn read(&self, queuing_order: u64) -> Option<ReadRow> {
         let row = self.rows.get(self.place(queuing_order)?)?.as_ref()?;
         Some(ReadRow {

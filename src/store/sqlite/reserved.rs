@@ -1,4 +1,4 @@
-//! What of the database's schema is the broker's: checked after the user has changed the schema, and at opening.
+//! The broker's own part of the database schema: checked after the user has changed the schema, and at opening.
 //!
 //! SQLite's authorizer sees neither the new name of ALTER TABLE .. RENAME TO nor the table that a foreign key names.
 

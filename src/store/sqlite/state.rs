@@ -1,8 +1,8 @@
-//! Ordering: the core and everything it has ordered that is not written yet.
+//! Ordering: the core and its ordered changes that are not written yet.
 //!
-//! A caller's verbs run on the caller's own thread, under the one lock that guards this; what they change is appended
-//! to the batch in the order in which the core did it. So locks of groups are free as soon as a commit is ordered, and
-//! the writer does nothing but write. Answers wait for the sync.
+//! A caller's verbs run on the caller's own thread, under the one lock around this state; their changes are appended to
+//! the batch in the order of the core. So locks of groups are free as soon as a commit is ordered, and the writer does
+//! nothing but write. Answers wait for the sync.
 
 use super::batch::{Answer, Batch, PendingRead, Sender, Slot, Slots};
 use super::limit::Caller;
@@ -37,10 +37,10 @@ impl SqlCommit {
     }
 }
 
-/// What comes of a verb of a transaction that had to wait for a group: the session again, and what the verb gave.
+/// The result of a transaction's verb that had to wait for a group: the session again, and the verb's reply.
 pub(super) type TxSender = oneshot::Sender<(Session, Result<Reply>)>;
 
-/// The core, what it has ordered, and who waits.
+/// The core, its ordered changes, and the waiting callers.
 pub(super) struct State {
     pub(super) core: Core,
     pub(super) effects: Effects,
@@ -50,22 +50,22 @@ pub(super) struct State {
     deferred: VecDeque<(Unit, Sender)>,
     sql_commits: Vec<SqlCommit>,
     pub(super) parked: Parked,
-    /// At or above these no number was ever given out, as the tables say.
+    /// Every number in use is below these, as the tables record.
     marks: (u64, u64, u64),
     names: Names,
     /// Why nothing more is taken.
     pub(super) failed: Option<String>,
     pub(super) is_closed: bool,
     pub(super) is_asleep: bool,
-    /// When the sleeping writer knows of something to do.
+    /// The time at which the sleeping writer will wake by itself.
     pub(super) sleeps_until: Option<Timestamp>,
     /// Batches in a row in which the writer found a single caller.
     lone_batches: u32,
-    /// How often a lone caller may still write on its own thread before the writer looks again who is there.
+    /// How often a lone caller may still write on its own thread before the writer counts the callers again.
     lone_credit: u32,
 }
 
-/// What names of the catalog stand for, as long as it is the same catalog.
+/// Lookups by name in the catalog, valid for one catalog.
 #[derive(Default)]
 struct Names {
     catalog: Option<Arc<Catalog>>,
@@ -87,7 +87,7 @@ impl Names {
 pub(super) struct Arrivals(SmallVec<[(i32, Arc<QueueActivity>, usize); 2]>);
 
 impl Arrivals {
-    /// Wakes whom they concern; not under the lock, for whoever wakes takes it.
+    /// Wakes the receivers of these queues; not under the lock, because a woken receiver takes it.
     pub(super) fn signal(self) {
         for (_, activity, newly_ready) in self.0 {
             activity.signal(newly_ready);
@@ -104,7 +104,7 @@ const MOST_NAMES: usize = 4096;
 /// Batches with one caller before that caller writes on its own thread.
 const LONE_AFTER: u32 = 4;
 
-/// How often it then does before the writer's thread looks whether others have come.
+/// How often it then does so before the writer's thread counts the callers again.
 const LONE_FOR: u32 = 15;
 
 impl State {
@@ -143,7 +143,7 @@ impl State {
             && !self.effects.catalog_changed)
     }
 
-    /// What is ordered and not answered yet, as text.
+    /// The ordered work that is not answered yet, as text.
     pub(super) fn describe_orders(&self) -> String {
         format!(
             "{} answers wait for the sync, {} units for the writer, {} commits for their SQL",
@@ -153,7 +153,7 @@ impl State {
         )
     }
 
-    /// Whether something is due sooner than the sleeping writer knows, because a caller wrote it by itself.
+    /// Whether work is due sooner than the sleeping writer will wake, because a caller wrote it by itself.
     pub(super) fn overslept(&self) -> bool {
         match (self.core.next_due(), self.sleeps_until) {
             (Some(due), Some(known)) => due < known,
@@ -162,7 +162,7 @@ impl State {
         }
     }
 
-    /// Refuses whatever comes after a failed commit or a close.
+    /// Refuses all work after a failed commit or a close.
     pub(super) fn check_open(&self) -> Result<()> {
         match &self.failed {
             Some(first) => Err(super::failure::poisoned(first)),
@@ -175,7 +175,7 @@ impl State {
     pub(super) fn take_unit(&mut self, unit: Unit, sender: Sender, now: Timestamp) {
         let is_for_writer = match &unit[..] {
             [] => true,
-            // Where nothing is ready nothing can be taken: the caller hears so at once.
+            // If nothing is ready, nothing can be received: the caller gets the empty answer at once.
             [Verb::Receive { queue, .. }] => self.has_ready(queue),
             verbs => verbs.iter().any(|verb| matches!(verb, Verb::Receive { .. })),
         };
@@ -188,7 +188,7 @@ impl State {
         }
     }
 
-    /// Does what is due, in bounded pieces.
+    /// Handles due timers and lifetimes, in bounded pieces.
     pub(super) fn tick(&mut self, now: Timestamp, most: usize) {
         for _ in 0..most {
             if self.core.next_due().is_none_or(|due| due > now) {
@@ -199,11 +199,11 @@ impl State {
         }
     }
 
-    /// Orders what only the writer orders.
+    /// Orders the units reserved for the writer.
     pub(super) fn order_deferred(&mut self, now: Timestamp) {
         self.tick(now, MOST_TICKS);
         while let Some((unit, sender)) = self.deferred.pop_front() {
-            // Whoever has gone cannot be given a message any more.
+            // A caller that has gone can be given no message any more.
             if !sender.is_closed() {
                 self.order_unit(unit, sender, now);
                 self.settle(now);
@@ -223,7 +223,7 @@ impl State {
                     return self.park(group, unit, sender);
                 }
                 Err(refusal) => {
-                    // Nobody saw what it took before, so this is no rollback that counts as poison.
+                    // No caller saw the rows it received before, so this rollback does not count as poison.
                     self.core.abandon(session, &mut self.effects);
                     let _ = sender.send(Err(refusal));
                     return;
@@ -233,9 +233,9 @@ impl State {
         self.order_commit(session, slots, sender, now);
     }
 
-    /// Keeps a unit until the group that it met is unlocked. It gives its share of the room back, so that units which wait for
-    /// one group stop nobody who needs another. Beyond what may wait here a unit goes back to its caller, which orders it again
-    /// when the group is unlocked.
+    /// Keeps a unit until the group that blocks it is unlocked. It returns its share of the room, so that units waiting
+    /// for one group do not stop units that need another. If the parked units already fill the whole room, the unit
+    /// goes back to its caller, which orders it again when the group is unlocked.
     fn park(&mut self, group: GroupKey, unit: Unit, mut sender: Sender) {
         sender.room = None;
         if let Err((unit, sender)) = self.parked.unit(group, unit, sender) {
@@ -256,13 +256,13 @@ impl State {
         self.core.commit(session, now, &mut self.effects);
     }
 
-    /// Rolls a session back; what that changes is written with the next batch.
+    /// Rolls a session back; its changes are written with the next batch.
     pub(super) fn order_rollback(&mut self, session: Session, now: Timestamp) {
         self.core.rollback(session, now, &mut self.effects);
         self.settle(now);
     }
 
-    /// Answers after the next sync, with the rows read just before whatever is ordered from now on.
+    /// Answers after the next sync, with the rows read just before all later changes.
     pub(super) fn push_answer(&mut self, slots: Slots, sender: Sender) {
         let (at, answer) = (self.effects.changes.len(), self.answers.len());
         for (slot, _) in slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Rows { .. })) {
@@ -271,7 +271,7 @@ impl State {
         self.answers.push(Answer { sender, slots, is_in_transaction: false });
     }
 
-    /// The same for what an open transaction has taken.
+    /// The same for rows that an open transaction has received.
     pub(super) fn push_read(&mut self, slots: Slots, sender: Sender) {
         self.push_answer(slots, sender);
         if let Some(answer) = self.answers.last_mut() {
@@ -288,7 +288,7 @@ impl State {
         std::mem::take(&mut self.sql_commits)
     }
 
-    /// What a reply becomes until it is answered.
+    /// The form of a reply until it is answered.
     pub(super) fn slot(&self, reply: Reply) -> Slot {
         match reply {
             Reply::Outcome(outcome) => Slot::Outcome(outcome),
@@ -296,7 +296,7 @@ impl State {
         }
     }
 
-    /// Lets those try again who waited for a group that was unlocked, in the order they came.
+    /// Retries the units and verbs whose group was unlocked, in the order they came.
     pub(super) fn settle(&mut self, now: Timestamp) {
         if self.parked.is_empty() {
             self.effects.released.clear();
@@ -361,7 +361,7 @@ impl State {
         }
     }
 
-    /// Hands everything that is ordered to the writer; `batch` comes back with its room from the batch before.
+    /// Hands all ordered changes to the writer; `batch` comes back with its allocations from the batch before.
     pub(super) fn take_batch(&mut self, batch: &mut Batch) {
         std::mem::swap(&mut self.effects.changes, &mut batch.changes);
         std::mem::swap(&mut self.answers, &mut batch.answers);
@@ -379,8 +379,8 @@ impl State {
         }
     }
 
-    /// Takes what is to be signalled, and tells the board how those queues stand: here, under the lock, so that an older
-    /// state never comes after a newer one.
+    /// Takes the pending signals, and publishes the depths of those queues on the board: here, under the lock, so that
+    /// an older depth never comes after a newer one.
     pub(super) fn take_arrivals(&mut self, board: &ActivityBoard) -> Arrivals {
         let mut taken = Arrivals::default();
         if self.effects.arrivals.is_empty() {
@@ -442,7 +442,7 @@ impl State {
         Some(activity)
     }
 
-    /// Tells how a queue stands after a transaction took or gave back a group, with no arrival to signal.
+    /// Publishes a queue's depth after a transaction took or released a group, with no arrival to signal.
     pub(super) fn sound(&mut self, queue: &str, board: &ActivityBoard) {
         let Some(queue_id) = self.queue_id(queue) else { return };
         let depth = self.core.depth(queue_id);
@@ -451,7 +451,7 @@ impl State {
         }
     }
 
-    /// Whether this caller, who has just ordered something, may write it on its own thread.
+    /// Whether the caller of the unit just ordered may write it on its own thread.
     pub(super) fn may_lead(&mut self, batches_are_short: bool) -> bool {
         // A statement of the user may take any time, or not end: its caller's thread may be the one that drives the runtime.
         if self.lone_credit == 0
@@ -477,13 +477,13 @@ impl State {
         }
     }
 
-    /// Ends everything after a failed commit: nobody is left waiting.
+    /// Fails all pending work after a failed commit, so that no caller waits for ever.
     pub(super) fn fail(&mut self, first: &Error) {
         self.failed.get_or_insert_with(|| first.to_string());
         self.forget(|| super::failure::poisoned(&first.to_string()));
     }
 
-    /// Drops all that is not written, and tells whoever waits for it.
+    /// Drops all unwritten work, and sends the error to its callers.
     pub(super) fn forget(&mut self, why: impl Fn() -> Error) {
         for answer in self.answers.drain(..) {
             let _ = answer.sender.send(Err(why()));
@@ -500,7 +500,7 @@ impl State {
     }
 }
 
-/// The marks to be written next; `None` while no number at or above the old ones was given out.
+/// The marks to be written next; `None` while all numbers in use are below the old ones.
 fn marks_above(counters: (u64, u64, u64), marks: (u64, u64, u64)) -> Option<(u64, u64, u64)> {
     let is_passed = counters.0 > marks.0 || counters.1 > marks.1 || counters.2 > marks.2;
     is_passed.then_some((counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK))

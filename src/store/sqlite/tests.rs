@@ -103,7 +103,7 @@ async fn count(store: &SqliteStore, text: &str) -> i64 {
     }
 }
 
-/// Whether a future has come to its end; it is not asked again then.
+/// Whether a future has come to its end; it is not polled again then.
 fn is_ready<T>(future: &mut BoxFuture<'_, T>) -> bool {
     future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
@@ -373,9 +373,9 @@ async fn a_moved_clock_does_what_is_due_before_an_empty_unit_is_answered() {
     assert_eq!(activity.facts().unread, 0);
     let told = activity.register(true);
     clock.advance(Duration::from_secs(1));
-    // Nobody asks: the clock alone wakes the writer.
+    // No caller polls: the clock alone wakes the writer.
     told.await;
-    // The signal comes when the message is ordered; whoever asks next hears when it is written.
+    // The signal comes when the message is ordered; an empty unit is answered when it is written.
     store.submit(Vec::new()).await.unwrap();
     assert_eq!(count(&store, "select count(*) from queue_messages where queue_name = 'from'").await, 1);
 }
@@ -427,7 +427,7 @@ async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
-    // Enough to be known as alone, so that the timer is written on this thread while the writer sleeps.
+    // Enough to count as alone, so that the timer is written on this thread while the writer sleeps.
     for _ in 0..20 {
         store.submit(vec![send(handle, "x")]).await.unwrap();
     }

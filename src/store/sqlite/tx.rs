@@ -88,7 +88,7 @@ impl SqliteTx {
         next
     }
 
-    /// Makes the outcome, reading what a RECEIVE took. Whoever stops waiting for it has not received anything.
+    /// Makes the outcome, reading the rows of a RECEIVE. If the caller stops waiting for it, nothing is received.
     async fn finish(&mut self, reply: Reply, before: Savepoint) -> Result<Outcome> {
         let taken = match reply {
             Reply::Outcome(outcome) => return Ok(outcome),
@@ -104,7 +104,7 @@ impl SqliteTx {
 
     async fn end(mut self: Box<Self>) -> Result<()> {
         let store = self.store.clone();
-        // It takes no room: what fills that may wait for this transaction's groups.
+        // It takes no room: the units that fill it may wait for this transaction's groups.
         super::answered(&store.engine, self.order_end()?).await.map(drop)
     }
 
@@ -145,7 +145,7 @@ impl SqliteTx {
     }
 }
 
-/// What becomes of a verb.
+/// What happens next with a verb.
 enum Next {
     /// It is done.
     Reply(Reply),
@@ -201,7 +201,7 @@ fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Re
     Ok(receiver)
 }
 
-/// Gives back what a RECEIVE took if its caller stops waiting for it, or if it cannot be read.
+/// Returns the rows of a RECEIVE if its caller stops waiting for it, or if they cannot be read.
 struct UndoReceive<'a> {
     engine: &'a Engine,
     session: &'a mut Option<Session>,
@@ -260,7 +260,7 @@ impl Drop for Turn<'_> {
         drop(state);
         match withdrawn {
             Some(session) => *self.home = Some(session),
-            // It had its turn, and nobody has heard of it: take it back.
+            // It has been tried, and its caller has not seen the result: undo it.
             None => {
                 if let Ok((session, reply)) = self.receiver.try_recv() {
                     let _ = self.arrive(session, reply);
@@ -278,7 +278,7 @@ impl Drop for SqliteTx {
         if let Some(session) = self.session.take() {
             let engine = &self.store.engine;
             let mut state = engine.lock_whatever();
-            // After a failure the core is only a memory of what was.
+            // After a failure the core in memory is not the truth any more.
             if state.failed.is_none() {
                 state.order_rollback(session, engine.clock.now());
                 wake_if_work(engine, state);
@@ -295,7 +295,7 @@ impl StoreTx for SqliteTx {
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
         Box::pin(async move {
             self.session()?;
-            // What an earlier statement makes is not there yet, so that what uses it is checked when it runs.
+            // Tables of an earlier statement do not exist yet, so statements after it are checked when they run.
             if !self.sql.iter().any(user_sql::defines) {
                 self.store.check_sql(&sql).await?;
             }

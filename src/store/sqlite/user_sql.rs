@@ -29,7 +29,7 @@ impl ToSql for SqlValue {
 /// The statements of one transaction.
 pub(super) struct UserUnit<'a> {
     pub(super) sql: &'a [SqlStatement],
-    /// Whoever waits for them, if they may be given up when it leaves.
+    /// Their caller, if they may be given up when it leaves.
     pub(super) caller: Option<&'a Caller>,
 }
 
@@ -44,7 +44,7 @@ impl UserUnit<'_> {
     }
 }
 
-/// What the statements of one transaction came to.
+/// The results of one transaction's statements.
 pub(super) struct Ran {
     pub(super) changed: u64,
     /// Whether SQLite might refuse the commit. A commit serves many transactions, so it is tried first.
@@ -97,14 +97,14 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<R
     Ok(verdict.map(|changed| Ran { changed, needs_trial }))
 }
 
-/// Makes virtual tables, such as full-text search, write what they buffer: a savepoint does that. Otherwise they would write at
-/// the commit, and a failure would be the failure of every transaction of the batch.
+/// Makes virtual tables, such as full-text search, write their buffers: a savepoint does that. Otherwise they would
+/// write at the commit, and a failure would be the failure of every transaction of the batch.
 fn write_virtual_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached(SAVEPOINT)?.execute([])?;
     connection.prepare_cached(RELEASE)?.execute([]).map(drop)
 }
 
-/// Only a definition that speaks of it can put a constraint off to the commit.
+/// Only a definition with the word DEFERRED can put a constraint off to the commit.
 fn has_deferred_constraints(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare_cached(DEFERRED_CONSTRAINTS)?.query_row([], |row| Ok(row.get::<_, i64>(0)? > 0))
 }
@@ -171,7 +171,7 @@ fn read_all(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows
     Ok(SqlRows { columns, rows })
 }
 
-/// Whether the statement makes or changes tables, so that what comes after it cannot be checked before it has run.
+/// Whether the statement makes or changes tables, so that statements after it cannot be checked before it has run.
 pub(super) fn defines(statement: &SqlStatement) -> bool {
     let first = statement.text.split_whitespace().next().unwrap_or_default();
     ["CREATE", "ALTER", "DROP"].iter().any(|word| first.eq_ignore_ascii_case(word))

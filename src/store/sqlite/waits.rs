@@ -1,4 +1,4 @@
-//! What every open embedded store of this process waits for, as text: for a test that does not end.
+//! The waits of every open embedded store of this process, as text: for a test that does not end.
 
 use super::engine::Engine;
 use super::parked::Waiter;
@@ -28,7 +28,7 @@ fn describe_engine(engine: &Engine) -> String {
     } else {
         "no batch is being written"
     };
-    // A thread that never gives the state back is what the reader looks for, so this does not wait for it for long.
+    // A thread that never releases the state is what this report should reveal, so this waits only briefly for it.
     for _ in 0..100 {
         match engine.state.try_lock() {
             Ok(state) => return format!("store {place}: {writing}\n{}", describe_state(&state)),

@@ -1,4 +1,4 @@
-//! Writing what the core changed: one statement per kind of row.
+//! Writes the core's changes: one statement per kind of row.
 
 use super::options::Fault;
 use crate::catalog::{Activation, Contract, MessageType, Queue, Service};
@@ -52,8 +52,8 @@ statements! {
 }
 
 impl Write {
-    /// Whether the row is there for certain, or is made. Another number of changed rows means that another program wrote to
-    /// the broker's tables, so that what is in memory is no longer true.
+    /// Whether the change affects exactly one row. Another number of rows means that another program wrote to the
+    /// broker's tables, so that memory is no longer true.
     fn changes_one_row(self) -> bool {
         !matches!(
             self,
@@ -65,10 +65,10 @@ impl Write {
     }
 }
 
-/// The letters by which the tables tell the validations apart.
+/// The letters of the validations in the tables.
 pub(super) const VALIDATIONS: [&str; 6] = ["N", "E", "X", "V", "J", "S"];
 
-/// Writes changes in the open transaction of a connection. Each statement is looked up once a batch.
+/// Writes changes in the open transaction of a connection. Each statement is prepared once a batch.
 pub(super) struct Writer<'c> {
     connection: &'c Connection,
     fault: Option<&'c Fault>,
@@ -167,7 +167,7 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// Writes the marks at or above which no number was ever given out.
+    /// Writes the marks: every number in use is below them.
     pub(super) fn set_marks(&mut self, (order, endpoint, transmission): (u64, u64, u64)) -> Result<()> {
         self.run(Write::SetMarks, [int(order), int(endpoint), int(transmission)])?;
         Ok(())
@@ -333,7 +333,7 @@ impl<'c> Writer<'c> {
     }
 }
 
-/// What a change is about, for messages.
+/// The subject of a change, for messages.
 pub(super) fn subject(change: &Change) -> String {
     match change {
         Change::InsertMessage(row) => format!("message {}", row.queuing_order),
@@ -354,7 +354,7 @@ pub(super) fn subject(change: &Change) -> String {
     }
 }
 
-/// Does the operation, unless a fault was asked for and strikes it.
+/// Runs the operation, unless a requested fault strikes it.
 pub(super) fn strike<T>(fault: Option<&Fault>, operation: impl FnOnce() -> Result<T>) -> Result<T> {
     match fault {
         None => operation(),
@@ -367,7 +367,7 @@ pub(super) fn int(number: u64) -> i64 {
     number.cast_signed()
 }
 
-/// How the tables write what a notification tells.
+/// The events of notifications, as the tables write them.
 pub(super) fn event_name(event: QueueEvent) -> &'static str {
     match event {
         QueueEvent::QueueActivation => "QUEUE_ACTIVATION",

@@ -9,7 +9,7 @@ use std::sync::mpsc;
 
 const STEPS: usize = 10_000;
 
-/// Larger than what is checked at once.
+/// Larger than a quick check accepts.
 fn large(is_good: bool) -> String {
     format!("{}{}", if is_good { "1" } else { "true" }, " ".repeat(5000))
 }

@@ -1,4 +1,4 @@
-//! A file that is opened again: what is read back, what is counted on from, and what another program has left in it.
+//! A file that is opened again: its content, its counters, and leftovers of another program.
 
 use super::*;
 use crate::time::Clock;

@@ -1,4 +1,4 @@
-//! Bounds of what the store takes and of what it keeps in memory.
+//! Bounds of the store's input and of its memory.
 
 use super::*;
 
@@ -20,7 +20,7 @@ async fn a_dropped_queue_leaves_no_name_in_memory() {
     store.begin().await.unwrap().execute(Verb::GetConversationGroup { queue: "passing".into() }).await.unwrap();
     store.submit(vec![Verb::Define(vec![Definition::DropQueue { name: "passing".into() }])]).await.unwrap();
     store.submit(vec![receive()]).await.unwrap();
-    // The board looks through its names when there are many.
+    // The board prunes its names when there are many.
     for number in 0..2000 {
         drop(store.activity().queue(&format!("nowhere {number}")));
     }

@@ -1,4 +1,4 @@
-//! Waiting for a locked group: who gets it, and how a wait ends.
+//! Waiting for a locked group: the order of the waiters, and the ends of a wait.
 
 use super::*;
 use crate::id::GroupId;
@@ -182,8 +182,8 @@ async fn a_group_that_a_transaction_has_taken_does_not_count_as_ready() {
     }
 }
 
-/// The store keeps no more units for a group that is locked: one that costs the whole room waits for it, and goes with what
-/// this gives.
+/// The store parks no more units for a locked group: one that costs the whole room waits for it, and goes when the
+/// returned value is dropped.
 async fn fill<'s>(store: &'s SqliteStore, handle: ConversationHandle) -> Submitted<'s> {
     let body = Arc::new(vec![b'x'; ROOM as usize * BODY_SHARE_BYTES / 4]);
     let quarter = Verb::Send { handles: vec![handle], message_type: Some("t".into()), body: Some(body), trace: None };

@@ -27,7 +27,7 @@ async fn what_only_a_commit_refuses_fails_its_own_transaction() {
     ];
     // No table with a constraint put off to the commit is left, but the violations stay counted.
     let without_child = [&migration[..], &["drop table child"]].concat();
-    // Full-text search writes what it holds back when the transaction ends.
+    // Full-text search writes its buffer when the transaction ends.
     let text = ["create virtual table search using fts5(body)", "insert into search values ('hello')"];
     let damage = ["insert into search values ('more')", "delete from search_data"];
     for (made, unit) in [(&FAMILY[..], &migration[..]), (&FAMILY[..], &without_child[..]), (&text[..], &damage[..])] {

@@ -1,4 +1,4 @@
-//! What is ordered and not written yet: who may see it, who is answered when, and what a caller that gives up has received.
+//! Ordered and unwritten work: its visibility, its answers, and the messages of a caller that gives up.
 //!
 //! A test holds the lock of the connection that writes, so that nothing is written before it lets go.
 
@@ -268,7 +268,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     committed.await.unwrap();
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["held", "waits"]);
 
-    // The caller goes when it is answered, and has not looked at the answer.
+    // The caller goes when it is answered, and has not read the answer.
     let mut tx = store.begin().await.unwrap();
     let (mut sent, mut of_tx) = (store.submit(vec![send(other, "two")]), tx.execute(receive()));
     {
