@@ -1,4 +1,4 @@
-//! One trait for everything that can be done: at once on a [`Broker`](crate::Broker), or in a [`Tx`](crate::Tx).
+//! One trait for all statements: at once on a [`Broker`](crate::Broker), or in a [`Tx`](crate::Tx).
 
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
@@ -30,7 +30,7 @@ pub trait Perform: Send + Sync {
 ///
 /// Nothing happens before the returned value is awaited.
 pub trait Act: Perform {
-    /// `BEGIN DIALOG FROM SERVICE from TO SERVICE to ...`; awaiting it gives the initiator's handle.
+    /// `BEGIN DIALOG FROM SERVICE from TO SERVICE to ...`; awaiting it returns the initiator's handle.
     ///
     /// # Errors
     /// 8423 no such local service, 8425 no such contract, 8492 the contract lets the initiator send nothing, 8411 the
@@ -54,7 +54,7 @@ pub trait Act: Perform {
     }
 
     /// `SEND ON CONVERSATION handle MESSAGE TYPE t (body)`. The type is a [`MessageType`](crate::MessageType) with a
-    /// value of its Rust type, or a plain name with anything that is bytes. An empty body is no body.
+    /// value of its Rust type, or a plain name with any bytes. An empty body is no body.
     ///
     /// # Errors
     /// 8426 no such conversation, 8429 its state forbids SEND, 8428 no such message type, 8431 the type is not in the
@@ -88,7 +88,7 @@ pub trait Act: Perform {
         Answer::to_result(self, verb, done)
     }
 
-    /// `END CONVERSATION handle`: the peer gets EndDialog after everything sent before. Gives the state it was in.
+    /// `END CONVERSATION handle`: the peer gets EndDialog after all earlier messages. Returns the state it was in.
     ///
     /// # Errors
     /// 8426 no such conversation.
@@ -99,7 +99,7 @@ pub trait Act: Perform {
         Answer::to(self, Verb::EndConversation { handle, form: EndForm::Plain }, ended)
     }
 
-    /// `END CONVERSATION handle WITH ERROR = code DESCRIPTION = '...'`: the peer gets Error before all else.
+    /// `END CONVERSATION handle WITH ERROR = code DESCRIPTION = '...'`: the peer gets Error before all other messages.
     ///
     /// # Errors
     /// 8426 no such conversation, 8424 the code is not above zero, 60005 the description is over 3000 characters.
@@ -116,7 +116,7 @@ pub trait Act: Perform {
         Answer::to(self, Verb::EndConversation { handle, form }, ended)
     }
 
-    /// `END CONVERSATION handle WITH CLEANUP`: this side is erased and the peer is not told.
+    /// `END CONVERSATION handle WITH CLEANUP`: this side is erased and the peer gets no message.
     ///
     /// # Errors
     /// 8426 no such conversation.
@@ -131,7 +131,8 @@ pub trait Act: Perform {
     /// a second count as a whole one; setting it again replaces it.
     ///
     /// # Errors
-    /// 8426 no such conversation, 8411 out of range, 8410 beyond the conversation's lifetime, 8458 its state forbids it.
+    /// 8426 no such conversation, 8411 out of range, 8410 beyond the conversation's lifetime, 8458 its state forbids
+    /// it.
     fn timer(&self, handle: ConversationHandle, due_in: Duration) -> Answer<'_, ()>
     where
         Self: Sized,
@@ -172,7 +173,8 @@ pub trait Act: Perform {
         Receive::new(self, queue.into())
     }
 
-    /// `GET_TRANSMISSION_STATUS (handle)`: why the last message still waits, or empty.
+    /// `GET_TRANSMISSION_STATUS (handle)`: why the conversation's first waiting message was not delivered at the latest
+    /// try, or empty.
     ///
     /// # Errors
     /// Those of the store only.

@@ -36,23 +36,24 @@ impl fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// Opens the broker at a URL; what is not there yet is made.
+    /// Opens the broker at a URL; a missing database is made.
     ///
     /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed.
-    /// `postgres://user:password@host/database` and `mssql://user:password@host/database` are databases of servers, shared
-    /// with other processes; the latter may also be an ADO string after `mssql:`. Parameters follow a question mark:
-    /// `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`, `sql_timeout_ms=n`, and those of [`ServerUrl`](crate::store::url::ServerUrl).
+    /// `postgres://user:password@host/database` and `mssql://user:password@host/database` are databases of servers,
+    /// shared with other processes; the latter may also be an ADO string after `mssql:`. Parameters follow a question
+    /// mark: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`, `sql_timeout_ms=n`, and those of
+    /// [`ServerUrl`](crate::store::url::ServerUrl).
     ///
     /// # Errors
-    /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012 it
-    /// is damaged, 60013 it was written by a newer Dialoq, 60014 it cannot be written, 60018 it cannot be read. Of a server:
-    /// 60030 it cannot be reached, 60034 it refuses this user, 60035 the schema is missing or not whole, 60026 this build has
-    /// no driver for it.
+    /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012
+    /// it is damaged, 60013 it was written by a newer Dialoq, 60014 it cannot be written, 60018 it cannot be read. Of a
+    /// server: 60030 it cannot be reached, 60034 it refuses this user, 60035 the schema is missing or not whole, 60026
+    /// this build has no driver for it.
     pub async fn open(url: &str) -> Result<Self> {
         Self::open_with(url, OpenOptions::default()).await
     }
 
-    /// The same, with options; what the URL says counts over them.
+    /// The same, with options; the URL overrides them.
     ///
     /// # Errors
     /// Those of [`Broker::open`].
@@ -68,9 +69,9 @@ impl Broker {
         }
     }
 
-    /// Opens a database that another process may own, to look at: [`Broker::query`] and [`Broker::catalog`], the latter as
-    /// of the opening. Everything else is refused with 60014. A server is opened as by [`Broker::open`], but nothing is
-    /// installed in it.
+    /// Opens a database that another process may own, for reading: [`Broker::query`] and [`Broker::catalog`], the
+    /// latter as of the opening. All other calls are refused with 60014. A server is opened as by [`Broker::open`], but
+    /// nothing is installed in it.
     ///
     /// # Errors
     /// Those of [`Broker::open`], but for 60010.
@@ -90,13 +91,13 @@ impl Broker {
         Self { store, repairs: Arc::default() }
     }
 
-    /// What was mended in the embedded store when it was opened: rows that belonged to nothing and were removed, and
-    /// conversation groups that were set aside because their rows contradict each other. Empty as a rule.
+    /// Repairs made when the embedded store was opened: removed rows that belonged to nothing, and quarantined
+    /// conversation groups whose rows contradict each other. Empty as a rule.
     pub fn repairs(&self) -> &[Repair] {
         &self.repairs
     }
 
-    /// The store itself, for what is built beside the broker.
+    /// The store itself, for modules next to the broker.
     pub(crate) fn shared_store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -117,8 +118,8 @@ impl Broker {
         self.store.submit(unit).await
     }
 
-    /// Does a unit under an id of the caller's, at most once: `None` if one of that id happened before, by whomever. Try it
-    /// again with the same id whenever nobody knows whether it happened; ids are kept for a week. On the servers only.
+    /// Executes a unit under the caller's own id, at most once: `None` if a unit of that id happened before. If the
+    /// outcome is unknown, try again with the same id; ids are kept for a week. On the servers only.
     ///
     /// # Errors
     /// That of the first verb refused; 60026 the store keeps no ids.
@@ -134,7 +135,7 @@ impl Broker {
         self.store.unit_happened(unit_id).await
     }
 
-    /// Makes definitions, all or none; gives the warnings.
+    /// Makes definitions, all or none; returns the warnings.
     ///
     /// # Errors
     /// Those of the statements: 60001 the name is taken (see [`Broker::ensure`]), 60002 something named does not exist,
@@ -145,12 +146,12 @@ impl Broker {
         self.apply(definitions.into_list()).await
     }
 
-    /// Makes what is not there yet, all or none: what an application calls at every start. What is there stays as it
-    /// is; of a queue or broker priority only the settings named here are compared.
+    /// Makes the missing definitions, all or none; an application calls it at every start. Existing objects stay
+    /// unchanged; of a queue or broker priority only the settings named here are compared.
     ///
     /// # Errors
-    /// 60001 something of that name is there but differs; 60026 the list holds anything but creations; else those of
-    /// [`Broker::define`].
+    /// 60001 an object of that name exists but differs; 60026 the list holds a statement other than CREATE; else those
+    /// of [`Broker::define`].
     pub async fn ensure(&self, build: impl Fn(&mut Definitions)) -> Result<Vec<String>> {
         let mut definitions = Definitions::default();
         build(&mut definitions);
@@ -163,14 +164,14 @@ impl Broker {
                 return Ok(Vec::new());
             }
             match self.apply(rest.clone()).await {
-                // Somebody else is making it: its commit is ordered before this refusal but may not be seen yet.
+                // Another caller is making it: its commit is ordered before this refusal but may not be visible yet.
                 Err(error) if error.code() == Code::DUPLICATE_NAME && is_possible(&catalog, &rest) => redefined.await,
                 other => return other,
             }
         }
     }
 
-    /// Applies a list of definitions, all or none; gives the warnings.
+    /// Applies a list of definitions, all or none; returns the warnings.
     ///
     /// # Errors
     /// Those of [`Broker::define`].
@@ -182,7 +183,7 @@ impl Broker {
         }
     }
 
-    /// Applies a script in Service Broker's own definition language, all of it or nothing; gives the warnings.
+    /// Applies a script in Service Broker's own definition language, all of it or nothing; returns the warnings.
     ///
     /// ```no_run
     /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
@@ -202,7 +203,7 @@ impl Broker {
         })
     }
 
-    /// The script that makes the definitions of this broker again: what [`Broker::execute`] takes.
+    /// The script that makes the definitions of this broker again: input for [`Broker::execute`].
     pub fn dump(&self) -> String {
         ddl::render(&self.catalog())
     }
@@ -233,12 +234,12 @@ impl Broker {
         self.store.clock()
     }
 
-    /// What happens in the queues: depth, waits, receives.
+    /// Activity in the queues: depth, waits, receives.
     pub fn activity(&self) -> &ActivityBoard {
         self.store.activity()
     }
 
-    /// Finishes what was accepted, then closes: for all clones; later calls fail with 60016.
+    /// Finishes all accepted work, then closes: for all clones; later calls fail with 60016.
     ///
     /// # Errors
     /// Those of the store.

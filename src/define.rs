@@ -1,4 +1,4 @@
-//! Definitions by builder: what the definition language says, without the text.
+//! Definitions by builder: the definition language without its text.
 
 mod missing;
 
@@ -20,7 +20,7 @@ pub struct Level(u8);
 impl Level {
     /// 1
     pub const LOWEST: Self = Self(1);
-    /// 5: what a conversation gets when no broker priority matches.
+    /// 5: the level of a conversation when no broker priority matches.
     pub const DEFAULT: Self = Self(5);
     /// 10
     pub const HIGHEST: Self = Self(10);
@@ -28,8 +28,8 @@ impl Level {
     /// The level of that number.
     ///
     /// # Panics
-    /// If it is not within 1 to 10; in a `const` that is an error of the compiler. See [`TryFrom`] for numbers that come
-    /// from elsewhere.
+    /// If it is not within 1 to 10; in a `const` that is an error of the compiler. See [`TryFrom`] for numbers that
+    /// come from elsewhere.
     pub const fn new(level: u8) -> Self {
         assert!(level >= 1 && level <= 10, "a priority level is 1 (low) to 10 (high)");
         Self(level)
@@ -66,8 +66,8 @@ impl TryFrom<u8> for Level {
 
 /// A list of definitions in the making; see [`Broker::define`](crate::Broker::define).
 ///
-/// What creates an object returns a view of that one object, on which its settings are made; every other definition may
-/// follow on it.
+/// A method that creates an object returns a view of that one object, on which its settings are made; every other
+/// definition may follow on it.
 #[derive(Debug, Default)]
 pub struct Definitions {
     list: Vec<Definition>,
@@ -107,7 +107,7 @@ impl Definitions {
         self.add(Definition::DropMessageType { name: message_type.type_name().to_owned() })
     }
 
-    /// `CREATE CONTRACT`; its message types are added on what this returns.
+    /// `CREATE CONTRACT`; its message types are added on the returned view.
     pub fn contract(&mut self, name: impl Into<String>) -> ContractDefinition<'_> {
         self.add(Definition::CreateContract { name: name.into(), owner: None, entries: Vec::new() });
         ContractDefinition(self)
@@ -118,13 +118,13 @@ impl Definitions {
         self.add(Definition::DropContract { name: name.into() })
     }
 
-    /// `CREATE QUEUE`; its settings are made on what this returns.
+    /// `CREATE QUEUE`; its settings are made on the returned view.
     pub fn queue(&mut self, name: impl Into<String>) -> QueueDefinition<'_> {
         self.add(Definition::CreateQueue { name: name.into(), options: QueueOptions::default() });
         QueueDefinition(self)
     }
 
-    /// `ALTER QUEUE`; what changes is set on what this returns.
+    /// `ALTER QUEUE`; the changes are set on the returned view.
     pub fn alter_queue(&mut self, name: impl Into<String>) -> QueueDefinition<'_> {
         self.add(Definition::AlterQueue { name: name.into(), options: QueueOptions::default() });
         QueueDefinition(self)
@@ -147,7 +147,7 @@ impl Definitions {
         self.add(Definition::CreateService { name: name.into(), owner: None, queue: queue.into(), contracts })
     }
 
-    /// `ALTER SERVICE`; what changes is set on what this returns.
+    /// `ALTER SERVICE`; the changes are set on the returned view.
     pub fn alter_service(&mut self, name: impl Into<String>) -> ServiceChange<'_> {
         self.add(Definition::AlterService {
             name: name.into(),
@@ -163,13 +163,14 @@ impl Definitions {
         self.add(Definition::DropService { name: name.into() })
     }
 
-    /// `CREATE BROKER PRIORITY`; criteria and level are set on what this returns, what is not set is ANY, or level 5.
+    /// `CREATE BROKER PRIORITY`; criteria and level are set on the returned view. Criteria not set are ANY, a level not
+    /// set is 5.
     pub fn broker_priority(&mut self, name: impl Into<String>) -> PriorityDefinition<'_> {
         self.add(Definition::CreateBrokerPriority { name: name.into(), set: PriorityOptions::default() });
         PriorityDefinition(self)
     }
 
-    /// `ALTER BROKER PRIORITY`; what changes is set on what this returns.
+    /// `ALTER BROKER PRIORITY`; the changes are set on the returned view.
     pub fn alter_broker_priority(&mut self, name: impl Into<String>) -> PriorityDefinition<'_> {
         self.add(Definition::AlterBrokerPriority { name: name.into(), set: PriorityOptions::default() });
         PriorityDefinition(self)
@@ -292,7 +293,8 @@ impl QueueDefinition<'_> {
         })
     }
 
-    /// `STATUS = ON | OFF`: whether messages are taken in and given out.
+    /// `STATUS = ON
+    /// OFF`: whether the queue accepts and delivers messages.
     pub fn status(self, on: bool) -> Self {
         self.set(|options| options.status = Some(on))
     }
@@ -312,7 +314,8 @@ impl QueueDefinition<'_> {
         self.set(|options| options.poison_quarantine = Some(on))
     }
 
-    /// `ACTIVATION (PROCEDURE_NAME = ..., MAX_QUEUE_READERS = ...)`: the handler of that name, at most so many at a time.
+    /// `ACTIVATION (PROCEDURE_NAME = ..., MAX_QUEUE_READERS = ...)`: the handler of that name, at most so many at a
+    /// time.
     pub fn activation(self, procedure_name: impl Into<String>, max_queue_readers: u16) -> Self {
         let procedure_name = procedure_name.into();
         self.activate(|activation| {
@@ -344,7 +347,7 @@ impl QueueDefinition<'_> {
 }
 
 view! {
-    /// The service just named: what changes.
+    /// The service just named: its changes.
     ServiceChange
 }
 

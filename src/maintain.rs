@@ -1,4 +1,4 @@
-//! What is wrong with a broker that runs: findings with advice.
+//! The faults of a running broker: findings with advice.
 
 use crate::broker::Broker;
 use crate::error::Result;
@@ -8,10 +8,10 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// How old something must be before [`Broker::doctor`] speaks of it.
+/// How old a fault must be before [`Broker::doctor`] reports it.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
-/// What kind of thing was found.
+/// The kind of finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -20,9 +20,9 @@ pub enum FindingKind {
     NeverEnded,
     /// Conversations without LIFETIME stay open for ever if either side forgets them.
     WithoutLifetime,
-    /// A queue is off: poison handling or somebody disabled it.
+    /// A queue is off: disabled by poison handling or by a statement.
     DisabledQueue,
-    /// Messages wait and nobody receives them.
+    /// Messages wait and no caller receives them.
     WaitingMessages,
     /// Messages cannot be delivered.
     Undelivered,
@@ -33,7 +33,7 @@ pub enum FindingKind {
 /// Something [`Broker::doctor`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What kind of thing it is.
+    /// The kind of finding.
     pub kind: FindingKind,
     /// The service or queue it is about.
     pub subject: String,
@@ -41,9 +41,9 @@ pub struct Finding {
     pub amount: u64,
     /// Since when, for the oldest of them; `None` if there are none.
     pub since: Option<Timestamp>,
-    /// What was found, in words.
+    /// The finding, as text.
     pub what: String,
-    /// What to do about it.
+    /// The advice.
     pub advice: String,
 }
 
@@ -54,8 +54,8 @@ impl fmt::Display for Finding {
 }
 
 impl Broker {
-    /// Looks for what is usually wrong, worst first: disabled queues, quarantined groups, conversations that nobody
-    /// ended, messages that nobody receives or that cannot be delivered. Younger than [`PATIENCE`] does not count.
+    /// Finds the usual faults, worst first: disabled queues, quarantined groups, conversations that were never ended,
+    /// messages that no caller receives or that cannot be delivered. Faults younger than [`PATIENCE`] do not count.
     ///
     /// # Errors
     /// Those of the store.

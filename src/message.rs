@@ -1,4 +1,4 @@
-//! Messages as an application sees them: typed bodies, what was received, what went wrong.
+//! Messages as an application sees them: typed bodies, received messages, errors of the peer.
 
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
@@ -155,7 +155,7 @@ fn undecodable(message: &Message, wanted: &str, why: &dyn fmt::Display) -> Error
     )
 }
 
-/// What names a message type in a definition: a [`MessageType`], or a plain name (declared with `VALIDATION = NONE`).
+/// The name of a message type in a definition: a [`MessageType`], or a plain name (declared with `VALIDATION = NONE`).
 pub trait DeclaresType {
     /// The name.
     fn type_name(&self) -> &str;
@@ -250,9 +250,9 @@ impl<V: AsRef<[u8]> + ?Sized> SendsAs<V> for &String {
 /// Why a conversation broke: the content of an Error message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BrokerError {
-    /// Above zero: the number the peer gave END WITH ERROR. Below: the broker's own, as minus its number.
+    /// Above zero: the number in the peer's END WITH ERROR. Below: the broker's own, as minus its number.
     pub code: i32,
-    /// What the peer or the broker said.
+    /// The description from the peer or the broker.
     pub description: String,
 }
 
@@ -280,7 +280,7 @@ impl Message {
         (message_type.decode)(self)
     }
 
-    /// The body as JSON of any type, whatever the message type.
+    /// The body as JSON of any type, of any message type.
     ///
     /// # Errors
     /// 60021 if it does not decode.
@@ -293,7 +293,7 @@ impl Message {
         self.message_body.as_deref().unwrap_or_default()
     }
 
-    /// The body as text: UTF-8, or UTF-16 where a little-endian byte-order mark says so.
+    /// The body as text: UTF-8, or UTF-16 after a little-endian byte-order mark.
     ///
     /// # Errors
     /// 60021 if it is neither.
@@ -334,7 +334,7 @@ impl Message {
     }
 }
 
-/// What one RECEIVE gave: messages of one conversation group, in order; never empty.
+/// The messages of one RECEIVE: of one conversation group, in order; never empty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Batch {
     messages: Vec<Message>,

@@ -15,15 +15,16 @@ use tokio::sync::Mutex;
 use tracing::Instrument;
 use uuid::Uuid;
 
-/// An open transaction: everything done in it happens at [`Tx::commit`], or not at all. Dropping it rolls it back.
+/// An open transaction: all its work happens at [`Tx::commit`], or not at all. Dropping it rolls it back.
 ///
-/// It owns what it needs, so it may be kept in a struct across calls. Its methods take `&self` and run one after the
+/// It owns its data, so it may be kept in a struct across calls. Its methods take `&self` and run one after the
 /// other.
 ///
 /// # Cancelling
 /// Dropping the future of a verb does not undo the verb: it runs on with the next call. If it fails then,
-/// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing: messages
-/// it took but could not hand over are handed to the next RECEIVE of the same queue, and a commit without that is refused.
+/// [`Tx::commit`] gives its error and nothing has happened. Dropping the future of a waiting RECEIVE loses nothing:
+/// messages it took but could not hand over are handed to the next RECEIVE of the same queue, and a commit without that
+/// is refused.
 pub struct Tx {
     store: Arc<dyn Store>,
     state: Mutex<State>,
@@ -52,11 +53,11 @@ struct Deadlock {
     is_told: bool,
 }
 
-/// Everything that this side remembers about the transaction. It is kept at each savepoint and restored by `rollback_to`,
-/// so a new fact belongs in here and nowhere else.
+/// The client's own record of the transaction. It is kept at each savepoint and restored by `rollback_to`, so a new
+/// fact belongs in here and nowhere else.
 #[derive(Clone, Default)]
 struct Memory {
-    /// What receiving verbs gave after their callers had gone away.
+    /// Results of receiving verbs whose callers had gone away.
     unseen: Vec<Unseen>,
     /// The conversations that this transaction has ended on its side.
     ended: HashSet<ConversationHandle>,
@@ -72,12 +73,12 @@ struct Unseen {
 
 enum Step {
     Idle(Session),
-    /// A verb is under way; it outlives the future of the caller that asked for it.
+    /// A verb is under way; it outlives the future of its caller.
     Busy(BoxFuture<'static, (Session, Done)>),
     Ended,
 }
 
-/// What a step gave. Receiving verbs are kept with their outcome until a caller sees it.
+/// The result of a step. Receiving verbs are kept with their outcome until a caller sees it.
 enum Done {
     Verb(Followed, Result<Outcome>),
     Savepoint(String, Result<()>),
@@ -97,7 +98,8 @@ impl Done {
         }
     }
 
-    /// Why the transaction must not be committed if no caller has seen this. A verb that only reads has left nothing out.
+    /// Why the transaction must not be committed if no caller has seen this. A verb that only reads has left nothing
+    /// out.
     fn into_failure(self) -> Option<Error> {
         match self {
             Self::Verb(Followed::Receives(_) | Followed::Asks, _) | Self::Rows(_) => None,
@@ -112,7 +114,7 @@ impl Done {
     }
 }
 
-/// What of a verb matters after it was done.
+/// The part of a verb that matters after it was done.
 enum Followed {
     Receives(Verb),
     Ends(ConversationHandle),
@@ -141,7 +143,7 @@ impl Unseen {
 }
 
 impl State {
-    /// Starts a step once the one before has finished, and waits for what it gives.
+    /// Starts a step once the one before has finished, and waits for its result.
     async fn run<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<Done>
     where
         F: Future<Output = (Session, Done)> + Send + 'static,
@@ -169,8 +171,8 @@ impl State {
         }
     }
 
-    /// Waits for the step under way, if any, notes what it did, and gives what it gave. The caller that asked for the step
-    /// may be gone by now, so nothing is noted anywhere else.
+    /// Waits for the step under way, if any, records its effects, and returns its result. Its caller may be gone by
+    /// now, so they are recorded nowhere else.
     async fn finish(&mut self) -> Option<Done> {
         let Step::Busy(running) = &mut self.step else { return None };
         let (session, done) = running.await;
@@ -187,7 +189,7 @@ impl State {
             }
             _ => {}
         }
-        // Whatever met the deadlock, all of the transaction is rolled back: nothing of it is left to hand over.
+        // A deadlock rolls the whole transaction back, whichever step met it: nothing is left to hand over.
         match done.error().filter(|error| error.code() == Code::DEADLOCK) {
             None => self.step = Step::Idle(session),
             Some(error) => {
@@ -215,7 +217,7 @@ impl State {
         }
     }
 
-    /// Why nothing more can be done: the deadlock if no caller knows of it, else 60020.
+    /// Why no more steps are possible: the deadlock if no caller has got its error, else 60020.
     fn ended(&mut self) -> Error {
         match &mut self.deadlock {
             Some(deadlock) if !deadlock.is_told => {
@@ -234,7 +236,8 @@ impl State {
         }
     }
 
-    /// What an earlier verb took for a caller that went away, if this verb asks for the same.
+    /// The messages that an earlier verb received for a caller that went away, if this verb receives from the same
+    /// place.
     fn hand_over(&mut self, verb: &Verb) -> Option<Outcome> {
         let unseen = &mut self.memory.unseen;
         let place = unseen.iter().position(|unseen| same_question(&unseen.asked, verb))?;
@@ -260,7 +263,7 @@ fn holds_something(outcome: &Outcome) -> bool {
     }
 }
 
-/// Whether two receiving verbs look at the same place.
+/// Whether two receiving verbs receive from the same place.
 fn same_question(one: &Verb, other: &Verb) -> bool {
     match (one, other) {
         (Verb::Receive { queue: a, from: here, .. }, Verb::Receive { queue: b, from: there, .. }) => {
@@ -302,9 +305,9 @@ impl Tx {
 
     /// Reads rows: the user's own tables, and the catalog views.
     ///
-    /// In a database server it runs in the transaction and sees what that has done so far; a transaction that has asked
-    /// something keeps its connection to its end. The embedded store keeps the transaction's own SQL until the commit, and
-    /// gives rows as last committed.
+    /// In a database server it runs in the transaction and sees the work so far; a transaction that has run a query
+    /// keeps its connection to its end. The embedded store keeps the transaction's own SQL until the commit, and
+    /// returns rows as last committed.
     ///
     /// # Errors
     /// 60022 the statement fails or is not a query, 60020 the transaction has ended.
@@ -323,8 +326,8 @@ impl Tx {
         }
     }
 
-    /// Gives the transaction an id of the caller's, as the first thing done in it; false if one of that id has happened
-    /// before: then roll it back. On the servers only; see [`Broker::unit_happened`](crate::Broker::unit_happened).
+    /// Gives the transaction the caller's own id, before all other work in it; false if that id was used before: then
+    /// roll it back. On the servers only; see [`Broker::unit_happened`](crate::Broker::unit_happened).
     ///
     /// # Errors
     /// 60026 the store keeps no ids, 60020 the transaction has ended.
@@ -357,7 +360,7 @@ impl Tx {
             .await
     }
 
-    /// Undoes everything since the savepoint but keeps the locks, and the savepoint.
+    /// Undoes all work since the savepoint but keeps the locks, and the savepoint.
     ///
     /// # Errors
     /// 60023 no such savepoint, 60020 the transaction has ended.
@@ -372,7 +375,7 @@ impl Tx {
             .await
     }
 
-    /// Whether this transaction has ended its side of that conversation, so that END has deleted what was unread of it.
+    /// Whether this transaction has ended its side of that conversation, so that END has deleted its unread messages.
     /// An END that `rollback_to` has undone does not count.
     pub(crate) async fn has_ended(&self, handle: ConversationHandle) -> bool {
         let mut state = self.state.lock().await;
@@ -387,13 +390,13 @@ impl Tx {
         state.deadlock.as_ref().map(|deadlock| deadlock.error.duplicate())
     }
 
-    /// Makes everything durable, wholly or not at all.
+    /// Makes all work durable, wholly or not at all.
     ///
     /// # Errors
-    /// 60020 the transaction has ended; 60022 the user's own
-    /// SQL failed; the code of a verb that failed after its future had been dropped, unless [`Tx::rollback_to`] has undone
-    /// it; the store's own. Whatever the error, nothing of the transaction has happened, unless the store says
-    /// that it lost its disk (60015, 60018), where a reopen tells.
+    /// 60020 the transaction has ended; 60022 the user's own SQL failed; the code of a verb that failed after its
+    /// future had been dropped, unless [`Tx::rollback_to`] has undone it; the store's own. After any error nothing of
+    /// the transaction has happened, except when the store has lost its disk (60015, 60018): then a reopen shows the
+    /// outcome.
     pub async fn commit(self) -> Result<()> {
         let mut state = self.state.into_inner();
         state.settle().await;
@@ -410,7 +413,7 @@ impl Tx {
         }
     }
 
-    /// Undoes everything and answers when its locks are free. A verb whose future was dropped, and which may still wait
+    /// Undoes all work and answers when its locks are free. A verb whose future was dropped, and which may still wait
     /// for a lock, is given up; then the locks are freed soon after.
     ///
     /// # Errors
@@ -432,7 +435,7 @@ fn failed_unseen(error: &Error) -> Error {
     Error::new(error.code(), message).caused_by(error.duplicate())
 }
 
-/// 60038: committing would remove messages that nobody has seen.
+/// 60038: committing would remove messages that no caller has seen.
 fn unseen_messages() -> Error {
     Error::new(
         Code::RECEIVE_CANCELLED,
@@ -523,7 +526,7 @@ mod tests {
         (store, tx)
     }
 
-    /// Asks for a RECEIVE and goes away before the store has answered.
+    /// Starts a RECEIVE and goes away before the store has answered.
     fn cancelled_receive(store: &FakeStore, tx: &Tx) {
         store.gate.forget_permits(usize::MAX);
         let mut receive = pin!(tx.receive("q").into_future());
@@ -600,7 +603,7 @@ mod tests {
         tx.commit().await.unwrap();
         assert!(matches!(store.state.lock().unwrap().verbs[..], [Verb::Send { .. }]));
     }
-    /// Asks for something and drops the future before the store has answered.
+    /// Starts a call and drops the future before the store has answered.
     fn given_up<F: IntoFuture>(store: &FakeStore, asked: F) {
         store.gate.forget_permits(usize::MAX);
         let mut asked = pin!(asked.into_future());

@@ -1,4 +1,4 @@
-//! The driver of one queue's monitor: shows it the facts, launches what it decides, and sees the readers out.
+//! The driver of one queue's monitor: passes it the facts, launches the readers it decides on, and reaps ended readers.
 
 use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSettings, ReaderEnd, Running};
 use super::reader::panic_text;
@@ -17,11 +17,11 @@ use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
 
-/// While readers are at work the monitor has nothing urgent to decide, and looking at every message would only take
-/// their time.
+/// While readers are at work the monitor has nothing urgent to decide, and a check per message would only take their
+/// time.
 const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the holder of the readers can ask.
+/// Requests of the readers' holder.
 pub(super) enum Command {
     SetMaxQueueReaders(u16),
     Look(oneshot::Sender<Option<MonitorRow>>),
@@ -30,7 +30,7 @@ pub(super) enum Command {
     Abort,
 }
 
-/// Looks a procedure up by the name that an ACTIVATION clause uses.
+/// Finds a procedure by its name in an ACTIVATION clause.
 pub(super) type FindProcedure = Arc<dyn Fn(&str) -> Option<Procedure> + Send + Sync>;
 
 /// Where the procedure comes from, and with it the settings.
@@ -39,11 +39,11 @@ pub(super) enum Source {
     Given { procedure: Procedure, max_queue_readers: Option<u16> },
     /// Named by the ACTIVATION clause of the queue.
     Named(FindProcedure),
-    /// None: the QUEUE_ACTIVATION notifications of the queue are told.
+    /// None: events are posted to the QUEUE_ACTIVATION notifications of the queue.
     Events,
 }
 
-/// Something that happened to a reader; what the trace event `Broker:Activation` is to a server.
+/// An event of a reader, like the trace event `Broker:Activation` of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReaderEvent {
@@ -59,7 +59,7 @@ pub enum ReaderEvent {
         /// Why, if it did not just leave: 28085 its queue was dropped, 28086 its queue was disabled, 28087 it never ran
         /// a RECEIVE, 28088 it failed, 8415 it left a transaction open.
         code: Option<Code>,
-        /// The same in words; empty if it just left.
+        /// The reason as text; empty if it just left.
         why: String,
     },
     /// A handler failed; its transaction was rolled back and the reader goes on.
@@ -68,12 +68,12 @@ pub enum ReaderEvent {
         task_id: u64,
         /// The code of the error.
         code: Code,
-        /// What went wrong.
+        /// The reason.
         why: String,
     },
     /// A reader was due and could not be launched.
     LaunchFailed {
-        /// What was missing.
+        /// The reason, for example a missing procedure.
         why: String,
     },
 }
@@ -85,7 +85,7 @@ struct Reader {
     place: Place,
 }
 
-/// A place among the readers of the queue of that id.
+/// A place among the readers of a queue.
 struct Place {
     queue_id: i32,
     slot: ReaderSlot,
@@ -112,15 +112,15 @@ pub(super) struct Driver {
     source: Source,
     ramp: Ramp,
     monitor: Monitor,
-    /// What of the monitor's counters the metrics know.
+    /// The monitor's counters as last passed to the metrics.
     measured: ActivationCounters,
     monitor_id: u64,
-    /// The limit now in force, and the catalog's when it was last looked at.
+    /// The limit now in force, and the catalog's when last read.
     limit: u16,
     catalog_limit: Option<u16>,
     readers: JoinSet<ReaderOutcome>,
     running: HashMap<Id, Reader>,
-    /// Those of readers that have just gone: for others launched now, else freed.
+    /// Places of readers that have just gone: for readers launched now, else freed.
     spare: Vec<Place>,
     commands: mpsc::UnboundedReceiver<Command>,
     stopping: watch::Sender<bool>,
@@ -178,10 +178,10 @@ impl Driver {
         let clock = self.store.clock().clone();
         let mut stopping = false;
         loop {
-            // Registered before the look, so that nothing that happens after it is missed.
+            // Registered before the check, so that no later change is missed.
             let signal = self.activity.register_monitor();
             let decision = if stopping { Decision::default() } else { self.look().await };
-            // What the look did not use is free for other processes.
+            // Places left after the check are free for other processes.
             self.spare.clear();
             if stopping && self.readers.is_empty() {
                 return;
@@ -200,21 +200,21 @@ impl Driver {
                 }
             };
             tokio::select! {
-                // A stop comes first: a reader that left after it was asked for is not replaced.
+                // A stop comes first: a reader that leaves after the stop was requested is not replaced.
                 biased;
                 command = self.commands.recv() => match command {
                     Some(Command::SetMaxQueueReaders(limit)) => self.limit = limit,
                     Some(Command::Retry) => self.monitor.retry_now(),
                     Some(Command::Look(answer)) => {
                         self.take_failures();
-                        // Whoever asks again and again is heard first each time; who has left is still seen out.
+                        // Polling the monitor in a loop wins each select, so ended readers are reaped here too.
                         while let Some(ended) = self.readers.try_join_next_with_id() {
                             stopping |= self.saw_out(ended);
                         }
                         if !stopping {
                             self.look().await;
                         }
-                        // Whoever asked may have gone away since.
+                        // The caller may have gone away since.
                         let _ = answer.send(self.row());
                     }
                     Some(Command::Stop) | None if !stopping => {
@@ -223,7 +223,7 @@ impl Driver {
                         self.store.activity().monitors().remove_monitor(self.monitor_id);
                     }
                     Some(Command::Stop) => {}
-                    // Nobody is left to ask for anything: wait for the readers without listening.
+                    // No holder is left: wait for the readers without reading commands.
                     None => self.see_out().await,
                     Some(Command::Abort) => {
                         self.stopping.send_replace(true);
@@ -256,7 +256,7 @@ impl Driver {
         }
     }
 
-    /// Shows the monitor the facts and does what it decides.
+    /// Passes the facts to the monitor and carries out its decision.
     async fn look(&mut self) -> Decision {
         self.store.refresh_facts().await;
         let now = self.store.clock().now();
@@ -333,7 +333,7 @@ impl Driver {
             (Source::Named(_), None) => false,
             (_, Some(activation)) => activation.is_enabled,
         };
-        // The latest word counts: a change of the catalog replaces what the program said before.
+        // The latest change counts: a change of the catalog replaces the program's earlier limit.
         let declared = activation.map(|activation| activation.max_queue_readers);
         if queue.is_some() && declared != self.catalog_limit {
             self.catalog_limit = declared;
@@ -415,7 +415,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Tells the notifications, without waiting for it.
+    /// Posts the event to the notifications, without waiting for it.
     fn post(&self) {
         let (store, queue) = (self.store.clone(), self.queue.clone());
         tokio::spawn(async move {
@@ -457,7 +457,7 @@ impl Driver {
         let catalog = self.store.catalog();
         let queue = catalog.queue(&self.queue);
         let own = outcome.as_ref().err();
-        // A RECEIVE may hear of a definition before the catalog shows it, so the reader's own error counts too.
+        // A RECEIVE may see a definition before the catalog shows it, so the reader's own error counts too.
         let is_dropped = queue.is_none_or(|queue| Some(queue.id) != self.queue_id);
         if own.map_or(is_dropped, |error| {
             error.code() == Code::OBJECT_NOT_FOUND && (is_dropped || error.message().contains(&*self.queue))
@@ -507,7 +507,7 @@ impl Driver {
     }
 
     fn event(&self, event: ReaderEvent) {
-        // Nobody need listen.
+        // An event without a listener is dropped.
         let _ = self.events.send(event);
     }
 

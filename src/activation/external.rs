@@ -35,8 +35,8 @@ pub enum Mode {
 
 /// An external program as the reader of a queue.
 ///
-/// EndDialog and Error messages end this side of the conversation without running it, unless it asks for them with
-/// [`Program::system_messages`].
+/// EndDialog and Error messages end this side of the conversation without running it, unless
+/// [`Program::system_messages`] is set.
 #[derive(Debug, Clone)]
 pub struct Program {
     program: OsString,
@@ -48,7 +48,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program by its path, or by a name that is looked up in `PATH`.
+    /// A program by its path, or by a name that is searched in `PATH`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -66,7 +66,7 @@ impl Program {
         self
     }
 
-    /// How it is run; once for each message unless said otherwise.
+    /// How it is run; by default once for each message.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = mode;
         self
@@ -84,26 +84,26 @@ impl Program {
         self
     }
 
-    /// At most so many messages a transaction; 1 unless said otherwise.
+    /// At most so many messages a transaction; 1 by default.
     pub fn top(mut self, top: u64) -> Self {
         self.options.top = top.max(1);
         self
     }
 
-    /// Which part of the queue is received from; the best group unless said otherwise.
+    /// The part of the queue to receive from; by default the best group.
     pub fn only(mut self, from: LookAt) -> Self {
         self.options.from = from;
         self
     }
 
-    /// A reader that finds nothing for so long leaves; 500 ms unless said otherwise.
+    /// If a reader finds nothing for this long, it leaves; 500 ms by default.
     pub fn idle_wait(mut self, wait: Duration) -> Self {
         self.options.idle_wait = wait;
         self
     }
 
     /// The longest it may take for one message, by the broker's clock; then it is killed and the message rolled back.
-    /// No limit unless said otherwise.
+    /// No limit by default.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
@@ -205,7 +205,7 @@ impl Server {
     }
 
     async fn ask(&mut self, context: &Context) -> HandlerResult {
-        // Taken out, so that a program that fails or is given up on half way is killed and not asked again.
+        // Taken out, so that a program that fails or is given up on half way is killed and not used again.
         let mut child = match self.child.take() {
             Some(child) => child,
             None => self.program.spawn(&self.queue, None)?,
@@ -242,7 +242,7 @@ pub(crate) fn check_program_line(line: &str) -> Result<()> {
     Line::parse(line).map(drop)
 }
 
-/// 60025: what became of a program.
+/// 60025: the end or failure of a program.
 fn failed(what: String) -> Error {
     Error::new(Code::PROGRAM_FAILED, what)
 }

@@ -1,4 +1,4 @@
-//! Handlers by message type, and what a handler is given.
+//! Handlers by message type, and the context passed to a handler.
 
 use super::reader::{self, Options, Serve};
 use super::{IntoProcedure, Procedure};
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct HandlerError(Box<dyn std::error::Error + Send + Sync>);
 
 impl HandlerError {
-    /// A failure that is said in words.
+    /// A failure described by a text.
     pub fn new(why: impl Into<String>) -> Self {
         Self(why.into().into())
     }
@@ -31,7 +31,7 @@ impl HandlerError {
         Self(cause)
     }
 
-    /// An error of Dialoq's own stays what it is; anything else becomes 60024.
+    /// An error of Dialoq's own is kept; any other becomes 60024.
     pub(super) fn into_error(self) -> Error {
         match self.0.downcast::<Error>() {
             Ok(error) => *error,
@@ -61,7 +61,7 @@ impl fmt::Debug for HandlerError {
     }
 }
 
-/// What handlers and procedures give: `Ok` commits, an error rolls back.
+/// The result of handlers and procedures: `Ok` commits, an error rolls back.
 pub type HandlerResult = std::result::Result<(), HandlerError>;
 
 /// One message, and the transaction that received it.
@@ -92,8 +92,8 @@ impl Context {
         self.tx
     }
 
-    /// Whether this batch has ended the message's conversation already: what it still holds of it is void, as END deletes
-    /// what is unread.
+    /// Whether this batch has ended the message's conversation already: its other messages of the conversation are
+    /// void, as END deletes unread messages.
     pub(super) async fn has_ended(&self) -> bool {
         self.tx.has_ended(self.handle()).await
     }
@@ -131,7 +131,7 @@ impl Context {
         self.send(self.handle(), message_type, body)
     }
 
-    /// END on the message's own conversation; what is left of it in the batch is passed over.
+    /// END on the message's own conversation; its remaining messages in the batch are skipped.
     ///
     /// # Errors
     /// Those of [`Act::end`].
@@ -139,7 +139,7 @@ impl Context {
         self.end(self.handle())
     }
 
-    /// END WITH ERROR on the message's own conversation; what is left of it in the batch is passed over.
+    /// END WITH ERROR on the message's own conversation; its remaining messages in the batch are skipped.
     ///
     /// # Errors
     /// Those of [`Act::end_with_error`].
@@ -166,7 +166,7 @@ impl Perform for Context {
     }
 }
 
-/// What can handle a `T`: an `async` closure `async |context, value| {...}` or a function, cloned for each message.
+/// A handler of a `T`: an `async` closure `async |context, value| {...}` or a function, cloned for each message.
 ///
 /// It is implemented for all of them; there is nothing to implement by hand.
 pub trait Handle<'a, T>: FnOnce(&'a Context, T) -> <Self as Handle<'a, T>>::Handling {
@@ -195,13 +195,14 @@ where
     })
 }
 
-/// Handlers by message type: what an activated reader does with each message it receives.
+/// Handlers by message type: an activated reader calls one for each message it receives.
 ///
 /// A reader receives a batch of one conversation group, hands each message to its handler, and commits. A handler that
-/// gives an error, panics, or takes longer than [`Handlers::timeout`] rolls the whole batch back; five rollbacks in a
+/// returns an error, panics, or takes longer than [`Handlers::timeout`] rolls the whole batch back; five rollbacks in a
 /// row disable the queue, unless its poison handling is off.
 ///
-/// What no handler takes: an EndDialog or Error message ends this side of the conversation; a DialogTimer is dropped;
+/// Messages without a handler: an EndDialog or Error message ends this side of the conversation; a DialogTimer is
+/// dropped;
 /// any other type ends the conversation WITH ERROR 60029, so that its sender learns of it and the queue stays on. So
 /// does a body that does not decode, with 60021.
 ///
@@ -254,7 +255,7 @@ impl Handlers {
         self
     }
 
-    /// Handles messages of the type of that name as they came.
+    /// Handles messages of the type of that name, undecoded.
     pub fn on_message<F>(mut self, message_type: impl Into<String>, handle: F) -> Self
     where
         F: AsyncFnOnce(&Context, Message) -> HandlerResult
@@ -314,7 +315,7 @@ impl Handlers {
         self
     }
 
-    /// Handles what has no handler of its own, but for EndDialog and Error.
+    /// Handles messages without a handler of their own, except EndDialog and Error.
     pub fn otherwise<F>(mut self, handle: F) -> Self
     where
         F: AsyncFnOnce(&Context, Message) -> HandlerResult
@@ -328,26 +329,26 @@ impl Handlers {
         self
     }
 
-    /// At most so many messages a transaction; 100 unless said otherwise.
+    /// At most so many messages a transaction; 100 by default.
     pub fn top(mut self, top: u64) -> Self {
         self.options.top = top.max(1);
         self
     }
 
-    /// Which part of the queue is received from; the best group unless said otherwise.
+    /// The part of the queue to receive from; by default the best group.
     pub fn only(mut self, from: LookAt) -> Self {
         self.options.from = from;
         self
     }
 
-    /// A reader that finds nothing for so long leaves; 500 ms unless said otherwise.
+    /// If a reader finds nothing for this long, it leaves; 500 ms by default.
     pub fn idle_wait(mut self, wait: Duration) -> Self {
         self.options.idle_wait = wait;
         self
     }
 
-    /// The longest a handler may take for one message, by the broker's clock; no limit unless said otherwise. One that
-    /// takes longer is dropped at its next await, and its batch is rolled back.
+    /// The longest a handler may take for one message, by the broker's clock; no limit by default. One that takes
+    /// longer is dropped at its next await, and its batch is rolled back.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
         self
@@ -385,7 +386,7 @@ impl Serve for Arc<Handlers> {
     }
 }
 
-/// What becomes of a message that nobody handles.
+/// Handles a message without a handler.
 pub(super) async fn unhandled(context: &Context) -> HandlerResult {
     let message = context.message();
     if message.is_dialog_timer() {
@@ -397,7 +398,7 @@ pub(super) async fn unhandled(context: &Context) -> HandlerResult {
             tracing::warn!(conversation_handle = %message.conversation_handle, %error, "a conversation ended with an error");
         }
         return match context.end_conversation().await {
-            // Ended by a definition or its lifetime since the message arrived: just what is wanted.
+            // Ended by a definition or its lifetime since the message arrived: the wanted state.
             Err(error) if error.code() == Code::CONVERSATION_NOT_FOUND => Ok(()),
             other => Ok(other.map(drop)?),
         };
@@ -414,7 +415,8 @@ const LONGEST_DESCRIPTION: usize = 3000;
 
 async fn refuse(context: &Context, code: i32, what: String) -> HandlerResult {
     tracing::warn!(conversation_handle = %context.handle(), code, what, "a message is refused by END WITH ERROR");
-    // The fault may repeat a NUL of the body. END WITH ERROR refuses that, and the message would be received again and again.
+    // The fault may repeat a NUL of the body. END WITH ERROR refuses that, and the message would be received again and
+    // again.
     let without_nul = what.chars().map(|character| if character == '\0' { '\u{fffd}' } else { character });
     let description: String = without_nul.take(LONGEST_DESCRIPTION).collect();
     context.fail_conversation(code, description).await?;

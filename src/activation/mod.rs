@@ -29,7 +29,7 @@ use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-/// What an activated reader runs; made from [`Handlers`], a [`Program`], or an `async` closure over a [`Session`].
+/// The code of an activated reader; made from [`Handlers`], a [`Program`], or an `async` closure over a [`Session`].
 #[derive(Clone)]
 pub struct Procedure {
     name: Arc<str>,
@@ -76,7 +76,7 @@ impl Procedure {
     }
 }
 
-/// What can be activated.
+/// Types that can serve as an activated reader.
 pub trait IntoProcedure {
     /// The procedure each reader runs.
     fn into_procedure(self) -> Procedure;
@@ -89,11 +89,11 @@ impl IntoProcedure for Procedure {
 }
 
 impl Broker {
-    /// Gives a queue readers that serve it by these handlers (or a [`Program`], or a [`Procedure`]). Nothing runs
+    /// Gives a queue readers that serve it with these handlers (or a [`Program`], or a [`Procedure`]). Nothing runs
     /// before [`Activate::start`].
     ///
     /// If the queue has an ACTIVATION clause, its STATUS turns these readers on and off too, and its MAX_QUEUE_READERS
-    /// is the limit unless [`Activate::max_queue_readers`] says otherwise; a later ALTER QUEUE changes it.
+    /// is the limit unless [`Activate::max_queue_readers`] sets one; a later ALTER QUEUE changes it.
     pub fn activate(&self, queue: impl Into<Arc<str>>, procedure: impl IntoProcedure) -> Activate {
         Activate {
             broker: self.clone(),
@@ -142,7 +142,7 @@ impl Activate {
         self
     }
 
-    /// How their number grows; as in Service Broker unless said otherwise.
+    /// How their number grows; by default as in Service Broker.
     pub fn ramp(mut self, ramp: Ramp) -> Self {
         self.ramp = ramp;
         self
@@ -160,7 +160,7 @@ impl Activate {
 
 /// The readers of one queue and the monitor that launches them.
 ///
-/// Dropping it lets the readers finish what is in hand and launches no more, without waiting for them.
+/// Dropping it lets the readers finish their current messages and launches no more, without waiting for them.
 #[derive(Debug)]
 #[must_use = "dropping it stops the readers"]
 pub struct Readers {
@@ -185,26 +185,26 @@ impl Readers {
         self.ask(Command::SetMaxQueueReaders(readers));
     }
 
-    /// Has the monitor look at the queue now, and gives its row; `None` while the queue is off.
+    /// Has the monitor check the queue now, and returns its row; `None` while the queue is off.
     pub async fn monitor(&self) -> Option<MonitorRow> {
         let (answer, answered) = oneshot::channel();
         self.ask(Command::Look(answer));
         answered.await.ok().flatten()
     }
 
-    /// Hears of every reader launched or gone from now on.
+    /// Subscribes to the start and end of every reader from now on.
     pub fn events(&self) -> ReaderEvents {
         ReaderEvents { receiver: self.events.subscribe() }
     }
 
-    /// Launches no more, lets the readers finish what is in hand, and waits until the last has left.
+    /// Launches no more, lets the readers finish their current messages, and waits until the last has left.
     pub async fn stop(self) {
         self.ask(Command::Stop);
         // It ends by itself, or was ended with its runtime.
         let _ = self.driver.await;
     }
 
-    /// Ends the readers where they stand, as by a kill: what is in hand is rolled back.
+    /// Ends the readers at once, as by a kill: their current messages are rolled back.
     pub async fn abort(self) {
         self.ask(Command::Abort);
         let _ = self.driver.await;

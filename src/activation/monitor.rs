@@ -1,13 +1,13 @@
 //! The queue monitor: when readers are launched, as a pure state machine (reference 5.1 to 5.6).
 //!
-//! It has no clock, no tasks and no queue: a driver shows it the facts and does what it decides.
+//! It has no clock, no tasks and no queue: a driver passes it the facts and carries out its decisions.
 
 use crate::store::QueueFacts;
 use crate::time::Timestamp;
 use std::time::Duration;
 
-/// How long nobody must have come back empty before one more reader is launched, and how long to wait before a launch
-/// that failed is tried again. Fixed, as in Service Broker.
+/// How long no RECEIVE may have returned empty before one more reader is launched, and the delay before a failed launch
+/// is tried again. Fixed, as in Service Broker.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Where a queue monitor stands; the names of `dm_broker_queue_monitors`.
@@ -36,19 +36,19 @@ impl MonitorState {
 /// How the number of readers grows while there is more work than they can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Ramp {
-    /// One more reader each 5 s, while no RECEIVE comes back empty and nobody waits: eight readers take 35 s.
+    /// One more reader each 5 s, while no RECEIVE returns empty and no session waits: eight readers take 35 s.
     #[default]
     ServiceBroker,
-    /// As many as there are ready groups that nobody serves, at once. Ours.
+    /// As many as there are ready groups without a reader, at once. Ours.
     Fast,
 }
 
-/// What may be launched for the queue, and whether at all.
+/// Whether readers or events may be launched for the queue, and of which kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MonitorSettings {
     /// Whether the monitor exists: the broker is enabled, the queue is on, and its activation is on and configured.
     pub exists: bool,
-    /// What a launch is.
+    /// The kind of launch.
     pub launches: Launches,
 }
 
@@ -58,7 +58,7 @@ impl MonitorSettings {
     }
 }
 
-/// What a launch is.
+/// The kind of launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launches {
     /// A reader of this process.
@@ -77,16 +77,16 @@ pub enum Launches {
 pub struct Running {
     /// Launched and not yet gone.
     pub readers: usize,
-    /// Those of them that have not reached their first RECEIVE.
+    /// Readers among them that have not reached their first RECEIVE.
     pub starting: usize,
 }
 
-/// What to do after a look.
+/// The decision after a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Decision {
     /// So many readers, or events.
     pub launch: usize,
-    /// Look again at this moment even if nothing happens.
+    /// Check again at this moment even if nothing happens.
     pub next_look: Option<Timestamp>,
 }
 
@@ -124,11 +124,11 @@ pub struct ActivationCounters {
 pub struct Monitor {
     state: MonitorState,
     exists: bool,
-    /// Just made: waiting rows are served at once, whoever still runs from before.
+    /// Just made: waiting rows are served at once, even if earlier readers still run.
     is_new: bool,
-    /// `receives` and `waits` of the last look.
+    /// `receives` and `waits` of the last check.
     seen: (u64, u64),
-    /// Since when nobody came back empty and nobody was launched.
+    /// The start of the time without an empty RECEIVE and without a launch.
     quiet_since: Timestamp,
     /// The limit forbade the last launch that was due.
     refused: bool,
@@ -137,10 +137,10 @@ pub struct Monitor {
     hold_until: Option<Timestamp>,
     /// Readers of other processes fill the queue: no launch before this, unless a place becomes free here.
     full_until: Option<Timestamp>,
-    /// `places_freed` of the last look.
+    /// `places_freed` of the last check.
     places_freed: u64,
     last_activated: Option<Timestamp>,
-    /// `last_activated` before the last look.
+    /// `last_activated` before the last check.
     activated_before: Option<Timestamp>,
     /// A reader failed that had run a RECEIVE.
     receive_failed: bool,
@@ -165,12 +165,13 @@ impl Monitor {
         self.last_activated
     }
 
-    /// What it has counted.
+    /// Its counters so far.
     pub fn counters(&self) -> ActivationCounters {
         self.counters
     }
 
-    /// Judges the facts. Every launch it decides counts as done; say [`Monitor::launch_failed`] if it could not be.
+    /// Decides on launches from the facts. Every launch it decides counts as done; if one fails, call
+    /// [`Monitor::launch_failed`].
     pub fn look(
         &mut self,
         settings: &MonitorSettings,
@@ -268,8 +269,8 @@ impl Monitor {
         self.hold(now);
     }
 
-    /// Readers of other processes hold the places that so many of the launches just decided needed. They are tried again
-    /// when one becomes free or the limit is raised, and in 5 s.
+    /// Readers of other processes hold the places that so many of the launches just decided needed. They are tried
+    /// again when one becomes free or the limit is raised, and in 5 s.
     pub fn places_taken(&mut self, launches: usize, running: Running, now: Timestamp) {
         self.counters.tasks_started -= launches as u64;
         self.counters.task_limit_reached += 1;
@@ -283,7 +284,7 @@ impl Monitor {
         }
     }
 
-    /// What kept launches from succeeding may be gone: a procedure was registered.
+    /// The obstacle to launches may be gone: a procedure was registered.
     pub fn retry_now(&mut self) {
         self.hold_until = None;
     }
@@ -317,7 +318,7 @@ impl Monitor {
         self.last_max = max;
     }
 
-    /// Takes in what was received, by whomever, and who waits.
+    /// Takes in the new receives and waits of all sessions.
     fn hear(&mut self, facts: &QueueFacts, now: Timestamp) {
         let receives = facts.receives != self.seen.0;
         let waits = facts.waits != self.seen.1;
@@ -327,7 +328,7 @@ impl Monitor {
             self.quiet_since = now;
             self.hold_until = None;
         }
-        // Whoever waits has looked and found nothing, so it counts like an empty result from now on.
+        // A waiting session has tried and found nothing, so it counts like an empty result from now on.
         if waits || facts.waiting > 0 {
             self.quiet_since = self.quiet_since.max(now);
         }
@@ -336,7 +337,7 @@ impl Monitor {
         }
     }
 
-    /// INACTIVE: a row that becomes ready launches one reader, unless somebody is there to take it.
+    /// INACTIVE: a row that becomes ready launches one reader, unless a session waits to take it.
     fn first(&mut self, settings: &MonitorSettings, facts: &QueueFacts, running: Running, now: Timestamp) -> usize {
         if facts.unread == 0 || facts.waiting > 0 || self.held(now) {
             return 0;
@@ -364,7 +365,7 @@ impl Monitor {
             return 0;
         }
         let counted = settings.launches != Launches::Events;
-        // A group that somebody else holds would send the new reader away empty, so only what can be had counts here.
+        // A new reader would find a group locked by another session empty, so only unlocked groups count here.
         if counted && running.readers == 0 && facts.ready_groups > 0 {
             return self.launch(settings, running, now, MonitorState::Notified);
         }

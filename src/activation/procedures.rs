@@ -1,4 +1,4 @@
-//! Activation as the definitions say: ACTIVATION (PROCEDURE_NAME = ...) names a procedure that a program registers.
+//! Activation by definition: ACTIVATION (PROCEDURE_NAME = ...) names a procedure that a program registers.
 
 use super::driver::Source;
 use super::{IntoProcedure, Procedure, Ramp, Readers};
@@ -61,14 +61,14 @@ impl Procedures {
         self
     }
 
-    /// How the number of readers grows; as in Service Broker unless said otherwise.
+    /// How the number of readers grows; by default as in Service Broker.
     pub fn ramp(mut self, ramp: Ramp) -> Self {
         self.ramp = ramp;
         self
     }
 
     /// Watches every queue with an ACTIVATION clause, also those that get one later; and every queue with a
-    /// QUEUE_ACTIVATION notification, whose service is told when there is work and nobody receives.
+    /// QUEUE_ACTIVATION notification, whose service gets an event when there is work and no receiver.
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -95,7 +95,7 @@ enum Command {
 /// The readers of every queue whose ACTIVATION clause names a registered procedure. A procedure that is missing is
 /// logged every 5 s while there is work for it.
 ///
-/// Dropping it lets the readers finish what is in hand and launches no more, without waiting for them.
+/// Dropping it lets the readers finish their current messages and launches no more, without waiting for them.
 #[derive(Debug)]
 #[must_use = "dropping it stops the readers"]
 pub struct ActivatedProcedures {
@@ -111,13 +111,13 @@ impl ActivatedProcedures {
         self.ask(Command::Registered);
     }
 
-    /// Launches no more, lets the readers finish what is in hand, and waits until the last has left.
+    /// Launches no more, lets the readers finish their current messages, and waits until the last has left.
     pub async fn stop(self) {
         self.ask(Command::Stop);
         let _ = self.supervisor.await;
     }
 
-    /// Ends the readers where they stand: what is in hand is rolled back.
+    /// Ends the readers at once: their current messages are rolled back.
     pub async fn abort(self) {
         self.ask(Command::Abort);
         let _ = self.supervisor.await;
@@ -142,14 +142,14 @@ impl Supervisor {
     async fn run(mut self) {
         let store: Arc<dyn Store> = self.broker.shared_store().clone();
         loop {
-            // Registered before the look, so that no change after it is missed.
+            // Registered before the check, so that no later change is missed.
             let definitions = store.activity().register_definitions();
             self.follow_catalog();
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(Command::Registered) => self.readers.values().for_each(Readers::retry),
                     Some(Command::Stop) | None => {
-                        // All are asked before any is waited for.
+                        // All get the stop before the first is awaited.
                         self.readers.values().for_each(|readers| readers.ask(super::Command::Stop));
                         for (_, readers) in self.readers {
                             readers.stop().await;
@@ -174,7 +174,7 @@ impl Supervisor {
         let told = catalog.event_notifications.values().filter(|told| told.event == QueueEvent::QueueActivation);
         let wanted: HashSet<(i32, bool)> =
             procedures.map(|id| (id, false)).chain(told.map(|told| (told.queue_id, true))).collect();
-        // Dropped readers finish what is in hand.
+        // Dropped readers finish their current messages.
         self.readers.retain(|key, _| wanted.contains(key));
         for key in wanted {
             let Some(queue) = catalog.queues.get(&key.0) else { continue };

@@ -31,7 +31,7 @@ impl Default for Options {
     }
 }
 
-/// What does the work for one message; one value lives as long as its reader.
+/// Serves one message; one value lives as long as its reader.
 pub(super) trait Serve: Send + 'static {
     fn serve<'a>(&'a mut self, context: &'a Context) -> BoxFuture<'a, HandlerResult>;
 
@@ -41,12 +41,12 @@ pub(super) trait Serve: Send + 'static {
     }
 }
 
-/// After more failures in a row than this a reader pauses between them: poison handling would have disabled the queue, so
-/// it is off, and trying again at once only burns time.
+/// After more failures in a row than this a reader pauses between them: poison handling would have disabled the queue,
+/// so it is off, and trying again at once only burns time.
 const FAILURES_BEFORE_PAUSE: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Receives and serves until nothing comes for the idle wait, or the reader is asked to stop.
+/// Receives and serves until nothing comes for the idle wait, or the reader is stopped.
 pub(super) async fn run(session: Session, options: Options, mut server: impl Serve) -> HandlerResult {
     let done = receive_and_serve(&session, &options, &mut server).await;
     server.finish().await;
@@ -156,7 +156,7 @@ async fn unpanicking(mut serving: BoxFuture<'_, HandlerResult>) -> HandlerResult
     .await
 }
 
-/// What a panic said.
+/// The text of a panic.
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,

@@ -1,4 +1,4 @@
-//! What an activated reader works in: a broker of its own that notes whether it received and what it left open.
+//! The session of an activated reader: its own broker, which records its receives and its open transactions.
 
 use super::driver::Failure;
 use crate::act::Perform;
@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex as BlockingMutex, PoisonError, Weak};
 use tokio::sync::{Mutex, mpsc, watch};
 use uuid::Uuid;
 
-/// The session of an activated reader. It is a [`Broker`] in every respect, and tells the reader when to stop.
+/// The session of an activated reader. It is a [`Broker`] in every respect, and signals the reader when to stop.
 ///
-/// A reader should leave after a short wait that finds nothing; it is launched again when there is work. One that ends
-/// without a RECEIVE counts as failed (28087), and so does one that leaves a transaction with work open (8415): the
-/// transaction is rolled back.
+/// A reader should leave after a short wait that finds nothing; it is launched again when there is work. A reader that
+/// ends without a RECEIVE counts as failed (28087), and so does one that leaves a transaction with work open (8415):
+/// the transaction is rolled back.
 pub struct Session {
     broker: Broker,
     queue: Arc<str>,
@@ -59,19 +59,19 @@ impl Session {
         self.task_id
     }
 
-    /// Whether the reader should finish what is in hand and leave.
+    /// Whether the reader should finish its current messages and leave.
     pub fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
-    /// Waits until the reader should finish what is in hand and leave.
+    /// Waits until the reader should finish its current messages and leave.
     pub async fn stopping(&self) {
         let mut stopping = self.stopping.clone();
         // A driver that is gone wants nothing more of its readers.
         let _ = stopping.wait_for(|stopping| *stopping).await;
     }
 
-    /// Tells the monitor of a failure that the reader survives.
+    /// Reports to the monitor a failure that the reader survives.
     pub(super) fn note_failure(&self, error: Error) {
         // A driver that is gone counts nothing any more.
         let _ = self.failures.send((self.task_id, error));
@@ -96,7 +96,7 @@ impl Perform for Session {
     }
 }
 
-/// What a reader has done, as far as activation cares.
+/// The parts of a reader's work that matter to activation.
 #[derive(Default)]
 pub(super) struct Traces {
     received: AtomicBool,
@@ -105,7 +105,7 @@ pub(super) struct Traces {
     open: BlockingMutex<HashMap<u64, Weak<Slot>>>,
 }
 
-/// A transaction that can be taken away from whoever still holds it.
+/// A transaction that can be taken away from its holder.
 type Slot = Mutex<Option<Box<dyn StoreTx>>>;
 
 impl Traces {
@@ -114,14 +114,15 @@ impl Traces {
         self.received.load(SeqCst)
     }
 
-    /// Rolls back what the reader still holds open; whether that, or what it dropped without an end, was work.
+    /// Rolls back the reader's open transactions; returns whether they, or those it dropped without an end, did any
+    /// work.
     pub(super) fn close(&self) -> bool {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let slots: Vec<_> = open.drain().filter_map(|(_, slot)| slot.upgrade()).collect();
         drop(open);
         for slot in slots {
             self.left_open.store(true, SeqCst);
-            // Somebody else may be in the middle of a verb on it, which the end of the reader need not wait for.
+            // Another task may be in the middle of a verb on it; the end of the reader need not wait for that.
             let is_free = slot.try_lock().map(|mut tx| drop(tx.take())).is_ok();
             if !is_free {
                 tokio::spawn(async move { drop(slot.lock().await.take()) });
@@ -222,7 +223,8 @@ struct WatchedTx {
 }
 
 impl WatchedTx {
-    /// What the store gave. A deadlock has ended the transaction and rolled its work back, so nothing of it is left open.
+    /// The store's result. A deadlock has ended the transaction and rolled its work back, so nothing of it is left
+    /// open.
     fn seen<T>(&mut self, done: Result<T>) -> Result<T> {
         if matches!(&done, Err(error) if error.code() == Code::DEADLOCK) {
             self.ended();

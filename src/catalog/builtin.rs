@@ -1,4 +1,4 @@
-//! What every broker has from the start.
+//! The objects of every new broker.
 
 use super::objects::{BrokerSettings, Catalog, Contract, MessageType, Service};
 use crate::protocol::definition::{ContractEntry, SentBy, Validation};

@@ -1,4 +1,4 @@
-//! Definitions as they stand: what exists, who may send what, which level a conversation gets, which bodies pass.
+//! The current definitions: objects, sending rights, levels of conversations, checks of bodies.
 
 pub mod apply;
 pub mod body;

@@ -1,4 +1,4 @@
-//! What may name an object.
+//! The rules for names of objects.
 
 use crate::error::{Error, Result};
 
@@ -7,12 +7,12 @@ const OBJECT_NAME_CHARS: usize = 128;
 /// The most characters in the name of a service on the other side.
 const FAR_SERVICE_NAME_CHARS: usize = 256;
 
-/// Refuses what cannot name an object: nothing, more than 128 characters, or a NUL character.
+/// Refuses an unusable name of an object: empty, over 128 characters, or with a NUL character.
 pub(super) fn check_name(what: &str, name: &str) -> Result<()> {
     check(what, name, OBJECT_NAME_CHARS)
 }
 
-/// Refuses what cannot name a queue: also a leading `#`, which would mean a temporary one.
+/// Refuses an unusable name of a queue: also a leading `#`, which would mean a temporary one.
 pub(super) fn check_queue_name(name: &str) -> Result<()> {
     check_name("queue", name)?;
     if name.starts_with('#') {
@@ -21,7 +21,7 @@ pub(super) fn check_queue_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses what cannot name a service that need not exist here: nothing, more than 256 characters, or a NUL character.
+/// Refuses an unusable name of a service that need not exist here: empty, over 256 characters, or with a NUL character.
 pub(super) fn check_far_service_name(name: &str) -> Result<()> {
     check("service", name, FAR_SERVICE_NAME_CHARS)
 }

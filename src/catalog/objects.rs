@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Everything that is defined in one broker. Cheap to clone: objects are shared.
+/// All definitions of one broker. Cheap to clone: objects are shared.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     /// By id; dropped types stay, marked, while rows may still name them.
@@ -37,14 +37,14 @@ pub struct MessageType {
     pub name: Arc<str>,
     /// As declared.
     pub owner: Option<String>,
-    /// What a body must look like.
+    /// The required form of a body.
     pub validation: Validation,
     /// Dropped; kept for the rows that still name it.
     pub is_dropped: bool,
 }
 
 impl MessageType {
-    /// Whether a body must be looked at.
+    /// Whether a body must be read for its check.
     pub fn is_checked(&self) -> bool {
         self.validation != Validation::None
     }
@@ -69,14 +69,14 @@ pub struct Contract {
     pub name: Arc<str>,
     /// As declared.
     pub owner: Option<String>,
-    /// Which types may be sent, and by whom; immutable.
+    /// The types that may be sent, and the sides that may send them; immutable.
     pub entries: Vec<ContractEntry>,
     /// Dropped; kept for the conversations that ran over it.
     pub is_dropped: bool,
 }
 
 impl Contract {
-    /// Who may send that type over this contract; `None` if nobody may.
+    /// The side that may send that type over this contract; `None` if neither may.
     pub fn sent_by(&self, message_type: &str) -> Option<SentBy> {
         self.entries.iter().find(|entry| entry.message_type == message_type).map(|entry| entry.sent_by)
     }
@@ -175,9 +175,9 @@ pub struct EventNotification {
     pub name: Arc<str>,
     /// The queue watched.
     pub queue_id: i32,
-    /// What is told.
+    /// The event.
     pub event: QueueEvent,
-    /// The service told.
+    /// The service that gets the event.
     pub service: Arc<str>,
     /// The conversation the events are sent on; its handle.
     pub conversation_handle: Uuid,

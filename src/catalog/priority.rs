@@ -7,10 +7,11 @@ use crate::protocol::definition::AnyOr;
 pub(crate) const DEFAULT_LEVEL: u8 = 5;
 
 impl Catalog {
-    /// The level, 1 (low) to 10 (high), of an endpoint of that service that talks to `remote_service` over that contract.
+    /// The level, 1 (low) to 10 (high), of an endpoint of that service that talks to `remote_service` over that
+    /// contract.
     ///
-    /// Of the priorities that match, the first in this order of exactness wins: contract and both services, contract and
-    /// local service, contract and remote service, contract, both services, local service, remote service, nothing.
+    /// Of the priorities that match, the first in this order of exactness wins: contract and both services, contract
+    /// and local service, contract and remote service, contract, both services, local service, remote service, nothing.
     pub fn level_for(&self, contract_id: i32, local_service_id: i32, remote_service: &str) -> u8 {
         self.priorities
             .values()

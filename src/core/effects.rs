@@ -111,8 +111,8 @@ pub struct Effects {
     pub released: Vec<GroupKey>,
     /// Queues whose depth changed.
     pub arrivals: Vec<Arrival>,
-    /// Rows of the transmission queue to read and hand to [`Core::deliver`](super::Core::deliver), the first one first: of
-    /// each conversation the row before all others; a delivery adds the next.
+    /// Rows of the transmission queue to read and hand to [`Core::deliver`](super::Core::deliver), the first one first:
+    /// of each conversation the row before all others; a delivery adds the next.
     pub redeliver: BTreeSet<Redelivery>,
     /// Rows of the transmission queue whose bodies must be checked before they can be delivered: check each outside all
     /// locks with [`Core::body_checks`](super::Core::body_checks), then pass the verdict to

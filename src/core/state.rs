@@ -177,7 +177,8 @@ impl Core {
         &self.catalog
     }
 
-    /// The next queuing order, endpoint id and transmission id: a store keeps marks above them so that none is used twice.
+    /// The next queuing order, endpoint id and transmission id: a store keeps marks above them so that none is used
+    /// twice.
     pub fn counters(&self) -> (u64, u64, u64) {
         (self.next_queuing_order, self.next_endpoint_id, self.next_transmission_id)
     }
@@ -339,8 +340,9 @@ impl Core {
 
     /// Registers an endpoint's next moment from its timer, lifetime and state.
     pub(super) fn reschedule(&mut self, place: u32, now: Timestamp) {
-        // A conversation of the default lifetime, 68 years, is not worth an entry for each of a million. All others have one: a
-        // machine without a battery may show 1970 when the database is opened, and the right time a minute later.
+        // A conversation of the default lifetime, 68 years, is not worth an entry for each of a million. All others
+        // have one: a machine without a battery may show 1970 when the database is opened, and the right time a minute
+        // later.
         const FAR: i64 = 20 * 365 * 86_400 * 1_000_000;
         let endpoint = &self.endpoints[place];
         let end_of_life = match endpoint.state {

@@ -1,4 +1,4 @@
-//! Which definitions of a list are still to be made, and which contradict what is there.
+//! The definitions of a list that are still to be made, and those that contradict existing ones.
 
 use crate::catalog::{Activation, Catalog, Priority, Queue, same_name};
 use crate::error::{Code, Error, Result};
@@ -9,7 +9,7 @@ use crate::protocol::definition::{
 /// The definitions of a list of creations that the catalog does not have yet.
 ///
 /// # Errors
-/// 60001 something of that name is there but differs, 60026 a definition is not a creation.
+/// 60001 an object of that name exists but differs, 60026 a definition is not a creation.
 pub(crate) fn missing(catalog: &Catalog, wanted: &[Definition]) -> Result<Vec<Definition>> {
     let mut rest = Vec::new();
     for definition in wanted {
@@ -101,7 +101,7 @@ fn differs(what: &str, name: &str, aspect: &str, found: &dyn std::fmt::Debug, wa
     )
 }
 
-/// Compares what was named, and nothing else.
+/// Compares the named settings, and nothing else.
 fn named<T: PartialEq + std::fmt::Debug>(
     what: &str,
     name: &str,

@@ -1,4 +1,4 @@
-//! Definitions: what Service Broker's DDL can say, as data.
+//! Definitions: the statements of Service Broker's DDL, as data.
 //!
 //! Every statement is one [`Definition`]; a script is a list of them that is applied wholly or not at all. The builder
 //! and the DDL text both end here, and `dump` goes back from here to text.
@@ -15,14 +15,14 @@ pub enum Definition {
         name: String,
         /// Kept for compatibility; the embedded store has no principals.
         owner: Option<String>,
-        /// What a body must look like at its destination.
+        /// The form that a message body must have at its destination.
         validation: Validation,
     },
     /// `ALTER MESSAGE TYPE name VALIDATION = ...`
     AlterMessageType {
         /// The type.
         name: String,
-        /// The new validation; messages already delivered are not looked at again.
+        /// The new validation; messages already delivered are not checked again.
         validation: Validation,
     },
     /// `DROP MESSAGE TYPE name`
@@ -36,7 +36,7 @@ pub enum Definition {
         name: String,
         /// Kept for compatibility.
         owner: Option<String>,
-        /// Which types, and who may send them.
+        /// The types, and the sides that may send them.
         entries: Vec<ContractEntry>,
     },
     /// `DROP CONTRACT name`
@@ -94,14 +94,14 @@ pub enum Definition {
     CreateBrokerPriority {
         /// Up to 128 characters.
         name: String,
-        /// The criteria and level; what is not named is ANY, or level 5.
+        /// The criteria and level; a criterion not named is ANY, a level not named is 5.
         set: PriorityOptions,
     },
     /// `ALTER BROKER PRIORITY name FOR CONVERSATION SET (...)`
     AlterBrokerPriority {
         /// The priority.
         name: String,
-        /// What is not named stays.
+        /// The settings named; the others stay.
         set: PriorityOptions,
     },
     /// `DROP BROKER PRIORITY name`
@@ -127,9 +127,9 @@ pub enum Definition {
         name: String,
         /// The queue watched.
         queue: String,
-        /// What is told.
+        /// The event.
         event: QueueEvent,
-        /// The service told.
+        /// The service that gets the event.
         service: String,
     },
     /// `DROP EVENT NOTIFICATION name ON QUEUE queue`
@@ -146,7 +146,7 @@ pub enum Definition {
     },
 }
 
-/// What a message body must look like at its destination.
+/// The form that a message body must have at its destination.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Validation {
@@ -176,11 +176,11 @@ pub enum Validation {
 pub struct ContractEntry {
     /// The message type.
     pub message_type: String,
-    /// Who may send it.
+    /// The side that may send it.
     pub sent_by: SentBy,
 }
 
-/// Who may send a message type over a contract.
+/// The side that may send a message type over a contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SentBy {
     /// The side that began the conversation.
@@ -194,7 +194,8 @@ pub enum SentBy {
 /// The settings of a queue that a statement names; `None` is "not named".
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QueueOptions {
-    /// `STATUS = ON | OFF`: whether messages are taken in and given out. Default ON.
+    /// `STATUS = ON
+    /// OFF`: whether the queue accepts and delivers messages. Default ON.
     pub status: Option<bool>,
     /// `RETENTION = ON | OFF`: whether rows are kept until their conversation ends. Default OFF.
     pub retention: Option<bool>,
@@ -222,13 +223,13 @@ pub struct ActivationOptions {
     pub status: Option<bool>,
     /// The name of the handler, or of the stored procedure it stands for.
     pub procedure_name: Option<String>,
-    /// 0 to 32767. Kept wide so that what is out of range can be named in the error.
+    /// 0 to 32767. Kept wide so that the error can name a value out of range.
     pub max_queue_readers: Option<i64>,
     /// Kept for compatibility.
     pub execute_as: Option<ExecuteAs>,
 }
 
-/// Whom a reader runs as; kept for compatibility, the embedded store has no principals.
+/// The user a reader runs as; kept for compatibility, the embedded store has no principals.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExecuteAs {
     /// The principal that ran the statement.
@@ -248,7 +249,8 @@ pub struct PriorityOptions {
     pub local_service: Option<AnyOr>,
     /// `REMOTE_SERVICE_NAME = 'name' | ANY`
     pub remote_service: Option<AnyOr>,
-    /// `PRIORITY_LEVEL = 1..10 | DEFAULT`. Kept wide so that what is out of range can be named in the error.
+    /// `PRIORITY_LEVEL = 1..10
+    /// DEFAULT`. Kept wide so that the error can name a value out of range.
     pub level: Option<i64>,
 }
 
@@ -261,10 +263,10 @@ pub enum AnyOr {
     Name(String),
 }
 
-/// What an event notification on a queue tells.
+/// The event of an event notification on a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum QueueEvent {
-    /// `QUEUE_ACTIVATION`: there is work and nobody receives.
+    /// `QUEUE_ACTIVATION`: there is work and no receiver.
     QueueActivation,
     /// `BROKER_QUEUE_DISABLED`: poison handling turned the queue off.
     BrokerQueueDisabled,
@@ -275,7 +277,7 @@ pub enum QueueEvent {
 pub enum BrokerOption {
     /// Delivery on, identity kept.
     EnableBroker,
-    /// Delivery off: what is sent waits in the transmission queue.
+    /// Delivery off: sent messages wait in the transmission queue.
     DisableBroker,
     /// A new identity; all conversations vanish.
     NewBroker,

@@ -1,4 +1,4 @@
-//! The language between those who ask and those who store: verbs, outcomes, definitions, states and system messages.
+//! The language between callers and stores: verbs, outcomes, definitions, states and system messages.
 
 pub mod definition;
 mod outcome;

@@ -1,4 +1,4 @@
-//! What verbs give back.
+//! The outcomes of verbs.
 
 use super::state::ConversationState;
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
@@ -6,11 +6,11 @@ use crate::time::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// What one verb gave.
+/// The outcome of one verb.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Nothing to say beyond "done".
+    /// Done, with no result.
     Done,
     /// A conversation was begun.
     Began {
@@ -29,7 +29,7 @@ pub enum Outcome {
     Text(String),
     /// Warnings of definitions that were applied all the same.
     Warnings(Vec<String>),
-    /// A conversation was ended; tells in which state it was.
+    /// A conversation was ended; the state it was in.
     Ended(ConversationState),
 }
 
@@ -60,7 +60,7 @@ pub struct Message {
     pub message_type_name: Arc<str>,
     /// Its id.
     pub message_type_id: i32,
-    /// What was checked when the message arrived.
+    /// The check made when the message arrived.
     pub validation: MessageValidation,
     /// The body; `None` if there is none.
     #[serde(skip)]
@@ -69,7 +69,7 @@ pub struct Message {
     pub message_id: MessageId,
     /// When it entered the queue.
     pub message_enqueue_time: Timestamp,
-    /// Trace context given by the sender.
+    /// The sender's trace context.
     pub trace: Option<Arc<str>>,
 }
 

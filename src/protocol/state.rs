@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Where an endpoint stands. The codes and descriptions are those of `sys.conversation_endpoints`.
+/// The state of an endpoint. The codes and descriptions are those of `sys.conversation_endpoints`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ConversationState {
     /// Begun here, nothing sent yet.
@@ -54,7 +54,7 @@ impl ConversationState {
         }
     }
 
-    /// The words of the `state_desc` column.
+    /// The text of the `state_desc` column.
     pub fn description(self) -> &'static str {
         match self {
             Self::StartedOutbound => "STARTED_OUTBOUND",

@@ -31,7 +31,7 @@ pub const POST_EVENT_NOTIFICATION_ID: i32 = 1;
 pub const DEFAULT_CONTRACT_ID: i32 = 6;
 /// Id of [`EVENT_NOTIFICATION_SERVICE`].
 pub const NOTIFICATION_SERVICE_ID: i32 = 1;
-/// The queue of the system's services: no row, so that nobody can receive from it.
+/// The queue of the system's services: it has no row, so that no caller can receive from it.
 pub const SYSTEM_QUEUE_ID: i32 = 0;
 /// User objects have ids from here.
 pub const FIRST_USER_ID: i32 = 65536;

@@ -1,14 +1,14 @@
 //! Texts of a verb that no broker can keep.
 //!
-//! PostgreSQL keeps no NUL character in a text, and SQLite's own tools end a text there. So every store refuses it, with
-//! the same code, before the verb reaches it.
+//! PostgreSQL keeps no NUL character in a text, and SQLite's own tools end a text there. So every store refuses it,
+//! with the same code, before the verb reaches it.
 
 use super::definition::{ActivationChange, Definition, ExecuteAs, Validation};
 use super::{Addressee, EndForm, Verb};
 use crate::error::{Code, Error, Result};
 
 impl Verb {
-    /// Refuses NUL characters in whatever the verb names or says; bodies may hold any bytes.
+    /// Refuses NUL characters in every name and text of the verb; bodies may hold any bytes.
     ///
     /// # Errors
     /// 8412 in the TO SERVICE, 60003 in any other name, 60005 in any other text.

@@ -1,4 +1,4 @@
-//! Verbs: everything a broker can be asked, as data.
+//! Verbs: all requests to a broker, as data.
 
 use super::definition::Definition;
 use crate::id::{ConversationHandle, GroupId};
@@ -10,7 +10,7 @@ pub type Body = Option<Arc<Vec<u8>>>;
 /// A list of verbs that happens wholly or not at all.
 pub type Unit = Vec<Verb>;
 
-/// One thing a broker can be asked; Service Broker's statements.
+/// One request to a broker; Service Broker's statements.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Verb {
@@ -27,13 +27,14 @@ pub enum Verb {
         /// Trace context that travels with the message, W3C `traceparent` form.
         trace: Option<Arc<str>>,
     },
-    /// `RECEIVE [TOP (n)] * FROM queue [WHERE ...]`; never waits; gives [`Outcome::Received`](super::Outcome::Received).
+    /// `RECEIVE [TOP (n)] * FROM queue [WHERE ...]`; never waits; gives
+    /// [`Outcome::Received`](super::Outcome::Received).
     Receive {
         /// The queue, without regard to case.
         queue: Arc<str>,
         /// At most so many messages; `None` is all that are ready in the group.
         top: Option<u64>,
-        /// Which conversations to look at.
+        /// The conversations to receive from.
         from: From,
     },
     /// `GET CONVERSATION GROUP`; never waits; gives [`Outcome::Group`](super::Outcome::Group).
@@ -77,7 +78,8 @@ pub enum Verb {
         /// 1 (low) to 10 (high).
         level: u8,
     },
-    /// Tells the QUEUE_ACTIVATION notifications of a queue that there is work and nobody receives. For queue monitors.
+    /// Posts an event to the QUEUE_ACTIVATION notifications of a queue: there is work and no receiver. For queue
+    /// monitors.
     PostQueueActivation {
         /// The queue, without regard to case.
         queue: Arc<str>,
@@ -132,7 +134,7 @@ pub enum Relation {
     Group(GroupId),
 }
 
-/// What a RECEIVE looks at.
+/// The conversations that a RECEIVE may take from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum From {
     /// The best unlocked group of the queue.
@@ -142,14 +144,14 @@ pub enum From {
     Conversation(ConversationHandle),
     /// `WHERE conversation_group_id = ...`
     Group(GroupId),
-    /// The best unlocked group whose level is within these bounds, both included. Ours: what the strategies ask for.
+    /// The best unlocked group whose level is within these bounds, both included. Ours, for the strategies.
     Levels {
-        /// The lowest level looked at.
+        /// The lowest level.
         lowest: u8,
-        /// The highest level looked at.
+        /// The highest level.
         highest: u8,
     },
-    /// The oldest ready group of any level. Ours: what aging asks for.
+    /// The oldest ready group of any level. Ours, for the aging strategy.
     Oldest,
 }
 
@@ -158,13 +160,14 @@ pub enum From {
 pub enum EndForm {
     /// The peer gets EndDialog after all earlier messages.
     Plain,
-    /// `WITH ERROR = code DESCRIPTION = 'text'`: the peer gets Error, and what waits in the transmission queue is dropped.
+    /// `WITH ERROR = code DESCRIPTION = 'text'`: the peer gets Error, and waiting rows in the transmission queue are
+    /// dropped.
     WithError {
         /// Above zero.
         code: i32,
         /// Up to 3000 characters.
         description: String,
     },
-    /// `WITH CLEANUP`: this side is erased and the peer is not told.
+    /// `WITH CLEANUP`: this side is erased and the peer gets no message.
     Cleanup,
 }

@@ -22,7 +22,7 @@ pub struct Turn {
     pub tx: Tx,
     /// The messages of one group, in order.
     pub batch: Batch,
-    /// The class that the look was for, as the strategy calls it.
+    /// The class that the receive attempt was for, by the strategy's name for it.
     pub class: Arc<str>,
 }
 
@@ -35,7 +35,7 @@ impl Turn {
         self.tx.commit().await
     }
 
-    /// Gives the messages back; five times in a row disable the queue, unless poison handling is off.
+    /// Returns the messages to the queue; five rollbacks in a row disable it, unless poison handling is off.
     ///
     /// # Errors
     /// Those of [`Tx::rollback`].
@@ -45,10 +45,11 @@ impl Turn {
 }
 
 impl Broker {
-    /// A stream of transactions, each with the batch that the strategy chose. It waits for ever; after an error it ends.
+    /// A stream of transactions, each with the batch that the strategy chose. It waits for ever; after an error it
+    /// ends.
     ///
-    /// The strategy learns of a batch when it is handed out, so take the turns one at a time, or run several such
-    /// streams side by side: each has a strategy of its own and they share the groups out by their locks.
+    /// The strategy learns of a batch when the stream yields it, so take the turns one at a time, or run several
+    /// streams concurrently: each has a strategy of its own and they share the groups out by their locks.
     ///
     /// ```no_run
     /// # async fn example(broker: dialoq::Broker) -> dialoq::Result<()> {
@@ -141,7 +142,7 @@ fn describe(look: usize, batch: &Batch) -> Found {
     found
 }
 
-/// Tries the looks of a plan once, each with its own wait, and then as the plan says.
+/// Makes the receive attempts of a plan once, each with its own wait, and then follows the plan's `when_empty`.
 async fn follow(act: &dyn Perform, plan: &Plan) -> Result<Option<(usize, Batch)>> {
     let looks: Vec<Look> = plan.looks.iter().map(|look| look.look.clone()).collect();
     if plan.looks.iter().all(|look| look.wait.is_zero()) {
@@ -283,7 +284,7 @@ mod tests {
         // Five levels apart, so five seconds make it even and six decide.
         broker.advance(Duration::from_secs(6));
         send(&broker, "both", "urgent", &["h4", "h5"]).await;
-        // Out of turn once, because the level's last message known was older.
+        // Out of order once, because the last message received at its level was older.
         assert_eq!(next(&mut turns).await.1, ["h4"]);
         assert_eq!(next(&mut turns).await.1, ["l2"]);
         assert_eq!(next(&mut turns).await.1, ["l3"]);

@@ -32,7 +32,7 @@ impl Arrival {
         self.tx.commit().await
     }
 
-    /// Gives the messages back; five times in a row disable the queue, unless poison handling is off.
+    /// Returns the messages to the queue; five rollbacks in a row disable it, unless poison handling is off.
     ///
     /// # Errors
     /// Those of [`Tx::rollback`].
@@ -83,13 +83,13 @@ impl Arrivals {
         self
     }
 
-    /// Looks only at groups whose level is within these bounds.
+    /// Receives only from groups whose level is within these bounds.
     pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
         self.look = self.look.levels(levels);
         self
     }
 
-    /// Takes the oldest ready group, whatever its level.
+    /// Takes the oldest ready group of any level.
     pub fn oldest(mut self) -> Self {
         self.look.from = From::Oldest;
         self

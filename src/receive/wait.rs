@@ -1,4 +1,5 @@
-//! Waiting for messages: register, look, sleep until a signal or the deadline. No polling; no timer when waiting for ever.
+//! Waiting for messages: register, try a receive, sleep until a signal or the deadline. No polling; no timer when
+//! waiting for ever.
 
 use crate::act::{Perform, unexpected};
 use crate::error::Result;
@@ -15,7 +16,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::futures::OwnedNotified;
 
-/// How long a look waits when it finds nothing.
+/// How long a receive attempt waits when it finds nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Deadline {
     /// Not at all.
@@ -34,12 +35,12 @@ impl Deadline {
     }
 }
 
-/// One RECEIVE to try: where, what, how much.
+/// One RECEIVE to try: queue, conversations, number of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Look {
     /// The queue, without regard to case.
     pub queue: Arc<str>,
-    /// Which conversations to look at.
+    /// The conversations to receive from.
     pub from: From,
     /// At most so many messages; `None` is all that are ready in the group.
     pub top: Option<u64>,
@@ -76,8 +77,8 @@ impl Look {
     }
 }
 
-/// Tries the looks in order and takes the first that gives something; while all are empty, waits on all of them at
-/// once. Gives the place of the look with its batch, or `None` at the deadline.
+/// Makes the attempts in order and returns the first that finds messages; while all are empty, waits on all of them at
+/// once. Returns the index of the attempt with its batch, or `None` at the deadline.
 ///
 /// # Errors
 /// 9617 a queue is disabled, 60002 a queue does not exist, also when that happens during the wait; 8426 or 8436 for a
@@ -93,13 +94,13 @@ pub async fn receive_first(act: &dyn Perform, looks: &[Look], deadline: Deadline
     }
 }
 
-/// A verb that may find nothing, and what waiting for it means.
+/// A verb that may find nothing, and the kind of wait for it.
 struct Question {
     queue: Arc<str>,
     verb: Verb,
     /// It names a conversation or a group: queue monitors do not count it.
     has_where: bool,
-    /// It does not take whatever comes, so it must hear of every arrival.
+    /// It accepts only some messages, so every arrival must wake it.
     choosy: bool,
 }
 
@@ -145,8 +146,8 @@ async fn look(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
     let store = act.store();
     let mut waiting = Waiting::begin(store, questions);
-    // Judged by the clock once and by the alarm from then on: a clock that is put right meanwhile neither ends a wait nor
-    // makes it longer.
+    // Judged by the clock once and by the alarm from then on: a clock that is put right meanwhile neither ends a wait
+    // nor makes it longer.
     let mut is_due = matches!(deadline, Deadline::At(due) if store.clock().now() >= due);
     let mut alarm = match deadline {
         Deadline::At(due) => {
@@ -164,7 +165,7 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
             return Ok(None);
         }
         waiting.sleeps(store);
-        // Whoever is woken, by a signal or by the deadline, looks once more.
+        // After each wake-up, by a signal or by the deadline, all are tried once more.
         poll_fn(|context| {
             let signalled = signals.iter_mut().any(|signal| signal.as_mut().poll(context).is_ready());
             is_due = alarm.as_mut().is_some_and(|alarm| alarm.as_mut().poll(context).is_ready());
@@ -204,10 +205,10 @@ impl Waiting {
         Self { places, guarded, guards: Vec::new(), asleep: None }
     }
 
-    /// Nothing was found. Only from now on does the session wait in the eyes of the queue monitors: one that finds
-    /// messages at its first look is busy, and must not keep them from launching readers.
+    /// Nothing was found. Only from now on does the session count as waiting for the queue monitors: if it finds
+    /// messages at its first attempt it is busy, and must not keep them from launching readers.
     fn sleeps(&mut self, store: &dyn Store) {
-        // Told at every sleep: a store that other processes write to looks for what came between look and sleep.
+        // Marked at every sleep: a store that other processes write to then checks for arrivals since the attempt.
         self.asleep = Some(store.activity().sleep());
         if self.guards.is_empty() {
             self.guards = self.guarded.iter().map(QueueActivity::wait).collect();
@@ -253,9 +254,9 @@ impl Patience {
 /// `RECEIVE`, to be refined and awaited. Awaiting it gives `None` if nothing was ready in time.
 ///
 /// All messages of the answer belong to one conversation group, which stays locked to the end of the transaction. On a
-/// [`Broker`](crate::Broker) the messages are gone once the RECEIVE has committed, whether or not the caller stays to see
-/// them; the counter `dialoq_messages_dropped_total` shows those of callers that did not. Where losing them would hurt,
-/// receive in a [`Tx`](crate::Tx).
+/// [`Broker`](crate::Broker) the messages are gone once the RECEIVE has committed, even if the caller has left without
+/// them; the counter `dialoq_messages_dropped_total` counts those. If losing them would hurt, receive in a
+/// [`Tx`](crate::Tx).
 #[must_use = "nothing happens before it is awaited"]
 pub struct Receive<'a> {
     act: &'a dyn Perform,
@@ -286,13 +287,13 @@ impl<'a> Receive<'a> {
         self
     }
 
-    /// Looks only at groups whose level is within these bounds. Ours.
+    /// Receives only from groups whose level is within these bounds. Ours.
     pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
         self.look = self.look.levels(levels);
         self
     }
 
-    /// Takes the oldest ready group, whatever its level. Ours.
+    /// Takes the oldest ready group of any level. Ours.
     pub fn oldest(mut self) -> Self {
         self.look.from = From::Oldest;
         self

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
-/// Room for as many checks as the machine has processors. With one, a single large body would hold all others up, so that there
-/// is room for two at least.
+/// Room for as many checks as the machine has processors. With one, a single large body would hold all others up, so
+/// that there is room for two at least.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckRoom(Arc<Semaphore>);
 

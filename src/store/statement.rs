@@ -12,8 +12,8 @@ pub(crate) fn commits_by_itself(text: &str) -> bool {
     matches!(first_word(text).0.as_str(), "CALL" | "DO")
 }
 
-/// Whether a COPY of PostgreSQL, whose first word is cut off, reads rows from its connection or writes them to it: FROM or TO
-/// before STDIN or STDOUT, outside of quotes and brackets.
+/// Whether a COPY of PostgreSQL, whose first word is cut off, reads rows from its connection or writes them to it: FROM
+/// or TO before STDIN or STDOUT, outside of quotes and brackets.
 #[cfg(feature = "postgres")]
 pub(crate) fn copies_through_the_connection(text: &str) -> bool {
     let (mut rest, mut depth, mut is_after_direction) = (beginning(text), 0_usize, false);

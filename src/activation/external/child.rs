@@ -1,4 +1,4 @@
-//! What is said to a program and what it answers, up to its end.
+//! The input and the answers of a running program, up to its end.
 
 use super::failed;
 use super::process::Process;
@@ -34,7 +34,7 @@ struct Early {
     bytes: Vec<u8>,
     /// Taken up to here.
     taken: usize,
-    /// Looked through for the end of a line up to here.
+    /// Searched for the end of a line up to here.
     scanned: usize,
     /// Nothing more will come.
     is_over: bool,
@@ -70,7 +70,7 @@ impl Early {
 impl Child {
     pub(super) fn spawn(program: &OsStr, args: &[OsString], environment: Vec<(&str, String)>) -> Result<Self> {
         let name = program.to_string_lossy().into_owned();
-        // What it says on standard error goes where ours goes.
+        // Its standard error goes where ours goes.
         let mut command = Command::new(program);
         command.args(args).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = Process::spawn(&mut command)
@@ -94,7 +94,7 @@ impl Child {
             let write = async move {
                 let written = pipe.write_all(&input).await;
                 drop(pipe);
-                // A program need not read what it does not want.
+                // A program need not read its input to the end.
                 written
                     .or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
                     .map_err(lost)
@@ -130,8 +130,8 @@ impl Child {
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
     }
 
-    /// Hands over one line. What the program writes meanwhile is kept: one that writes more than its pipe holds before it
-    /// has read all would otherwise wait for us while we wait for it.
+    /// Writes one line and meanwhile reads the program's output. Otherwise a program that fills its output pipe before
+    /// it has read its input would wait for us while we wait for it.
     pub(super) async fn write_line(&mut self, line: Vec<u8>) -> Result<()> {
         self.refuse_unasked().await?;
         self.answered = 0;
@@ -162,8 +162,8 @@ impl Child {
         }
     }
 
-    /// What the program has said since it ended its last answer would be taken for the answer to a message that it has not
-    /// seen: a second commit would lose that message.
+    /// Refuses output after the end of the last answer. It would be taken as the answer to a message that the program
+    /// has not seen: a second commit would lose that message.
     async fn refuse_unasked(&mut self) -> Result<()> {
         let Self { name, output, early, .. } = self;
         #[cfg(unix)]
@@ -216,7 +216,7 @@ impl Child {
             tokio::select! {
                 biased;
                 read = output.read_buf(&mut early.bytes) => early.is_over = read? == 0,
-                // Its status is asked for again by whoever needs it.
+                // Other functions wait for its status again.
                 _ = process.wait() => {
                     take_rest(output, &mut early.bytes).await?;
                     early.is_over = true;
@@ -244,7 +244,7 @@ impl Child {
     }
 
     async fn lost(&mut self, how: &str) -> Error {
-        // It may have closed its output just before it ends; its status says more than the closed pipe.
+        // It may have closed its output just before it ends; its status explains more than the closed pipe.
         let status = tokio::time::timeout(GRACE, self.process.wait()).await;
         let end = match status {
             Ok(Ok(status)) => format!("it ended with {status}"),
@@ -255,8 +255,8 @@ impl Child {
     }
 }
 
-/// Takes what a process that has ended has left in its pipe. It waits for nothing: all that the process wrote is there,
-/// and whoever else holds the pipe may never close it.
+/// Reads the output that an ended process has left in its pipe. It waits for nothing: all output is there, and other
+/// holders of the pipe may never close it.
 #[cfg(unix)]
 async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> io::Result<()> {
     use rustix::io::Errno;

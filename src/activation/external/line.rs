@@ -24,7 +24,7 @@ pub(super) enum Line {
     Rollback(String),
 }
 
-/// What a program asks for.
+/// A request of a program.
 #[derive(Debug, PartialEq)]
 pub(super) enum Reply {
     Send(SendLine),
@@ -67,10 +67,10 @@ struct RawTimer {
 }
 
 impl Line {
-    /// Reads one line.
+    /// Parses one line.
     ///
     /// # Errors
-    /// 60025 says what is wrong with it.
+    /// 60025 with the fault of the line.
     pub(super) fn parse(line: &str) -> Result<Self> {
         Self::read(line).map_err(|why| {
             let shorten = |text: &str| text.trim_end().chars().take(200).collect::<String>();

@@ -15,8 +15,8 @@ fn groups() -> MutexGuard<'static, Vec<rustix::process::Pid>> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills all programs and what they have started, and lets none start from now on: this process ends without dropping what
-/// it holds.
+/// Kills all programs and their children, and lets none start from now on: this process ends without running
+/// destructors.
 #[cfg(all(unix, feature = "cli"))]
 pub(crate) fn kill_all() {
     let groups = groups();
@@ -28,7 +28,7 @@ pub(crate) fn kill_all() {
     std::mem::forget(groups);
 }
 
-/// A running process. When it has ended, or when this is dropped, whatever is left of its group is killed.
+/// A running process. When it has ended, or when this is dropped, the rest of its group is killed.
 ///
 /// On Windows there are no process groups: only the process itself is killed there.
 pub(super) struct Process {
@@ -63,8 +63,8 @@ impl Process {
         &mut self.leader
     }
 
-    /// Waits until the process has ended, then kills what it has left running in its group. May be given up and called
-    /// again.
+    /// Waits until the process has ended, then kills the rest of its group. The future may be dropped and the call
+    /// repeated.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = self.leader.wait().await?;
         self.kill_group();
@@ -77,8 +77,8 @@ impl Process {
         self.leader.kill().await
     }
 
-    /// The number of a group stays taken while one of its members lives, so it names this group or none: another process
-    /// could get it only after all other numbers had been used since the leader's end, a moment ago.
+    /// The number of a group stays taken while one of its members lives, so it names this group or none: another
+    /// process could get it only after all other numbers had been used since the leader's end, a moment ago.
     fn kill_group(&mut self) {
         #[cfg(unix)]
         if let Some(group) = self.group.take() {

@@ -21,7 +21,7 @@ impl Scene {
         }
     }
 
-    /// Looks, runs what is launched, and says how many.
+    /// Checks, runs the launches decided, and returns their number.
     fn look(&mut self) -> usize {
         let decision = self.monitor.look(&self.settings, &self.facts, self.running, self.now);
         self.running.readers += decision.launch;
@@ -454,7 +454,7 @@ fn never_more_than_the_limit_whatever_happens() {
     });
 }
 
-/// Looks; readers of other processes hold the places of all launches but so many.
+/// Checks; readers of other processes hold the places of all launches except so many.
 fn look_with_places(scene: &mut Scene, places: usize) -> usize {
     let launch = scene.monitor.look(&scene.settings, &scene.facts, scene.running, scene.now).launch;
     let launched = launch.min(places);
@@ -476,7 +476,7 @@ fn a_queue_full_of_other_processes_readers_is_tried_again_every_five_seconds() {
         scene.stands(Inactive);
         assert_eq!(scene.monitor.last_activated(), None);
         assert_eq!(scene.next(), Some(scene.now.after_seconds(5)));
-        // Arrivals in between are no reason to ask again.
+        // Arrivals in between do not cause another request.
         scene.after(1).rows(9);
         assert_eq!(look_with_places(&mut scene, 4), 0);
         scene.after(4);

@@ -74,7 +74,7 @@ pub(super) fn drop_collection(catalog: &mut Catalog, name: &str) -> Result<Appli
     Ok(Applied::of(Touched::XmlSchemaCollectionDeleted(id)))
 }
 
-/// The live message type of that name, if it is not the system's.
+/// The live message type of that name; refuses the system's.
 fn users(catalog: &Catalog, name: &str) -> Result<Arc<MessageType>> {
     let found = catalog.message_type(name).ok_or_else(|| Error::object_not_found(WHAT, name))?;
     if is_system_id(found.id) {

@@ -1,8 +1,8 @@
 //! Applying definitions to the catalog, with every refusal.
 //!
-//! [`apply`] is pure: it changes the catalog it is given, or refuses and leaves it as it was. A script is applied to a
-//! clone that replaces the catalog only if every statement succeeded. What follows for live conversations is not done
-//! here; it is handed back as [`Consequence`]s.
+//! [`apply`] is pure: it changes the catalog, or refuses and leaves it unchanged. A script is applied to a clone that
+//! replaces the catalog only if every statement succeeded. Effects on live conversations are not carried out here; they
+//! are returned as [`Consequence`]s.
 
 mod broker;
 mod contract;
@@ -20,14 +20,14 @@ use crate::protocol::system::FIRST_USER_ID;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What one definition did.
+/// The result of one definition.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Applied {
     /// The rows to write or remove, in order; the written ones are read from the catalog by id.
     pub touched: Vec<Touched>,
-    /// What is odd but allowed, each beginning with its number in brackets.
+    /// Odd but allowed settings, each text beginning with its number in brackets.
     pub warnings: Vec<String>,
-    /// What follows for live conversations and readers, in order.
+    /// The effects on live conversations and readers, in order.
     pub consequences: Vec<Consequence>,
 }
 
@@ -62,7 +62,7 @@ pub enum Touched {
     Settings,
 }
 
-/// What a definition means for conversations, messages and readers.
+/// An effect of a definition on conversations, messages and readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Consequence {
     /// Conversations over the contract end with an error; their peers get Error -8487.
@@ -70,7 +70,8 @@ pub enum Consequence {
         /// The contract; its row stays, marked as dropped.
         contract_id: i32,
     },
-    /// All messages of the service move to the other queue, and who waits for its conversations is woken with an error.
+    /// All messages of the service move to the other queue, and receivers waiting for its conversations wake with an
+    /// error.
     ServiceMoved {
         /// The service.
         service_id: i32,
@@ -93,7 +94,7 @@ pub enum Consequence {
         /// The queue its messages are in.
         queue_id: i32,
     },
-    /// Who waits in the queue is woken with an error; readers end with 28085.
+    /// Receivers waiting in the queue wake with an error; readers end with 28085.
     QueueDropped {
         /// The queue.
         queue_id: i32,
@@ -102,10 +103,10 @@ pub enum Consequence {
     QueueStatusChanged {
         /// The queue.
         queue_id: i32,
-        /// Whether messages are taken in and given out from now on.
+        /// Whether the queue accepts and delivers messages from now on.
         is_enabled: bool,
     },
-    /// All conversations, groups and messages vanish without a word.
+    /// All conversations, groups and messages vanish; no peer gets a message.
     NewBroker,
     /// Every conversation gets Error -9719, the peers Error -9720.
     ErrorBrokerConversations,
@@ -128,15 +129,15 @@ pub enum Consequence {
     },
 }
 
-/// Applies one definition, or refuses it and leaves the catalog as it was.
+/// Applies one definition, or refuses it and leaves the catalog unchanged.
 ///
-/// `ids` gives a new broker identity and the handles of event notifications.
+/// `ids` supplies a new broker identity and the handles of event notifications.
 ///
 /// # Errors
 /// Service Broker's numbers for what it refuses too (3716, 8403, 8404, 8492, 8493, 9613, 9614, 9663, 9717, 9718, 9742);
 /// 60001 for a name that is taken, 60002 for a name that does not exist, 60003 for a name that is not usable, 60004 for
-/// an option that the statement does not have, 60005 for a value out of its range, 60006 for a schema that is not usable,
-/// 60007 for broker priorities with the same criteria.
+/// an option that the statement does not have, 60005 for a value out of its range, 60006 for a schema that is not
+/// usable, 60007 for broker priorities with the same criteria.
 pub fn apply(catalog: &mut Catalog, definition: &Definition, ids: &mut IdSource) -> Result<Applied> {
     use Definition as D;
     match definition {
@@ -167,7 +168,7 @@ pub fn apply(catalog: &mut Catalog, definition: &Definition, ids: &mut IdSource)
 }
 
 impl Applied {
-    /// One row written or removed, nothing more to tell.
+    /// One row written or removed, without consequences.
     fn of(touched: Touched) -> Self {
         Self { touched: vec![touched], ..Self::default() }
     }
@@ -184,7 +185,7 @@ impl Applied {
     }
 }
 
-/// Takes the next object id. Called last in a statement: everything that can be refused has been by then.
+/// Takes the next object id. Called last in a statement, after all refusals.
 fn take_object_id(catalog: &mut Catalog) -> Result<i32> {
     let id = catalog.settings.next_object_id.max(FIRST_USER_ID);
     let next = id.checked_add(1).ok_or_else(|| {

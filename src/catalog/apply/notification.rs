@@ -54,7 +54,7 @@ pub(super) fn drop(catalog: &mut Catalog, name: &str, queue: &str) -> Result<App
     Ok(applied)
 }
 
-/// Takes a notification out and notes what follows.
+/// Removes a notification and records the consequence.
 pub(super) fn remove(catalog: &mut Catalog, id: i32, applied: &mut Applied) {
     if let Some(removed) = catalog.event_notifications.remove(&id) {
         applied.touched.push(Touched::EventNotificationDeleted(id));

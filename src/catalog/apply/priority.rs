@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 const WHAT: &str = "broker priority";
 
-/// No contract and no service is meant by this name where a priority names one: it is the wildcard.
+/// This name in a priority is the wildcard, never a contract or service of that name.
 const ANY: &str = "ANY";
 
 pub(super) fn create(catalog: &mut Catalog, name: &str, set: &PriorityOptions) -> Result<Applied> {
@@ -55,7 +55,7 @@ pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
     Ok(Applied::of(Touched::PriorityDeleted(id)))
 }
 
-/// The priority with what `set` names, checked against all others.
+/// The priority with the settings of `set`, checked against all others.
 fn with(catalog: &Catalog, mut row: Priority, set: &PriorityOptions) -> Result<Priority> {
     match &set.contract {
         None => {}

@@ -106,10 +106,10 @@ enum Statement {
     Alter,
 }
 
-/// The activation after an `ACTIVATION` clause: what it does not name stays.
+/// The activation after an `ACTIVATION` clause: settings that it does not name stay.
 ///
-/// A new activation needs a procedure. It also needs a limit and a user, unless ALTER makes it and leaves it off. CREATE
-/// turns activation on if STATUS is not given; ALTER leaves it as it was.
+/// A new activation needs a procedure. It also needs a limit and a user, unless ALTER makes it and leaves it off. If
+/// STATUS is not given, CREATE turns activation on and ALTER leaves it unchanged.
 fn activation(
     queue: &str,
     current: Option<&Activation>,

@@ -100,7 +100,7 @@ pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
     Ok(Applied::of(Touched::ServiceDeleted(id)).then(consequence))
 }
 
-/// The service of that name, if it is not the system's.
+/// The service of that name; refuses the system's.
 fn users(catalog: &Catalog, name: &str) -> Result<Arc<Service>> {
     let found = catalog.service(name).ok_or_else(|| Error::object_not_found(WHAT, name))?;
     if is_system_id(found.id) {

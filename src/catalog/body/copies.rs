@@ -1,7 +1,7 @@
 //! How much the schema validator copies of named groups.
 //!
-//! The validator copies what a group holds to each place that refers to the group. If each of ten groups refers ten times
-//! to the group before it, a schema of two kilobytes has 10,000,000,000 elements.
+//! The validator copies the content of a group to each place that refers to the group. If each of ten groups refers ten
+//! times to the group before it, a schema of two kilobytes has 10,000,000,000 elements.
 
 use std::collections::HashMap;
 use uppsala::{Document, NodeId};
@@ -16,7 +16,7 @@ pub(super) fn refusal() -> String {
     )
 }
 
-/// The elements in each group, by kind and local name. The validator knows groups of one namespace only.
+/// The elements in each group, by kind and local name. The validator supports groups of one namespace only.
 type Sizes = HashMap<(String, String), u64>;
 
 /// Refuses a schema that copies too much.
@@ -43,7 +43,7 @@ fn copies(document: &Document<'_>) -> u64 {
     copied
 }
 
-/// The elements below a node: those that are written there, and those that its references copy.
+/// The elements below a node: its own, and those copied by its references.
 fn size(document: &Document<'_>, node: NodeId, sizes: &Sizes) -> (u64, u64) {
     let (mut written, mut copied) = (0_u64, 0_u64);
     for child in document.children_iter(node).filter(|child| document.element(*child).is_some()) {
@@ -59,7 +59,7 @@ fn size(document: &Document<'_>, node: NodeId, sizes: &Sizes) -> (u64, u64) {
     (written, copied)
 }
 
-/// `group` or `attributeGroup`, whatever the namespace: the validator takes some prefixes for that of XML Schema.
+/// `group` or `attributeGroup`, in any namespace: the validator takes some prefixes for that of XML Schema.
 fn kind<'a>(document: &'a Document<'_>, node: NodeId) -> Option<&'a str> {
     let local = &*document.element(node)?.name.local_name;
     matches!(local, "group" | "attributeGroup").then_some(local)
@@ -87,7 +87,7 @@ mod tests {
             (format!("{of_two}{}", in_type(&refers("group", "g"))), 2),
             (format!("{}{of_two}", in_type(&refers("group", "x:g"))), 2),
             (format!("{of_two}{by_two}"), 4),
-            // Two references are written in `h`, and what they copy is in it.
+            // Two references stand in `h`, and their copies count for it.
             (format!("{of_two}{by_two}{}", in_type(&refers("group", "h"))), 4 + 6),
             (format!("{by_two}{of_two}"), 0),
             (format!("{of_two}{attributes}{}", in_type(&refers("attributeGroup", "g"))), 1),

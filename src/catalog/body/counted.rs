@@ -1,8 +1,8 @@
-//! A JSON value that counts how often a validator looks at it.
+//! A JSON value that counts a validator's accesses.
 //!
-//! A schema that refers to itself under `anyOf` or `oneOf` can ask for a number of steps that doubles with each level of
-//! the body. The validator has no limit of its own, so each look at the body costs a step here. When the steps are used
-//! up, arrays and objects look empty, and the validator comes to its end.
+//! A schema that refers to itself under `anyOf` or `oneOf` can need a number of steps that doubles with each level of
+//! the body. The validator has no limit of its own, so each access to the body costs a step here. When the steps are
+//! used up, arrays and objects appear empty, and the validator comes to its end.
 
 use jsonschema::JsonType;
 use jsonschema::json::{Array, Json, Node, NodeIdentity, Object};
@@ -12,17 +12,17 @@ use std::cell::Cell;
 use std::collections::HashSet;
 
 thread_local! {
-    /// What the check under way on this thread may still take: its steps, in comparisons.
+    /// The steps left to the check under way on this thread, in comparisons.
     static LEFT: Cell<u64> = const { Cell::new(u64::MAX) };
 }
 
-/// Comparisons of two plain values that one step pays for. A validator compares with the values of an enumeration one by
-/// one, in some nanoseconds each: 2,000 numbers are no reason to refuse a body with 10,000 of them.
+/// Comparisons of two plain values that one step pays for. A validator compares with the values of an enumeration one
+/// by one, in some nanoseconds each: 2,000 numbers are no reason to refuse a body with 10,000 of them.
 const COMPARISONS_PER_STEP: u64 = 64;
 /// Bytes of a string that one step pays for.
 const BYTES_PER_STEP: usize = 32;
 
-/// Does some work with at most so many steps. `None` if they did not suffice: what the work came to says nothing then.
+/// Does some work with at most so many steps. `None` if they did not suffice: the result means nothing then.
 pub(super) fn within<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
     /// Panic or not, later work on this thread is not counted.
     struct Uncounted;
@@ -37,7 +37,7 @@ pub(super) fn within<T>(steps: u64, work: impl FnOnce() -> T) -> Option<T> {
     (LEFT.get() > 0).then_some(done)
 }
 
-/// Pays for a look. False if nothing is left.
+/// Pays for an access. False if no steps are left.
 fn pay(steps: usize) -> bool {
     pay_comparisons(steps as u64 * COMPARISONS_PER_STEP)
 }
@@ -157,7 +157,7 @@ impl<'a> Node<'a, Counted> for CountedNode<'a> {
     }
 }
 
-/// What comparing with a value of the schema can cost at its own level.
+/// The cost of a comparison with a value of the schema at its own level.
 fn weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() / BYTES_PER_STEP,
@@ -227,7 +227,7 @@ impl<'a> Array<'a, Counted> for CountedArray<'a> {
     }
 }
 
-/// Bytes that are the same for values that are equal in JSON Schema, and only for those. False if the steps ran out.
+/// Bytes that are the same for values equal in JSON Schema, and only for those. False if the steps ran out.
 fn write_canonical(value: &Value, to: &mut Vec<u8>) -> bool {
     let mut text = |tag: u8, text: &str| {
         to.push(tag);
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn each_look_costs_its_steps() {
-        /// What the work costs, in comparisons.
+        /// The cost of the work, in comparisons.
         fn cost<T>(work: impl FnOnce() -> T) -> u64 {
             within(1000, || {
                 let before = LEFT.get();

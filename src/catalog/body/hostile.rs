@@ -1,4 +1,4 @@
-//! Bodies made to cost much. Each must get a verdict; none is timed: what is beyond a limit would take hours.
+//! Bodies made to cost much. Each must get a verdict; none is timed: without the limits they would take hours.
 
 use super::*;
 use crate::catalog::XmlSchemaCollection;
@@ -106,7 +106,7 @@ fn recursion_over_properties() {
 
 #[test]
 fn a_check_beyond_its_steps_names_the_limit() {
-    // 2,000 alternatives for each of 10,000 items are 20 million looks, and the limit is not much above one.
+    // 2,000 alternatives for each of 10,000 items are 20 million accesses, and the limit is not much above one.
     let alternatives: Vec<String> = (0..2000).map(|number| format!(r#"{{"maximum":{number},"minimum":1}}"#)).collect();
     let schema = format!(r#"{{"items":{{"anyOf":[{}]}}}}"#, alternatives.join(","));
     assert_eq!(by_schema(&schema, "[1,1999]"), Ok(()));
@@ -253,7 +253,7 @@ fn many_small_documents_in_one_collection() {
     assert!(why.starts_with("schema 1:"), "{why}");
 }
 
-/// A schema of some kilobytes that asks for more memory than there is, or for years.
+/// A schema of some kilobytes that needs more memory than there is, or years.
 #[test]
 fn groups_that_refer_to_one_another_many_times() {
     for (kind, leaf) in [("group", "<xs:element name='a'/>"), ("attributeGroup", "<xs:attribute name='a'/>")] {

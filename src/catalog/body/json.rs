@@ -6,7 +6,7 @@ use jsonschema::PatternOptions;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
-/// Looks that finding the words for a rejection may take.
+/// Accesses allowed for composing the text of a rejection.
 const STEPS_TO_EXPLAIN: u64 = 100_000;
 /// How often a pattern with look-around or back-references may step back in one string.
 const BACKTRACKS: usize = 20_000;
@@ -14,13 +14,13 @@ const BACKTRACKS: usize = 20_000;
 /// A compiled JSON Schema.
 pub(super) struct JsonSchema(jsonschema::Validator<Counted>);
 
-/// Whether that text is a JSON Schema that can be used: what CREATE and ALTER MESSAGE TYPE ask.
+/// Whether that text is a usable JSON Schema: the check of CREATE and ALTER MESSAGE TYPE.
 ///
 /// The draft is the one that `$schema` names, 2020-12 if none. References to other documents are refused: a broker
 /// fetches nothing.
 ///
 /// # Errors
-/// Says what is wrong with the schema, and where.
+/// The fault of the schema, and its place.
 pub fn check_json_schema(text: &str) -> Result<(), String> {
     JsonSchema::compile(text).map(drop)
 }
@@ -62,7 +62,7 @@ impl JsonSchema {
         }
     }
 
-    /// What is wrong with a value that does not pass.
+    /// The fault of a value that does not pass.
     fn explain(&self, value: &Value) -> String {
         let explained = counted::within(STEPS_TO_EXPLAIN, || {
             self.0.validate(CountedNode(value)).err().map(|error| {

@@ -1,7 +1,7 @@
-//! Bounds on the markup of an XML body, looked at in one pass before it is parsed.
+//! Bounds on the markup of an XML body, checked in one pass before it is parsed.
 //!
-//! The parser compares each attribute of an element with all before it, and looks a prefix up among all namespaces in
-//! scope. 120,000 attributes on one element took it 20 seconds; with these bounds its time is linear in the size.
+//! The parser compares each attribute of an element with all before it, and searches all namespaces in scope for a
+//! prefix. 120,000 attributes on one element took it 20 seconds; with these bounds its time is linear in the size.
 
 use super::xml::MAX_DEPTH;
 

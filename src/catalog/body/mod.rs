@@ -30,7 +30,7 @@ const XML_REJECTED: i32 = -9615;
 /// The code of the Error a sender gets for a body that conflicts with the type in any other way.
 const KIND_REJECTED: i32 = -8430;
 
-/// The largest body that a quick check looks at.
+/// The largest body that gets a quick check.
 const QUICK_BYTES: usize = 4 * 1024;
 /// Steps of a quick check by JSON Schema.
 const QUICK_STEPS: u64 = 5_000;
@@ -40,7 +40,7 @@ const LEAST_STEPS: u64 = 1_000_000;
 /// Steps for each byte of the body, on top of that.
 const STEPS_PER_BYTE: u64 = 16;
 
-/// Steps that a check by a schema may take: looks at values of a JSON body, visits of elements of an XML body.
+/// Steps of a check by a schema: accesses to values of a JSON body, visits of elements of an XML body.
 fn most_steps(bytes: usize) -> u64 {
     LEAST_STEPS + STEPS_PER_BYTE * bytes as u64
 }
@@ -48,17 +48,17 @@ fn most_steps(bytes: usize) -> u64 {
 /// Compiled schemas kept at most; beyond it they are compiled anew.
 const MOST_COMPILED: usize = 1024;
 
-/// Why a body did not pass: what the Error message to the sender will say.
+/// Why a body did not pass: the content of the Error message to the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
     /// -9615 for XML (the receiver's own Error says -9616), -8430 for anything else.
     pub code: i32,
-    /// Names the message type, what was found and what would be right.
+    /// Names the message type, the fault and the correct form.
     pub description: String,
 }
 
-/// Characters of a description. The name of a type, an element or a property may come from the body, so a description can
-/// be as long as the body; the servers take a verdict of 10,000 characters.
+/// Characters of a description. The name of a type, an element or a property may come from the body, so a description
+/// can be as long as the body; the servers take a verdict of 10,000 characters.
 const MOST_DESCRIBED: usize = 3000;
 
 impl Rejection {
@@ -98,7 +98,7 @@ pub struct BodyChecks {
     verdicts: verdict::Verdicts,
 }
 
-/// A compiled schema, with what it was compiled from: an altered type or a new collection is compiled anew.
+/// A compiled schema, with its source: an altered type or a new collection is compiled anew.
 struct Compiled {
     source: Source,
     schema: Result<Schema, String>,
@@ -127,15 +127,15 @@ impl BodyChecks {
     }
 
     /// Whether that body passes as a message of that type; a body of no bytes is no body. Takes time in proportion to
-    /// the size of the body, seconds for tens of megabytes: not for a place where others wait.
+    /// the size of the body, seconds for tens of megabytes: never call it under a lock.
     ///
     /// # Errors
-    /// The [`Rejection`] that the sender is told.
+    /// The [`Rejection`] for the sender.
     pub fn check(&self, catalog: &Catalog, message_type: &MessageType, body: Option<&[u8]>) -> Result<(), Rejection> {
         self.judge(catalog, message_type, body, Effort::Full).expect("the full effort always suffices")
     }
 
-    /// The same if it can be said within milliseconds, else `None`.
+    /// The same if it takes milliseconds at most, else `None`.
     pub fn quick_check(
         &self,
         catalog: &Catalog,

@@ -1,8 +1,8 @@
 //! How often the schema validator may visit the elements of a body.
 //!
 //! An optional or repeated `xs:sequence` inside another model group is tried and given up again: its elements, with all
-//! below them, are then validated once more by what follows. If such a type contains itself, the visits double with each
-//! level. The validator has no limit of its own, so an upper bound of its visits is counted before it is asked.
+//! below them, are then validated once more by the next particles. If such a type contains itself, the visits double
+//! with each level. The validator has no limit of its own, so an upper bound of its visits is counted before it runs.
 
 use super::copies::{MOST_COPIES, refusal};
 use std::cell::Cell;
@@ -64,7 +64,7 @@ struct Place {
 }
 
 impl Retries {
-    /// Adds what a schema document asks for. It stands by itself: documents refer to no other.
+    /// Adds the visits that a schema document can cause. It stands by itself: documents refer to no other.
     ///
     /// # Errors
     /// Its groups refer to one another too often.
@@ -154,7 +154,7 @@ impl Retries {
 }
 
 impl Declared {
-    /// Collects what is declared below a node, which lies in an element of that name.
+    /// Collects the declarations below a node, which lies in an element of that name.
     fn collect(&mut self, schema: &Schema<'_>, node: NodeId, around: Option<&str>) {
         let document = schema.document;
         for child in document.children_iter(node) {
@@ -289,7 +289,7 @@ impl Visits {
                     }
                 }
                 "sequence" | "choice" | "all" => self.visit_particles(schema, child, inside(document, child, place)),
-                // What a type extends comes first, inside the same sequence.
+                // The content of an extended type comes first, inside the same sequence.
                 "complexContent" | "extension" | "restriction" => self.visit_particles(schema, child, place),
                 _ => {}
             }
@@ -297,7 +297,7 @@ impl Visits {
     }
 }
 
-/// The place of what a model group, or a reference to one, holds.
+/// The place for the content of a model group, or of a reference to one.
 fn inside(document: &Document<'_>, node: NodeId, place: Place) -> Place {
     let occurs = |bound: &str| attribute(document, node, bound).unwrap_or("1");
     let (is_optional, is_repeated) = (occurs("minOccurs") == "0", !matches!(occurs("maxOccurs"), "0" | "1"));

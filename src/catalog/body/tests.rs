@@ -354,7 +354,7 @@ fn a_declared_encoding_must_be_the_one_of_the_bytes() {
             assert_eq!(xml(&big_endian(&text)).is_none(), big, "{encoding} as UTF-16BE");
         }
     }
-    // What begins with white space has no declaration, and its encoding is known all the same.
+    // A body that begins with white space has no declaration, and still its encoding is found.
     for first in [" ", "\t", "\r\n", "\n"] {
         let text = format!("{first}<a>ü</a>");
         assert_eq!((xml(&utf16le(&text)), xml(&big_endian(&text)), xml(text.as_bytes())), (None, None, None));

@@ -6,7 +6,7 @@ use crate::protocol::definition::Validation;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a body came to under one definition of its type.
+/// The result of checking a body under one definition of its type.
 #[derive(Debug)]
 pub struct Verdict {
     message_type: Arc<MessageType>,
@@ -33,12 +33,12 @@ impl Verdict {
         Some(Self { message_type: message_type.clone(), schemas: schemas(catalog, message_type), result })
     }
 
-    /// What it says of the definition it was reached under.
+    /// The result under the definition it was reached with.
     pub fn result(&self) -> &Result<(), Rejection> {
         &self.result
     }
 
-    /// What it says, as long as the type is defined as it was.
+    /// The result, as long as the definition of the type is unchanged.
     pub fn under(&self, catalog: &Catalog, message_type: &Arc<MessageType>) -> Option<&Result<(), Rejection>> {
         let is_same = Arc::ptr_eq(&self.message_type, message_type)
             || (self.message_type.id == message_type.id && self.message_type.validation == message_type.validation);
@@ -56,7 +56,7 @@ fn schemas(catalog: &Catalog, message_type: &MessageType) -> Option<Arc<str>> {
     }
 }
 
-/// By the address of the body and the id of the type, with the number of those who hold it.
+/// By the address of the body and the id of the type, with the number of judgements held.
 pub(super) type Verdicts = Mutex<HashMap<(usize, i32), (usize, Arc<Verdict>)>>;
 
 fn key(message_type_id: i32, body: &Arc<Vec<u8>>) -> (usize, i32) {
@@ -95,7 +95,7 @@ impl BodyChecks {
         judgement
     }
 
-    /// The verdict on a body that somebody holds a judgement of.
+    /// The verdict on a body while a judgement of it is held.
     pub fn verdict(&self, message_type_id: i32, body: &Arc<Vec<u8>>) -> Option<Arc<Verdict>> {
         let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
         verdicts.get(&key(message_type_id, body)).map(|(_, verdict)| verdict.clone())
@@ -130,7 +130,7 @@ pub struct CheckedTypes {
 }
 
 impl CheckedTypes {
-    /// Those of that catalog.
+    /// The checked types of that catalog.
     pub fn of(catalog: &Catalog) -> Self {
         let checked = catalog
             .message_types

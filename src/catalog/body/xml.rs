@@ -8,7 +8,7 @@ use super::markup;
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser};
 
-/// How deep elements may nest; also what keeps the recursion of a validator within a small stack.
+/// How deep elements may nest; this also keeps the recursion of a validator within a small stack.
 pub(super) const MAX_DEPTH: u32 = 128;
 
 /// Whether a body is a well-formed document.
@@ -97,7 +97,8 @@ fn is_same_encoding(declared: &[u8], found: &str, is_big_endian: bool) -> bool {
     same.iter().any(|name| declared.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// What the XML declaration says, read from bytes whose first characters are ASCII; the parser judges its syntax later.
+/// The encoding in the XML declaration, read from bytes whose first characters are ASCII; the parser judges its syntax
+/// later.
 fn declared_encoding(body: &[u8]) -> Option<&[u8]> {
     let rest = body.strip_prefix(b"<?xml")?;
     let declaration = &rest[..rest.iter().position(|&byte| byte == b'>')?];

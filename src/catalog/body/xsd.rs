@@ -18,10 +18,10 @@ pub(super) struct Collection {
     retries: Retries,
 }
 
-/// Whether that text is a collection of XML schemas that can be used: what CREATE XML SCHEMA COLLECTION asks.
+/// Whether that text is a usable collection of XML schemas: the check of CREATE XML SCHEMA COLLECTION.
 ///
 /// # Errors
-/// Says which schema of the text is wrong, and how.
+/// The wrong schema of the text, and its fault.
 pub fn check_xml_schemas(text: &str) -> Result<(), String> {
     Collection::compile(text).map(drop)
 }
@@ -67,7 +67,7 @@ impl Collection {
         let document = if has_places { parsed } else { without_places(&parsed) };
         let mut first = None;
         for schema in &self.schemas {
-            // Of several schemas, the one that knows the root element tells most.
+            // Of several schemas, the one that declares the root element explains most.
             match guarded(|| schema.validate(&document))?.into_iter().next() {
                 None => return Ok(Some(())),
                 Some(error) => {

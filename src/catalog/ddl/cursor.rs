@@ -1,4 +1,4 @@
-//! Walking over tokens, and saying what was expected where.
+//! Walking over tokens, with errors that name the expected token and its place.
 
 use super::lexer::Token;
 use crate::error::{Code, Error, Position, Result};
@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Position, Result};
 /// The schema that queues and XML schema collections live in; there is no other.
 const SCHEMA: &str = "dbo";
 
-/// Keywords that name nothing unless they stand in brackets or quotes, so that a forgotten name is told as such.
+/// Keywords that are names only in brackets or quotes, so that a missing name is reported as missing.
 const RESERVED: [&str; 14] = [
     "ADD",
     "ALTER",
@@ -24,7 +24,7 @@ const RESERVED: [&str; 14] = [
     "WITH",
 ];
 
-/// Words that begin statements, ours or not.
+/// Words that begin statements, Dialoq's or Service Broker's other ones.
 const BEGINNINGS: [&str; 14] = [
     "CREATE", "ALTER", "DROP", "USE", "GRANT", "DENY", "REVOKE", "BEGIN", "SEND", "RECEIVE", "END", "GET", "MOVE",
     "WAITFOR",
@@ -92,7 +92,7 @@ impl Cursor {
         if self.eat_symbol(symbol) { Ok(()) } else { Err(self.unexpected(&format!("'{symbol}'"))) }
     }
 
-    /// Passes one of these keywords and gives what it stands for.
+    /// Passes one of these keywords and returns its meaning.
     pub(super) fn one_of<T: Clone>(&mut self, choices: &[(&str, T)]) -> Result<T> {
         if let Some((_, chosen)) = choices.iter().find(|(keyword, _)| self.is_word(keyword)) {
             self.advance();
@@ -173,7 +173,7 @@ impl Cursor {
         number.parse().map_err(|_| Error::out_of_range(what, number, "a number of at most 18 digits").at(position))
     }
 
-    /// Makes sure that the statement ends here; `options` is what else could follow.
+    /// Checks that the statement ends here; `options` are the possible continuations.
     pub(super) fn end_of_statement(&self, options: &str) -> Result<()> {
         let is_end = match self.token() {
             Token::End | Token::Go(_) | Token::Symbol(';') => true,
@@ -183,7 +183,7 @@ impl Cursor {
         if is_end { Ok(()) } else { Err(self.unexpected(options)) }
     }
 
-    /// 60004: what was expected, and what is there instead.
+    /// 60004: the expected token, and the one found.
     pub(super) fn unexpected(&self, expected: &str) -> Error {
         let text = format!("expected {expected}, found {}", self.token());
         Error::new(Code::SYNTAX, text).at(self.position())

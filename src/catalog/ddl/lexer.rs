@@ -19,7 +19,7 @@ pub(super) enum Token {
     Number(String),
     /// A punctuation character.
     Symbol(char),
-    /// A line that says GO, with its count.
+    /// A GO line, with its count.
     Go(Option<String>),
     /// Nothing is left.
     End,

@@ -1,11 +1,11 @@
 //! The definition language as text: Service Broker's CREATE, ALTER and DROP statements.
 //!
 //! [`parse`] reads a script into definitions with their positions; [`render`] writes the script of a whole catalog, and
-//! [`render_definition`] one statement. What is rendered parses to the same definitions.
+//! [`render_definition`] one statement. Rendered text parses to the same definitions.
 //!
-//! Keywords are read without regard to case, names are `plain`, `[in brackets]` or `"in quotes"`, strings are `'...'` or
-//! `N'...'`, comments are `-- to the end of the line` and `/* nested */`. Statements end with `;` or where the next one
-//! begins; a line `GO` ends a batch, which means nothing here: a script is applied wholly or not at all.
+//! Keywords are read without regard to case, names are `plain`, `[in brackets]` or `"in quotes"`, strings are `'...'`
+//! or `N'...'`, comments are `-- to the end of the line` and `/* nested */`. Statements end with `;` or where the next
+//! one begins; a line `GO` ends a batch, which means nothing here: a script is applied wholly or not at all.
 
 mod cursor;
 mod lexer;
@@ -23,7 +23,7 @@ use crate::protocol::definition::Definition;
 /// One definition of a script, and where it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// What it says.
+    /// The definition.
     pub definition: Definition,
     /// Where its first word stands.
     pub position: Position,
@@ -32,19 +32,19 @@ pub struct Statement {
 /// Reads a script.
 ///
 /// # Errors
-/// 60004 for what is not understood, 60005 for a number that no setting could hold, 60026 for Service Broker's
-/// statements and options that Dialoq does not have; each with its position.
+/// 60004 for a syntax error, 60005 for a number that no setting could hold, 60026 for Service Broker's statements and
+/// options that Dialoq does not have; each with its position.
 pub fn parse(script: &str) -> Result<Vec<Statement>> {
     parser::script(cursor::Cursor::new(lexer::tokens(script)))
 }
 
 /// Tries a script on a copy of the catalog: whether all of it would apply, and where it would not.
 ///
-/// Definitions are applied without their positions; this gives them back to an error, and tells about a script before
-/// anything is done.
+/// [`apply`](super::apply::apply()) takes definitions without their positions; this restores the position in an error,
+/// and checks a script before any change.
 ///
 /// # Errors
-/// Those of [`apply`](super::apply::apply()), at the position of the statement that is refused.
+/// Those of [`apply`](super::apply::apply()), at the position of the refused statement.
 pub fn check(catalog: &Catalog, statements: &[Statement]) -> Result<()> {
     let mut tried = catalog.clone();
     // The ids go with the copy, so they need not be unique.

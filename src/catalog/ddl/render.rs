@@ -8,14 +8,14 @@ use crate::protocol::definition::{
 };
 use std::sync::Arc;
 
-/// The script of everything user-defined: applied to an empty broker, it gives the same definitions.
+/// The script of all user-defined objects: applied to an empty broker, it gives the same definitions.
 ///
 /// The ids and the broker's identity are not in it, as no statement can name them.
 pub fn render(catalog: &Catalog) -> String {
     definitions(catalog).iter().map(|definition| render_definition(definition) + "\n").collect()
 }
 
-/// Everything user-defined, each after what it refers to, kind by kind in order of creation.
+/// All user-defined objects, each after the objects it refers to, kind by kind in order of creation.
 pub fn definitions(catalog: &Catalog) -> Vec<Definition> {
     let mut all = Vec::new();
     all.extend(catalog.xml_schema_collections.values().map(|collection| Definition::CreateXmlSchemaCollection {
@@ -53,13 +53,13 @@ pub fn definitions(catalog: &Catalog) -> Vec<Definition> {
     all
 }
 
-/// What refers to an object keeps it from being dropped, so that there is always a name.
+/// A reference to an object prevents its drop, so there is always a name.
 fn name_of(name: Option<&Arc<str>>) -> String {
     name.map(|name| name.to_string()).unwrap_or_default()
 }
 
 fn create_queue(row: &Queue) -> Definition {
-    // What has its default is left out, so that a plain queue reads plainly.
+    // Settings at their defaults are left out, so that a plain queue reads plainly.
     let options = QueueOptions {
         status: (!row.is_receive_enabled).then_some(false),
         retention: row.is_retention_enabled.then_some(true),

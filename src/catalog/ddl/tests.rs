@@ -365,7 +365,7 @@ fn applied(definitions: &[Definition]) -> (Catalog, usize) {
     (catalog, taken)
 }
 
-/// Names with everything in them that could break out of their brackets or quotes.
+/// Names with every character that could break out of their brackets or quotes.
 fn any_name() -> impl Strategy<Value = String> {
     prop_oneof![
         Just("ANY".to_owned()),

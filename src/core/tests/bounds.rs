@@ -4,7 +4,8 @@ use super::edges::{define, error_in, targets_at};
 use super::*;
 use crate::Code;
 
-/// Sends one body on each of so many conversations in one commit; gives how many bodies were left to the store to check.
+/// Sends one body on each of so many conversations in one commit; gives how many bodies were left to the store to
+/// check.
 fn left_to_check(message_type: &str, body: &str, conversations: usize) -> usize {
     let mut memory = broker();
     let empty = Definition::CreateMessageType { name: "e".into(), owner: None, validation: Validation::Empty };

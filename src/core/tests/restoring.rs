@@ -163,7 +163,8 @@ fn a_gap_between_what_waits_and_what_arrived_sets_the_receivers_group_aside() {
     let repairs = restored.repairs.into_list();
     assert_eq!((repairs.len(), repairs[0].table), (1, "dialoq_conversation_endpoint"));
     assert!(repairs[0].example.contains("received 1 messages; number 2 is next"), "{}", repairs[0]);
-    // A receiver that takes nothing in, or whose group is set aside already, and a sender that holds its messages until END.
+    // A receiver that takes nothing in, or whose group is set aside already, and a sender that holds its messages until
+    // END.
     let states: [&dyn Fn(&mut Rows); 5] = [
         &|rows| rows.endpoints[1].state = ConversationState::DisconnectedInbound,
         &|rows| rows.endpoints[1].state = ConversationState::Error,

@@ -15,13 +15,13 @@ const CLASSES: [&str; LEVELS] =
 
 /// A waiting message's level rises by one per `per_level`, without end; the highest is served.
 ///
-/// The rule orders messages by `enqueued - level * per_level`, which does not change while they wait. Per level the oldest
-/// goes first anyway, so the strategy needs to know only how old each level's head is. It cannot see heads, but it knows a
+/// The rule orders messages by `enqueued - level * per_level`, which does not change while they wait. Per level the
+/// oldest goes first anyway, so the strategy needs only the age of each level's head. It cannot see heads, but it has a
 /// moment before which none of a level's messages was enqueued: the age of the last one it took there, or of the last
-/// look that found nothing. It takes the level whose moment is first in that order, which then becomes exact. So a message is
-/// overtaken against the rule at most once by each other level.
+/// receive attempt that found nothing. It takes the level whose moment is first in that order, which then becomes
+/// exact. So a message is overtaken against the rule at most once by each other level.
 ///
-/// Bound: a message of level `l` is ahead of all that come more than `(10 - l) * per_level` after it, but for one
+/// Bound: a message of level `l` is ahead of all that come more than `(10 - l) * per_level` after it, except for one
 /// receive of each other level. With `per_level` zero it is first come, first served.
 pub fn aging(queue: impl Into<Arc<str>>, per_level: Duration) -> Aging {
     Aging { queue: queue.into(), per_level, top: Some(1), none_before: [Timestamp(i64::MIN); LEVELS] }
@@ -44,7 +44,7 @@ impl Aging {
         self
     }
 
-    /// The levels in the order they are looked at.
+    /// The levels in the order they are tried.
     fn order(&self) -> [u8; LEVELS] {
         let mut order = [10, 9, 8, 7, 6, 5, 4, 3, 2, 1];
         let per_level_us = i64::try_from(self.per_level.as_micros()).unwrap_or(i64::MAX);
@@ -92,7 +92,7 @@ impl Strategy for Aging {
         if let Some(found) = served.found
             && let Some(level) = order.get(found.look)
         {
-            // A message that a rollback gave back may be older than what was known.
+            // A rolled-back message may be older than the moment recorded.
             self.none_before[usize::from(*level) - 1] = found.oldest;
         }
     }
@@ -119,7 +119,7 @@ mod tests {
         let order = rig.run(aging("q", Duration::from_millis(20)));
         // The first was taken to learn how old its level is.
         let low = order.iter().filter(|taken| taken.level == 3).nth(1).unwrap();
-        // 141 of level 10 may go before it, the other low one, and one out of turn: 1 ms each.
+        // 141 of level 10 may go before it, the other low one, and one against the rule: 1 ms each.
         assert!(low.at_ms <= 141 + 2, "ahead of all that came 140 ms later, it was served at {} ms", low.at_ms);
         assert!(low.at_ms >= 7 * 20, "and not earlier: the ten still went first, at {} ms", low.at_ms);
     }
@@ -161,7 +161,7 @@ mod tests {
             }
             let order = rig.run(aging("q", Duration::from_millis(per_level_ms)));
             for (place, message) in order.iter().enumerate() {
-                // Heads only: what waits behind another message of its conversation is not on offer yet.
+                // Heads only: a message behind another of its conversation is not on offer yet.
                 let on_offer = message.offered_ms;
                 for level in (1..=10).filter(|level| *level != message.level) {
                     let against = order[..place]

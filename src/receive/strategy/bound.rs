@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The starvation bound of a strategy: what holds for a class whatever the other classes send.
+/// The starvation bound of a strategy: its guarantee to a class under any load of the other classes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bound {
     /// No bound: a class can be starved for ever.
@@ -17,14 +17,15 @@ pub enum Bound {
         /// Each class and its weight.
         weights: Vec<(Arc<str>, u64)>,
     },
-    /// A message of level `l` is overtaken by a newer one only if that one was enqueued within
-    /// `(10 - l) * per_level` after it, and besides at most once by each other level.
+    /// A message of level `l` is overtaken by a newer one only if that one was enqueued within `(10 - l) * per_level`
+    /// after it; in addition at most once by each other level.
     Age {
         /// The waiting that makes up for one level.
         per_level: Duration,
     },
-    /// Only the backlog of its own queue stands before a message: with `n` messages before it in as many groups or more,
-    /// it waits at most `launch + ceil((n + 1) / readers)` times the longest service, where one reader is certain.
+    /// Only the backlog of its own queue stands before a message: with `n` messages before it in as many groups or
+    /// more, it waits at most `launch + ceil((n + 1) / readers)` times the longest service, where one reader is
+    /// certain.
     OwnBacklog {
         /// Each queue and the most readers it gets.
         readers: Vec<(Arc<str>, u16)>,
@@ -34,7 +35,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The most receives of other classes in a row while this class has messages; `None` if there is no such bound.
+    /// The most receives of other classes in a row while this class has messages; `None` if there is no bound.
     pub fn longest_run_past(&self, class: &str) -> Option<u64> {
         match self {
             Self::Window { receives, weights } => {
@@ -44,8 +45,8 @@ impl Bound {
         }
     }
 
-    /// How much newer a message may be and still overtake one of this level, but for once by each other level;
-    /// `None` if there is no such bound.
+    /// How much newer a message may be and still overtake one of this level, except once by each other level; `None` if
+    /// there is no such bound.
     pub fn overtaken_within(&self, level: u8) -> Option<Duration> {
         match self {
             Self::Age { per_level } => Some(per_level.saturating_mul(u32::from(10_u8.saturating_sub(level)))),

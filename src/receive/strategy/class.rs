@@ -1,4 +1,4 @@
-//! What counts as high.
+//! The conversations that count as high.
 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
@@ -22,7 +22,7 @@ pub fn by_levels(levels: RangeInclusive<u8>) -> HighClass {
 }
 
 /// Conversations over that contract. Broker priorities must give it a level in the queue above that of every other
-/// contract: a RECEIVE chooses by level, so that is what tells the contract's conversations from the rest.
+/// contract: a RECEIVE chooses by level, so only the level separates the contract's conversations from the rest.
 ///
 /// A conversation keeps the level it began with; one begun before the broker priority was made is not high.
 pub fn by_contract(contract: impl Into<Arc<str>>) -> HighClass {
@@ -36,7 +36,7 @@ impl From<RangeInclusive<u8>> for HighClass {
 }
 
 impl HighClass {
-    /// The lowest and the highest level, if they are known without the definitions.
+    /// The lowest and the highest level, if they do not depend on the definitions.
     pub(super) fn levels(&self) -> Option<(u8, u8)> {
         match self.0 {
             Named::Levels(lowest, highest) => Some((lowest, highest)),
@@ -58,7 +58,7 @@ impl HighClass {
 fn above_the_rest(catalog: &Catalog, queue: &str, high: &str) -> Result<u8> {
     let high = catalog.contract(high).ok_or_else(|| Error::contract_not_found(high))?;
     let queue_id = catalog.queue(queue).map(|queue| queue.id);
-    // Any peer without a priority of its own has the same level as one that nobody names.
+    // All peers that no priority names have one level, so one unnamed peer stands for them.
     let named = catalog.priorities.values().filter_map(|priority| match &priority.remote_service {
         AnyOr::Name(name) => Some(name.as_str()),
         AnyOr::Any => None,

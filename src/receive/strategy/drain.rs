@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 const NAME: &str = "drain_high_then_one_low";
 
-/// Serves a high message whenever one is ready, of whatever conversation; when none is, one other message.
+/// Serves a high message of any conversation whenever one is ready; when none is, one other message.
 ///
-/// Bound: none. High messages that come as fast as they are served starve the rest for ever.
+/// Bound: none. High messages that come as fast as they are served starve the others for ever.
 pub fn drain_high_then_one_low(queue: impl Into<Arc<str>>, high: impl Into<HighClass>) -> DrainHighThenOneLow {
     DrainHighThenOneLow { queue: queue.into(), high: high.into(), levels: None, high_top: None }
 }

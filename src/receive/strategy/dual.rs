@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const NAME: &str = "dual_queue_loop";
 
-/// How long the classic form waits on the high queue before it looks at the low one.
+/// How long the classic form waits on the high queue before it tries the low one.
 const CLASSIC_TIMEOUT: Duration = Duration::from_millis(10);
 
 /// Serves the high queue; when it is empty, one message of the low queue. Sleeps on both queues at once.
@@ -21,7 +21,7 @@ pub fn dual_queue_loop(high: impl Into<Arc<str>>, low: impl Into<Arc<str>>) -> D
     DualQueueLoop { high: high.into(), low: low.into(), high_top: None }
 }
 
-/// The classic form: waits 10 ms on the high queue, then looks at the low queue, and again.
+/// The classic form: waits 10 ms on the high queue, then tries the low queue, and again.
 ///
 /// A message of the low queue pays up to those 10 ms each time the high queue is empty, so that one such loop serves
 /// at most 100 low messages a second even if nothing else happens. Bound: none.

@@ -1,7 +1,7 @@
 //! Priority strategies: which receive comes next, as pure values.
 //!
-//! A [`Strategy`] names the next looks at the queues, hears what came of them, and says how long a class can be
-//! starved under it ([`Strategy::bound`]). It knows no database: the same value runs on any store
+//! A [`Strategy`] names the next receive attempts, takes their results, and states how long a class can be starved
+//! under it ([`Strategy::bound`]). It uses no database: the same value runs on any store
 //! ([`Broker::receive_by`](crate::broker::Broker::receive_by)) and in tests under a clock that is counted by hand.
 //!
 //! | constructor | what it does | bound |
@@ -54,10 +54,11 @@ pub trait Strategy: Send {
     /// Checks its settings against the definitions, once, before the first plan.
     fn prepare(&mut self, catalog: &Catalog) -> Result<()>;
 
-    /// The looks to try now. Changes nothing: the same plan comes again until [`Strategy::served`] is called.
+    /// The receive attempts to make now. Changes nothing: the same plan comes again until [`Strategy::served`] is
+    /// called.
     fn plan(&self, now: Timestamp) -> Plan;
 
-    /// What came of the last plan.
+    /// Takes the result of the last plan.
     fn served(&mut self, served: Served);
 }
 
@@ -106,12 +107,12 @@ impl fmt::Display for Form {
     }
 }
 
-/// The looks to try, in order; the first that gives messages is served.
+/// The receive attempts to make, in order; the first that finds messages is served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// At least one.
     pub looks: Vec<ClassLook>,
-    /// What to do when none of them gave anything.
+    /// What to do when none of them found messages.
     pub when_empty: WhenEmpty,
 }
 
@@ -120,48 +121,48 @@ pub struct Plan {
 pub struct ClassLook {
     /// The class it serves, as the strategy calls it.
     pub class: Arc<str>,
-    /// Where, what, how much.
+    /// The RECEIVE: queue, conversations, number of messages.
     pub look: Look,
-    /// How long this look waits before the next one is tried: the TIMEOUT of a WAITFOR.
+    /// How long this attempt waits before the next one is made: the TIMEOUT of a WAITFOR.
     pub wait: Duration,
 }
 
 impl ClassLook {
-    /// A look that does not wait.
+    /// An attempt that does not wait.
     pub fn new(class: impl Into<Arc<str>>, queue: impl Into<Arc<str>>, from: From, top: Option<u64>) -> Self {
         let look = Look { queue: queue.into(), from, top };
         Self { class: class.into(), look, wait: Duration::ZERO }
     }
 
-    /// The same look, which waits so long for messages before the next one is tried.
+    /// The same attempt, which waits so long for messages before the next one is made.
     pub fn waiting(mut self, wait: Duration) -> Self {
         self.wait = wait;
         self
     }
 }
 
-/// What a driver does when no look gave anything.
+/// What a driver does when no attempt found messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenEmpty {
-    /// Sleep until something arrives for any of the looks, then try them in order.
+    /// Sleep until a message arrives for any of the attempts, then make them in order.
     WaitOnAll,
-    /// Ask for a new plan at once, because a look has waited. If none has, it is as [`WhenEmpty::WaitOnAll`].
+    /// Request a new plan at once, because an attempt has waited. If none has, it is as [`WhenEmpty::WaitOnAll`].
     Again,
 }
 
-/// What came of a plan.
+/// The result of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
-    /// When the looks began: the `now` the plan was made for.
+    /// When the attempts began: the `now` the plan was made for.
     pub looked_at: Timestamp,
-    /// What was received; `None` if no look gave anything.
+    /// The messages received; `None` if no attempt found any.
     pub found: Option<Found>,
 }
 
-/// Messages that a look gave; all looks before it gave none.
+/// Messages that an attempt found; all attempts before it found none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
-    /// The index of the look in the plan.
+    /// The index of the attempt in the plan.
     pub look: usize,
     /// How many messages.
     pub messages: u64,

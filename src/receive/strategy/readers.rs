@@ -10,13 +10,13 @@ use std::time::Duration;
 /// The pause between the launches of two readers that Service Broker's queue monitor keeps.
 const CLASSIC_LAUNCH_PAUSE: Duration = Duration::from_secs(5);
 
-/// Independent readers per queue, each pool with its own maximum; the improved form launches readers at once, as many as
-/// have work.
+/// Independent readers per queue, each pool with its own maximum; the improved form launches readers at once, as many
+/// as have work.
 ///
 /// Not a loop that chooses, but a setting for activation: each queue is read by readers of its own, so that the classes
-/// never wait for each other, only for processor and disk. Bound: the backlog of the message's own queue: with `n` messages
-/// before it, a message waits at most the launch of a reader and then `ceil((n + 1) / readers)` times the longest
-/// service, where at least one reader is certain.
+/// never wait for each other, only for processor and disk. Bound: the backlog of the message's own queue: with `n`
+/// messages before it, a message waits at most the launch of a reader and then `ceil((n + 1) / readers)` times the
+/// longest service, where at least one reader is certain.
 pub fn independent_readers<Q: Into<Arc<str>>>(pools: impl IntoIterator<Item = (Q, u16)>) -> ReaderPools {
     ReaderPools {
         pools: pools.into_iter().map(|(queue, most)| (queue.into(), most)).collect(),

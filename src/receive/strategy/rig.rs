@@ -97,7 +97,7 @@ impl Rig {
         }
     }
 
-    /// The next arrival after now; a strategy that leaves what is here alone is done when nothing more comes.
+    /// The next arrival after now; a strategy that leaves ready messages alone is done when nothing more comes.
     fn next_arrival(&self, now_ms: u64) -> Option<u64> {
         self.messages.iter().map(|message| message.sent_ms).filter(|at_ms| *at_ms > now_ms).min()
     }

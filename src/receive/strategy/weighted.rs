@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// Shares receives by weight: of any `sum(weights)` receives in a row, a class that has messages throughout is served
-/// at least its weight; what a class leaves goes to the others.
+/// at least its weight; slots that a class leaves go to the others.
 ///
 /// The slots of a class are spread evenly over the window. Bound: one window of receives.
 pub fn weighted<S: Into<Share>>(shares: impl IntoIterator<Item = S>) -> Weighted {
@@ -127,7 +127,8 @@ impl Strategy for Weighted {
         if served.found.is_none() {
             return;
         }
-        // The slot is used up whoever was served in it; else a class could save slots up and then starve the others.
+        // The slot is used up whichever class was served in it; else a class could save slots up and then starve the
+        // others.
         let owner = self.order()[0];
         let sum = self.sum();
         for (credit, share) in self.credits.iter_mut().zip(&self.shares) {
@@ -185,7 +186,7 @@ mod tests {
     proptest! {
         #![proptest_config(crate::seeds::config(256))]
 
-        /// Whatever the weights and whatever arrives, every window gives each class that was backlogged its weight.
+        /// With any weights and arrivals, every window gives each backlogged class its weight.
         #[test]
         fn every_window_keeps_the_bound(
             weights in prop::collection::vec(1_u32..9, 1..5),

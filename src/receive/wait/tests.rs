@@ -77,7 +77,7 @@ async fn a_receiver_that_leaves_passes_its_signal_on() {
     assert!(poll_once(&mut leaves).is_pending());
     assert!(poll_once(&mut stays).is_pending());
     store.arrive("low", 5, &["x"]);
-    // The first has been signalled, and goes away without having looked.
+    // The first has been signalled, and goes away before its receive.
     drop(leaves);
     assert_eq!(texts(stays.await.unwrap()), ["x"]);
 }
@@ -93,7 +93,7 @@ async fn a_receiver_cut_off_while_it_looks_passes_its_signal_on() {
     assert!(poll_once(&mut stays).is_pending());
     store.gate.forget_permits(usize::MAX);
     store.arrive("low", 5, &["x"]);
-    // It swallows the signal and asks the store, which does not answer yet.
+    // It swallows the signal and calls the store, which does not answer yet.
     assert!(poll_once(&mut leaves).is_pending());
     drop(leaves);
     drop(tx);

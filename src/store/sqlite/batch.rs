@@ -188,8 +188,8 @@ impl WriteSide {
                 let ran = user_sql::run_unit(self, unit)?;
                 let needs_trial = ran.as_ref().is_ok_and(|ran| ran.needs_trial) && !is_tried[place];
                 verdicts[place] = ran.map(|ran| ran.changed);
-                // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start again
-                // without this one.
+                // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start
+                // again without this one.
                 if self.connection.is_autocommit() {
                     continue 'again;
                 }

@@ -1,7 +1,7 @@
 //! Checks of message bodies, outside every lock.
 //!
-//! The bodies of a unit are checked before it is ordered: on the caller's own thread if that takes milliseconds, else on
-//! a thread for blocking work. If the type was altered between the check and the arrival, or the broker was opened
+//! The bodies of a unit are checked before it is ordered: on the caller's own thread if that takes milliseconds, else
+//! on a thread for blocking work. If the type was altered between the check and the arrival, or the broker was opened
 //! again, the message waits in the transmission queue while a thread of the store's own checks it.
 
 use super::engine::Engine;

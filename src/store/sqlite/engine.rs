@@ -307,8 +307,8 @@ impl Engine {
         write.spare = batch;
     }
 
-    /// Begins the transaction of a batch. While another program holds the file's write lock nothing has been written, so
-    /// the batch is kept and tried again, until the store is closed or dropped. Never under the lock of the state.
+    /// Begins the transaction of a batch. While another program holds the file's write lock nothing has been written,
+    /// so the batch is kept and tried again, until the store is closed or dropped. Never under the lock of the state.
     fn begin(&self, write: &WriteSide) -> Result<()> {
         let started = Instant::now();
         let mut warn_after = BUSY_WARNING;
@@ -339,8 +339,8 @@ impl Engine {
         if self.ending.is_abandoned() { Err(Error::closed()) } else { Ok(()) }
     }
 
-    /// Runs the user's SQL of transactions, then orders their verbs. The sessions hold their locks meanwhile; the user's SQL
-    /// and the broker's rows never meet.
+    /// Runs the user's SQL of transactions, then orders their verbs. The sessions hold their locks meanwhile; the
+    /// user's SQL and the broker's rows never meet.
     fn order_sql_commits(&self, write: &WriteSide, commits: Vec<SqlCommit>, now: Timestamp) -> Result<()> {
         let units: Vec<_> = commits.iter().map(SqlCommit::unit).collect();
         let verdicts = match write.run_user_sql(&units, || self.begin(write)) {

@@ -82,8 +82,8 @@ pub(super) fn explain(error: &rusqlite::Error) -> Option<&'static str> {
     )
 }
 
-/// Whether the statement changes the schema. SQLite does not show a new name or the target of a foreign key here, so that
-/// the schema is checked after the statement has run.
+/// Whether the statement changes the schema. SQLite does not show a new name or the target of a foreign key here, so
+/// that the schema is checked after the statement has run.
 fn defines(action: &AuthAction<'_>) -> bool {
     use AuthAction as A;
     matches!(

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 /// Steps of SQLite's machine between two checks of the time: well under a millisecond.
 const STEPS: i32 = 10_000;
 
-/// How long a statement of the user may go on, and how long a lock of another program is waited for, once the store closes.
+/// How long a statement of the user may go on, and how long a lock of another program is waited for, once the store
+/// closes.
 pub(super) const CLOSING_GRACE: Duration = Duration::from_secs(5);
 
 /// How the store ends; seen by the writer, by its wait for a lock and by the user's statements.

@@ -191,8 +191,8 @@ pub(super) fn identify(connection: &Connection, location: &Location) -> Result<b
     Ok(false)
 }
 
-/// Brings tables and views to this version, wholly or not at all. In a new database the transaction stays open, because the
-/// first rows belong to it: tables without them would be damage.
+/// Brings tables and views to this version, wholly or not at all. In a new database the transaction stays open, because
+/// the first rows belong to it: tables without them would be damage.
 fn install(connection: &Connection, is_new: bool) -> rusqlite::Result<()> {
     let version: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let mut standing = {

@@ -1,13 +1,14 @@
 //! One broker owns a database: a lock on the database file itself.
 //!
-//! POSIX drops every `fcntl` lock of a process on a file as soon as the process closes *any* descriptor of that file, and
-//! SQLite's locks are of this kind. A broker whose locks are gone loses its write-ahead log to the next program that closes
-//! the database. Therefore three rules hold, and decision 0021 gives the reasons:
+//! POSIX drops every `fcntl` lock of a process on a file as soon as the process closes *any* descriptor of that file,
+//! and SQLite's locks are of this kind. A broker whose locks are gone loses its write-ahead log to the next program
+//! that closes the database. Therefore three rules hold, and decision 0021 gives the reasons:
 //!
 //! - Only this module opens a database file other than through SQLite, for the descriptor that carries the lock.
-//! - The descriptor is closed only if the process has no other descriptor of the file. Otherwise it is kept for the next
-//!   owner in this process, or until a later call finds the file closed.
-//! - A list of the process says which files it owns, so that a second opening here is refused before it touches the file.
+//! - The descriptor is closed only if the process has no other descriptor of the file. Otherwise it is kept for the
+//!   next owner in this process, or until a later call finds the file closed.
+//! - A list of the process says which files it owns, so that a second opening here is refused before it touches the
+//!   file.
 //!
 //! The lock file (`.owner`, next to the database) holds the process id for the message to others. It is locked too: it
 //! protects the path if the database file is replaced, and it is the only lock where the system has no lock that SQLite

@@ -60,8 +60,8 @@ fn foreign_key(connection: &Connection) -> rusqlite::Result<Option<(String, Stri
     found.next().transpose()
 }
 
-/// Refuses a database in which another program has put a foreign key on a table of the broker's: the broker's next DELETE
-/// would fail.
+/// Refuses a database in which another program has put a foreign key on a table of the broker's: the broker's next
+/// DELETE would fail.
 pub(super) fn check_foreign_keys(connection: &Connection, doing: &str) -> Result<()> {
     match foreign_key(connection).map_err(|error| storage(doing, error))? {
         None => Ok(()),

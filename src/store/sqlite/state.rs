@@ -171,7 +171,8 @@ impl State {
         }
     }
 
-    /// Orders a unit now, or lets the writer do it if it receives. An empty one is answered when all that is due is done.
+    /// Orders a unit now, or lets the writer do it if it receives. An empty one is answered when all that is due is
+    /// done.
     pub(super) fn take_unit(&mut self, unit: Unit, sender: Sender, now: Timestamp) {
         let is_for_writer = match &unit[..] {
             [] => true,
@@ -453,7 +454,8 @@ impl State {
 
     /// Whether the caller of the unit just ordered may write it on its own thread.
     pub(super) fn may_lead(&mut self, batches_are_short: bool) -> bool {
-        // A statement of the user may take any time, or not end: its caller's thread may be the one that drives the runtime.
+        // A statement of the user may take any time, or not end: its caller's thread may be the one that drives the
+        // runtime.
         if self.lone_credit == 0
             || !batches_are_short
             || !self.sql_commits.is_empty()

@@ -77,9 +77,9 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<R
     {
         verdict = Err(unit.failed(why));
     }
-    // At a commit SQLite goes by its counter of violations. DROP TABLE raises the counter, and a table that gets the dropped
-    // name does not lower it, even if the table with the constraint is dropped then. Violations that another program left
-    // behind are not counted.
+    // At a commit SQLite goes by its counter of violations. DROP TABLE raises the counter, and a table that gets the
+    // dropped name does not lower it, even if the table with the constraint is dropped then. Violations that another
+    // program left behind are not counted.
     let has_dropped_table = side.guard.take_dropped_table();
     let needs_trial = verdict.is_ok()
         && (has_dropped_table

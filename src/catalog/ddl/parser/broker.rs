@@ -30,7 +30,7 @@ pub(super) fn database(cursor: &mut Cursor, action: Action) -> Definitions {
             break;
         }
     }
-    // What to do about other sessions: definitions here wait for none.
+    // The clause about other sessions: definitions here wait for none.
     if cursor.eat_word("WITH") {
         if cursor.eat_word("ROLLBACK") {
             if cursor.eat_word("AFTER") {

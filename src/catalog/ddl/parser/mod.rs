@@ -11,7 +11,7 @@ use super::lexer::Token;
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::Definition;
 
-/// What a statement gave: mostly one definition.
+/// The result of a statement: mostly one definition.
 type Definitions = Result<Vec<Definition>>;
 
 /// All statements of a script.

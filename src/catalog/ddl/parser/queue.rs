@@ -26,7 +26,7 @@ pub(super) fn queue(cursor: &mut Cursor, action: Action) -> Definitions {
     Ok(vec![definition])
 }
 
-/// What follows the name in ALTER QUEUE.
+/// The part after the name in ALTER QUEUE.
 fn altered(cursor: &mut Cursor) -> Result<QueueOptions> {
     if cursor.eat_word("WITH") {
         return options(cursor);

@@ -1,4 +1,5 @@
-//! SQL of the user that SQLite refuses only at the commit, which serves many transactions: it fails its own transaction alone.
+//! SQL of the user that SQLite refuses only at the commit, which serves many transactions: it fails its own transaction
+//! alone.
 
 use super::*;
 

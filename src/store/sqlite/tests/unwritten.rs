@@ -151,7 +151,8 @@ async fn a_lone_caller_leaves_it_to_the_writer_to_wait_for_the_lock_of_another_p
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let mut quick = options(folder.path());
-    // A caller writes on its own thread only while batches are short. On a slow disk the writer waits for the lock anyway.
+    // A caller writes on its own thread only while batches are short. On a slow disk the writer waits for the lock
+    // anyway.
     quick.durability = crate::store::url::Durability::Normal;
     let store = defined(quick).await;
     let handle = begin(&store).await;
