@@ -2,6 +2,7 @@
 //! documents are true. The levels are read from the table in `ARCHITECTURE.md`, so that it cannot go stale.
 
 mod levels;
+mod paths;
 mod source;
 mod tsql;
 
@@ -187,8 +188,10 @@ fn tests_that_wait_have_a_limit() {
 #[test]
 fn links_between_documents_lead_somewhere() {
     let mut documents = files(&root().join("docs"), "md");
-    documents
-        .extend(["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "examples/README.md"].map(|name| root().join(name)));
+    documents.extend(
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "examples/README.md"]
+            .map(|name| root().join(name)),
+    );
     let mut broken = Vec::new();
     for document in documents.iter().filter(|document| document.exists()) {
         let text = fs::read_to_string(document).unwrap();
