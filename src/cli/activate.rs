@@ -128,7 +128,11 @@ impl Activate {
         };
         let running = broker.activated_tasks().len();
         if running > 0 && !output.json {
-            output.note(&format!("stopping: {running} readers finish what is in hand; ctrl-C ends them at once"));
+            let (what, them) = match running {
+                1 => ("1 reader finishes".to_owned(), "it"),
+                _ => (format!("{running} readers finish"), "them"),
+            };
+            output.note(&format!("stopping: {what} the current messages; ctrl-C ends {them} at once"));
         }
         tokio::select! {
             () = readers.stop() => {}

@@ -184,7 +184,8 @@ codes! {
     BAD_INPUT = 60028, Input;
     /// No handler takes messages of this type.
     MESSAGE_TYPE_UNHANDLED = 60029, User;
-    /// The database server cannot be reached, or the connection to it was lost before anything was committed.
+    /// The database server cannot be reached or has no free connection, or the connection to it was lost before anything
+    /// was committed.
     SERVER_UNREACHABLE = 60030, Store;
     /// COMMIT was sent and its answer never came: the unit may have happened or not.
     COMMIT_UNKNOWN = 60031, Store;

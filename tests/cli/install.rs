@@ -196,7 +196,7 @@ fn a_user_sends_and_receives_but_does_not_define() {
         (database.login("dialoq_user"), database.login("dialoq_admin"))
     };
     let refused = shop.fails_with(1, &["--db", &user, "apply", "-"], SHOP.as_bytes());
-    assert!(refused.contains("60034"), "{refused}");
+    assert!(refused.contains("60034") && refused.contains("grants dialoq_admin"), "{refused}");
     assert_eq!(database.sql("SELECT count(*) FROM dialoq.sys_service_queues"), "0", "nothing of it was made");
     shop.ok_with(&["--db", &admin, "apply", "-"], SHOP.as_bytes());
     shop.ok(&[&["--db", &user], SEND_ORDER, &["one", "two"]].concat());

@@ -253,7 +253,8 @@ fn refusals_say_what_was_expected_what_was_found_and_where() {
         ("CREATE SERVICE s ON QUEUE q [c]", 1, 29, "in parentheses", "[c]"),
         ("DROP QUEUE q garbage", 1, 14, "';'", "garbage"),
         ("CREATE QUEUE 5", 1, 14, "the name", "5"),
-        ("ALTER CONTRACT c", 1, 16, "", "cannot be altered"),
+        ("ALTER CONTRACT c", 1, 16, "", "a contract cannot be altered"),
+        ("ALTER EVENT NOTIFICATION n", 1, 26, "", "an event notification cannot be altered"),
         ("CREATE QUEUE q WITH STATUS = ON, STATUS = OFF", 1, 34, "STATUS", "twice"),
         ("CREATE QUEUE q%", 1, 15, "", "'%'"),
         ("CREATE QUEUE 🚚", 1, 14, "", "[brackets]"),
@@ -296,6 +297,8 @@ fn what_needs_a_network_or_principals_is_refused_with_the_reason() {
         let (code, .., text) = refused(script);
         assert_eq!(code, Code::UNSUPPORTED, "{script}: {text}");
     }
+    let (.., text) = refused("GRANT SEND ON SERVICE::s TO public");
+    assert!(text.contains("dialoq_user or dialoq_admin"), "{text}");
 }
 
 #[test]

@@ -38,7 +38,9 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
             Code::DEADLOCK,
             format!("the transaction met another one and was rolled back; run it again ({message})"),
         ),
-        (1222, Text::Ours) => Error::new(Code::LOCK_TIMEOUT, format!("a lock was not had in time (1222): {message}")),
+        (1222, Text::Ours) => {
+            Error::new(Code::LOCK_TIMEOUT, format!("a lock was not granted in time (1222): {message}"))
+        }
         (1105 | 1101 | 9002, _) => Error::new(Code::STORE_FULL, format!("the database is full ({number}): {message}")),
         (3906 | 3908 | 976 | 978, _) => {
             Error::new(Code::STORE_READ_ONLY, format!("the database cannot be written ({number}): {message}"))

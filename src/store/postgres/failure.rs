@@ -75,6 +75,15 @@ impl Asked<'_> {
         Error::new(Code::SQL_TIMEOUT, message)
     }
 
+    /// The role whose members may do this.
+    fn role(&self) -> &'static str {
+        match self {
+            // Every change of definitions begins and ends with these.
+            Self::Call("define_begin" | "define_end") => "dialoq_admin",
+            _ => "dialoq_user or dialoq_admin",
+        }
+    }
+
     fn is_users(&self) -> bool {
         matches!(self, Self::Users(_))
     }
@@ -125,14 +134,18 @@ pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
 
 /// The failure of connecting.
 pub(super) fn not_connected(error: &tokio_postgres::Error, place: &Place) -> Error {
-    let why = chain(error);
-    match error.code() {
+    login_failed(error.code(), &chain(error), place)
+}
+
+fn login_failed(code: Option<&SqlState>, why: &str, place: &Place) -> Error {
+    match code {
         Some(code) if is_access(code) => Error::new(Code::ACCESS_DENIED, format!("{place} refuses the login: {why}")),
+        // Another session's end frees a connection, so the same call may succeed later.
         Some(code) if *code == SqlState::TOO_MANY_CONNECTIONS => Error::new(
-            Code::ACCESS_DENIED,
+            Code::SERVER_UNREACHABLE,
             format!(
-                "{place} refuses the login: {why}; lower pool_size in the URLs of its processes, or raise the server's \
-                 max_connections"
+                "{place} has no free connection: {why}; try again, lower pool_size in the URLs of its processes, or raise the \
+                 server's max_connections"
             ),
         ),
         _ => Error::new(Code::SERVER_UNREACHABLE, format!("{place} cannot be reached: {why}")),
@@ -244,12 +257,13 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
         "25006" if !asked.is_users() || !said.contains("read-only transaction") => {
             store(Code::STORE_READ_ONLY, format!("{place} only reads: {said} ({what}); name its primary server"))
         }
-        _ if is_access(server.code()) => store(
-            Code::ACCESS_DENIED,
-            format!(
-                "{what} is refused on {place}: {said}; an owner of the database grants dialoq_user or dialoq_admin"
-            ),
-        ),
+        _ if is_access(server.code()) => {
+            let role = asked.role();
+            store(
+                Code::ACCESS_DENIED,
+                format!("{what} is refused on {place}: {said}; an owner of the database grants {role}"),
+            )
+        }
         "3F000" | "42883" | "42P01" if !asked.is_users() => store(
             Code::SCHEMA_MISSING,
             format!("schema dialoq on {place} is missing or not whole: {said} ({what}); 'dialoq install' makes it"),
@@ -291,5 +305,27 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             let position = server.where_().map(|place| format!("; in {}", shortened(place))).unwrap_or_default();
             store(Code::STORE_IO, format!("{what} failed on {place}: {said} [{state}]{position}"))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_without_a_free_connection_may_be_tried_again() {
+        let place = Place::guest();
+        let full = login_failed(Some(&SqlState::TOO_MANY_CONNECTIONS), "sorry, too many clients already", &place);
+        assert_eq!(full.code(), Code::SERVER_UNREACHABLE);
+        assert!(full.is_retryable() && full.message().contains("max_connections"), "{full}");
+        let denied = login_failed(Some(&SqlState::INVALID_PASSWORD), "password authentication failed", &place);
+        assert_eq!(denied.code(), Code::ACCESS_DENIED);
+        assert!(!denied.is_retryable(), "{denied}");
+    }
+
+    #[test]
+    fn a_refused_definition_asks_for_the_role_that_defines() {
+        assert_eq!(Asked::Call("define_begin").role(), "dialoq_admin");
+        assert_eq!(Asked::Call("send").role(), "dialoq_user or dialoq_admin");
     }
 }

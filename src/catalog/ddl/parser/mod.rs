@@ -89,7 +89,8 @@ fn refused_statement(cursor: &Cursor) -> Option<Error> {
     let why = if cursor.is_word("USE") {
         "USE: a broker is one database; leave it out, and open the database that is meant"
     } else if ["GRANT", "DENY", "REVOKE"].iter().any(|word| cursor.is_word(word)) {
-        "permissions: there are no principals here; leave the statement out"
+        "permissions: scripts define and do not grant; leave the statement out; on a server, give the user the role \
+         dialoq_user or dialoq_admin"
     } else if CONVERSING.iter().any(|word| cursor.is_word(word)) {
         "statements of a conversation in a script: scripts define; converse through the broker's functions or its command"
     } else {
@@ -107,7 +108,7 @@ fn refused_kind(cursor: &Cursor) -> Option<Error> {
     } else if cursor.is_word("ENDPOINT") {
         "endpoints: there is no network between services; leave the statement out"
     } else if cursor.is_word("AUTHORIZATION") {
-        "ALTER AUTHORIZATION: there are no principals here; leave the statement out"
+        "ALTER AUTHORIZATION: the broker's objects have no owner of their own; leave the statement out"
     } else {
         return None;
     };
@@ -135,6 +136,6 @@ fn list<T>(cursor: &mut Cursor, mut item: impl FnMut(&mut Cursor) -> Result<T>) 
 
 /// 60004: this kind of object has no such statement.
 fn no_alter<T>(cursor: &Cursor, what: &str, instead: &str) -> Result<T> {
-    let text = format!("a {what} cannot be altered; {instead}");
+    let text = format!("{what} cannot be altered; {instead}");
     Err(Error::new(Code::SYNTAX, text).at(cursor.position()))
 }

@@ -146,7 +146,7 @@ fn close(cursor: &mut Cursor) -> Result<()> {
 
 pub(super) fn event_notification(cursor: &mut Cursor, action: Action) -> Definitions {
     if action == Action::Alter {
-        return no_alter(cursor, "event notification", "drop it and create another");
+        return no_alter(cursor, "an event notification", "drop it and create another");
     }
     let mut names = vec![cursor.name("an event notification")?];
     while action == Action::Drop && cursor.eat_symbol(',') {

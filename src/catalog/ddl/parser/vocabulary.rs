@@ -56,7 +56,7 @@ fn equals_validation(cursor: &mut Cursor) -> Result<Validation> {
 
 pub(super) fn contract(cursor: &mut Cursor, action: Action) -> Definitions {
     if action == Action::Alter {
-        return no_alter(cursor, "contract", "create another, and let the services change over to it");
+        return no_alter(cursor, "a contract", "create another, and let the services change over to it");
     }
     let name = cursor.name("a contract")?;
     if action == Action::Drop {
