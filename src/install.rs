@@ -8,8 +8,8 @@ use crate::broker::server_driver;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::sql::Script;
-use crate::store::server::link::Driver;
-use crate::store::server::{install, script};
+use crate::store::database::installation::{install, script};
+use crate::store::database::link::Driver;
 use crate::store::url::StoreUrl;
 use std::sync::Arc;
 

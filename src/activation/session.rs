@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::server::link::Guest;
+use crate::store::database::link::Guest;
 use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use std::collections::HashMap;

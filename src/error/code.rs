@@ -217,7 +217,7 @@ mod tests {
             assert!(*code > last, "the table ascends: {code} after {last}");
             last = *code;
             let here = Error::new(*code, "raised here");
-            let by_the_server = crate::store::server::refusal(i64::from(code.0), "raised by a server");
+            let by_the_server = crate::store::database::refusal(i64::from(code.0), "raised by a server");
             assert_eq!((by_the_server.code(), by_the_server.kind()), (*code, here.kind()));
             assert_eq!(by_the_server.is_retryable(), here.is_retryable(), "{code}");
         }

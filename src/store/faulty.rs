@@ -1,6 +1,6 @@
 //! A store that fails on request, for tests of the levels above it.
 
-use super::server::link::Guest;
+use super::database::link::Guest;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};

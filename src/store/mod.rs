@@ -6,6 +6,7 @@
 
 mod activity;
 mod check_room;
+pub mod database;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod faulty;
@@ -16,7 +17,6 @@ pub mod mssql;
 mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-pub mod server;
 mod slot;
 mod sql;
 pub mod sqlite;
@@ -37,7 +37,7 @@ use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
-use server::link::Guest;
+use database::link::Guest;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ macro_rules! methods_of_an_embedded_store {
 
         fn perform_on<'a>(
             &'a self,
-            _: &'a mut dyn $crate::store::server::link::Guest,
+            _: &'a mut dyn $crate::store::database::link::Guest,
             _: $crate::protocol::Verb,
         ) -> $crate::store::BoxFuture<'a, $crate::error::Result<$crate::protocol::Outcome>> {
             Box::pin(async { Err($crate::store::no_guests()) })

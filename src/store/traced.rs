@@ -5,7 +5,7 @@
 //! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had given up); the
 //! embedded store adds `dialoq_commit_seconds`.
 
-use super::server::link::Guest;
+use super::database::link::Guest;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::Result;

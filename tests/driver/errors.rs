@@ -4,8 +4,8 @@ use crate::servers::Store;
 use crate::stage::{call, error, execute, number, on, refused, sql, url};
 use dialoq::error::{Code, ErrorKind};
 use dialoq::store::SqlStatement;
+use dialoq::store::database::link::{Arg, Driver, Fate};
 use dialoq::store::postgres::PostgresDriver;
-use dialoq::store::server::link::{Arg, Driver, Fate};
 use std::error::Error;
 
 const RAISING: &str = "

@@ -4,7 +4,7 @@ use crate::servers::{Database, Store};
 use crate::stage::{SOON, Stage, call, error, execute, number, on, refused, rows, sql};
 use dialoq::error::Code;
 use dialoq::protocol::{From, Verb};
-use dialoq::store::server::link::{Arg, Driver, Fate, Link};
+use dialoq::store::database::link::{Arg, Driver, Fate, Link};
 use dialoq::{Act, Broker, ConversationHandle, GroupId};
 use std::future::Future;
 use std::pin::pin;
@@ -31,7 +31,7 @@ const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' A
 const SLEEPING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
 
-fn lock(key: i32) -> dialoq::store::server::link::Call<'static> {
+fn lock(key: i32) -> dialoq::store::database::link::Call<'static> {
     call("lock", vec![Arg::Int(key)])
 }
 

@@ -3,8 +3,8 @@
 use crate::servers::{Database, Store};
 use crate::stage::{SOON, execute, on, refused, rows, sql, url};
 use dialoq::error::Code;
+use dialoq::store::database::link::{Driver, Fate, Link};
 use dialoq::store::postgres::PostgresDriver;
-use dialoq::store::server::link::{Driver, Fate, Link};
 use dialoq::{Act, Broker};
 
 /// All of a session that a caller could find changed.

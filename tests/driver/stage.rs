@@ -3,8 +3,8 @@
 use crate::servers::{Database, Store};
 use dialoq::error::{Code, Error};
 use dialoq::store::SqlStatement;
+use dialoq::store::database::link::{Arg, Call, Driver, Failure, Link};
 use dialoq::store::postgres::PostgresDriver;
-use dialoq::store::server::link::{Arg, Call, Driver, Failure, Link};
 use dialoq::store::url::{PostgresUrl, StoreUrl};
 use dialoq::{SqlRow, SqlValue};
 use std::future::Future;

@@ -4,7 +4,7 @@ use crate::servers::Store;
 use crate::stage::{call, execute, number, on, refused, rows, sql};
 use dialoq::SqlValue;
 use dialoq::error::Code;
-use dialoq::store::server::link::{Arg, Column};
+use dialoq::store::database::link::{Arg, Column};
 use dialoq::time::Timestamp;
 use std::sync::Arc;
 use uuid::Uuid;

@@ -238,8 +238,8 @@ mod asking {
 #[cfg(feature = "mssql")]
 mod asking {
     use crate::servers::fail;
+    use dialoq::store::database::link::Driver;
     use dialoq::store::mssql::MssqlDriver;
-    use dialoq::store::server::link::Driver;
     use dialoq::store::url::StoreUrl;
     use dialoq::store::{SqlStatement, SqlValue};
     use std::fmt::Write;

@@ -117,7 +117,7 @@ const OPENS_FILES: &[(&str, &str)] = &[
     ("src/cli/send/lines.rs", "a file of messages"),
     ("src/cli/send/mod.rs", "a file of messages"),
     ("src/lab/load.rs", "a file of messages"),
-    ("src/store/server/presence.rs", "the name of the machine"),
+    ("src/store/database/presence.rs", "the name of the machine"),
     ("src/store/sqlite/owner.rs", "the lock on the database; closed only if nothing else has the file open"),
 ];
 

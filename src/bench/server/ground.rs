@@ -5,7 +5,7 @@ use crate::Broker;
 use crate::bench::subject::{CLIENT, Class, Lane, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject};
 use crate::define::Definitions;
 use crate::error::{Code, Error, Result};
-use crate::store::server::link::Link;
+use crate::store::database::link::Link;
 use std::sync::Arc;
 
 /// Callers that fill a queue; nobody measures them.

@@ -9,7 +9,7 @@ use crate::bench::load::new_histogram;
 use crate::bench::report::Figure;
 use crate::bench::subject::{REQUESTS, stalled};
 use crate::error::Result;
-use crate::store::server::link::Link;
+use crate::store::database::link::Link;
 use crate::{Act, Broker};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;

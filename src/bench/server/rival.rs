@@ -3,7 +3,7 @@
 use super::texts::{Server, error};
 use crate::bench::flow::{Bodies, Side, Stamp};
 use crate::error::Result;
-use crate::store::server::link::Link;
+use crate::store::database::link::Link;
 use crate::store::{SqlStatement, SqlValue};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use crate::broker::server_driver;
 use crate::error::{Code, Error, Result};
 use crate::store::SqlRow;
-use crate::store::server::link::{Driver, Failure};
+use crate::store::database::link::{Driver, Failure};
 use crate::store::url::{Durability, StoreUrl};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Arguments and parameters on their way to the server.
 
 use super::texts;
-use crate::store::server::link::{Arg, Call, Column};
+use crate::store::database::link::{Arg, Call, Column};
 use crate::store::{SqlStatement, SqlValue};
 use crate::time::Timestamp;
 use std::borrow::Cow;

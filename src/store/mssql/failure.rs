@@ -1,7 +1,7 @@
 //! What the server's numbers mean.
 
 use crate::error::{Code, Error};
-use crate::store::server::refusal;
+use crate::store::database::refusal;
 use tiberius::error::TokenError;
 
 /// Whose text failed.

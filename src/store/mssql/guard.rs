@@ -2,7 +2,7 @@
 //! the server's to find (266, 3902).
 
 use crate::error::{Code, Error};
-use crate::store::server::link::{Failure, Fate, Linked};
+use crate::store::database::link::{Failure, Fate, Linked};
 use crate::store::statement::first_word;
 
 /// Refuses what opens, marks or ends a transaction.

@@ -4,7 +4,7 @@ use super::args::{Request, RowsForm};
 use super::session::{Client, Session};
 use crate::error::{Code, Error};
 use crate::sql::mssql::client;
-use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
+use crate::store::database::link::{Call, Failure, Fate, Guest, Linked};
 use crate::store::{BoxFuture, SqlRow};
 
 /// The mark around a verb.

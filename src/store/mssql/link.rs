@@ -4,7 +4,7 @@ use super::args::Request;
 use super::connect::{Connection, Connector};
 use super::guard::guard;
 use super::session::{Client, Session, in_batch};
-use crate::store::server::link::{Call, Link, Linked};
+use crate::store::database::link::{Call, Link, Linked};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
 use std::ops::{Deref, DerefMut};

@@ -1,5 +1,5 @@
 //! The SQL Server store: how SQL Server and Azure SQL Database are reached. What a broker does there is in
-//! [`server`](crate::store::server) and in `sql/mssql`.
+//! [`server`](crate::store::database) and in `sql/mssql`.
 
 mod args;
 mod connect;
@@ -14,8 +14,8 @@ mod texts;
 mod values;
 
 use crate::error::{Code, Error, Result};
-use crate::store::server::dialect::{Dialect, dialect};
-use crate::store::server::link::{Driver, Link, Listener};
+use crate::store::database::dialect::{Dialect, dialect};
+use crate::store::database::link::{Driver, Link, Listener};
 use crate::store::url::MssqlUrl;
 use crate::store::{AccessToken, BoxFuture};
 use connect::Connector;

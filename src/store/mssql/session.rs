@@ -7,7 +7,7 @@ use super::values::{self, Form};
 use crate::error::Code;
 use crate::sql::mssql::client;
 use crate::store::SqlRows;
-use crate::store::server::link::{Failure, Fate, Linked};
+use crate::store::database::link::{Failure, Fate, Linked};
 use std::fmt::Write;
 use std::future::Future;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use super::MssqlDriver;
 use crate::error::{Code, ErrorKind};
-use crate::store::server::link::{Arg, Call, Column, Driver, Fate, Link};
+use crate::store::database::link::{Arg, Call, Column, Driver, Fate, Link};
 use crate::store::url::StoreUrl;
 use crate::store::{SqlRow, SqlStatement, SqlValue};
 use crate::time::Timestamp;

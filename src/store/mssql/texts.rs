@@ -1,7 +1,7 @@
 //! What the driver itself says to the server.
 
 use crate::sql::mssql::client;
-use crate::store::server::link::Column;
+use crate::store::database::link::Column;
 use std::fmt::Write;
 
 /// The text that marks a place.

@@ -1,7 +1,7 @@
 //! Values on their way to the server, in the format of the type that the server declares.
 
 use crate::store::SqlValue;
-use crate::store::server::link::{Arg, Column};
+use crate::store::database::link::{Arg, Column};
 use bytes::{BufMut, BytesMut};
 use std::error::Error;
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};

@@ -2,8 +2,8 @@
 
 use super::connect::Place;
 use crate::error::{Code, Error};
-use crate::store::server::link::{Failure, Fate};
-use crate::store::server::refusal;
+use crate::store::database::link::{Failure, Fate};
+use crate::store::database::refusal;
 use std::fmt;
 use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};

@@ -4,7 +4,7 @@
 
 use super::failure::Asked;
 use super::link::refuse;
-use crate::store::server::link::Linked;
+use crate::store::database::link::Linked;
 use crate::store::statement::{copies_through_the_connection, first_word};
 
 const FORBIDDEN: [&str; 16] = [

@@ -7,7 +7,7 @@ use super::failure::{Asked, Loss, Stake, failure};
 use super::link::unread;
 use super::texts;
 use super::values::{Eyes, Shape};
-use crate::store::server::link::{Call, Failure, Fate, Guest, Linked};
+use crate::store::database::link::{Call, Failure, Fate, Guest, Linked};
 use crate::store::{BoxFuture, SqlRow};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;

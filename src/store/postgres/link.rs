@@ -8,7 +8,7 @@ use super::texts;
 use super::values::{Eyes, Prepared};
 use crate::error::{Code, Error};
 use crate::sql::postgres::transaction;
-use crate::store::server::link::{Call, Failure, Fate, Link, Linked};
+use crate::store::database::link::{Call, Failure, Fate, Link, Linked};
 use crate::store::statement::commits_by_itself;
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;

@@ -5,7 +5,7 @@ use super::failure::{Asked, Loss, Stake, failure, lost};
 use crate::error::Result;
 use crate::sql::postgres::session;
 use crate::store::BoxFuture;
-use crate::store::server::link::Listener;
+use crate::store::database::link::Listener;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 

@@ -13,8 +13,8 @@ mod values;
 
 use crate::error::{Code, Error, Result};
 use crate::store::BoxFuture;
-use crate::store::server::dialect::{Dialect, dialect};
-use crate::store::server::link::{Driver, Link, Listener};
+use crate::store::database::dialect::{Dialect, dialect};
+use crate::store::database::link::{Driver, Link, Listener};
 use crate::store::url::PostgresUrl;
 use connect::{Connector, Pooling};
 use deadpool::Runtime;

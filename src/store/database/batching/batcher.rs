@@ -1,0 +1,366 @@
+//! Folding: units of one kind that come while others are under way gather, and go out together.
+//!
+//! Nobody waits for a timer. Whoever comes when few are under way goes at once, alone; the others gather, and leave
+//! together as soon as something under way has come back. So batches are as large as the load is high.
+
+use crate::store::Gathering;
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use uuid::Uuid;
+
+/// The most items of a batch, and the bytes of bodies after which no more are added to it.
+const MOST_ITEMS: usize = 256;
+const MOST_BYTES: usize = 4 << 20;
+
+/// Batches of a kind under way at once, alone and beside other kinds.
+const MOST_ALONE: usize = 2;
+const MOST_BESIDE: usize = 1;
+
+/// After this many turns of others a batch goes, though more may still be on their way to it. 64 gather no more than 16 do.
+const MOST_TURNS: usize = 16;
+
+/// How many kinds of one store have something under way.
+pub(in crate::store::database) type ActiveBatchers = Arc<AtomicUsize>;
+
+/// Something that can go out in a batch.
+pub(in crate::store::database) trait Item {
+    /// Whether nobody waits for its answer any more.
+    fn is_abandoned(&self) -> bool;
+
+    /// The bytes of its body.
+    fn bytes(&self) -> usize;
+
+    /// What it must keep its order with: while something of the same key is out, it waits.
+    fn key(&self) -> Option<Uuid>;
+}
+
+/// What gathers.
+#[derive(Debug)]
+pub(in crate::store::database) struct Batcher<I> {
+    gathered: Mutex<Gathered<I>>,
+    kinds: ActiveBatchers,
+    gathering: Gathering,
+}
+
+#[derive(Debug)]
+struct Gathered<I> {
+    items: VecDeque<I>,
+    /// Batches, and the items in them.
+    under_way: usize,
+    items_under_way: usize,
+    /// The keys of what is out.
+    out: HashSet<Uuid>,
+}
+
+impl<I: Item> Gathered<I> {
+    fn is_out(&self, item: &I) -> bool {
+        item.key().is_some_and(|key| self.out.contains(&key))
+    }
+
+    /// What can go together now.
+    fn batch(&mut self) -> Vec<I> {
+        let mut batch: Vec<I> = Vec::new();
+        let (mut bytes, mut is_full) = (0, false);
+        let mut left = VecDeque::new();
+        for item in std::mem::take(&mut self.items) {
+            is_full |= batch.len() >= MOST_ITEMS;
+            if is_full || self.is_out(&item) {
+                left.push_back(item);
+            } else if !item.is_abandoned() {
+                is_full = !batch.is_empty() && bytes + item.bytes() > MOST_BYTES;
+                if is_full {
+                    left.push_back(item);
+                } else {
+                    bytes += item.bytes();
+                    batch.push(item);
+                }
+            }
+        }
+        self.items = left;
+        self.out.extend(batch.iter().filter_map(Item::key));
+        batch
+    }
+}
+
+impl<I: Item> Batcher<I> {
+    /// One of these kinds.
+    pub(in crate::store::database) fn new(kinds: ActiveBatchers) -> Self {
+        Self {
+            gathered: Mutex::new(Gathered {
+                items: VecDeque::new(),
+                under_way: 0,
+                items_under_way: 0,
+                out: HashSet::new(),
+            }),
+            kinds,
+            gathering: Gathering::default(),
+        }
+    }
+
+    /// Lets a test say how many the next batch waits for.
+    pub(in crate::store::database) fn gathering(mut self, gathering: Gathering) -> Self {
+        self.gathering = gathering;
+        self
+    }
+
+    /// What goes at once because this item came: the item alone as [`Batcher::enter`] says, or all that a test waited for.
+    pub(in crate::store::database) fn come(&self, item: I) -> Vec<I> {
+        let wanted = self.gathering.wanted();
+        if wanted == 0 {
+            return Vec::from_iter(self.enter(item));
+        }
+        let mut gathered = self.gathered();
+        gathered.items.push_back(item);
+        if gathered.items.len() < wanted {
+            return Vec::new();
+        }
+        self.gathering.wait_for(0);
+        let batch = gathered.batch();
+        self.sets_out(&mut gathered, batch.len());
+        batch
+    }
+
+    /// Gives the item back if it may go at once: then [`Batcher::next`] must be called when it is done. Else it is kept until
+    /// somebody's `next`.
+    pub(in crate::store::database) fn enter(&self, item: I) -> Option<I> {
+        let mut gathered = self.gathered();
+        if gathered.under_way < self.most(&gathered) && !gathered.is_out(&item) {
+            self.sets_out(&mut gathered, 1);
+            gathered.out.extend(item.key());
+            return Some(item);
+        }
+        gathered.items.push_back(item);
+        None
+    }
+
+    /// What goes next, in the place of so many items that have just come back. Nothing if nothing waits, or if other kinds
+    /// need the place; it is free then.
+    ///
+    /// Lets those who were just answered ask again first, until as many wait as a batch has if all that are known here are
+    /// shared out evenly over the batches that may be under way. Who misses a batch waits for the whole of the next one, and a
+    /// batch costs as much as nearly twenty of its items: of 64 callers 28 go together with this, 24 without, and a tenth more
+    /// a second.
+    pub(in crate::store::database) async fn next(&self, back: usize) -> Vec<I> {
+        for _ in 0..MOST_TURNS {
+            tokio::task::yield_now().await;
+            let gathered = self.gathered();
+            // Some of what waits may be of those who came back, so the two do not add up.
+            let known = gathered.items_under_way - back + gathered.items.len().max(back);
+            if gathered.items.len() >= known.div_ceil(self.most(&gathered)) {
+                break;
+            }
+        }
+        self.take_place(back)
+    }
+
+    fn take_place(&self, back: usize) -> Vec<I> {
+        let mut gathered = self.gathered();
+        gathered.items_under_way -= back;
+        let batch = if gathered.under_way > self.most(&gathered) { Vec::new() } else { gathered.batch() };
+        gathered.items_under_way += batch.len();
+        if batch.is_empty() {
+            gathered.under_way -= 1;
+            if gathered.under_way == 0 {
+                self.kinds.fetch_sub(1, SeqCst);
+            }
+        }
+        batch
+    }
+
+    /// What had these keys is back. Gives what waited for them if a place is free, which it then has.
+    pub(in crate::store::database) fn release(&self, keys: impl IntoIterator<Item = Uuid>) -> Vec<I> {
+        let mut gathered = self.gathered();
+        for key in keys {
+            gathered.out.remove(&key);
+        }
+        if gathered.items.is_empty() || gathered.under_way >= self.most(&gathered) {
+            return Vec::new();
+        }
+        let batch = gathered.batch();
+        if !batch.is_empty() {
+            self.sets_out(&mut gathered, batch.len());
+        }
+        batch
+    }
+
+    fn sets_out(&self, gathered: &mut Gathered<I>, items: usize) {
+        if gathered.under_way == 0 {
+            self.kinds.fetch_add(1, SeqCst);
+        }
+        gathered.under_way += 1;
+        gathered.items_under_way += items;
+    }
+
+    fn most(&self, gathered: &Gathered<I>) -> usize {
+        let is_alone = self.kinds.load(SeqCst) <= usize::from(gathered.under_way > 0);
+        if is_alone { MOST_ALONE } else { MOST_BESIDE }
+    }
+
+    fn gathered(&self) -> MutexGuard<'_, Gathered<I>> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq)]
+    struct Thing {
+        name: u32,
+        bytes: usize,
+        is_abandoned: bool,
+        key: Option<Uuid>,
+    }
+
+    impl Item for Thing {
+        fn is_abandoned(&self) -> bool {
+            self.is_abandoned
+        }
+
+        fn bytes(&self) -> usize {
+            self.bytes
+        }
+
+        fn key(&self) -> Option<Uuid> {
+            self.key
+        }
+    }
+
+    fn thing(name: u32) -> Thing {
+        Thing { name, bytes: 1, is_abandoned: false, key: None }
+    }
+
+    /// Another kind has something under way, so that one batch of this goes at a time.
+    fn active() -> ActiveBatchers {
+        Arc::new(AtomicUsize::new(1))
+    }
+
+    fn names(batch: &[Thing]) -> Vec<u32> {
+        batch.iter().map(|thing| thing.name).collect()
+    }
+
+    #[test]
+    fn who_comes_first_goes_alone_and_the_others_go_together() {
+        let fold = Batcher::new(ActiveBatchers::default());
+        assert!(fold.enter(thing(1)).is_some());
+        assert!(fold.enter(thing(2)).is_some());
+        for name in 3..10 {
+            assert!(fold.enter(thing(name)).is_none());
+        }
+        assert_eq!(names(&fold.take_place(1)), [3, 4, 5, 6, 7, 8, 9]);
+        assert!(fold.take_place(1).is_empty(), "the second place is free now");
+        assert!(fold.enter(thing(10)).is_some());
+        assert!(fold.enter(thing(11)).is_none(), "but the first is still taken");
+    }
+
+    #[test]
+    fn kinds_side_by_side_have_one_batch_each() {
+        let kinds = ActiveBatchers::default();
+        let (sends, receives) = (Batcher::new(kinds.clone()), Batcher::new(kinds.clone()));
+        assert!(sends.enter(thing(1)).is_some());
+        assert!(sends.enter(thing(2)).is_some());
+        assert!(receives.enter(thing(3)).is_some());
+        assert!(receives.enter(thing(4)).is_none(), "one is under way beside the other kind");
+        sends.enter(thing(5));
+        assert!(sends.take_place(1).is_empty(), "the second place is given up");
+        assert_eq!(names(&sends.take_place(1)), [5], "and the first takes what waits");
+        assert!(sends.take_place(1).is_empty());
+        assert!(receives.enter(thing(6)).is_some(), "alone again");
+        assert_eq!(names(&receives.take_place(1)), [4]);
+        assert!(receives.take_place(1).is_empty());
+        assert!(receives.take_place(1).is_empty());
+        assert_eq!(kinds.load(SeqCst), 0);
+    }
+
+    #[test]
+    fn batches_are_bounded_by_number_and_by_bytes() {
+        let fold = Batcher::new(active());
+        assert!(fold.enter(thing(0)).is_some());
+        for name in 0..300 {
+            fold.enter(thing(name));
+        }
+        assert_eq!(fold.take_place(1).len(), MOST_ITEMS);
+        assert_eq!(fold.take_place(MOST_ITEMS).len(), 300 - MOST_ITEMS);
+        for name in 0..3 {
+            fold.enter(Thing { bytes: MOST_BYTES / 2 + 1, ..thing(name) });
+        }
+        assert_eq!(names(&fold.take_place(300 - MOST_ITEMS)), [0], "a second body of that size does not fit");
+        assert_eq!(names(&fold.take_place(1)), [1]);
+        fold.enter(Thing { bytes: 10 * MOST_BYTES, ..thing(3) });
+        assert_eq!(names(&fold.take_place(1)), [2]);
+        assert_eq!(names(&fold.take_place(1)), [3], "what fits into no batch goes alone");
+    }
+
+    #[test]
+    fn who_has_gone_away_is_left_out() {
+        let fold = Batcher::new(active());
+        assert!(fold.enter(thing(0)).is_some());
+        fold.enter(Thing { is_abandoned: true, ..thing(1) });
+        fold.enter(thing(2));
+        assert_eq!(names(&fold.take_place(1)), [2]);
+        fold.enter(Thing { is_abandoned: true, ..thing(3) });
+        assert!(fold.take_place(1).is_empty());
+        assert!(fold.enter(thing(4)).is_some());
+    }
+
+    #[test]
+    fn what_must_keep_its_order_waits_for_what_is_out() {
+        let fold = Batcher::new(ActiveBatchers::default());
+        let key = |key: u128| Some(Uuid::from_u128(key));
+        let of = |name, number| Thing { key: key(number), ..thing(name) };
+        assert!(fold.enter(of(1, 7)).is_some());
+        assert!(fold.enter(of(2, 7)).is_none(), "a place is free, but the first is out");
+        assert!(fold.enter(of(3, 8)).is_some());
+        fold.enter(of(4, 9));
+        assert_eq!(names(&fold.take_place(1)), [4]);
+        assert!(fold.take_place(1).is_empty());
+        assert_eq!(names(&fold.release(key(7))), [2], "it takes the free place");
+        assert!(fold.release(key(8)).is_empty());
+        fold.enter(of(5, 7));
+        assert!(fold.release(key(7)).is_empty(), "no place is free");
+        assert_eq!(names(&fold.take_place(1)), [5]);
+    }
+
+    /// Eight things a turn come in, so many in all, beside whoever waits for them.
+    fn come(fold: &Arc<Batcher<Thing>>, things: u32) {
+        let fold = fold.clone();
+        tokio::spawn(async move {
+            for name in 0..things {
+                assert!(fold.enter(thing(name)).is_none());
+                if name % 8 == 7 {
+                    tokio::task::yield_now().await;
+                }
+            }
+        });
+    }
+
+    #[tokio::test]
+    async fn a_batch_waits_for_those_who_came_back_from_the_one_before() {
+        let _limit = crate::testing::limit();
+        let fold = Arc::new(Batcher::new(active()));
+        assert!(fold.enter(thing(0)).is_some());
+        for name in 0..32 {
+            fold.enter(thing(name));
+        }
+        assert_eq!(fold.next(1).await.len(), 32);
+        come(&fold, 40);
+        assert_eq!(fold.next(32).await.len(), 32);
+        assert_eq!(fold.next(32).await.len(), 8, "it does not wait for ever for those who do not come");
+    }
+
+    #[tokio::test]
+    async fn batches_that_go_at_once_share_out_evenly() {
+        let _limit = crate::testing::limit();
+        let fold = Arc::new(Batcher::new(ActiveBatchers::default()));
+        assert!(fold.enter(thing(0)).is_some() && fold.enter(thing(0)).is_some());
+        for name in 0..62 {
+            fold.enter(thing(name));
+        }
+        assert_eq!(fold.next(1).await.len(), 62);
+        come(&fold, 62);
+        assert_eq!(fold.next(62).await.len(), 32, "half of the 63 that are known, rounded up");
+        assert_eq!(fold.next(1).await.len(), 30, "the others come while the single one is back");
+    }
+}

@@ -1,0 +1,144 @@
+//! Message bodies, checked here before they are sent: a server knows neither XML Schema nor JSON Schema.
+//!
+//! The definitions a body was checked against travel with it; if they have changed, the server refuses (60033), and the
+//! body is checked again.
+
+use crate::catalog::body::Verdict;
+use crate::catalog::{MessageType, fold_name};
+use crate::error::{Code, Error, Result};
+use crate::protocol::{Body, Relation, Verb, system};
+use crate::store::database::Server;
+use crate::store::database::calls::verbs::CallContext;
+use crate::store::database::definitions::catalog::Known;
+use std::sync::Arc;
+
+impl Server {
+    /// What goes beside a verb in its call.
+    ///
+    /// # Errors
+    /// 8459 the body is too large.
+    pub(in crate::store::database) async fn call_context(&self, verb: &Verb) -> Result<CallContext> {
+        let mut context = CallContext::default();
+        match verb {
+            Verb::Send { message_type, body, .. } => {
+                self.check_size(body)?;
+                context.ids[0] = self.next_id();
+                self.check_body(&mut context, message_type.as_deref(), body).await;
+            }
+            Verb::BeginDialog(dialog) => {
+                if dialog.related == Relation::None {
+                    context.ids[0] = self.next_id();
+                }
+                context.ids[1] = self.next_id();
+                context.ids[2] = self.next_id();
+            }
+            Verb::Receive { queue, .. }
+            | Verb::GetConversationGroup { queue }
+            | Verb::PostQueueActivation { queue } => {
+                context.folded = fold_name(queue);
+            }
+            _ => {}
+        }
+        Ok(context)
+    }
+
+    /// Gives a BEGIN DIALOG new ids for its next try. The server may still be rolling the last one back; its ids are in use
+    /// until then, and would be refused with 60005.
+    pub(in crate::store::database) fn renew_ids(&self, verb: &Verb, context: &mut CallContext) {
+        if matches!(verb, Verb::BeginDialog(_)) {
+            for id in context.ids.iter_mut().filter(|id| !id.is_nil()) {
+                *id = self.next_id();
+            }
+        }
+    }
+
+    /// Checks a body against the definitions as they are known now: on this thread if that takes milliseconds, else on one
+    /// for blocking work. What was found before counts as long as the type is the same.
+    pub(in crate::store::database) async fn check_body(
+        &self,
+        context: &mut CallContext,
+        message_type: Option<&str>,
+        body: &Body,
+    ) {
+        let known = self.definitions.known();
+        if !self.check_quickly(&known, context, message_type, body)
+            && let (Some(message_type), Some(body)) = (checked_type(&known, message_type), body)
+        {
+            let (checks, catalog) = (self.checks.clone(), known.catalog.clone());
+            let (message_type, body) = (message_type.clone(), body.clone());
+            let reach = move || Verdict::reach(&checks, &catalog, &message_type, &body);
+            match self.check_room.run(reach).await {
+                Ok(verdict) => context.judge(Arc::new(verdict), known.version),
+                Err(panicked) => {
+                    tracing::error!(%panicked, "a body could not be checked; the server refuses its message")
+                }
+            }
+        }
+    }
+
+    /// The same if it takes milliseconds; false if it would take more.
+    pub(in crate::store::database) fn check_quickly(
+        &self,
+        known: &Known,
+        context: &mut CallContext,
+        message_type: Option<&str>,
+        body: &Body,
+    ) -> bool {
+        let verdict = match (checked_type(known, message_type), body) {
+            (Some(message_type), Some(body)) => {
+                if context.verdict.as_ref().is_some_and(|old| old.under(&known.catalog, message_type).is_some()) {
+                    context.catalog_version = known.version;
+                    return true;
+                }
+                match Verdict::reach_quickly(&self.checks, &known.catalog, message_type, body) {
+                    Some(verdict) => Arc::new(verdict),
+                    None => return false,
+                }
+            }
+            // A type that is not known is refused by the server.
+            _ => {
+                (context.verdict, context.body_fault, context.catalog_version) = (None, String::new(), known.version);
+                return true;
+            }
+        };
+        context.judge(verdict, known.version);
+        true
+    }
+
+    pub(in crate::store::database) fn check_size(&self, body: &Body) -> Result<()> {
+        let limit = self.max_body_bytes;
+        match body.as_ref().map(|body| body.len()).filter(|length| *length > limit) {
+            None => Ok(()),
+            Some(length) => Err(Error::new(
+                Code::MESSAGE_TOO_LARGE,
+                format!("the message body has {length} bytes; the limit of this broker is {limit} (max_body_bytes)"),
+            )),
+        }
+    }
+}
+
+fn checked_type<'a>(known: &'a Known, message_type: Option<&str>) -> Option<&'a Arc<MessageType>> {
+    known.catalog.message_type(message_type.unwrap_or(system::DEFAULT)).filter(|found| found.is_checked())
+}
+
+impl CallContext {
+    /// The fault of a body as SEND takes it is `code|description`, or nothing.
+    fn judge(&mut self, verdict: Arc<Verdict>, catalog_version: i64) {
+        self.body_fault = match verdict.result() {
+            Ok(()) => String::new(),
+            Err(rejection) => format!("{}|{}", rejection.code, rejection.description),
+        };
+        self.verdict = Some(verdict);
+        self.catalog_version = catalog_version;
+    }
+}
+
+/// A verb as it is stored: a body of no bytes is none.
+pub(in crate::store::database) fn settled(mut verb: Verb) -> Verb {
+    if let Verb::Send { body, .. } = &mut verb
+        && body.as_ref().is_some_and(|bytes| bytes.is_empty())
+    {
+        *body = None;
+    }
+    verb
+}

@@ -1,0 +1,6 @@
+//! Batches: verbs of many callers in one call to the server.
+
+pub(in crate::store::database) mod batcher;
+pub(in crate::store::database) mod body;
+pub(in crate::store::database) mod receive_batches;
+pub(in crate::store::database) mod send_batches;

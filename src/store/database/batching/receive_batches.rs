@@ -1,0 +1,306 @@
+//! RECEIVEs of concurrent callers that take whatever comes, folded into batches by queue.
+
+use crate::catalog::fold_name;
+use crate::error::{Code, Error, Result};
+use crate::protocol::{Message, Outcome};
+use crate::store::database::Server;
+use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
+use crate::store::database::calls::message::messages;
+use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::rows::said;
+use crate::store::database::calls::verbs::most;
+use crate::store::database::life::Work;
+use crate::store::database::link::{Arg, Call, Column};
+use crate::store::handover::Handover;
+use crate::store::{Gathering, QueueActivity};
+use dashmap::DashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// One RECEIVE, and who waits for it.
+pub(in crate::store::database) struct Receiving {
+    top: Option<u64>,
+    answer: oneshot::Sender<Result<Handover<Vec<Message>>>>,
+    _work: Work,
+}
+
+impl Item for Receiving {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn bytes(&self) -> usize {
+        0
+    }
+
+    fn key(&self) -> Option<Uuid> {
+        None
+    }
+}
+
+/// Every so many batches look at the claim index from its first row, whatever the one before found.
+const MOST_ON_THE_TRAIL: usize = 16;
+
+/// Where batches of a queue begin: of rows that are gone the claim index keeps a trace until the server cleans up, and at
+/// 30,000 receives a second looking over them all took a fifth of a receive after three seconds. What is older than the
+/// batch before was taken or locked when that one looked; what has come there since waits until nothing else is left, or
+/// for one of the next looks from the first row.
+#[derive(Debug, Default)]
+struct ScanStart {
+    from: Option<Start>,
+    batches: usize,
+}
+
+/// The level of what a batch gave and the oldest of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Start {
+    level: u8,
+    order: u64,
+}
+
+impl Start {
+    fn of(message: &Message) -> Self {
+        Self { level: message.priority, order: message.queuing_order }
+    }
+}
+
+impl ScanStart {
+    /// Where the next batch begins; `None` is the first row.
+    fn next(&mut self) -> Option<Start> {
+        self.batches += 1;
+        if self.batches >= MOST_ON_THE_TRAIL {
+            *self = Self::default();
+        }
+        self.from
+    }
+
+    /// What a batch gave that left nobody empty-handed; of one that did, or of several levels, nothing is kept.
+    fn gave(&mut self, ranks: impl Iterator<Item = Start>) {
+        self.from = None;
+        for rank in ranks {
+            match &mut self.from {
+                None => self.from = Some(rank),
+                Some(from) if from.level == rank.level => from.order = from.order.min(rank.order),
+                Some(_) => return self.lost(),
+            }
+        }
+    }
+
+    fn lost(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Beyond so many names of queues, those that are not in use are forgotten.
+const MOST_QUEUES: usize = 1024;
+
+/// What receivers of a queue have in common, by its folded name.
+pub(in crate::store::database) struct Receives {
+    kinds: ActiveBatchers,
+    gathering: Gathering,
+    queues: DashMap<String, Arc<Queue>>,
+}
+
+struct Queue {
+    folded: String,
+    fold: Batcher<Receiving>,
+    trail: Mutex<ScanStart>,
+    activity: Arc<QueueActivity>,
+}
+
+impl Queue {
+    fn trail(&self) -> std::sync::MutexGuard<'_, ScanStart> {
+        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Receives {
+    /// Each queue's is one of these kinds.
+    pub(in crate::store::database) fn new(kinds: ActiveBatchers, gathering: Gathering) -> Self {
+        Self { kinds, gathering, queues: DashMap::default() }
+    }
+
+    fn queue(&self, folded: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
+        if let Some(found) = self.queues.get(folded) {
+            return found.clone();
+        }
+        let made = || {
+            Arc::new(Queue {
+                folded: folded.to_owned(),
+                fold: Batcher::new(self.kinds.clone()).gathering(self.gathering.clone()),
+                trail: Mutex::default(),
+                activity: activity(),
+            })
+        };
+        // Anybody may name queues that do not exist: those that nobody uses are made again.
+        if self.queues.len() >= MOST_QUEUES {
+            self.queues.retain(|_, queue| Arc::strong_count(queue) > 1);
+        }
+        self.queues.entry(folded.to_owned()).or_insert_with(made).clone()
+    }
+
+    /// Keeps nothing for a queue that does not exist, so that names of the callers' choice take no room.
+    fn forget(&self, queue: &Queue) {
+        self.queues.remove(&queue.folded);
+    }
+}
+
+impl Server {
+    /// Receives whatever comes, with whoever else does.
+    pub(in crate::store::database) async fn receive_folded(
+        self: Arc<Self>,
+        queue: &str,
+        top: Option<u64>,
+        work: Work,
+    ) -> Result<Outcome> {
+        let folded = fold_name(queue);
+        let queue = self.receives.queue(&folded, || self.board.queue(&folded));
+        let (answer, answered) = oneshot::channel();
+        let receiving = Receiving { top, answer, _work: work };
+        let batch = queue.fold.come(receiving);
+        if !batch.is_empty() {
+            self.runtime.spawn(self.clone().run_receives(queue.clone(), batch));
+        }
+        let given = answered.await.unwrap_or_else(|_| Err(Error::closed()))?;
+        Ok(Outcome::Received(given.take()))
+    }
+
+    async fn run_receives(self: Arc<Self>, queue: Arc<Queue>, mut batch: Vec<Receiving>) {
+        while !batch.is_empty() {
+            let asked = batch.len();
+            self.receive_batch(&queue, batch).await;
+            batch = queue.fold.next(asked).await;
+        }
+    }
+
+    async fn receive_batch(self: &Arc<Self>, queue: &Queue, mut batch: Vec<Receiving>) {
+        let mut tries = Tries::default();
+        let rows = loop {
+            // A connection may be long in coming, and callers may leave meanwhile.
+            let link = self.take().await;
+            // The call commits by itself, so this is the last moment at which a caller that has gone loses nothing.
+            batch.retain(|receiving| !receiving.is_abandoned());
+            if batch.is_empty() {
+                return;
+            }
+            let from = if batch.len() > 1 { queue.trail().next() } else { None };
+            let done = match link {
+                Ok(mut link) => link.call(call(&queue.folded, &batch, from)).await,
+                Err(failure) => Err(failure),
+            };
+            match done {
+                Ok(rows) => break Ok(rows),
+                Err(failure) if tries.again(&failure).await => {}
+                Err(failure) => break Err(verdict(failure)),
+            }
+        };
+        let received = match rows {
+            Ok(rows) => {
+                self.heard(&said(&rows), 0).await;
+                messages(rows)
+            }
+            Err(error) => Err(error),
+        };
+        match received {
+            Err(error) => {
+                queue.trail().lost();
+                if error.code() == Code::OBJECT_NOT_FOUND {
+                    self.receives.forget(queue);
+                }
+                for receiving in batch {
+                    let _ = receiving.answer.send(Err(error.duplicate()));
+                }
+            }
+            Ok(received) => {
+                let mut shares: Vec<Vec<Message>> = batch.iter().map(|_| Vec::new()).collect();
+                for (item, message) in received {
+                    let place = item.min(shares.len() - 1);
+                    shares[place].push(message);
+                }
+                let is_empty = shares.iter().any(Vec::is_empty);
+                match is_empty || batch.len() == 1 {
+                    true => queue.trail().lost(),
+                    false => queue.trail().gave(shares.iter().flatten().map(Start::of)),
+                }
+                let groups = shares.iter().filter(|share| !share.is_empty()).count();
+                let messages = shares.iter().map(Vec::len).sum();
+                self.queue_stands(&queue.activity, groups, messages, is_empty);
+                for (receiving, share) in batch.into_iter().zip(shares) {
+                    // If its caller has gone, the handover notes that.
+                    let _ = receiving.answer.send(Ok(Handover::new(share)));
+                }
+            }
+        }
+    }
+
+    /// What a RECEIVE shows of how its queue stands: what was taken from it, and whether nothing was left.
+    pub(in crate::store::database) fn queue_stands(
+        &self,
+        activity: &QueueActivity,
+        groups: usize,
+        messages: usize,
+        is_empty: bool,
+    ) {
+        let facts = activity.facts();
+        activity.took(messages as u64);
+        match is_empty {
+            // What is in groups that somebody holds may be left.
+            true => activity.stands(0, facts.unread.saturating_sub(facts.ready_groups as u64)),
+            // A look may have shown the queue without these already, so that nothing is left is not said here.
+            false => activity.stands(
+                facts.ready_groups.saturating_sub(groups),
+                facts.unread.saturating_sub(messages as u64).max(facts.unread.min(1)),
+            ),
+        }
+        if groups > 0 || facts.ready_groups > 0 {
+            self.watch.heard();
+        }
+    }
+}
+
+fn call<'a>(queue: &'a str, batch: &[Receiving], from: Option<Start>) -> Call<'a> {
+    if let [only] = batch {
+        let top = only.top.map_or(Arg::Null, |top| Arg::BigInt(most(top)));
+        let args = vec![Arg::Text(queue), top, Arg::Null, Arg::Null, Arg::Null, Arg::Null, Arg::Bool(false)];
+        return Call { name: "receive", args };
+    }
+    let tops = batch.iter().map(|receiving| receiving.top.map(most)).collect();
+    let rows = Arg::Rows { type_name: "receive_batch_rows", columns: vec![Column::BigInt(tops)] };
+    let (level, order) = from
+        .map_or((Arg::Null, Arg::Null), |from| (Arg::Int(from.level.into()), Arg::BigInt(from.order.cast_signed())));
+    Call { name: "receive_batch", args: vec![Arg::Text(queue), rows, level, order] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start(level: u8, order: u64) -> Start {
+        Start { level, order }
+    }
+
+    #[test]
+    fn a_batch_begins_at_the_oldest_of_the_one_before() {
+        let mut trail = ScanStart::default();
+        assert_eq!(trail.next(), None);
+        trail.gave([start(5, 12), start(5, 10), start(5, 11)].into_iter());
+        assert_eq!(trail.next(), Some(start(5, 10)));
+        trail.gave([start(7, 12), start(5, 10)].into_iter());
+        assert_eq!(trail.next(), None, "two levels");
+        trail.gave([start(5, 20)].into_iter());
+        trail.lost();
+        assert_eq!(trail.next(), None);
+    }
+
+    #[test]
+    fn now_and_then_one_begins_at_the_first_row() {
+        let mut trail = ScanStart::default();
+        let mut whole = 0;
+        for order in 0..10 * MOST_ON_THE_TRAIL as u64 {
+            whole += usize::from(trail.next().is_none());
+            trail.gave([start(5, order)].into_iter());
+        }
+        assert_eq!(whole, 1 + 10, "the first, and one of so many");
+    }
+}

@@ -1,0 +1,248 @@
+//! SENDs of concurrent callers, folded into batches.
+
+use crate::error::{Code, Error, Result};
+use crate::id::ConversationHandle;
+use crate::protocol::{Body, Outcome, Verb, system};
+use crate::store::SqlRow;
+use crate::store::database::Server;
+use crate::store::database::batching::batcher::Item;
+use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::rows::{Row, said};
+use crate::store::database::calls::verbs::{self, CallContext};
+use crate::store::database::life::Work;
+use crate::store::database::link::{Arg, Call, Column, Failure, Fate};
+use crate::store::database::refusal;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// The number of an item whose group somebody has locked.
+const IS_LOCKED: i64 = -1;
+
+/// One SEND on one conversation, and who waits for it.
+pub(in crate::store::database) struct Sending {
+    handle: ConversationHandle,
+    message_type: Option<Arc<str>>,
+    body: Body,
+    trace: Option<Arc<str>>,
+    context: CallContext,
+    answer: oneshot::Sender<Result<Outcome>>,
+    _work: Work,
+}
+
+impl Item for Sending {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.len())
+    }
+
+    fn key(&self) -> Option<Uuid> {
+        Some(self.handle.0)
+    }
+}
+
+impl Sending {
+    fn answer(self, result: Result<Outcome>) {
+        // Whoever asked may have gone away; the message is sent all the same.
+        let _ = self.answer.send(result);
+    }
+
+    fn call(&self) -> Call<'_> {
+        verbs::send(self.handle, self.message_type.as_deref(), &self.body, self.trace.as_deref(), &self.context)
+    }
+}
+
+impl Server {
+    /// Sends, with whoever else is sending.
+    pub(in crate::store::database) async fn send_folded(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
+        let context = self.call_context(&verb).await?;
+        let Verb::Send { handles, message_type, body, trace } = verb else {
+            unreachable!("the caller has looked at the verb");
+        };
+        let (answer, answered) = oneshot::channel();
+        let sending = Sending { handle: handles[0], message_type, body, trace, context, answer, _work: work };
+        let batch = self.sends.come(sending);
+        if !batch.is_empty() {
+            self.runtime.spawn(self.clone().run_sends(batch));
+        }
+        answered.await.unwrap_or_else(|_| Err(Error::closed()))
+    }
+
+    /// Sends batch after batch, as long as something has gathered meanwhile.
+    async fn run_sends(self: Arc<Self>, mut batch: Vec<Sending>) {
+        while !batch.is_empty() {
+            let sent = batch.len();
+            if sent == 1 {
+                let mut alone = self.spawn_alone(batch);
+                let _ = tokio::time::timeout(self.patience, &mut alone).await;
+            } else {
+                self.send_batch(batch).await;
+            }
+            batch = self.sends.next(sent).await;
+        }
+    }
+
+    /// Sends what is of one conversation one by one, waiting where its group is locked.
+    fn spawn_alone(self: &Arc<Self>, sendings: Vec<Sending>) -> JoinHandle<()> {
+        let server = self.clone();
+        self.runtime.spawn(async move {
+            let keys: Vec<Uuid> = sendings.iter().filter_map(Item::key).collect();
+            let last = sendings.len() - 1;
+            for (place, sending) in sendings.into_iter().enumerate() {
+                let (sending, result) = server.send_alone(sending).await;
+                if place == last {
+                    server.released(keys.iter().copied());
+                }
+                sending.answer(result);
+            }
+        })
+    }
+
+    /// These conversations have nothing out any more; what waited for that may go.
+    fn released(self: &Arc<Self>, keys: impl IntoIterator<Item = Uuid>) {
+        let next = self.sends.release(keys);
+        if !next.is_empty() {
+            self.runtime.spawn(self.clone().run_sends(next));
+        }
+    }
+
+    async fn send_alone(self: &Arc<Self>, mut sending: Sending) -> (Sending, Result<Outcome>) {
+        let mut tries = Tries::default();
+        let result = loop {
+            let failure = match self.call_on_a_link(sending.call()).await {
+                Ok(rows) => {
+                    self.heard(&said(&rows), 1).await;
+                    break Ok(Outcome::Done);
+                }
+                Err(failure) => failure,
+            };
+            if tries.again_with_new_definitions(&failure.error) {
+                if let Err(error) = self.reload().await {
+                    break Err(error);
+                }
+                self.check_again(&mut sending).await;
+            } else if !tries.again(&failure).await {
+                break Err(verdict(failure));
+            }
+        };
+        (sending, result)
+    }
+
+    async fn check_again(&self, sending: &mut Sending) {
+        self.check_body(&mut sending.context, sending.message_type.as_deref(), &sending.body).await;
+    }
+
+    /// Checks a batch against the definitions that were read again. Where that takes longer, the conversation's messages
+    /// go on by themselves, and the others do not wait for them.
+    fn check_batch_again(self: &Arc<Self>, batch: Vec<Sending>) -> Vec<Sending> {
+        let known = self.definitions.known();
+        let mut late: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
+        let mut checked = Vec::with_capacity(batch.len());
+        for mut sending in batch {
+            let key = sending.handle.0;
+            let Sending { context, message_type, body, .. } = &mut sending;
+            if !late.contains_key(&key) && self.check_quickly(&known, context, message_type.as_deref(), body) {
+                checked.push(sending);
+            } else {
+                late.entry(key).or_default().push(sending);
+            }
+        }
+        for sendings in late.into_values() {
+            self.spawn_alone(sendings);
+        }
+        checked
+    }
+
+    async fn send_batch(self: &Arc<Self>, mut batch: Vec<Sending>) {
+        let mut tries = Tries::default();
+        let rows = loop {
+            let version = batch.iter().map(|sending| sending.context.catalog_version).min().unwrap_or_default();
+            let failure = match self.call_on_a_link(batch_call(&batch, version)).await {
+                Ok(rows) => break rows,
+                Err(failure) => failure,
+            };
+            if tries.again_with_new_definitions(&failure.error) && self.reload().await.is_ok() {
+                batch = self.check_batch_again(batch);
+                if batch.is_empty() {
+                    return;
+                }
+            } else if !tries.again(&failure).await {
+                return self.batch_failed(batch, failure);
+            }
+        };
+        self.heard(&said(&rows), batch.len()).await;
+        let mut verdicts: Vec<Option<(i64, String)>> = vec![None; batch.len()];
+        if let Err(error) = rows.iter().try_for_each(|row| note(&mut verdicts, row)) {
+            return self.all_told(batch, &error);
+        }
+        let mut locked: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
+        let mut told = Vec::with_capacity(batch.len());
+        for (sending, verdict) in batch.into_iter().zip(verdicts) {
+            match verdict {
+                None => told.push((sending, Ok(Outcome::Done))),
+                Some((IS_LOCKED, _)) => locked.entry(sending.handle.0).or_default().push(sending),
+                Some((number, message)) => told.push((sending, Err(refusal(number, message)))),
+            }
+        }
+        let keys: Vec<Uuid> = told.iter().filter_map(|(sending, _)| sending.key()).collect();
+        self.released(keys.into_iter().filter(|key| !locked.contains_key(key)));
+        for (sending, result) in told {
+            sending.answer(result);
+        }
+        for sendings in locked.into_values() {
+            self.spawn_alone(sendings);
+        }
+    }
+
+    /// A failure of the whole: what nobody knows, everybody is told; what did not happen is done one by one, so that it is
+    /// the fault of one only.
+    fn batch_failed(self: &Arc<Self>, batch: Vec<Sending>, failure: Failure) {
+        let passes =
+            !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
+        if failure.fate == Fate::Unknown || !passes {
+            return self.all_told(batch, &verdict(failure));
+        }
+        let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
+        for sending in batch {
+            alone.entry(sending.handle.0).or_default().push(sending);
+        }
+        for sendings in alone.into_values() {
+            self.spawn_alone(sendings);
+        }
+    }
+
+    fn all_told(self: &Arc<Self>, batch: Vec<Sending>, error: &Error) {
+        self.released(batch.iter().filter_map(Item::key));
+        batch.into_iter().for_each(|sending| sending.answer(Err(error.duplicate())));
+    }
+}
+
+fn note(verdicts: &mut [Option<(i64, String)>], row: &SqlRow) -> Result<()> {
+    let row = Row(row);
+    if let Some(number) = row.maybe_int("error_number")?
+        && let Some(place) = usize::try_from(row.int("item")?).ok().and_then(|item| verdicts.get_mut(item))
+    {
+        *place = Some((number, row.maybe_text("error_message")?.unwrap_or_default().to_owned()));
+    }
+    Ok(())
+}
+
+fn batch_call(batch: &[Sending], version: i64) -> Call<'_> {
+    let columns = vec![
+        Column::Uuid(batch.iter().map(|sending| Some(sending.handle.0)).collect()),
+        Column::Text(
+            batch.iter().map(|sending| Some(sending.message_type.as_deref().unwrap_or(system::DEFAULT))).collect(),
+        ),
+        Column::Bytes(batch.iter().map(|sending| sending.body.clone()).collect()),
+        Column::Text(batch.iter().map(|sending| sending.trace.as_deref()).collect()),
+        Column::Text(batch.iter().map(|sending| Some(&*sending.context.body_fault)).collect()),
+        Column::Uuid(batch.iter().map(|sending| Some(sending.context.ids[0])).collect()),
+    ];
+    let args = vec![Arg::Rows { type_name: "send_batch_rows", columns }, Arg::BigInt(version)];
+    Call { name: "send_batch", args }
+}

@@ -1,0 +1,263 @@
+//! The definitions, read from the tables and kept until somebody says that they changed.
+
+use crate::catalog::{
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
+    XmlSchemaCollection,
+};
+use crate::error::Result;
+use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::store::SqlRow;
+use crate::store::database::Server;
+use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::rows::{Row, damaged, only};
+use crate::store::database::link::{Link, Linked};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The definitions of one version.
+#[derive(Debug, Default)]
+pub(in crate::store::database) struct Known {
+    pub(in crate::store::database) catalog: Arc<Catalog>,
+    pub(in crate::store::database) version: i64,
+}
+
+/// The definitions that this process goes by.
+#[derive(Debug, Default)]
+pub(in crate::store::database) struct Definitions {
+    known: Mutex<Arc<Known>>,
+    /// Held while they are read, so that those who find them stale together read them once.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Definitions {
+    pub(in crate::store::database) fn known(&self) -> Arc<Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes definitions over unless newer ones are known; tells whether they are new.
+    pub(in crate::store::database) fn learn(&self, known: Known) -> bool {
+        let mut place = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = known.version > place.version;
+        if is_new {
+            *place = Arc::new(known);
+        }
+        is_new
+    }
+}
+
+impl Server {
+    /// Reads the definitions if they are not those that are known; wakes whoever sleeps if so.
+    pub(in crate::store::database) async fn reload(&self) -> Result<()> {
+        let _reading = self.definitions.reading.lock().await;
+        let mut tries = Tries::default();
+        loop {
+            let failure = match self.take().await {
+                Err(failure) => failure,
+                Ok(mut link) => match self.read_definitions(&mut *link).await {
+                    Err(failure) => failure,
+                    Ok(None) => return Ok(()),
+                    Ok(Some(known)) => {
+                        if self.definitions.learn(known?) {
+                            self.board.wake_all();
+                        }
+                        return Ok(());
+                    }
+                },
+            };
+            if !tries.again_after(&failure.error).await {
+                return Err(verdict(failure));
+            }
+        }
+    }
+
+    /// Reads until nobody has changed anything meanwhile; `None` if what is known is still true.
+    async fn read_definitions(&self, link: &mut dyn Link) -> Linked<Option<Result<Known>>> {
+        let reads = &self.driver.dialect().reads;
+        let mut broker = link.read(reads.broker).await?;
+        // A row that cannot be understood is refused below.
+        let _ = only(&broker).and_then(|row| self.upkeep.learn_time(row));
+        loop {
+            if version(&broker).is_ok_and(|version| version == self.definitions.known().version) {
+                return Ok(None);
+            }
+            let tables = Tables {
+                message_types: link.read(reads.message_types).await?,
+                contracts: link.read(reads.service_contracts).await?,
+                contract_usages: link.read(reads.service_contract_message_usages).await?,
+                queues: link.read(reads.service_queues).await?,
+                services: link.read(reads.services).await?,
+                service_contracts: link.read(reads.service_contract_usages).await?,
+                priorities: link.read(reads.conversation_priorities).await?,
+                collections: link.read(reads.xml_schema_collections).await?,
+                notifications: link.read(reads.event_notifications).await?,
+            };
+            let again = link.read(reads.broker).await?;
+            if version(&again).ok() == version(&broker).ok() {
+                return Ok(Some(known(&again, &tables)));
+            }
+            broker = again;
+        }
+    }
+}
+
+struct Tables {
+    message_types: Vec<SqlRow>,
+    contracts: Vec<SqlRow>,
+    contract_usages: Vec<SqlRow>,
+    queues: Vec<SqlRow>,
+    services: Vec<SqlRow>,
+    service_contracts: Vec<SqlRow>,
+    priorities: Vec<SqlRow>,
+    collections: Vec<SqlRow>,
+    notifications: Vec<SqlRow>,
+}
+
+fn version(broker: &[SqlRow]) -> Result<i64> {
+    only(broker)?.int("catalog_version")
+}
+
+fn known(broker: &[SqlRow], tables: &Tables) -> Result<Known> {
+    let row = only(broker)?;
+    let settings = BrokerSettings {
+        broker_guid: row.uuid("service_broker_guid")?,
+        is_broker_enabled: row.flag("is_broker_enabled")?,
+        is_honor_broker_priority_on: row.flag("is_honor_broker_priority_on")?,
+        next_object_id: row.id("next_object_id")?,
+    };
+    let catalog = Catalog {
+        message_types: by_id(&tables.message_types, message_type)?,
+        contracts: contracts(tables)?,
+        queues: by_id(&tables.queues, queue)?,
+        services: services(tables)?,
+        priorities: by_id(&tables.priorities, priority)?,
+        xml_schema_collections: by_id(&tables.collections, collection)?,
+        event_notifications: by_id(&tables.notifications, notification)?,
+        settings,
+    };
+    Ok(Known { catalog: Arc::new(catalog), version: row.int("catalog_version")? })
+}
+
+fn by_id<T>(rows: &[SqlRow], read: impl Fn(Row<'_>) -> Result<(i32, T)>) -> Result<BTreeMap<i32, Arc<T>>> {
+    rows.iter().map(|row| read(Row(row)).map(|(id, object)| (id, Arc::new(object)))).collect()
+}
+
+fn owner(row: Row<'_>) -> Result<Option<String>> {
+    Ok(row.maybe_text("owner")?.map(str::to_owned))
+}
+
+fn message_type(row: Row<'_>) -> Result<(i32, MessageType)> {
+    let text = |column| row.text(column).map(str::to_owned);
+    let validation = match row.text("validation")?.trim_end() {
+        "N" => Validation::None,
+        "E" => Validation::Empty,
+        "X" => Validation::WellFormedXml,
+        "V" => Validation::ValidXml { schema_collection: text("xml_schema_collection")? },
+        "J" => Validation::Json,
+        "S" => Validation::JsonSchema { schema: text("json_schema")? },
+        other => return Err(damaged(format!("'{other}' is no validation"))),
+    };
+    let id = row.id("message_type_id")?;
+    let is_dropped = row.flag("is_dropped")?;
+    Ok((id, MessageType { id, name: row.name("name")?, owner: owner(row)?, validation, is_dropped }))
+}
+
+fn contracts(tables: &Tables) -> Result<BTreeMap<i32, Arc<Contract>>> {
+    let mut contracts = BTreeMap::new();
+    for row in tables.contracts.iter().map(Row) {
+        let id = row.id("service_contract_id")?;
+        let (name, is_dropped) = (row.name("name")?, row.flag("is_dropped")?);
+        contracts.insert(id, Contract { id, name, owner: owner(row)?, entries: Vec::new(), is_dropped });
+    }
+    for row in tables.contract_usages.iter().map(Row) {
+        let sent_by = match (row.flag("is_sent_by_initiator")?, row.flag("is_sent_by_target")?) {
+            (true, true) => SentBy::Any,
+            (_, false) => SentBy::Initiator,
+            (false, true) => SentBy::Target,
+        };
+        if let Some(contract) = contracts.get_mut(&row.id("service_contract_id")?) {
+            contract.entries.push(ContractEntry { message_type: row.text("message_type")?.to_owned(), sent_by });
+        }
+    }
+    Ok(contracts.into_iter().map(|(id, contract)| (id, Arc::new(contract))).collect())
+}
+
+fn services(tables: &Tables) -> Result<BTreeMap<i32, Arc<Service>>> {
+    let mut services = BTreeMap::new();
+    for row in tables.services.iter().map(Row) {
+        let id = row.id("service_id")?;
+        let (name, queue_id) = (row.name("name")?, row.id("queue_id")?);
+        services.insert(id, Service { id, name, owner: owner(row)?, queue_id, contract_ids: Vec::new() });
+    }
+    for row in tables.service_contracts.iter().map(Row) {
+        if let Some(service) = services.get_mut(&row.id("service_id")?) {
+            service.contract_ids.push(row.id("service_contract_id")?);
+        }
+    }
+    Ok(services.into_iter().map(|(id, service)| (id, Arc::new(service))).collect())
+}
+
+fn queue(row: Row<'_>) -> Result<(i32, Queue)> {
+    let id = row.id("queue_id")?;
+    let activation = match row.has("is_activation_enabled") {
+        false => None,
+        true => Some(Activation {
+            is_enabled: row.flag("is_activation_enabled")?,
+            procedure_name: row.name("activation_procedure")?,
+            max_queue_readers: u16::try_from(row.int("max_queue_readers")?)
+                .map_err(|_| damaged("max_queue_readers is out of its range"))?,
+            execute_as: match row.text("execute_as")?.trim_end() {
+                "SELF" => ExecuteAs::SelfUser,
+                "OWNER" => ExecuteAs::Owner,
+                "USER" => ExecuteAs::User(row.text("execute_as_user")?.to_owned()),
+                other => return Err(damaged(format!("'{other}' is no EXECUTE AS"))),
+            },
+        }),
+    };
+    let queue = Queue {
+        id,
+        name: row.name("name")?,
+        is_receive_enabled: row.flag("is_receive_enabled")?,
+        is_enqueue_enabled: row.flag("is_enqueue_enabled")?,
+        is_retention_enabled: row.flag("is_retention_enabled")?,
+        is_poison_message_handling_enabled: row.flag("is_poison_message_handling_enabled")?,
+        is_poison_quarantine_enabled: row.flag("is_poison_quarantine_enabled")?,
+        activation,
+    };
+    Ok((id, queue))
+}
+
+fn priority(row: Row<'_>) -> Result<(i32, Priority)> {
+    let id = row.id("priority_id")?;
+    let priority = Priority {
+        id,
+        name: row.name("name")?,
+        contract_id: row.maybe_id("service_contract_id")?,
+        local_service_id: row.maybe_id("local_service_id")?,
+        remote_service: row.maybe_text("remote_service_name")?.map_or(AnyOr::Any, |name| AnyOr::Name(name.to_owned())),
+        level: u8::try_from(row.int("priority")?).map_err(|_| damaged("a priority is out of its range"))?,
+    };
+    Ok((id, priority))
+}
+
+fn collection(row: Row<'_>) -> Result<(i32, XmlSchemaCollection)> {
+    let id = row.id("xml_collection_id")?;
+    Ok((id, XmlSchemaCollection { id, name: row.name("name")?, schemas: row.name("schemas")? }))
+}
+
+fn notification(row: Row<'_>) -> Result<(i32, EventNotification)> {
+    let id = row.id("event_notification_id")?;
+    let event = match row.text("event")?.trim_end() {
+        "QUEUE_ACTIVATION" => QueueEvent::QueueActivation,
+        "BROKER_QUEUE_DISABLED" => QueueEvent::BrokerQueueDisabled,
+        other => return Err(damaged(format!("'{other}' is no event"))),
+    };
+    let notification = EventNotification {
+        id,
+        name: row.name("name")?,
+        queue_id: row.id("queue_id")?,
+        event,
+        service: row.name("service")?,
+        conversation_handle: row.uuid("conversation_handle")?,
+    };
+    Ok((id, notification))
+}

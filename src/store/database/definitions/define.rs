@@ -1,0 +1,178 @@
+//! Making definitions: the change is computed here, against the definitions of one version, and written as that.
+
+use crate::catalog::apply::{self, Applied};
+use crate::error::{Code, Result};
+use crate::protocol::Outcome;
+use crate::protocol::definition::Definition;
+use crate::store::database::Server;
+use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::rows::{only, said};
+use crate::store::database::definitions::catalog::Known;
+use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
+use crate::store::database::link::{Arg, Call, Fate, Link, Linked};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Between two tries to lock what a definition changes.
+const LET_OTHERS_FINISH: Duration = Duration::from_millis(20);
+
+/// What came of writing.
+enum Written {
+    /// Somebody else has changed definitions since they were read.
+    Stale,
+    /// The unit's id was claimed before.
+    HappenedBefore,
+    /// The new version, and what others must hear.
+    Done(i64, String),
+}
+
+impl Server {
+    /// Applies definitions, all or none; `None` if a unit of that id has done so before.
+    pub(in crate::store::database) async fn define(
+        self: &Arc<Self>,
+        definitions: &[Definition],
+        unit_id: Option<Uuid>,
+    ) -> Result<Option<Outcome>> {
+        let mut tries = Tries::default();
+        loop {
+            let known = self.definitions.known();
+            let (catalog, applied) = match self.apply(&known, definitions) {
+                Ok(applied) => applied,
+                // Refused by what was known; what is true now may allow it.
+                Err(refusal) => {
+                    self.reload().await?;
+                    if self.definitions.known().version == known.version {
+                        return Err(refusal);
+                    }
+                    continue;
+                }
+            };
+            let failure = match self.take().await {
+                Err(failure) => failure,
+                Ok(mut link) => match self.write(&mut *link, &known, &catalog, &applied, unit_id).await {
+                    Ok(Ok(Written::Done(version, words))) => {
+                        drop(link);
+                        self.definitions.learn(Known { catalog: Arc::new(catalog), version });
+                        self.board.wake_all();
+                        self.heard(&words, 1).await;
+                        let warnings = applied.into_iter().flat_map(|applied| applied.warnings).collect();
+                        return Ok(Some(Outcome::Warnings(warnings)));
+                    }
+                    Ok(Ok(Written::HappenedBefore)) => return Ok(None),
+                    Ok(Ok(Written::Stale)) => {
+                        drop(link);
+                        self.reload().await?;
+                        continue;
+                    }
+                    Ok(Err(error)) => return Err(error),
+                    Err(failure) => {
+                        if failure.is_link_usable {
+                            // If that fails too, the link is closed.
+                            let _ = link.rollback().await;
+                        }
+                        failure
+                    }
+                },
+            };
+            if failure.error.code() == Code::CATALOG_STALE {
+                self.reload().await?;
+                continue;
+            }
+            if failure.error.code() == Code::DEADLOCK && failure.fate != Fate::Unknown {
+                // Somebody holds a conversation that this would change. He is let finish, and other definitions meanwhile.
+                tokio::time::sleep(LET_OTHERS_FINISH).await;
+                continue;
+            }
+            let again = match unit_id {
+                Some(_) => tries.again_after(&failure.error).await,
+                None => tries.again(&failure).await,
+            };
+            if !again {
+                return Err(verdict(failure));
+            }
+        }
+    }
+
+    fn apply(&self, known: &Known, definitions: &[Definition]) -> Result<(crate::catalog::Catalog, Vec<Applied>)> {
+        let mut catalog = (*known.catalog).clone();
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let applied: Result<_> = definitions
+            .iter()
+            .enumerate()
+            .map(|(index, definition)| {
+                apply::apply(&mut catalog, definition, &mut ids).map_err(|error| error.in_statement(index))
+            })
+            .collect();
+        Ok((catalog, applied?))
+    }
+
+    async fn write(
+        &self,
+        link: &mut dyn Link,
+        known: &Known,
+        catalog: &crate::catalog::Catalog,
+        applied: &[Applied],
+        unit_id: Option<Uuid>,
+    ) -> Linked<Result<Written>> {
+        link.begin().await?;
+        if let Some(unit_id) = unit_id {
+            match claim(link, unit_id).await? {
+                Ok(true) => {}
+                Ok(false) => {
+                    link.rollback().await?;
+                    return Ok(Ok(Written::HappenedBefore));
+                }
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        let began = link.call(Call { name: "define_begin", args: vec![Arg::BigInt(known.version)] }).await?;
+        match only(&began).and_then(|row| row.flag("is_current")) {
+            Ok(true) => {}
+            Ok(false) => {
+                link.rollback().await?;
+                return Ok(Ok(Written::Stale));
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+        let mut words = String::new();
+        let mut last = None;
+        for &touched in applied.iter().flat_map(|applied| &applied.touched) {
+            let folded_name = folded_name(catalog, touched);
+            // Every creation writes the settings.
+            if last.replace(touched) != Some(touched)
+                && let Some(call) = row(catalog, touched, &folded_name)
+            {
+                link.call(call).await?;
+            }
+        }
+        for call in applied.iter().flat_map(|applied| &applied.consequences).filter_map(follow) {
+            add(&mut words, &said(&link.call(call).await?));
+        }
+        let ended = link.call(Call { name: "define_end", args: Vec::new() }).await?;
+        add(&mut words, &said(&ended));
+        let version = match only(&ended).and_then(|row| row.int("catalog_version")) {
+            Ok(version) => version,
+            Err(error) => return Ok(Err(error)),
+        };
+        link.commit().await?;
+        Ok(Ok(Written::Done(version, words)))
+    }
+}
+
+/// Claims an id for the transaction of a link; whether it is new.
+pub(in crate::store::database) async fn claim(link: &mut dyn Link, unit_id: Uuid) -> Linked<Result<bool>> {
+    let rows = link.call(Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] }).await?;
+    Ok(only(&rows).and_then(|row| row.flag("is_new")))
+}
+
+/// Adds words to words.
+pub(in crate::store::database) fn add(words: &mut String, more: &str) {
+    if more.is_empty() {
+        return;
+    }
+    if !words.is_empty() {
+        words.push(' ');
+    }
+    words.push_str(more);
+}

@@ -1,0 +1,69 @@
+//! Definitions as calls: the rows that are written or removed, and what follows for live conversations.
+
+use crate::catalog::apply::{Consequence, Touched};
+use crate::catalog::{Catalog, fold_name};
+use crate::store::database::calls::put;
+use crate::store::database::link::{Arg, Call};
+
+/// The name of a queue as it is compared, for [`row`]; empty for everything else.
+pub(in crate::store::database) fn folded_name(catalog: &Catalog, touched: Touched) -> String {
+    match touched {
+        Touched::Queue(id) => catalog.queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
+        _ => String::new(),
+    }
+}
+
+/// The call that writes or removes a row; `None` if a later statement of the same script took it away again.
+pub(in crate::store::database) fn row<'a>(
+    catalog: &'a Catalog,
+    touched: Touched,
+    folded_name: &'a str,
+) -> Option<Call<'a>> {
+    let delete = |name, id| Call { name, args: vec![Arg::Int(id)] };
+    Some(match touched {
+        Touched::MessageType(id) => put::message_type(catalog.message_types.get(&id)?),
+        Touched::Contract(id) => put::contract(catalog.contracts.get(&id)?),
+        Touched::Queue(id) => put::queue(catalog.queues.get(&id)?, folded_name),
+        Touched::QueueDeleted(id) => delete("delete_service_queue", id),
+        Touched::Service(id) => put::service(catalog.services.get(&id)?),
+        Touched::ServiceDeleted(id) => delete("delete_service", id),
+        Touched::Priority(id) => put::priority(catalog.priorities.get(&id)?),
+        Touched::PriorityDeleted(id) => delete("delete_conversation_priority", id),
+        Touched::XmlSchemaCollection(id) => put::xml_schema_collection(catalog.xml_schema_collections.get(&id)?),
+        Touched::XmlSchemaCollectionDeleted(id) => delete("delete_xml_schema_collection", id),
+        Touched::EventNotification(id) => put::event_notification(catalog.event_notifications.get(&id)?),
+        Touched::EventNotificationDeleted(id) => delete("delete_event_notification", id),
+        Touched::Settings => put::settings(&catalog.settings),
+    })
+}
+
+/// The call that does what a definition means for conversations; `None` if `define_end` does all that is to do.
+pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Call<'static>> {
+    let (name, args) = match consequence {
+        Consequence::ContractDropped { contract_id } => ("follow_contract_dropped", vec![Arg::Int(*contract_id)]),
+        Consequence::ServiceMoved { service_id, from_queue_id, to_queue_id } => {
+            ("follow_service_moved", vec![Arg::Int(*service_id), Arg::Int(*from_queue_id), Arg::Int(*to_queue_id)])
+        }
+        Consequence::ServiceContractsDropped { service_id, contract_ids: ids } => {
+            ("follow_service_contracts_dropped", vec![Arg::Int(*service_id), put::contract_ids(ids)])
+        }
+        Consequence::ServiceDropped { service_id, queue_id } => {
+            ("follow_service_dropped", vec![Arg::Int(*service_id), Arg::Int(*queue_id)])
+        }
+        Consequence::QueueDropped { queue_id } => ("follow_queue_dropped", vec![Arg::Int(*queue_id)]),
+        Consequence::QueueStatusChanged { queue_id, is_enabled } => {
+            ("follow_queue_status_changed", vec![Arg::Int(*queue_id), Arg::Bool(*is_enabled)])
+        }
+        Consequence::NewBroker => ("follow_new_broker", Vec::new()),
+        Consequence::ErrorBrokerConversations => ("follow_error_broker_conversations", Vec::new()),
+        // What waits is looked at again after all definitions are in.
+        Consequence::BrokerEnabledChanged { .. } => return None,
+        Consequence::NotificationCreated { notification } => {
+            ("follow_notification_created", vec![Arg::Int(notification.id)])
+        }
+        Consequence::NotificationDropped { conversation_handle, .. } => {
+            ("follow_notification_dropped", vec![Arg::Uuid(*conversation_handle)])
+        }
+    };
+    Some(Call { name, args })
+}

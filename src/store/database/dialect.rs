@@ -1,0 +1,126 @@
+//! What differs between servers: texts, all of them from `sql/<dialect>`.
+
+use crate::sql::Script;
+use crate::store::StoreTexts;
+
+/// The SQL of one server.
+#[derive(Debug)]
+pub struct Dialect {
+    /// As in URLs and messages: `postgres`, `mssql`.
+    pub name: &'static str,
+    /// The table scripts, in order; each is run once in the life of a schema.
+    pub schema: &'static [Script],
+    /// Rules, verbs and views, in the order in which they can be made; then the roles. All are replaced whenever one differs.
+    pub logic: &'static [&'static [Script]],
+    /// Removes everything of ours from the database.
+    pub drop: &'static str,
+    /// Whether texts are cut into batches at lines that say GO.
+    pub has_batches: bool,
+    /// How the rest gets there.
+    pub install: Install,
+    /// Definition reads.
+    pub reads: Reads,
+    /// What `dialoq status` and `doctor` read.
+    pub texts: StoreTexts,
+}
+
+impl Dialect {
+    /// Every script of [`logic`](Self::logic), in order.
+    pub fn logic(&self) -> impl Iterator<Item = &Script> {
+        self.logic.iter().copied().flatten()
+    }
+}
+
+/// `install/*.sql`: what an installer runs besides the schema and the logic.
+#[derive(Debug, Clone, Copy)]
+pub struct Install {
+    /// Reads what stands in the database and what this user may do, with no rights at all. One row: has_schema,
+    /// has_installed (the table), objects (others in the schema), missing_to_use, missing_to_install (rights, in words;
+    /// NULL if none), user_name, database_name.
+    pub standing: &'static str,
+    /// Reads schema_version, logic_hash and installed_by; run only if the table `installed` is there.
+    pub version: &'static str,
+    /// Takes the lock of installers until the end of the transaction; waits for it.
+    pub lock: &'static str,
+    /// Makes the schema, if it is not there, and the table `installed`.
+    pub begin: &'static str,
+    /// Removes verbs and views, so that they can be made anew.
+    pub clear: &'static str,
+    /// What stands around the steps of an installation that is printed; the line `-- <steps>` is their place.
+    pub script: &'static str,
+    /// Calls `<name>` with `<arguments>` in a printed installation.
+    pub call: &'static str,
+    /// Stands after every batch of a printed installation: if one failed, the rest does not run. Empty without batches.
+    pub stop: &'static str,
+}
+
+/// The texts that read every definition; columns as in the embedded store's reads of the same names.
+#[derive(Debug, Clone, Copy)]
+pub struct Reads {
+    /// Settings and the catalog's version.
+    pub broker: &'static str,
+    /// Message types.
+    pub message_types: &'static str,
+    /// Contracts.
+    pub service_contracts: &'static str,
+    /// Their message types.
+    pub service_contract_message_usages: &'static str,
+    /// Queues.
+    pub service_queues: &'static str,
+    /// Services.
+    pub services: &'static str,
+    /// Their contracts.
+    pub service_contract_usages: &'static str,
+    /// Broker priorities.
+    pub conversation_priorities: &'static str,
+    /// XML schema collections.
+    pub xml_schema_collections: &'static str,
+    /// Event notifications.
+    pub event_notifications: &'static str,
+}
+
+/// The dialect whose texts are in that module of [`crate::sql`].
+#[cfg(any(feature = "mssql", feature = "postgres"))]
+macro_rules! dialect {
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr) => {{
+        use crate::sql::{Script, $name as texts};
+        use crate::store::database::dialect::{Dialect, Install, Reads};
+        Dialect {
+            name: stringify!($name),
+            schema: texts::schema::SCRIPTS,
+            logic: &[
+                texts::rules::SCRIPTS,
+                texts::verbs::SCRIPTS,
+                texts::views::SCRIPTS,
+                &[Script { name: "roles.sql", text: texts::ROLES }],
+            ],
+            drop: texts::DROP,
+            has_batches: $has_batches,
+            install: Install {
+                standing: texts::install::STANDING,
+                version: texts::install::VERSION,
+                lock: texts::install::LOCK,
+                begin: texts::install::BEGIN,
+                clear: texts::install::CLEAR,
+                script: texts::install::SCRIPT,
+                call: $call,
+                stop: $stop,
+            },
+            reads: Reads {
+                broker: texts::read::BROKER,
+                message_types: texts::read::MESSAGE_TYPES,
+                service_contracts: texts::read::SERVICE_CONTRACTS,
+                service_contract_message_usages: texts::read::SERVICE_CONTRACT_MESSAGE_USAGES,
+                service_queues: texts::read::SERVICE_QUEUES,
+                services: texts::read::SERVICES,
+                service_contract_usages: texts::read::SERVICE_CONTRACT_USAGES,
+                conversation_priorities: texts::read::CONVERSATION_PRIORITIES,
+                xml_schema_collections: texts::read::XML_SCHEMA_COLLECTIONS,
+                event_notifications: texts::read::EVENT_NOTIFICATIONS,
+            },
+            texts: crate::store::store_texts!($name),
+        }
+    }};
+}
+#[cfg(any(feature = "mssql", feature = "postgres"))]
+pub(crate) use dialect;

@@ -1,0 +1,439 @@
+//! Installing the schema in a database, and taking it out again.
+//!
+//! Every process that opens a broker comes here. If the schema is there, in this version, one read says so: no right of
+//! more than a user's is needed and no lock taken. Otherwise the scripts that are missing are run, and verbs, views and
+//! roles are replaced whole if a text of them differs, in one transaction, under a lock that lets one installer in at a time.
+
+use crate::catalog::Catalog;
+use crate::error::{Code, Error, Result};
+use crate::id::IdSource;
+use crate::sql::Script;
+use crate::store::SqlRow;
+use crate::store::database::calls::put;
+use crate::store::database::dialect::Dialect;
+use crate::store::database::link::{Arg, Call, Failure, Link};
+use std::time::Duration;
+
+/// Who installs, as the table `installed` and its readers know it.
+const INSTALLER: &str = concat!("dialoq ", env!("CARGO_PKG_VERSION"));
+
+/// How often an installation is tried that meets locks of other sessions, and the pause between two tries.
+const MOST_TRIES: u32 = 20;
+const LET_OTHERS_GO_ON: Duration = Duration::from_secs(1);
+
+/// What an installation did.
+#[derive(Debug, Clone, Default)]
+pub struct Installed {
+    /// The scripts that were run, in order; none if everything was there.
+    pub scripts: Vec<Script>,
+}
+
+/// Brings the schema to this version, wholly or not at all; a broker with the built-in objects is in it then.
+///
+/// # Errors
+/// 60010 open transactions use what would be replaced; 60011 there is a schema `dialoq` of somebody else; 60013 a newer
+/// Dialoq installed it; 60034 this user lacks a right, which the message names; 60035 only part of it is there; and those of
+/// the link.
+pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
+    let found = Standing::read(link, dialect).await?;
+    if found.missing(dialect)?.is_empty() {
+        return Ok(Installed::default());
+    }
+    found.may_install(dialect)?;
+    let mut tries = 1;
+    loop {
+        link.begin().await.map_err(told)?;
+        let done = install_locked(link, dialect, ids).await;
+        let done = end(link, done).await;
+        if tries == MOST_TRIES || !is_in_use(&done) {
+            return done.map_err(in_use);
+        }
+        tries += 1;
+        tokio::time::sleep(LET_OTHERS_GO_ON).await;
+    }
+}
+
+/// Whether open transactions use what was to be replaced. The sessions that wait behind this one go on before the next try.
+fn is_in_use<T>(done: &Result<T>) -> bool {
+    done.as_ref().is_err_and(|error| error.code() == Code::DEADLOCK)
+}
+
+/// 60010 for what was in use at every try; every other error as it is.
+fn in_use(cause: Error) -> Error {
+    if cause.code() != Code::DEADLOCK {
+        return cause;
+    }
+    let message = format!(
+        "open transactions used the broker's tables or views at each of {MOST_TRIES} tries: {}; end them, then try again",
+        cause.message()
+    );
+    Error::new(Code::STORE_OWNED, message).caused_by(cause)
+}
+
+/// Ends the transaction as what was done in it asks for.
+async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
+    match done {
+        Ok(done) => link.commit().await.map_err(told).map(|()| done),
+        Err(error) => {
+            // The first error tells more than that of a rollback on a link that may be lost.
+            let _ = link.rollback().await;
+            Err(error)
+        }
+    }
+}
+
+/// Sees to it that the schema is there in this version, and installs nothing.
+///
+/// # Errors
+/// 60035 it is not there, or in an earlier version; and those of [`install`].
+pub async fn check(link: &mut dyn Link, dialect: &Dialect) -> Result<()> {
+    let found = Standing::read(link, dialect).await?;
+    if found.missing(dialect)?.is_empty() {
+        return Ok(());
+    }
+    Err(Error::new(
+        Code::SCHEMA_MISSING,
+        format!(
+            "database '{}' has {}; `dialoq install --db {}://...` installs it",
+            found.database_name,
+            found.shortage(),
+            dialect.name
+        ),
+    ))
+}
+
+/// What an installation would do.
+#[derive(Debug)]
+pub struct Plan {
+    /// The scripts that would be run, in order; none if everything is there.
+    pub scripts: Vec<Script>,
+    /// The database has no broker yet.
+    pub is_new: bool,
+}
+
+/// What [`install`] would do. Changes nothing.
+///
+/// # Errors
+/// Those of [`install`].
+pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
+    let found = Standing::read(link, dialect).await?;
+    let scripts = found.missing(dialect)?;
+    if !scripts.is_empty() {
+        found.may_install(dialect)?;
+    }
+    Ok(Plan { scripts, is_new: !found.has_installed })
+}
+
+/// Removes the schema with all conversations and definitions; tells whether there was one.
+///
+/// # Errors
+/// 60010 open transactions use what would go; 60011 there is a schema `dialoq` of somebody else; 60034 this user lacks a
+/// right; 3716 objects of the user's depend on ours, or an extension lives in the schema; and those of the link.
+pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
+    let found = Standing::read(link, dialect).await?;
+    if !found.has_schema {
+        return Ok(false);
+    }
+    if !found.has_installed {
+        return Err(found.foreign());
+    }
+    found.may_uninstall(dialect)?;
+    let mut tries = 1;
+    loop {
+        link.begin().await.map_err(told)?;
+        let removed = remove_locked(link, dialect).await;
+        let removed = end(link, removed).await;
+        if tries == MOST_TRIES || !is_in_use(&removed) {
+            return removed.map_err(in_use);
+        }
+        tries += 1;
+        tokio::time::sleep(LET_OTHERS_GO_ON).await;
+    }
+}
+
+/// The work itself, in a transaction: another may have done it while this one waited for the lock.
+async fn remove_locked(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
+    script(link, dialect, dialect.install.lock).await?;
+    let is_there = Standing::read(link, dialect).await?.has_schema;
+    if is_there {
+        script(link, dialect, dialect.drop).await?;
+    }
+    Ok(is_there)
+}
+
+/// The work itself, in a transaction: another installer may have done it while this one waited for the lock.
+async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
+    script(link, dialect, dialect.install.lock).await?;
+    let found = Standing::read(link, dialect).await?;
+    let missing = found.missing(dialect)?;
+    if missing.is_empty() {
+        return Ok(Installed::default());
+    }
+    found.may_install(dialect)?;
+    if !found.has_installed {
+        script(link, dialect, dialect.install.begin).await?;
+    }
+    let mut is_cleared = false;
+    for step in &missing {
+        // The logic stands on the tables, so it goes before they change.
+        if !std::mem::replace(&mut is_cleared, true) && found.has_installed {
+            script(link, dialect, dialect.install.clear).await?;
+        }
+        script(link, dialect, step.text).await?;
+    }
+    if !found.has_installed {
+        let catalog = Catalog::with_builtins(ids.next_id());
+        for call in put::builtins(&catalog) {
+            link.call(call).await.map_err(told)?;
+        }
+    }
+    let hash = logic_hash(dialect);
+    link.call(record(dialect, &hash, version_before(dialect, &missing))).await.map_err(told)?;
+    Ok(Installed { scripts: missing })
+}
+
+/// What stands in a database, and what this user may do with it.
+#[derive(Debug)]
+struct Standing {
+    has_schema: bool,
+    has_installed: bool,
+    objects: i64,
+    /// Why the schema that is there is not to be trusted, whatever it holds.
+    distrust: Option<String>,
+    missing_to_use: Option<String>,
+    missing_to_install: Option<String>,
+    missing_to_remove: Option<String>,
+    user_name: String,
+    database_name: String,
+    version: Option<Version>,
+}
+
+/// The row of `installed`.
+#[derive(Debug)]
+struct Version {
+    schema_version: i64,
+    logic_hash: String,
+    installed_by: String,
+}
+
+impl Standing {
+    async fn read(link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
+        let rows = link.read(dialect.install.standing).await.map_err(told)?;
+        let row = rows.first().ok_or_else(|| no_row("the question what is installed"))?;
+        let mut found = Self {
+            has_schema: row.get::<i64>("has_schema")? != 0,
+            has_installed: row.get::<i64>("has_installed")? != 0,
+            objects: row.get("objects")?,
+            distrust: row.get("distrust")?,
+            missing_to_use: row.get("missing_to_use")?,
+            missing_to_install: row.get("missing_to_install")?,
+            missing_to_remove: row.get("missing_to_remove")?,
+            user_name: row.get("user_name")?,
+            database_name: row.get("database_name")?,
+            version: None,
+        };
+        if found.has_installed && found.missing_to_use.is_none() {
+            let rows = link.read(dialect.install.version).await.map_err(told)?;
+            found.version = rows.first().map(Version::read).transpose()?;
+        }
+        Ok(found)
+    }
+
+    /// The scripts that are missing or differ; whether the user may run them is another question.
+    fn missing(&self, dialect: &Dialect) -> Result<Vec<Script>> {
+        if let Some(distrust) = &self.distrust {
+            return Err(Error::new(
+                Code::STORE_FOREIGN,
+                format!("schema 'dialoq' of database '{}' is not to be trusted: {distrust}", self.database_name),
+            ));
+        }
+        if !self.has_installed {
+            if self.objects > 0 {
+                return Err(self.foreign());
+            }
+            return Ok(dialect.schema.iter().chain(dialect.logic()).copied().collect());
+        }
+        if let Some(missing) = &self.missing_to_use {
+            return Err(Error::new(
+                Code::ACCESS_DENIED,
+                format!(
+                    "user '{}' may not use the broker of database '{}': it lacks {missing}",
+                    self.user_name, self.database_name
+                ),
+            ));
+        }
+        let Some(version) = &self.version else {
+            return Err(self.partial("its table 'installed' has no row"));
+        };
+        let known = i64::from(schema_version(dialect));
+        if version.schema_version > known {
+            return Err(Error::new(
+                Code::STORE_NEWER,
+                format!(
+                    "the broker of database '{}' was installed by {}: its tables have version {}, this {INSTALLER} knows \
+                     {known}; use the newer one",
+                    self.database_name, version.installed_by, version.schema_version
+                ),
+            ));
+        }
+        let scripts = usize::try_from(version.schema_version).ok().and_then(|stands| dialect.schema.get(stands..));
+        let scripts = scripts.ok_or_else(|| self.partial("the version of its tables is negative"))?;
+        // Of two versions that know the same tables, the newer logic serves both.
+        let is_older = release(INSTALLER) < release(&version.installed_by);
+        if scripts.is_empty() && (is_older || version.logic_hash == logic_hash(dialect)) {
+            return Ok(Vec::new());
+        }
+        Ok(scripts.iter().chain(dialect.logic()).copied().collect())
+    }
+
+    fn may_install(&self, dialect: &Dialect) -> Result<()> {
+        let Some(missing) = &self.missing_to_install else { return Ok(()) };
+        Err(Error::new(
+            Code::ACCESS_DENIED,
+            format!(
+                "database '{}' has {}, and user '{}' may not install it: it lacks {missing}; an administrator can run \
+                 `dialoq install --db {}://...`",
+                self.database_name,
+                self.shortage(),
+                self.user_name,
+                dialect.name
+            ),
+        ))
+    }
+
+    fn may_uninstall(&self, dialect: &Dialect) -> Result<()> {
+        let Some(missing) = &self.missing_to_remove else { return Ok(()) };
+        Err(Error::new(
+            Code::ACCESS_DENIED,
+            format!(
+                "user '{}' may not take the broker out of database '{}': it lacks {missing}; an administrator can run \
+                 `dialoq uninstall --db {}://...`",
+                self.user_name, self.database_name, dialect.name
+            ),
+        ))
+    }
+
+    /// What it has instead of this version.
+    fn shortage(&self) -> &'static str {
+        if self.has_installed { "a broker of an earlier version of Dialoq" } else { "no broker" }
+    }
+
+    fn foreign(&self) -> Error {
+        Error::new(
+            Code::STORE_FOREIGN,
+            format!(
+                "database '{}' has a schema 'dialoq' with {} objects that Dialoq did not install; use another database, or \
+                 remove that schema",
+                self.database_name, self.objects
+            ),
+        )
+    }
+
+    fn partial(&self, why: &str) -> Error {
+        Error::new(
+            Code::SCHEMA_MISSING,
+            format!(
+                "the schema 'dialoq' of database '{}' is not whole: {why}; restore a backup, or `dialoq uninstall` and install \
+                 it again",
+                self.database_name
+            ),
+        )
+    }
+}
+
+impl Version {
+    fn read(row: &SqlRow) -> Result<Self> {
+        Ok(Self {
+            schema_version: row.get("schema_version")?,
+            logic_hash: row.get("logic_hash")?,
+            installed_by: row.get("installed_by")?,
+        })
+    }
+}
+
+/// The version to which the schema scripts bring the tables.
+fn schema_version(dialect: &Dialect) -> i32 {
+    i32::try_from(dialect.schema.len()).unwrap_or(i32::MAX)
+}
+
+/// The version of the tables that an installation of these scripts begins with.
+pub(in crate::store::database) fn version_before(dialect: &Dialect, scripts: &[Script]) -> i32 {
+    let of_tables = |script: &&Script| dialect.schema.iter().any(|known| known.name == script.name);
+    schema_version(dialect) - i32::try_from(scripts.iter().filter(of_tables).count()).unwrap_or(0)
+}
+
+/// The call that notes what was installed.
+pub(in crate::store::database) fn record<'a>(dialect: &Dialect, hash: &'a str, version_before: i32) -> Call<'a> {
+    let args = vec![Arg::Int(schema_version(dialect)), Arg::Text(hash), Arg::Text(INSTALLER), Arg::Int(version_before)];
+    Call { name: "record_installation", args }
+}
+
+/// Differs if any text of the logic does: FNV-1a over 128 bits, because nobody is to be kept from making two alike.
+pub(in crate::store::database) fn logic_hash(dialect: &Dialect) -> String {
+    const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
+    let texts = dialect.logic().flat_map(|script| [script.name, script.text]);
+    let bytes = texts.flat_map(|text| text.bytes().chain([0]));
+    let hash = bytes.fold(OFFSET, |hash, byte| (hash ^ u128::from(byte)).wrapping_mul(PRIME));
+    format!("{hash:032x}")
+}
+
+/// The numbers of `dialoq 1.2.3`; what is not written like that counts as older than everything.
+fn release(installer: &str) -> Vec<u32> {
+    let numbers = installer.rsplit(' ').next().unwrap_or_default().split(['.', '-', '+']);
+    numbers.take(3).map_while(|number| number.parse().ok()).collect()
+}
+
+/// Runs a script, cut into batches where the dialect wants that.
+async fn script(link: &mut dyn Link, dialect: &Dialect, text: &str) -> Result<()> {
+    for batch in batches(dialect, text) {
+        link.script(&batch).await.map_err(told)?;
+    }
+    Ok(())
+}
+
+/// The parts of a script that are sent one by one.
+pub(in crate::store::database) fn batches(dialect: &Dialect, text: &str) -> Vec<String> {
+    if !dialect.has_batches {
+        return vec![text.to_owned()];
+    }
+    let (mut found, mut batch) = (Vec::new(), String::new());
+    for line in text.lines().chain(["GO"]) {
+        if !line.trim().eq_ignore_ascii_case("GO") {
+            batch.push_str(line);
+            batch.push('\n');
+            continue;
+        }
+        let done = std::mem::take(&mut batch);
+        if !done.trim().is_empty() {
+            found.push(done);
+        }
+    }
+    found
+}
+
+/// A text without the lines that are comments.
+pub(in crate::store::database) fn without_comments(text: &str) -> String {
+    text.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect()
+}
+
+fn told(failure: Failure) -> Error {
+    failure.error
+}
+
+fn no_row(what: &str) -> Error {
+    Error::new(Code::SCHEMA_MISSING, format!("{what} gave no row"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_number() {
+        assert!(release("dialoq 0.9.10") > release("dialoq 0.9.9"));
+        assert!(release("dialoq 0.10.0-rc.1") > release("dialoq 0.9.9"));
+        assert!(release("by hand") < release("dialoq 0.0.1"));
+        assert_eq!(release(INSTALLER).len(), 3);
+    }
+}

@@ -1,0 +1,187 @@
+//! A connection to a database server, as the server stores use it: the thin trait between them and a driver.
+//!
+//! A driver knows how to reach its server, how to call one of our functions or procedures, and how to tell what an
+//! error of its own means. It knows nothing of queues and conversations.
+
+#[cfg(any(feature = "postgres", feature = "mssql"))]
+use crate::error::Code;
+use crate::error::{Error, Result};
+use crate::store::database::dialect::Dialect;
+use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
+use crate::time::Timestamp;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// A function or procedure of schema `dialoq` with its arguments in order. The same names and arguments in every dialect.
+#[derive(Debug, Clone)]
+pub struct Call<'a> {
+    /// The name without the schema: `send`.
+    pub name: &'static str,
+    /// The arguments, all of them, in the order of the declaration.
+    pub args: Vec<Arg<'a>>,
+}
+
+/// One argument.
+#[derive(Debug, Clone)]
+pub enum Arg<'a> {
+    /// NULL of whatever type is declared.
+    Null,
+    /// `boolean`, `bit`.
+    Bool(bool),
+    /// `integer`, `int`.
+    Int(i32),
+    /// `bigint`.
+    BigInt(i64),
+    /// `text`, `nvarchar`.
+    Text(&'a str),
+    /// `bytea`, `varbinary(max)`; shared, because a body may be folded into a batch while its sender waits.
+    Bytes(Arc<Vec<u8>>),
+    /// `uuid`, `uniqueidentifier`.
+    Uuid(Uuid),
+    /// `timestamptz`, `datetime2`: UTC, to the microsecond.
+    Time(Timestamp),
+    /// Rows. PostgreSQL takes each column as an array argument of its own, in order; SQL Server takes one
+    /// table-valued parameter of the type of that name, whose columns are these after `item int`, which counts from 0.
+    Rows {
+        /// The table type in schema `dialoq`.
+        type_name: &'static str,
+        /// The columns in order, all of one length.
+        columns: Vec<Column<'a>>,
+    },
+}
+
+/// A column of rows that are handed over together.
+#[derive(Debug, Clone)]
+pub enum Column<'a> {
+    /// `int`
+    Int(Vec<Option<i32>>),
+    /// `bigint`
+    BigInt(Vec<Option<i64>>),
+    /// `text`, `nvarchar`
+    Text(Vec<Option<&'a str>>),
+    /// `bytea`, `varbinary(max)`
+    Bytes(Vec<Option<Arc<Vec<u8>>>>),
+    /// `uuid`, `uniqueidentifier`
+    Uuid(Vec<Option<Uuid>>),
+}
+
+/// What a link was asked and could not do.
+#[derive(Debug)]
+pub struct Failure {
+    /// What the caller is told.
+    pub error: Error,
+    /// What is known of the work.
+    pub fate: Fate,
+    /// Whether the link may be used again, after a rollback.
+    pub is_link_usable: bool,
+}
+
+impl Failure {
+    /// 60020: the transaction of a [`Guest`] takes nothing any more, because something in it failed that was not ours.
+    #[cfg(any(feature = "postgres", feature = "mssql"))]
+    pub(crate) fn of_a_failed_guest(verb: &str) -> Self {
+        let message =
+            format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back");
+        let error = Error::new(Code::TRANSACTION_ENDED, message);
+        Self { error, fate: Fate::TransactionUndone, is_link_usable: true }
+    }
+}
+
+/// What became of the work whose answer was a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It did not happen: the server refused it, or it never reached the server.
+    Undone,
+    /// It did not happen and the whole transaction is gone: a deadlock, a lost connection before COMMIT was sent.
+    TransactionUndone,
+    /// Nobody knows: COMMIT, or a call that commits by itself, was sent and no answer came.
+    Unknown,
+}
+
+/// The result of a link's work.
+pub type Linked<T> = std::result::Result<T, Failure>;
+
+/// One connection to a server. Outside [`Link::begin`] and [`Link::commit`] every call is a transaction of its own.
+///
+/// Rows of calls hold ids as their 16 bytes (`SqlValue::Blob`), times as microseconds and booleans as 0 and 1 (`SqlValue::Integer`).
+pub trait Link: Send {
+    /// Calls one of our functions; gives its rows, whose columns are named as in the declaration, in lower case.
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
+
+    /// Runs a read of ours (a text of `sql/<dialect>`), without arguments.
+    fn read<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
+
+    /// Runs a statement of the bench's rival, in a transaction of its own: it may write, and gives its rows. Nothing is
+    /// sent before or after it, so that the rival pays for nothing of ours.
+    #[cfg(feature = "cli")]
+    fn rival<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
+
+    /// Runs the user's own query. Ids are given as text with hyphens, times as `YYYY-MM-DD hh:mm:ss.ffffff` of UTC.
+    fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>>;
+
+    /// Runs the user's own statement; gives the number of rows changed.
+    fn execute<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<u64>>;
+
+    /// Runs a script of ours as it is, many statements together: installation.
+    fn script<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, Linked<()>>;
+
+    /// Opens a transaction.
+    fn begin(&mut self) -> BoxFuture<'_, Linked<()>>;
+
+    /// Commits it, durably.
+    fn commit(&mut self) -> BoxFuture<'_, Linked<()>>;
+
+    /// Rolls it back; also good when the server has done so already.
+    fn rollback(&mut self) -> BoxFuture<'_, Linked<()>>;
+
+    /// Marks a place. `number` names it: the caller maps the user's names to numbers. Number 0 is set and released around
+    /// every verb, so a driver had better put both off and send them along with what comes next.
+    fn savepoint(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
+
+    /// Forgets the mark and keeps what was done since, with its locks; nothing to do on a server that needs no such thing.
+    fn release(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
+
+    /// Undoes everything since that place; the place stays.
+    fn rollback_to(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
+
+    /// From now to the end of the transaction, locks of conversation groups are taken for the session, so that they
+    /// outlive [`Link::rollback_to`]; called in the transaction, before its first savepoint of the user. The caller calls
+    /// `unlock_session` after the end.
+    fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>>;
+}
+
+/// A connection of the user's own, in a transaction of the user's own or in none. What is said there the server tells by
+/// itself, after the commit.
+pub trait Guest: Send {
+    /// The name of its server's dialect.
+    fn dialect(&self) -> &'static str;
+
+    /// Calls one of our functions; a refusal leaves the user's transaction as it was before, unless the server has ended it.
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
+}
+
+/// How a server is reached.
+pub trait Driver: Send + Sync + 'static {
+    /// What differs in SQL.
+    fn dialect(&self) -> &'static Dialect;
+
+    /// A link from the pool, ready for a transaction; it goes back when it is dropped, and is closed instead if it is
+    /// not clean. Waits for one up to the pool's limit, then fails with 60032.
+    fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
+
+    /// A link of one's own, outside the pool: for installing, and for what must hold locks of the session.
+    fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
+
+    /// Begins to listen to what other processes say. Ends with an error when the connection is lost; a server without
+    /// such a thing gives `None`, and is asked instead.
+    fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>>;
+
+    /// Closes every link that nobody uses, and the others when they come back.
+    fn close(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Hears what other processes say.
+pub trait Listener: Send {
+    /// The next words, separated by spaces.
+    fn next(&mut self) -> BoxFuture<'_, Result<String>>;
+}

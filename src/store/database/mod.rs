@@ -1,0 +1,383 @@
+//! What the server stores have in common: everything but how a server is reached and the SQL it runs.
+//!
+//! The semantics are the server's own, in the functions and procedures of `sql/<dialect>`; this side calls them, folds
+//! calls of concurrent callers into few, checks bodies, keeps the definitions, and sees that those who sleep are woken.
+
+mod batching;
+pub mod calls;
+mod definitions;
+pub mod dialect;
+pub mod installation;
+mod life;
+pub mod link;
+mod notifications;
+mod presence;
+mod transactions;
+mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+pub use calls::refusal::refusal;
+
+use super::check_room::CheckRoom;
+use super::statement::commits_by_itself;
+use super::{ActivityBoard, BoxFuture, OpenOptions, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
+use crate::catalog::Catalog;
+use crate::catalog::body::BodyChecks;
+use crate::error::{Code, Error, Result};
+use crate::id::IdSource;
+use crate::protocol::{Outcome, Unit, Verb};
+use crate::time::{Clock, Timestamp};
+use batching::{batcher, receive_batches, send_batches};
+use calls::retry::{Tries, verdict};
+use calls::rows;
+use definitions::catalog;
+use installation::install;
+use link::{Arg, Call, Driver, Fate, Guest};
+use notifications::{control_connection, notices, queue_poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::JoinHandle;
+use transactions::{tx, uncommitted_receives};
+use uuid::Uuid;
+
+/// A SEND alone may wait for a locked group as long as that takes; after this long others take its place.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// A broker in a database server, shared with whoever else uses that database.
+pub struct ServerStore {
+    server: Arc<Server>,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    /// Tells other processes; it ends by itself once the outbox is closed.
+    teller: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What everything that goes on in a store shares.
+struct Server {
+    driver: Arc<dyn Driver>,
+    /// The server's clock as last heard, or the tests'.
+    clock: Clock,
+    ids: Mutex<IdSource>,
+    max_body_bytes: usize,
+    definitions: catalog::Definitions,
+    checks: Arc<BodyChecks>,
+    check_room: CheckRoom,
+    board: ActivityBoard,
+    watch: queue_poll::Watch,
+    taken: Arc<uncommitted_receives::UncommittedReceives>,
+    outbox: notices::Outbox,
+    sends: batcher::Batcher<send_batches::Sending>,
+    receives: receive_batches::Receives,
+    upkeep: upkeep::Upkeep,
+    side: control_connection::ControlConnection,
+    upkeep_side: control_connection::ControlConnection,
+    presence: presence::Presence,
+    /// Names this process to others.
+    process: Uuid,
+    /// How long a lone SEND keeps others from being sent.
+    patience: Duration,
+    /// What a clock that tests move has told the server.
+    told_time: tokio::sync::Mutex<Option<Timestamp>>,
+    life: life::Life,
+    endings: life::Endings,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Server {
+    fn next_id(&self) -> Uuid {
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id()
+    }
+
+    /// What comes before whatever is asked: transactions dropped earlier are rolled back, a clock that tests move is told.
+    async fn before_work(self: &Arc<Self>) -> Result<()> {
+        self.endings.settled().await;
+        self.tell_time().await
+    }
+}
+
+impl ServerStore {
+    /// Opens the broker behind a driver. Call it in a runtime, which the store's own tasks then run in.
+    ///
+    /// # Errors
+    /// 60030 the server cannot be reached, 60034 it refuses the user, 60035 the database has no Dialoq schema, 60013 it
+    /// has one of a newer Dialoq.
+    pub async fn open(driver: Arc<dyn Driver>, options: OpenOptions) -> Result<Arc<Self>> {
+        Self::open_with(driver, options, PATIENCE).await
+    }
+
+    async fn open_with(driver: Arc<dyn Driver>, options: OpenOptions, patience: Duration) -> Result<Arc<Self>> {
+        let process = Uuid::new_v4();
+        let mut ids = options.ids;
+        let mut link = driver.dedicated().await?;
+        if options.create {
+            install::install(&mut *link, driver.dialect(), &mut ids).await?;
+        } else {
+            install::check(&mut *link, driver.dialect()).await?;
+        }
+        drop(link);
+        // Before the definitions are read, so that no change of them is missed.
+        let listener = driver.listen().await?;
+        // What this host's clock shows is nothing to a server; its own is heard with the definitions.
+        let clock = match options.clock.moves() {
+            Some(_) => options.clock,
+            None => Clock::heard(options.clock.now()),
+        };
+        let kinds = batcher::ActiveBatchers::default();
+        let server = Arc::new(Server {
+            ids: Mutex::new(ids),
+            max_body_bytes: options.max_body_bytes,
+            definitions: catalog::Definitions::default(),
+            checks: Arc::default(),
+            check_room: CheckRoom::default(),
+            board: ActivityBoard::default(),
+            watch: queue_poll::Watch::default(),
+            taken: Arc::default(),
+            outbox: notices::Outbox::default(),
+            sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
+            receives: receive_batches::Receives::new(kinds, options.gathering),
+            upkeep: upkeep::Upkeep::new(clock.clone()),
+            side: control_connection::ControlConnection::new(driver.clone()),
+            upkeep_side: control_connection::ControlConnection::new(driver.clone()),
+            presence: presence::Presence::new(driver.clone(), process),
+            process,
+            patience,
+            told_time: tokio::sync::Mutex::default(),
+            life: life::Life::default(),
+            endings: life::Endings::default(),
+            runtime: tokio::runtime::Handle::current(),
+            clock,
+            driver,
+        });
+        server.reload().await?;
+        let default = OpenOptions::default().closed_retention;
+        if options.closed_retention != default {
+            let seconds = i64::try_from(options.closed_retention.as_secs()).unwrap_or(i64::MAX);
+            let call = Call { name: "configure", args: vec![Arg::BigInt(seconds), Arg::Null] };
+            server.call_on_a_link(call).await.map_err(verdict)?;
+        }
+        server.tell_time().await?;
+        server.watch.set_polling(listener.is_none());
+        let teller = Mutex::new(Some(tokio::spawn(server.clone().tell_others())));
+        let mut tasks = vec![
+            tokio::spawn(server.clone().watch_queues()),
+            tokio::spawn(server.clone().publish_monitors()),
+            tokio::spawn(server.clone().keep_up()),
+        ];
+        if let Some(listener) = listener {
+            tasks.push(tokio::spawn(server.clone().listen_to_others(listener)));
+        }
+        // What fell due while nobody was here.
+        server.upkeep.falls_due(Timestamp(0));
+        Ok(Arc::new(Self { server, tasks: Mutex::new(tasks), teller }))
+    }
+
+    fn stop_tasks(&self) {
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
+        tasks.iter().for_each(JoinHandle::abort);
+    }
+
+    async fn close_now(&self) {
+        let server = &self.server;
+        if !server.life.close().await {
+            return;
+        }
+        self.stop_tasks();
+        server.board.wake_all();
+        let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let telling = teller.as_ref().map(JoinHandle::abort_handle);
+        let context = async {
+            server.outbox.close();
+            if let Some(teller) = teller {
+                let _ = teller.await;
+            }
+            server.presence.close().await;
+            server.side.close().await;
+            server.upkeep_side.close().await;
+        };
+        let context = tokio::time::timeout(life::LONGEST_CLOSE, context);
+        if let (Err(_), ()) = tokio::join!(context, server.driver.close()) {
+            tracing::warn!(
+                "the broker is closed while calls beside its transactions wait for locks; they are given up"
+            );
+            if let Some(telling) = telling {
+                telling.abort();
+            }
+        }
+    }
+}
+
+impl Drop for ServerStore {
+    fn drop(&mut self) {
+        self.stop_tasks();
+        self.server.outbox.close();
+    }
+}
+
+/// 60018: a task of the store ended without an answer.
+fn cut_short(failure: tokio::task::JoinError) -> Error {
+    if failure.is_cancelled() {
+        return Error::closed();
+    }
+    Error::new(Code::STORE_IO, "work on the store was cut short").caused_by(failure)
+}
+
+impl Store for ServerStore {
+    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
+        Box::pin(async move {
+            let work = self.server.life.enter()?;
+            self.server.clone().submit(unit, work).await
+        })
+    }
+
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        Box::pin(async move {
+            let work = self.server.life.enter()?;
+            self.server.clone().submit_once(unit_id, unit, work).await
+        })
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            self.server.life.check()?;
+            let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
+            let mut tries = Tries::default();
+            loop {
+                match self.server.call_on_a_link(call.clone()).await {
+                    Ok(rows) => return rows::only(&rows)?.flag("happened"),
+                    Err(failure) if tries.again_after(&failure.error).await => {}
+                    Err(failure) => return Err(verdict(failure)),
+                }
+            }
+        })
+    }
+
+    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
+        Box::pin(async move {
+            self.server.life.check()?;
+            self.server.take_slot(queue_id, max_queue_readers).await
+        })
+    }
+
+    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move {
+            let _work = self.server.life.enter()?;
+            self.server.perform_on(guest, verb).await
+        })
+    }
+
+    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            match self.server.before_work().await {
+                Ok(()) => self.server.refresh_facts().await,
+                // Whoever asks judges by the facts that are there.
+                Err(error) => tracing::warn!(%error, "the queues could not be looked at"),
+            }
+        })
+    }
+
+    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
+        Box::pin(async move {
+            self.server.life.check()?;
+            Ok(Box::new(tx::ServerTx::new(self.server.clone())) as Box<dyn StoreTx>)
+        })
+    }
+
+    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(async move {
+            let _work = self.server.life.enter()?;
+            self.server.before_work().await?;
+            self.server.publish_before_query().await;
+            let mut tries = Tries::default();
+            loop {
+                let failure = match self.server.take().await {
+                    Ok(mut link) => match link.query(&sql).await {
+                        Ok(rows) => return Ok(rows),
+                        Err(failure) => failure,
+                    },
+                    Err(failure) => failure,
+                };
+                if !tries.again_after(&failure.error).await {
+                    return Err(verdict(failure));
+                }
+            }
+        })
+    }
+
+    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
+        Box::pin(async move {
+            let _work = self.server.life.enter()?;
+            self.server.before_work().await?;
+            // What it did before it failed may be committed: a procedure commits when it likes, and outside a transaction a
+            // batch of T-SQL commits each statement by itself.
+            let has_batches = self.server.driver.dialect().has_batches;
+            let may_be_done_in_part = sql.expected_rows.is_none() && (has_batches || commits_by_itself(&sql.text));
+            let mut tries = Tries::default();
+            loop {
+                let failure = match self.server.take().await {
+                    Ok(mut link) => match run_alone(&mut *link, &sql).await {
+                        Ok(changed) => return Ok(changed),
+                        Err(failure)
+                            if may_be_done_in_part && (has_batches || failure.error.code() == Code::DEADLOCK) =>
+                        {
+                            return Err(verdict(failure));
+                        }
+                        Err(failure) => failure,
+                    },
+                    Err(failure) => failure,
+                };
+                if !tries.again(&failure).await {
+                    return Err(verdict(failure));
+                }
+            }
+        })
+    }
+
+    fn catalog(&self) -> Arc<Catalog> {
+        self.server.definitions.known().catalog.clone()
+    }
+
+    fn texts(&self) -> &'static StoreTexts {
+        &self.server.driver.dialect().texts
+    }
+
+    fn activity(&self) -> &ActivityBoard {
+        &self.server.board
+    }
+
+    fn clock(&self) -> &Clock {
+        &self.server.clock
+    }
+
+    fn close(&self) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move {
+            self.close_now().await;
+            Ok(())
+        })
+    }
+}
+
+/// Runs the user's statement in a transaction of its own if its rows are counted.
+async fn run_alone(link: &mut dyn link::Link, sql: &SqlStatement) -> link::Linked<u64> {
+    let Some(expected) = sql.expected_rows else { return link.execute(sql).await };
+    link.begin().await?;
+    let changed = match link.execute(sql).await {
+        Ok(changed) => changed,
+        Err(failure) => {
+            if failure.is_link_usable {
+                // If that fails too, the link is closed.
+                let _ = link.rollback().await;
+            }
+            return Err(failure);
+        }
+    };
+    if changed == expected {
+        link.commit().await?;
+        return Ok(changed);
+    }
+    link.rollback().await?;
+    let message =
+        format!("the statement '{}' changed {changed} rows where {expected} were expected; it was undone", sql.text);
+    let error = Error::new(Code::USER_SQL_FAILED, message);
+    Err(link::Failure { error, fate: Fate::Undone, is_link_usable: true })
+}

@@ -1,0 +1,356 @@
+//! What others see of this process: that it lives, what its queue monitors do, and which places of readers it holds.
+
+use super::Server;
+use crate::error::{Code, Result};
+use crate::store::database::calls::retry::{unsent, verdict};
+use crate::store::database::calls::rows::only;
+use crate::store::database::link::{Arg, Call, Driver, Failure, Fate, Link, Linked};
+use crate::store::{ActivatedTaskRow, MonitorRow, ReaderSlot, SqlRow};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Changes that come close together are told together.
+const GATHERING: Duration = Duration::from_millis(100);
+/// The rows are written again so long after a failure. Until then no query waits for them.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// A link of its own whose locks say that the process lives.
+pub(super) struct Presence {
+    driver: Arc<dyn Driver>,
+    process: Uuid,
+    host_name: String,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Box<dyn Link>>,
+    /// Counts the links; what an earlier one wrote and held is gone.
+    generation: u64,
+    /// The places that readers of this process hold, by a number of their own. A new link takes them again.
+    places: BTreeMap<u64, Place>,
+    last_place: u64,
+    monitors: BTreeMap<u64, MonitorRow>,
+    tasks: BTreeMap<u64, ActivatedTaskRow>,
+    version: u64,
+    /// Rows that another session held when they were last written. They are written last.
+    held: BTreeSet<RowKey>,
+    /// When writing the rows failed, until it succeeds.
+    failed_at: Option<Instant>,
+}
+
+/// A place among the readers of a queue.
+struct Place {
+    queue_id: i32,
+    max_queue_readers: u16,
+    /// Which it is; `None` if a lost link held it and others have taken all places since.
+    slot: Option<i32>,
+}
+
+/// A row of this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum RowKey {
+    Monitor(u64),
+    Task(u64),
+}
+
+impl State {
+    /// Makes a call that may be made twice.
+    async fn call(&mut self, presence: &Presence, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        let mut is_new = false;
+        loop {
+            let mut link = match self.link.take() {
+                Some(link) => link,
+                None => {
+                    is_new = true;
+                    let mut link = presence.driver.dedicated().await.map_err(unsent)?;
+                    let here = Call { name: "hold_presence", args: vec![Arg::Uuid(presence.process)] };
+                    link.call(here).await?;
+                    self.generation += 1;
+                    // Whoever took us for dead has removed what we said.
+                    (self.monitors, self.tasks, self.version) = (BTreeMap::new(), BTreeMap::new(), 0);
+                    self.held.clear();
+                    self.take_places_again(&mut *link).await?;
+                    link
+                }
+            };
+            match link.call(call.clone()).await {
+                Ok(rows) => {
+                    self.link = Some(link);
+                    return Ok(rows);
+                }
+                Err(failure) if failure.is_link_usable => {
+                    self.link = Some(link);
+                    return Err(failure);
+                }
+                Err(failure) => {
+                    let is_lost = failure.fate == Fate::Unknown || failure.error.code() == Code::SERVER_UNREACHABLE;
+                    if is_new || !is_lost {
+                        return Err(failure);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl State {
+    /// The server frees the places of a session that ends. Their readers go on, so a new link takes as many places, before
+    /// another process takes more than are left; what it has taken by then stays with it.
+    async fn take_places_again(&mut self, link: &mut dyn Link) -> Linked<()> {
+        self.places.values_mut().for_each(|place| place.slot = None);
+        for place in self.places.values_mut() {
+            let rows = link.call(take_reader_slot(place.queue_id, place.max_queue_readers)).await?;
+            place.slot = slot_of(&rows).map_err(|error| Failure { error, fate: Fate::Undone, is_link_usable: true })?;
+        }
+        let lost = self.places.values().filter(|place| place.slot.is_none()).count();
+        if lost > 0 {
+            tracing::warn!(lost, "readers go on whose places other processes took while the connection was lost");
+        }
+        Ok(())
+    }
+
+    /// Makes a call on the link there is, and none on a new one: what it speaks of belongs to this link.
+    async fn call_here(&mut self, call: Call<'_>) -> Linked<()> {
+        let Some(mut link) = self.link.take() else { return Ok(()) };
+        let done = link.call(call).await;
+        if done.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
+            self.link = Some(link);
+        }
+        done.map(drop)
+    }
+}
+
+fn take_reader_slot(queue_id: i32, max_queue_readers: u16) -> Call<'static> {
+    Call { name: "take_reader_slot", args: vec![Arg::Int(queue_id), Arg::Int(max_queue_readers.into())] }
+}
+
+fn slot_of(rows: &[SqlRow]) -> Result<Option<i32>> {
+    if rows.is_empty() { Ok(None) } else { only(rows)?.maybe_id("slot") }
+}
+
+impl RowKey {
+    fn id(self) -> u64 {
+        match self {
+            Self::Monitor(id) | Self::Task(id) => id,
+        }
+    }
+}
+
+impl State {
+    /// Notes that the table shows a row as it is now.
+    fn note_written(&mut self, key: RowKey, monitor: Option<&MonitorRow>, task: Option<&ActivatedTaskRow>) {
+        self.held.remove(&key);
+        match (key, monitor, task) {
+            (RowKey::Monitor(id), Some(row), _) => drop(self.monitors.insert(id, row.clone())),
+            (RowKey::Monitor(id), None, _) => drop(self.monitors.remove(&id)),
+            (RowKey::Task(id), _, Some(row)) => drop(self.tasks.insert(id, row.clone())),
+            (RowKey::Task(id), _, None) => drop(self.tasks.remove(&id)),
+        }
+    }
+}
+
+impl Presence {
+    pub(super) fn new(driver: Arc<dyn Driver>, process: Uuid) -> Self {
+        let host_name = std::env::var("HOSTNAME")
+            .or_else(|_| std::env::var("COMPUTERNAME"))
+            .or_else(|_| std::fs::read_to_string("/etc/hostname"))
+            .map_or_else(|_| "localhost".to_owned(), |name| name.trim().to_owned());
+        Self { driver, process, host_name, state: Mutex::default() }
+    }
+
+    fn monitor<'a>(&'a self, row: &'a MonitorRow) -> Call<'a> {
+        let number = |number: u64| Arg::BigInt(number.cast_signed());
+        let time = |time: Option<crate::time::Timestamp>| time.map_or(Arg::Null, Arg::Time);
+        let args = vec![
+            Arg::Uuid(self.process),
+            number(row.monitor_id),
+            Arg::Int(row.queue_id),
+            Arg::Text(row.state),
+            time(row.last_empty_rowset_time),
+            time(row.last_activated_time),
+            number(row.tasks_waiting),
+            Arg::Int(row.max_queue_readers.into()),
+            number(row.tasks_running),
+            number(row.tasks_started_total),
+            number(row.tasks_aborted_total),
+            number(row.task_limit_reached_total),
+            number(row.activation_errors_total),
+            Arg::Text(&self.host_name),
+            Arg::BigInt(std::process::id().into()),
+        ];
+        Call { name: "put_queue_monitor", args }
+    }
+
+    fn task<'a>(&'a self, row: &'a ActivatedTaskRow) -> Call<'a> {
+        let args = vec![
+            Arg::Uuid(self.process),
+            Arg::BigInt(row.task_id.cast_signed()),
+            Arg::BigInt(row.monitor_id.cast_signed()),
+            Arg::Int(row.queue_id),
+            Arg::Text(&row.procedure_name),
+            Arg::BigInt(std::process::id().into()),
+            Arg::Time(row.started_at),
+        ];
+        Call { name: "put_activated_task", args }
+    }
+
+    fn delete(&self, name: &'static str, id: u64) -> Call<'static> {
+        Call { name, args: vec![Arg::Uuid(self.process), Arg::BigInt(id.cast_signed())] }
+    }
+
+    /// Forgets what was said of this process, and lets go.
+    pub(super) async fn close(&self) {
+        let mut state = self.state.lock().await;
+        if let Some(mut link) = state.link.take() {
+            // Else somebody who finds us dead does it.
+            let _ = link.call(Call { name: "delete_process", args: vec![Arg::Uuid(self.process)] }).await;
+        }
+    }
+}
+
+impl Server {
+    /// Copies what the queue monitors publish into the tables until the store closes.
+    pub(super) async fn publish_monitors(self: Arc<Self>) {
+        loop {
+            self.board.monitors().moved().await;
+            while let Err(error) = self.publish_in_task().await {
+                tracing::warn!(%error, "what the queue monitors do could not be published");
+                tokio::time::sleep(AFTER_FAILURE).await;
+            }
+            tokio::time::sleep(GATHERING).await;
+        }
+    }
+
+    /// Writes what has changed before a query, because the views show the readers of this process as they are now. A row that
+    /// cannot be written fails no query: another session may hold it in an open transaction.
+    pub(super) async fn publish_before_query(self: &Arc<Self>) {
+        let state = self.presence.state.lock().await;
+        let is_current = state.version == self.board.monitors().version();
+        let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        drop(state);
+        if is_current || has_just_failed {
+            return;
+        }
+        if let Err(error) = self.publish_in_task().await {
+            tracing::warn!(%error, "the views may show what the queue monitors did earlier");
+        }
+    }
+
+    /// Publishes in a task of its own: a caller that goes away in the middle would take the connection with it, and with that
+    /// the places of all readers of this process.
+    async fn publish_in_task(self: &Arc<Self>) -> Result<()> {
+        let server = self.clone();
+        let done = self.runtime.spawn(async move { server.publish().await });
+        done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
+    }
+
+    /// Writes what has changed since it was last written. Waits for one row that another session holds, not for more.
+    pub(super) async fn publish(&self) -> Result<()> {
+        let board = self.board.monitors();
+        let mut state = self.presence.state.lock().await;
+        while state.version != board.version() {
+            if let Err(error) = self.publish_now(&mut state).await {
+                state.failed_at = Some(Instant::now());
+                return Err(error);
+            }
+        }
+        state.failed_at = None;
+        Ok(())
+    }
+
+    async fn publish_now(&self, state: &mut State) -> Result<()> {
+        let (board, presence) = (self.board.monitors(), &self.presence);
+        let (version, generation) = (board.version(), state.generation);
+        let monitors: BTreeMap<_, _> = board.monitors().into_iter().map(|row| (row.monitor_id, row)).collect();
+        let tasks: BTreeMap<_, _> = board.tasks().into_iter().map(|row| (row.task_id, row)).collect();
+        let mut calls = Vec::new();
+        for id in state.monitors.keys().filter(|id| !monitors.contains_key(id)) {
+            calls.push((RowKey::Monitor(*id), presence.delete("delete_queue_monitor", *id)));
+        }
+        for id in state.tasks.keys().filter(|id| !tasks.contains_key(id)) {
+            calls.push((RowKey::Task(*id), presence.delete("delete_activated_task", *id)));
+        }
+        for (id, row) in monitors.iter().filter(|(id, row)| state.monitors.get(id) != Some(row)) {
+            calls.push((RowKey::Monitor(*id), presence.monitor(row)));
+        }
+        for (id, row) in tasks.iter().filter(|(id, row)| state.tasks.get(id) != Some(row)) {
+            calls.push((RowKey::Task(*id), presence.task(row)));
+        }
+        calls.sort_by_key(|(key, _)| state.held.contains(key));
+        for (key, call) in calls {
+            let written = state.call(presence, call).await.map_err(verdict);
+            // A connection that took another's place has begun from nothing: everything is written again then. The first took
+            // nobody's.
+            let is_new = state.generation > generation.max(1);
+            match written {
+                Ok(_) if is_new => return Ok(()),
+                Ok(_) => state.note_written(key, monitors.get(&key.id()), tasks.get(&key.id())),
+                Err(error) => {
+                    if error.code() == Code::LOCK_TIMEOUT {
+                        state.held.insert(key);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        state.version = version;
+        Ok(())
+    }
+
+    /// A place among the readers of a queue. UncommittedReceives in a task of its own, so that a caller that goes away in the middle leaves
+    /// the connection whole; the place is then freed.
+    pub(super) async fn take_slot(
+        self: &Arc<Self>,
+        queue_id: i32,
+        max_queue_readers: u16,
+    ) -> Result<Option<ReaderSlot>> {
+        let server = self.clone();
+        let done = self.runtime.spawn(async move { server.take_slot_now(queue_id, max_queue_readers).await });
+        done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
+    }
+
+    async fn take_slot_now(self: Arc<Self>, queue_id: i32, max_queue_readers: u16) -> Result<Option<ReaderSlot>> {
+        let mut state = self.presence.state.lock().await;
+        let call = take_reader_slot(queue_id, max_queue_readers);
+        let rows = state.call(&self.presence, call).await.map_err(verdict)?;
+        let slot = slot_of(&rows)?;
+        if slot.is_none() {
+            return Ok(None);
+        }
+        state.last_place += 1;
+        let number = state.last_place;
+        state.places.insert(number, Place { queue_id, max_queue_readers, slot });
+        drop(state);
+        let server = self.clone();
+        Ok(Some(ReaderSlot::freed_by(move || {
+            let runtime = server.runtime.clone();
+            runtime.spawn(async move { server.free_slot(number).await });
+        })))
+    }
+
+    async fn free_slot(self: Arc<Self>, number: u64) {
+        let mut state = self.presence.state.lock().await;
+        let Some(Place { queue_id, slot, .. }) = state.places.remove(&number) else { return };
+        if let Some(slot) = slot {
+            let args = vec![Arg::Int(queue_id), Arg::Int(slot)];
+            if let Err(failure) = state.call_here(Call { name: "free_reader_slot", args }).await {
+                tracing::warn!(error = %failure.error, "a reader's place could not be freed; it is when the process ends");
+            }
+        }
+        drop(state);
+        // Whoever was refused a place tries again when he hears of it.
+        self.heard(&format!("s:{queue_id}"), 0).await;
+    }
+
+    /// Finds out whether the link that holds the places of readers was lost, and takes them again. No place is asked for.
+    pub(super) async fn keep_places(&self) -> Result<()> {
+        let mut state = self.presence.state.lock().await;
+        let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };
+        state.call(&self.presence, take_reader_slot(queue_id, 0)).await.map(drop).map_err(verdict)
+    }
+}

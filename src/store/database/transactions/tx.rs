@@ -1,0 +1,579 @@
+//! Transactions: each a transaction of the server, on a link of its own.
+//!
+//! The link is taken when the first thing is done, and goes back at once if that was a RECEIVE that found nothing: who
+//! waits for messages holds no connection.
+
+use crate::error::{Code, Error, Result};
+use crate::protocol::{Outcome, Verb};
+use crate::store::database::Server;
+use crate::store::database::batching::body::settled;
+use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::rows::{only, said};
+use crate::store::database::calls::verbs::{self, received_queue};
+use crate::store::database::definitions::define::add;
+use crate::store::database::life::Ending;
+use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
+use crate::store::database::transactions::uncommitted_receives::Share;
+use crate::store::database::transactions::unit::{found_nothing, outcome_ready};
+use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+/// The savepoint around every verb after the first: a refusal leaves what was done before.
+const BEFORE_THE_VERB: u32 = 0;
+
+/// The transaction itself; dropping it rolls it back.
+struct Session {
+    server: Arc<Server>,
+    /// The link, once something was done.
+    link: Option<Box<dyn Link>>,
+    has_ended: bool,
+    /// Something is under way on the link; if that is never finished, the link is of no use.
+    is_busy: bool,
+    /// Names and numbers, in order, and how often something had been received.
+    savepoints: Vec<(String, u32, usize)>,
+    last_savepoint: u32,
+    /// Whether locks are the session's, because there are savepoints.
+    holds_locks: bool,
+    /// Names this transaction to those who count rollbacks, once it has received.
+    attempt: Option<Uuid>,
+    /// Things done that were not just looks that found nothing.
+    steps_done: u64,
+    taken: Share,
+    did: Did,
+}
+
+/// What the end of the transaction means for others.
+#[derive(Default)]
+struct Did {
+    words: String,
+    /// Groups that may become ready.
+    ready: usize,
+    /// Queues that messages were received from, or whose groups were locked.
+    queues: BTreeSet<i32>,
+    /// Whether what was left in them may be of interest.
+    has_left_some: bool,
+}
+
+/// One thing to do on the link.
+enum Step<'a> {
+    Call(Call<'a>),
+    Sql(&'a SqlStatement),
+    Query(&'a SqlStatement),
+}
+
+impl Step<'_> {
+    async fn on(self, link: &mut dyn Link) -> Linked<SqlRows> {
+        let nameless = |rows| SqlRows { columns: Arc::default(), rows };
+        match self {
+            Self::Call(call) => link.call(call).await.map(nameless),
+            Self::Query(sql) => link.query(sql).await,
+            Self::Sql(sql) => {
+                let changed = link.execute(sql).await?;
+                match sql.expected_rows {
+                    Some(expected) if expected != changed => Err(Failure {
+                        error: Error::new(
+                            Code::USER_SQL_FAILED,
+                            format!(
+                                "the statement '{}' changed {changed} rows where {expected} were expected; it was undone",
+                                sql.text
+                            ),
+                        ),
+                        fate: Fate::Undone,
+                        is_link_usable: true,
+                    }),
+                    _ => Ok(nameless(Vec::new())),
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    fn new(server: Arc<Server>) -> Self {
+        Self {
+            taken: Share::of(&server.taken),
+            server,
+            link: None,
+            has_ended: false,
+            is_busy: false,
+            savepoints: Vec::new(),
+            last_savepoint: BEFORE_THE_VERB,
+            holds_locks: false,
+            attempt: None,
+            steps_done: 0,
+            did: Did::default(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.has_ended {
+            return Err(Error::transaction_ended());
+        }
+        self.server.life.check()
+    }
+
+    /// Does a step; a refusal leaves the transaction as it was before, unless the server has ended it.
+    async fn step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
+        self.is_busy = true;
+        let done = self.guarded(step).await;
+        self.is_busy = false;
+        done
+    }
+
+    async fn guarded(&mut self, step: Step<'_>) -> Linked<SqlRows> {
+        let Some(link) = &mut self.link else { return self.first_step(step).await };
+        if let Err(failure) = link.savepoint(BEFORE_THE_VERB).await {
+            return Err(self.lost(failure).await);
+        }
+        match step.on(&mut **link).await {
+            Ok(rows) => match link.release(BEFORE_THE_VERB).await {
+                Ok(()) => Ok(rows),
+                Err(failure) => Err(self.lost(failure).await),
+            },
+            Err(failure) if failure.fate == Fate::Undone && failure.is_link_usable => {
+                let undone = link.rollback_to(BEFORE_THE_VERB).await;
+                match undone {
+                    Ok(()) => match link.release(BEFORE_THE_VERB).await {
+                        Ok(()) => Err(failure),
+                        Err(lost) => Err(self.lost(lost).await),
+                    },
+                    Err(lost) => Err(self.lost(lost).await),
+                }
+            }
+            Err(failure) => Err(self.lost(failure).await),
+        }
+    }
+
+    /// Nothing was done before, so that a refusal takes no more than the link.
+    async fn first_step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
+        let mut link = self.server.take().await?;
+        link.begin().await.map_err(undone)?;
+        match step.on(&mut *link).await {
+            Ok(rows) => {
+                self.link = Some(link);
+                Ok(rows)
+            }
+            Err(failure) => {
+                if failure.is_link_usable {
+                    // If that fails too, the link is closed.
+                    let _ = link.rollback().await;
+                }
+                Err(undone(failure))
+            }
+        }
+    }
+
+    /// The server has ended the transaction, or nobody can reach it any more.
+    async fn lost(&mut self, failure: Failure) -> Failure {
+        self.has_ended = true;
+        self.end_quietly(failure.is_link_usable).await;
+        undone(failure)
+    }
+
+    /// Rolls back whatever is left, and counts it.
+    async fn end_quietly(&mut self, is_link_usable: bool) {
+        self.has_ended = true;
+        if let Some(mut link) = self.link.take() {
+            let is_clean = is_link_usable && link.rollback().await.is_ok();
+            if is_clean && self.holds_locks {
+                // If that fails, the link is closed, and its locks go with it.
+                let _ = link.call(unlock_session()).await;
+            }
+        }
+        self.after_rollback().await;
+    }
+
+    async fn after_rollback(&mut self) {
+        let mut words = String::new();
+        self.taken.clear();
+        if let Some(attempt) = self.attempt.take() {
+            let counted = Call { name: "count_rollback", args: vec![Arg::Uuid(attempt)] };
+            match self.server.side.call(counted).await {
+                Ok(rows) => add(&mut words, &said(&rows)),
+                Err(failure) => {
+                    tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
+                }
+            }
+        }
+        let did = std::mem::take(&mut self.did);
+        for queue in did.queues {
+            add(&mut words, &format!("q:{queue}"));
+        }
+        self.server.heard(&words, 1).await;
+        self.server.freed();
+    }
+
+    async fn run(&mut self, verb: Verb) -> Result<Outcome> {
+        self.check()?;
+        if matches!(verb, Verb::Define(_)) {
+            return Err(Error::definition_in_transaction());
+        }
+        verb.check_texts()?;
+        self.server.before_work().await?;
+        let verb = settled(verb);
+        let mut context = self.server.call_context(&verb).await?;
+        let mut tries = Tries::default();
+        let rows = loop {
+            let is_first = self.link.is_none();
+            let failure = match self.step(Step::Call(verbs::call(&verb, &context)?)).await {
+                Ok(done) => break done.rows,
+                Err(failure) => failure,
+            };
+            if !self.has_ended && tries.again_with_new_definitions(&failure.error) {
+                self.server.reload().await?;
+                self.server.recheck(&verb, &mut context).await;
+            } else if self.has_ended || !is_first || !tries.again(&failure).await {
+                return Err(verdict(failure));
+            } else {
+                self.server.renew_ids(&verb, &mut context);
+            }
+        };
+        self.did(&verb, rows).await
+    }
+
+    /// Notes what a verb did.
+    async fn did(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
+        add(&mut self.did.words, &said(&rows));
+        let outcome = verbs::outcome(verb, rows)?;
+        self.did.ready += outcome_ready(verb);
+        if found_nothing(&outcome) {
+            self.server.saw(verb, &outcome);
+            self.give_back_if_untouched().await;
+            return Ok(outcome);
+        }
+        self.steps_done += 1;
+        let queue = match received_queue(verb) {
+            Some(queue) => self.server.counted_queue(queue).await,
+            None => None,
+        };
+        if let (Some((queue_id, _)), Outcome::Received(messages)) = (queue, &outcome) {
+            self.taken.add(queue_id, messages.len() as u64);
+        }
+        self.server.saw(verb, &outcome);
+        let Some((queue_id, counts)) = queue else { return Ok(outcome) };
+        self.did.queues.insert(queue_id);
+        match (verb, &outcome) {
+            (Verb::Receive { top, .. }, Outcome::Received(messages)) => {
+                self.did.has_left_some |= top.is_some();
+                if counts && let Some(first) = messages.first() {
+                    self.begin_attempt(queue_id, first.conversation_group_id.0).await;
+                }
+            }
+            _ => self.did.has_left_some = true,
+        }
+        Ok(outcome)
+    }
+
+    /// Notes outside the transaction that it holds messages, so that its rollback is counted even if nobody is left to
+    /// count it.
+    async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
+        let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
+        let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
+        match self.server.side.call(Call { name: "begin_attempt", args }).await {
+            Ok(_) => self.server.attempt_began(),
+            Err(failure) => {
+                tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
+            }
+        }
+    }
+
+    /// Whoever found nothing and has done nothing holds no connection while it waits.
+    async fn give_back_if_untouched(&mut self) {
+        let is_untouched = self.steps_done == 0 && self.savepoints.is_empty();
+        if is_untouched && let Some(mut link) = self.link.take() {
+            // If that fails, the link is closed.
+            let _ = link.rollback().await;
+        }
+    }
+
+    async fn commit(mut self) -> Result<()> {
+        self.check()?;
+        // Closing waits for the commit and tells other processes of it.
+        let _work = self.server.life.enter()?;
+        let Some(mut link) = self.link.take() else {
+            self.has_ended = true;
+            return Ok(());
+        };
+        self.server.before_work().await?;
+        self.has_ended = true;
+        let did = std::mem::take(&mut self.did);
+        match end(&mut *link, self.attempt).await {
+            Ok(words) => {
+                self.attempt = None;
+                self.taken.clear();
+                if self.holds_locks {
+                    // If that fails, the link is closed, and its locks go with it.
+                    let _ = link.call(unlock_session()).await;
+                }
+                drop(link);
+                let mut all = did.words;
+                add(&mut all, &words);
+                self.server.heard(&all, did.ready.max(1)).await;
+                if did.has_left_some {
+                    self.server.left_some(did.queues);
+                }
+                self.server.freed();
+                Ok(())
+            }
+            Err(failure) => {
+                let is_unknown = failure.fate == Fate::Unknown;
+                if is_unknown {
+                    // If it happened, nothing is to be counted; if not, whoever finds the attempt counts it.
+                    self.attempt = None;
+                }
+                self.did = did;
+                self.link = Some(link);
+                self.end_quietly(failure.is_link_usable && !is_unknown).await;
+                Err(verdict(failure))
+            }
+        }
+    }
+
+    async fn sql(&mut self, sql: SqlStatement) -> Result<()> {
+        self.check()?;
+        self.steps_done += 1;
+        self.step(Step::Sql(&sql)).await.map(drop).map_err(verdict)
+    }
+
+    async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
+        self.check()?;
+        self.server.before_work().await?;
+        self.server.publish_before_query().await;
+        self.steps_done += 1;
+        self.step(Step::Query(&sql)).await.map_err(verdict)
+    }
+
+    async fn claim(&mut self, unit_id: Uuid) -> Result<bool> {
+        self.check()?;
+        self.steps_done += 1;
+        let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
+        let done = self.step(Step::Call(claim)).await.map_err(verdict)?;
+        only(&done.rows)?.flag("is_new")
+    }
+
+    async fn mark(&mut self, name: &str) -> Result<()> {
+        self.check()?;
+        if self.link.is_none() {
+            let mut link = self.server.take().await.map_err(verdict)?;
+            link.begin().await.map_err(verdict)?;
+            self.link = Some(link);
+        }
+        let number = self.last_savepoint + 1;
+        let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
+        self.is_busy = true;
+        let marked = match self.holds_locks {
+            true => link.savepoint(number).await,
+            false => match link.hold_locks().await {
+                Ok(()) => link.savepoint(number).await,
+                Err(failure) => Err(failure),
+            },
+        };
+        self.is_busy = false;
+        if let Err(failure) = marked {
+            return Err(verdict(self.lost(failure).await));
+        }
+        self.holds_locks = true;
+        self.last_savepoint = number;
+        self.savepoints.push((name.to_owned(), number, self.taken.len()));
+        Ok(())
+    }
+
+    async fn go_back(&mut self, name: &str) -> Result<()> {
+        self.check()?;
+        let place = self.savepoints.iter().rposition(|(known, ..)| known == name).ok_or_else(|| {
+            Error::new(
+                Code::SAVEPOINT_NOT_FOUND,
+                format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
+            )
+        })?;
+        let (_, number, times) = self.savepoints[place];
+        let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
+        self.is_busy = true;
+        let undone = link.rollback_to(number).await;
+        self.is_busy = false;
+        if let Err(failure) = undone {
+            return Err(verdict(self.lost(failure).await));
+        }
+        self.savepoints.truncate(place + 1);
+        self.taken.truncate(times);
+        self.server.watch.heard();
+        Ok(())
+    }
+}
+
+impl Server {
+    /// The queue's id, and whether rollbacks are counted there.
+    pub(in crate::store::database) async fn counted_queue(&self, name: &str) -> Option<(i32, bool)> {
+        let find = || {
+            let catalog = &self.definitions.known().catalog;
+            catalog.queue(name).map(|queue| (queue.id, queue.is_poison_message_handling_enabled))
+        };
+        if let Some(found) = find() {
+            return Some(found);
+        }
+        // Somebody else made it just now.
+        if let Err(error) = self.reload().await {
+            tracing::warn!(%error, "queue {name} is not known; a rollback of what was received there would not be counted");
+        }
+        find()
+    }
+}
+
+/// Commits what a link has done; gives what others must hear.
+async fn end(link: &mut dyn Link, attempt: Option<Uuid>) -> Linked<String> {
+    let mut words = String::new();
+    if let Some(attempt) = attempt {
+        let rows = link.call(Call { name: "commit_attempt", args: vec![Arg::Uuid(attempt)] }).await;
+        words = said(&rows.map_err(undone)?);
+    }
+    link.commit().await?;
+    Ok(words)
+}
+
+/// Whatever became of a call before COMMIT, the transaction has not happened.
+fn undone(mut failure: Failure) -> Failure {
+    if failure.fate == Fate::Unknown {
+        failure.fate = Fate::TransactionUndone;
+        if failure.error.code() == Code::COMMIT_UNKNOWN {
+            let message = format!("the connection was lost before COMMIT: {}", failure.error.message());
+            failure.error = Error::new(Code::SERVER_UNREACHABLE, message);
+        }
+    }
+    failure
+}
+
+fn unlock_session() -> Call<'static> {
+    Call { name: "unlock_session", args: Vec::new() }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.has_ended || (self.link.is_none() && self.attempt.is_none()) {
+            return;
+        }
+        let mut rest = Self::new(self.server.clone());
+        rest.link = self.link.take().filter(|_| !self.is_busy);
+        rest.attempt = self.attempt.take();
+        rest.holds_locks = self.holds_locks;
+        rest.did = std::mem::take(&mut self.did);
+        // Until it is rolled back it has what it received.
+        std::mem::swap(&mut rest.taken, &mut self.taken);
+        // Whatever becomes of this, it is not tried again.
+        rest.has_ended = true;
+        // Spawned where the store was opened: a transaction may be dropped where no runtime is.
+        let ending = Ending::begin(&self.server);
+        self.server.runtime.spawn(async move {
+            rest.end_quietly(true).await;
+            drop(ending);
+        });
+    }
+}
+
+/// An open transaction of a server.
+///
+/// What is done in it runs in a task of its own, so that it goes on while nobody looks: the victim of a deadlock frees its
+/// locks at once, whatever its caller is doing.
+pub(in crate::store::database) struct ServerTx {
+    server: Arc<Server>,
+    /// `None` only while something runs, and after the end.
+    session: Option<Session>,
+}
+
+/// A task that is given up with whoever waits for it.
+struct Running<T>(JoinHandle<T>);
+
+impl<T> Drop for Running<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl ServerTx {
+    pub(in crate::store::database) fn new(server: Arc<Server>) -> Self {
+        Self { session: Some(Session::new(server.clone())), server }
+    }
+
+    /// Runs something on the session, which comes back with what it gave.
+    async fn run<T, F>(&mut self, work: impl FnOnce(Session) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = (Session, Result<T>)> + Send + 'static,
+    {
+        let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+        let mut running = Running(self.server.runtime.spawn(work(session)));
+        match (&mut running.0).await {
+            Ok((session, done)) => {
+                self.session = Some(session);
+                done
+            }
+            Err(failure) => Err(crate::store::database::cut_short(failure)),
+        }
+    }
+}
+
+impl StoreTx for ServerTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        Box::pin(self.run(|mut session| async move {
+            let outcome = session.run(verb).await;
+            (session, outcome)
+        }))
+    }
+
+    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+        Box::pin(self.run(|mut session| async move {
+            let done = session.sql(sql).await;
+            (session, done)
+        }))
+    }
+
+    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+        Box::pin(self.run(|mut session| async move {
+            let rows = session.query(sql).await;
+            (session, rows)
+        }))
+    }
+
+    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(self.run(move |mut session| async move {
+            let is_new = session.claim(unit_id).await;
+            (session, is_new)
+        }))
+    }
+
+    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        let name = name.to_owned();
+        Box::pin(self.run(|mut session| async move {
+            let done = session.mark(&name).await;
+            (session, done)
+        }))
+    }
+
+    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+        let name = name.to_owned();
+        Box::pin(self.run(|mut session| async move {
+            let done = session.go_back(&name).await;
+            (session, done)
+        }))
+    }
+
+    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let session = self.session.take().ok_or_else(Error::transaction_ended)?;
+            self.server.detached(|_| session.commit()).await
+        })
+    }
+
+    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+        Box::pin(async move {
+            let Some(mut session) = self.session.take().filter(|session| !session.has_ended) else { return Ok(()) };
+            let undo = async move {
+                session.end_quietly(true).await;
+                Ok(())
+            };
+            self.server.detached(|_| undo).await
+        })
+    }
+}

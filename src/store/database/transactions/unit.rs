@@ -1,0 +1,318 @@
+//! Units that are not folded: one verb in a call that commits by itself, several in a transaction of their own.
+
+use crate::error::{Error, Result};
+use crate::protocol::{From, Outcome, Unit, Verb};
+use crate::store::SqlRow;
+use crate::store::database::Server;
+use crate::store::database::batching::body::settled;
+use crate::store::database::calls::caller::{self, Caller};
+use crate::store::database::calls::retry::{Tries, unsent, verdict};
+use crate::store::database::calls::rows::said;
+use crate::store::database::calls::verbs::{self, CallContext, received_queue};
+use crate::store::database::definitions::define::{add, claim};
+use crate::store::database::life::Work;
+use crate::store::database::link::{Call, Link, Linked};
+use crate::store::handover::{Gives, Handover};
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// What came of a transaction that was tried.
+enum Tried {
+    Done(Vec<Outcome>, String),
+    HappenedBefore,
+    /// The caller left before COMMIT, so the messages that the unit received are back in their queues.
+    GivenBack,
+}
+
+impl Server {
+    /// A link of the pool.
+    pub(in crate::store::database) async fn take(&self) -> Linked<Box<dyn Link>> {
+        self.driver.take().await.map_err(unsent)
+    }
+
+    /// One call on any link of the pool.
+    pub(in crate::store::database) async fn call_on_a_link(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        self.take().await?.call(call).await
+    }
+
+    /// Does a unit, however it is done best.
+    pub(in crate::store::database) async fn submit(self: Arc<Self>, unit: Unit, work: Work) -> Result<Vec<Outcome>> {
+        unit.iter().try_for_each(Verb::check_texts)?;
+        self.before_work().await?;
+        if unit.len() > 1 {
+            let done = self.transact_detached(unit, None, work).await?;
+            return Ok(done.take().unwrap_or_default());
+        }
+        let Some(verb) = unit.into_iter().next() else { return Ok(Vec::new()) };
+        let outcome = match settled(verb) {
+            Verb::Define(definitions) => {
+                let defined = self.detached(|server| async move {
+                    let _work = work;
+                    server.define(&definitions, None).await
+                });
+                defined.await?.unwrap_or(Outcome::Done)
+            }
+            Verb::Receive { queue, top, from: From::Any } => self.clone().receive_folded(&queue, top, work).await?,
+            verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
+            verb => {
+                let (_here, caller) = caller::present();
+                self.detached(|server| async move {
+                    let _work = work;
+                    server.alone(verb, &caller).await.map(Handover::new)
+                })
+                .await?
+                .take()
+            }
+        };
+        Ok(vec![outcome])
+    }
+
+    /// Does a unit at most once under an id.
+    pub(in crate::store::database) async fn submit_once(
+        self: Arc<Self>,
+        unit_id: Uuid,
+        unit: Unit,
+        work: Work,
+    ) -> Result<Option<Vec<Outcome>>> {
+        unit.iter().try_for_each(Verb::check_texts)?;
+        self.before_work().await?;
+        if let [Verb::Define(definitions)] = &unit[..] {
+            let definitions = definitions.clone();
+            let defined = self.detached(|server| async move {
+                let _work = work;
+                server.define(&definitions, Some(unit_id)).await
+            });
+            return Ok(defined.await?.map(|outcome| vec![outcome]));
+        }
+        self.transact_detached(unit, Some(unit_id), work).await.map(Handover::take)
+    }
+
+    async fn transact_detached(
+        self: &Arc<Self>,
+        unit: Unit,
+        unit_id: Option<Uuid>,
+        work: Work,
+    ) -> Result<Handover<Option<Vec<Outcome>>>> {
+        let (_here, caller) = caller::present();
+        self.detached(|server| async move {
+            let _work = work;
+            let done = server.transact(&unit, unit_id, &caller).await;
+            if !matches!(done, Ok(Some(_))) {
+                server.gave_back(&unit).await;
+            }
+            done.map(Handover::new)
+        })
+        .await
+    }
+
+    /// Runs work that goes on when its caller leaves, in the runtime of the store: the caller's runtime may end first.
+    pub(in crate::store::database) async fn detached<T, F>(
+        self: &Arc<Self>,
+        work: impl FnOnce(Arc<Self>) -> F,
+    ) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        match self.runtime.spawn(work(self.clone())).await {
+            Ok(done) => done,
+            Err(failure) => Err(crate::store::database::cut_short(failure)),
+        }
+    }
+
+    async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
+        let mut context = self.call_context(&verb).await?;
+        let may_repeat = matches!(verb, Verb::GetTransmissionStatus { .. });
+        let mut tries = Tries::default();
+        loop {
+            let answer = match self.take().await {
+                // The call commits by itself: this is the last moment at which a caller that has left loses nothing.
+                Ok(_) if matches!(verb, Verb::Receive { .. }) && caller.has_left() => return Err(caller::left()),
+                Ok(mut link) => link.call(verbs::call(&verb, &context)?).await,
+                Err(failure) => Err(failure),
+            };
+            let failure = match answer {
+                Ok(rows) => {
+                    let words = said(&rows);
+                    let outcome = verbs::outcome(&verb, rows)?;
+                    self.heard(&words, outcome_ready(&verb)).await;
+                    self.saw(&verb, &outcome);
+                    return Ok(outcome);
+                }
+                Err(failure) => failure,
+            };
+            if tries.again_with_new_definitions(&failure.error) {
+                self.reload().await?;
+                self.recheck(&verb, &mut context).await;
+            } else if may_repeat && tries.again_after(&failure.error).await {
+                // Reading twice is as good as once.
+            } else if tries.again(&failure).await {
+                self.renew_ids(&verb, &mut context);
+            } else {
+                return Err(verdict(failure));
+            }
+        }
+    }
+
+    /// Checks a SEND against the definitions that were read again.
+    pub(in crate::store::database) async fn recheck(&self, verb: &Verb, context: &mut CallContext) {
+        if let Verb::Send { message_type, body, .. } = verb {
+            self.check_body(context, message_type.as_deref(), body).await;
+        }
+    }
+
+    /// Notes what a receiving verb shows of its queue.
+    pub(in crate::store::database) fn saw(&self, verb: &Verb, outcome: &Outcome) {
+        let (Some(queue), is_whole) = (received_queue(verb), takes_anything(verb)) else { return };
+        let is_empty = found_nothing(outcome);
+        if is_whole || !is_empty {
+            let messages = match outcome {
+                Outcome::Received(messages) => messages.len(),
+                // A group that was only locked keeps what it has.
+                _ => 0,
+            };
+            self.queue_stands(&self.board.queue(queue), usize::from(!is_empty), messages, is_empty);
+        }
+    }
+
+    /// Wakes receivers that saw the groups of a unit locked: it was rolled back.
+    async fn gave_back(self: &Arc<Self>, unit: &[Verb]) {
+        let mut words = String::new();
+        for queue in unit.iter().filter_map(received_queue) {
+            if let Some((queue_id, _)) = self.counted_queue(queue).await {
+                add(&mut words, &format!("q:{queue_id}"));
+            }
+        }
+        if !words.is_empty() {
+            self.heard(&words, 1).await;
+            self.freed();
+        }
+    }
+
+    async fn transact(
+        self: &Arc<Self>,
+        unit: &[Verb],
+        unit_id: Option<Uuid>,
+        caller: &Caller,
+    ) -> Result<Option<Vec<Outcome>>> {
+        if unit.iter().any(|verb| matches!(verb, Verb::Define(_))) {
+            return Err(Error::definition_in_transaction());
+        }
+        let unit: Vec<Verb> = unit.iter().cloned().map(settled).collect();
+        let mut besides = Vec::with_capacity(unit.len());
+        for verb in &unit {
+            besides.push(self.call_context(verb).await?);
+        }
+        let mut tries = Tries::default();
+        loop {
+            let failure = match self.take().await {
+                Err(failure) => failure,
+                Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id, caller).await {
+                    Ok(Ok(Tried::Done(outcomes, words))) => {
+                        drop(link);
+                        self.heard(&words, unit.iter().map(outcome_ready).sum()).await;
+                        unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.saw(verb, outcome));
+                        return Ok(Some(outcomes));
+                    }
+                    Ok(Ok(Tried::HappenedBefore)) => return Ok(None),
+                    Ok(Ok(Tried::GivenBack)) => return Err(caller::left()),
+                    Ok(Err(error)) => {
+                        // If that fails, the link is closed.
+                        let _ = link.rollback().await;
+                        return Err(error);
+                    }
+                    Err(failure) => {
+                        if failure.is_link_usable {
+                            // If that fails too, the link is closed.
+                            let _ = link.rollback().await;
+                        }
+                        failure
+                    }
+                },
+            };
+            if tries.again_with_new_definitions(&failure.error) {
+                self.reload().await?;
+                for (verb, context) in unit.iter().zip(&mut besides) {
+                    self.recheck(verb, context).await;
+                }
+                continue;
+            }
+            let again = match unit_id {
+                // Its id keeps it from happening twice.
+                Some(_) => tries.again_after(&failure.error).await,
+                None => tries.again(&failure).await,
+            };
+            if !again {
+                return Err(verdict(failure));
+            }
+            unit.iter().zip(&mut besides).for_each(|(verb, context)| self.renew_ids(verb, context));
+        }
+    }
+}
+
+async fn try_once(
+    link: &mut dyn Link,
+    unit: &[Verb],
+    besides: &[CallContext],
+    unit_id: Option<Uuid>,
+    caller: &Caller,
+) -> Linked<Result<Tried>> {
+    link.begin().await?;
+    if let Some(unit_id) = unit_id {
+        match claim(link, unit_id).await? {
+            Ok(true) => {}
+            Ok(false) => {
+                link.rollback().await?;
+                return Ok(Ok(Tried::HappenedBefore));
+            }
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    let mut words = String::new();
+    let mut outcomes = Vec::with_capacity(unit.len());
+    for (verb, context) in unit.iter().zip(besides) {
+        let call = match verbs::call(verb, context) {
+            Ok(call) => call,
+            Err(error) => return Ok(Err(error)),
+        };
+        let rows = link.call(call).await?;
+        add(&mut words, &said(&rows));
+        match verbs::outcome(verb, rows) {
+            Ok(outcome) => outcomes.push(outcome),
+            Err(error) => return Ok(Err(error)),
+        }
+    }
+    if outcomes.messages() > 0 && caller.has_left() {
+        link.rollback().await?;
+        return Ok(Ok(Tried::GivenBack));
+    }
+    link.commit().await?;
+    Ok(Ok(Tried::Done(outcomes, words)))
+}
+
+fn is_single(verb: &Verb) -> bool {
+    matches!(verb, Verb::Send { handles, .. } if handles.len() == 1)
+}
+
+/// How many groups a verb may make ready.
+pub(in crate::store::database) fn outcome_ready(verb: &Verb) -> usize {
+    match verb {
+        Verb::Send { handles, .. } => handles.len(),
+        Verb::Receive { .. } | Verb::GetConversationGroup { .. } => 0,
+        _ => 1,
+    }
+}
+
+/// Whether a receiving verb takes whatever comes, so that nothing found means an empty queue.
+fn takes_anything(verb: &Verb) -> bool {
+    matches!(verb, Verb::Receive { from: From::Any | From::Oldest, .. } | Verb::GetConversationGroup { .. })
+}
+
+/// Whether a receiving verb found nothing.
+pub(in crate::store::database) fn found_nothing(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Received(messages) => messages.is_empty(),
+        Outcome::Group(group) => group.is_none(),
+        _ => false,
+    }
+}

@@ -1,0 +1,190 @@
+//! What falls due by itself: timers, lifetimes, what waits in the transmission queue. Every process sees to it; the server
+//! sees that each thing happens once.
+
+use super::Server;
+use crate::error::Result;
+use crate::store::database::calls::retry::verdict;
+use crate::store::database::calls::rows::{Row, only, said};
+use crate::store::database::link::{Arg, Call};
+use crate::store::database::notifications::notices::Notices;
+use crate::time::{Clock, Timestamp};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Due things done in one transaction.
+const MOST_AT_ONCE: i32 = 256;
+/// What nobody speaks of, the rows of dead processes among it, is looked for this often.
+const SAFETY_TICK: Duration = Duration::from_secs(60);
+/// After a transaction has received, traces of dead ones are looked for so much later, and as often.
+const ATTEMPTS: Duration = Duration::from_secs(5);
+/// Whether the connection that holds the places of readers still stands is asked no more often than this.
+const PLACES: Duration = Duration::from_secs(5);
+/// A failure is not repeated more often than this.
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// When the next thing falls due.
+#[derive(Debug)]
+pub(super) struct Upkeep {
+    /// The server's clock, or the tests'.
+    clock: Clock,
+    due: Mutex<Option<Timestamp>>,
+    came: Notify,
+    attempts: Seldom,
+    places: Seldom,
+}
+
+/// Says no more than once in so long that it is time.
+#[derive(Debug)]
+struct Seldom {
+    every: Duration,
+    last: Mutex<Option<Instant>>,
+}
+
+impl Seldom {
+    fn new(every: Duration) -> Self {
+        Self { every, last: Mutex::default() }
+    }
+
+    fn is_due(&self) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = last.is_none_or(|last| last.elapsed() >= self.every);
+        if is_due {
+            *last = Some(Instant::now());
+        }
+        is_due
+    }
+}
+
+impl Upkeep {
+    pub(super) fn new(clock: Clock) -> Self {
+        let (attempts, places) = (Seldom::new(ATTEMPTS), Seldom::new(PLACES));
+        Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places }
+    }
+
+    fn due(&self) -> MutexGuard<'_, Option<Timestamp>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Something falls due then, by the server's clock.
+    pub(super) fn falls_due(&self, at: Timestamp) {
+        let mut due = self.due();
+        if due.is_none_or(|known| at < known) {
+            *due = Some(at);
+            self.came.notify_one();
+        }
+    }
+
+    /// What an answer says of the time and of what is next.
+    pub(super) fn learn(&self, row: Row<'_>) -> Result<()> {
+        self.learn_time(row)?;
+        if let Some(due) = row.maybe_int("due_at")? {
+            self.falls_due(Timestamp(due));
+        }
+        Ok(())
+    }
+
+    /// What an answer says of the time.
+    pub(super) fn learn_time(&self, row: Row<'_>) -> Result<()> {
+        if row.has("now_at") {
+            self.clock.hear(Timestamp(row.int("now_at")?));
+        }
+        Ok(())
+    }
+
+    /// When to do it, by this machine's steady clock.
+    fn next(&self) -> Instant {
+        let left = self.due().map_or(SAFETY_TICK, |due| due.since(self.clock.now()));
+        Instant::now() + left.min(SAFETY_TICK)
+    }
+
+    fn forget(&self) {
+        *self.due() = None;
+    }
+}
+
+impl Server {
+    /// Does what is due until the store closes.
+    pub(super) async fn keep_up(self: Arc<Self>) {
+        let mut moves = self.clock.moves();
+        loop {
+            let moved = async {
+                match &mut moves {
+                    Some(moves) => moves.changed().await.is_ok(),
+                    None => std::future::pending().await,
+                }
+            };
+            let mut done = tokio::select! {
+                () = self.upkeep.came.notified() => Ok(()),
+                () = tokio::time::sleep_until(self.upkeep.next()), if !self.is_manual() => self.tick().await,
+                true = moved => self.tell_time().await,
+            };
+            if done.is_ok() && self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
+                done = self.tick().await;
+            }
+            if !self.is_manual()
+                && self.upkeep.places.is_due()
+                && let Err(error) = self.keep_places().await
+            {
+                tracing::warn!(%error, "whether the places of readers are still held is not known");
+            }
+            if let Err(error) = done {
+                tracing::warn!(%error, "what is due could not be done");
+                tokio::time::sleep(AFTER_FAILURE).await;
+                // A tick forgets what is due when it begins; what it has not done still is.
+                self.upkeep.falls_due(Timestamp(0));
+            }
+        }
+    }
+
+    /// Does everything that is due.
+    pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
+        self.upkeep.forget();
+        loop {
+            let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
+            let rows = self.upkeep_side.call(call).await.map_err(verdict)?;
+            let row = only(&rows)?;
+            self.upkeep.learn(row)?;
+            let did = row.int("did")?;
+            let words = said(&rows);
+            let groups = Notices::parse(&words).queues.len().max(usize::try_from(did).unwrap_or(0));
+            self.heard(&words, groups).await;
+            if did < i64::from(MOST_AT_ONCE) {
+                return Ok(());
+            }
+        }
+    }
+
+    pub(super) fn is_manual(&self) -> bool {
+        self.clock.moves().is_some()
+    }
+
+    /// A transaction of this process has received. Should the process die, somebody must look for its trace; whoever does
+    /// looks on for as long as there are such traces, so this is told now and then only.
+    pub(super) fn attempt_began(&self) {
+        if self.is_manual() || !self.upkeep.attempts.is_due() {
+            return;
+        }
+        let at = self.clock.now().after(ATTEMPTS);
+        self.outbox.put([&*format!("d:{}", at.0)]);
+        self.upkeep.falls_due(at);
+    }
+
+    /// With a clock that a test moves: tells the server how late it is, and does what is due by that, before anything else
+    /// is done.
+    pub(super) async fn tell_time(self: &Arc<Self>) -> Result<()> {
+        if !self.is_manual() {
+            return Ok(());
+        }
+        let mut told = self.told_time.lock().await;
+        let now = self.clock.now();
+        if *told != Some(now) {
+            let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
+            self.upkeep_side.call(call).await.map_err(verdict)?;
+            self.tick().await?;
+            *told = Some(now);
+        }
+        Ok(())
+    }
+}
