@@ -200,3 +200,28 @@ async fn numbers(client: &Client, handles: &[String]) -> Vec<Vec<i64>> {
     }
     numbers
 }
+
+/// An open SEND locks the claim row of a group whose conversation has moved away. The claim row of the other group has the same
+/// level and age. RECEIVE must find it.
+pub(crate) fn a_row_that_a_sender_keeps_hides_no_other_group(store: Store) {
+    on(store, |broker, client, _| async move {
+        let (moved, other) = (dialog(&broker).await, dialog(&broker).await);
+        broker.send(moved, "//t/Word", "a").await.unwrap();
+        broker.send(other, "//t/Word", "b").await.unwrap();
+        let sender = broker.begin().await.unwrap();
+        sender.send(moved, "//t/Word", "late").await.unwrap();
+        let command = "SELECT dialoq.move_conversation(m.conversation_handle, o.conversation_group_id)
+            FROM dialoq.conversation_endpoint AS m JOIN dialoq.conversation_endpoint AS o ON o.endpoint_id > m.endpoint_id
+            WHERE NOT m.is_initiator AND NOT o.is_initiator";
+        client.query(command, &[]).await.unwrap();
+        for receive in
+            ["receive('server')", "receive('server', p_oldest => true)", "receive_batch('server', ARRAY[2::bigint])"]
+        {
+            client.batch_execute("BEGIN").await.unwrap();
+            let taken = client.query(&format!("SELECT 1 FROM dialoq.{receive}"), &[]).await.unwrap().len();
+            client.batch_execute("ROLLBACK").await.unwrap();
+            assert_eq!(taken, 2, "{receive}");
+        }
+        sender.rollback().await.unwrap();
+    });
+}

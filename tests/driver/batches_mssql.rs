@@ -80,3 +80,25 @@ pub(crate) fn a_row_that_leads_to_nothing_is_removed(store: Store) {
         assert_eq!(batch.first().text().unwrap(), "b");
     });
 }
+
+/// An open SEND locks the claim row of a group whose conversation has moved away. The claim row of the other group has the same
+/// level and age. RECEIVE must find it.
+pub(crate) fn a_row_that_a_sender_keeps_hides_no_other_group(store: Store) {
+    on(store, |broker, mut client| async move {
+        let (moved, other) = (dialog(&broker).await, dialog(&broker).await);
+        broker.send(moved, "//t/Word", "a").await.unwrap();
+        broker.send(other, "//t/Word", "b").await.unwrap();
+        let targets = "SELECT CAST(conversation_handle AS nvarchar(36)), CAST(conversation_group_id AS nvarchar(36))
+            FROM dialoq.conversation_endpoint WHERE is_initiator = 0 ORDER BY endpoint_id";
+        let targets = client.simple_query(targets).await.unwrap().into_first_result().await.unwrap();
+        let text = |place: usize, column: usize| targets[place].get::<&str, _>(column).unwrap();
+        let command = format!("EXEC dialoq.move_conversation '{}', '{}'", text(0, 0), text(1, 1));
+        let sender = broker.begin().await.unwrap();
+        sender.send(moved, "//t/Word", "late").await.unwrap();
+        client.simple_query(command).await.unwrap().into_results().await.unwrap();
+        let mut taken = taken(&mut client, 2, "NULL, NULL").await;
+        taken.sort();
+        assert_eq!(taken, of_level_five(&["a", "b"]));
+        sender.rollback().await.unwrap();
+    });
+}

@@ -61,7 +61,8 @@ fn main() -> ExitCode {
             the_example_runs_and_leaves_nothing_behind;
         Postgres batches: a_batch_shares_out_what_is_usual_and_what_is_not
            a_batch_begins_where_the_last_one_began
-            a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_gives_way_to_who_sent_between_its_look_and_its_lock;
+            a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_gives_way_to_who_sent_between_its_look_and_its_lock
+            a_row_that_a_sender_keeps_hides_no_other_group;
         Postgres plans: no_plan_depends_on_what_the_statistics_say;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged
@@ -78,7 +79,8 @@ fn main() -> ExitCode {
             a_restored_copy_forgets_transactions_of_another_server
             a_definition_that_is_never_ended_stops_nobody_who_receives
             a_queue_is_turned_off_without_the_locks_of_its_conversations
-            a_notification_that_another_session_holds_stops_no_rollback_and_no_definition;
+            a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
+            a_receive_that_takes_nothing_forgets_no_rollbacks;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
             every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
@@ -96,7 +98,7 @@ fn main() -> ExitCode {
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
             verbs_hold_up_nobody_by_the_users_level;
         Mssql batches_mssql: a_batch_begins_where_the_last_one_began
-            a_row_that_leads_to_nothing_is_removed;
+            a_row_that_leads_to_nothing_is_removed a_row_that_a_sender_keeps_hides_no_other_group;
         Mssql hostile_mssql: a_verdict_that_is_none_is_refused_where_it_enters
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
             what_the_session_has_set_does_not_reach_in tick_is_not_called_in_a_transaction

@@ -145,3 +145,17 @@ pub(crate) fn a_notification_that_another_session_holds_stops_no_rollback_and_no
         broker.close().await
     });
 }
+
+pub(crate) fn a_receive_that_takes_nothing_forgets_no_rollbacks(store: Store) {
+    on(store, |database, broker| async move {
+        for _ in 0..4 {
+            roll_back(&broker, "server").await?;
+        }
+        let tx = broker.begin().await?;
+        assert!(tx.receive("server").wait(SOON).await?.is_some());
+        assert!(broker.receive("server").await?.is_none(), "the transaction holds all there is");
+        tx.rollback().await?;
+        until_off(&database);
+        broker.close().await
+    });
+}

@@ -52,13 +52,14 @@ GO
 -- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
 -- claim index that says better than is true gets one beside it that says what is, which has its turn later; one of a group
 -- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of below_top; by_age: age alone
--- counts. past_top and past, from_top and -1 at first, say how far it came: who goes on from there looks at nothing before
--- it again.
+-- counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1. seen lists
+-- the groups already read at that level and age; begin with ''. After a MOVE two groups can have rows of the same level and age.
+-- A second call with these values reads no row again.
 IF OBJECT_ID(N'dialoq.choose') IS NOT NULL DROP PROCEDURE dialoq.choose
 GO
 CREATE PROCEDURE dialoq.choose
     @queue_id int, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT, @past bigint OUTPUT,
-    @group uniqueidentifier OUTPUT
+    @seen nvarchar(max) OUTPUT, @group uniqueidentifier OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -74,7 +75,8 @@ BEGIN
             CROSS APPLY (
                 SELECT TOP (1) r.conversation_group_id, r.below_top, r.oldest
                 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.queue_id = @queue_id AND r.below_top = l.below_top AND r.oldest > @past
+                WHERE r.queue_id = @queue_id AND r.below_top = l.below_top AND r.oldest >= @past
+                    AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
                 ORDER BY r.oldest
             ) AS h
             ORDER BY h.oldest;
@@ -82,7 +84,8 @@ BEGIN
         BEGIN
             SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.below_top, @oldest = r.oldest
             FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE r.queue_id = @queue_id AND r.below_top = @past_top AND r.oldest > @past
+            WHERE r.queue_id = @queue_id AND r.below_top = @past_top AND r.oldest >= @past
+                AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
             ORDER BY r.oldest;
             IF @candidate IS NULL
                 SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.below_top, @oldest = r.oldest
@@ -91,6 +94,8 @@ BEGIN
                 ORDER BY r.below_top, r.oldest;
         END
         IF @candidate IS NULL RETURN;
+        IF @oldest > @past OR @by_age = 0 AND @top > @past_top SET @seen = N'';
+        SET @seen = CONCAT(@seen, CAST(@candidate AS nvarchar(36)), N' ');
         IF @by_age = 0 SET @past_top = @top;
         SET @past = @oldest;
         SET @resource = CONCAT(N'dialoq:group:', @candidate);
@@ -171,14 +176,15 @@ IF OBJECT_ID(N'dialoq.claim') IS NOT NULL DROP PROCEDURE dialoq.claim
 GO
 CREATE PROCEDURE dialoq.claim
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT,
-    @past bigint OUTPUT, @chosen uniqueidentifier OUTPUT, @said nvarchar(max) OUTPUT
+    @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @said nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_locked bit, @now datetime2(6), @id bigint = 0;
     SET @chosen = NULL;
     IF @group IS NULL
-        EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT, @chosen OUTPUT;
+        EXEC dialoq.choose @queue_id, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT, @seen OUTPUT,
+            @chosen OUTPUT;
     ELSE IF EXISTS (
         SELECT 1
         FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
@@ -289,6 +295,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
+    DECLARE @seen nvarchar(max) = N'';
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
@@ -297,7 +304,7 @@ BEGIN
         WHILE @took = 0
         BEGIN
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-                @chosen OUTPUT, @said OUTPUT;
+                @seen OUTPUT, @chosen OUTPUT, @said OUTPUT;
             IF @chosen IS NULL BREAK;
             EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
                 @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
@@ -340,6 +347,7 @@ BEGIN
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
     DECLARE @retains bit, @past_top int = COALESCE(@start_top, @from_top), @past bigint = COALESCE(@start, -1);
+    DECLARE @seen nvarchar(max) = N'';
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
@@ -364,7 +372,7 @@ BEGIN
             SET @item = @next;
             IF @top <= 0 CONTINUE;
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-                @chosen OUTPUT, @said OUTPUT;
+                @seen OUTPUT, @chosen OUTPUT, @said OUTPUT;
             IF @chosen IS NULL AND @start_top IS NULL BREAK;
             IF @chosen IS NULL
             BEGIN
@@ -372,6 +380,7 @@ BEGIN
                 SET @start_top = NULL;
                 SET @past_top = @from_top;
                 SET @past = -1;
+                SET @seen = N'';
                 SET @item = @item - 1;
                 CONTINUE;
             END

@@ -18,11 +18,18 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @queue_id int, @group uniqueidentifier, @past_top int = 0, @past bigint = -1;
+    DECLARE @queue_id int, @group uniqueidentifier, @past_top int = 0, @past bigint = -1, @seen nvarchar(max) = N'';
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.choose @queue_id, 0, 9, 0, @past_top OUTPUT, @past OUTPUT, @group OUTPUT;
+        WHILE 1 = 1
+        BEGIN
+            EXEC dialoq.choose @queue_id, 0, 9, 0, @past_top OUTPUT, @past OUTPUT, @seen OUTPUT, @group OUTPUT;
+            -- Another may have emptied it before the lock was ours.
+            IF @group IS NULL
+                OR EXISTS (SELECT 1 FROM dialoq.group_rank(@group, @queue_id) AS k WHERE k.oldest IS NOT NULL)
+                BREAK;
+        END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH

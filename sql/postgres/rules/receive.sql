@@ -33,6 +33,8 @@ DECLARE
     v_row record;
     v_past_top smallint := p_from_top;
     v_past bigint := -1;
+    -- The groups already read at this level and age. After a MOVE two groups can have rows of the same level and age.
+    v_seen uuid[] := '{}';
     v_late_groups uuid[] := '{}';
     v_late_tops smallint[] := '{}';
     v_late_oldest bigint[] := '{}';
@@ -40,7 +42,7 @@ DECLARE
 BEGIN
     LOOP
         IF p_oldest THEN
-            SELECT * INTO v_row FROM dialoq.oldest_claim(p_queue_id, v_past, p_passed || v_late_groups);
+            SELECT * INTO v_row FROM dialoq.oldest_claim(p_queue_id, v_past, v_seen, p_passed || v_late_groups);
         ELSE
             SELECT * INTO v_row
             FROM (
@@ -51,7 +53,8 @@ BEGIN
                 CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.conversation_group_id) AS is_free OFFSET 0) AS f
                 LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.conversation_group_id END, p_queue_id) AS k ON true
                 WHERE r.queue_id = p_queue_id AND r.below_top <= p_to_top
-                    AND (r.below_top, r.oldest) > (v_past_top, v_past)
+                    AND (r.below_top, r.oldest) >= (v_past_top, v_past)
+                    AND ((r.below_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_seen))
                 ORDER BY r.below_top, r.oldest
                 -- Else the planner may lock every group of the queue before it sorts them.
                 OFFSET 0
@@ -98,6 +101,10 @@ BEGIN
         ELSE
             RETURN v_row.group_id;
         END IF;
+        IF v_row.oldest > v_past OR NOT p_oldest AND v_row.below_top > v_past_top THEN
+            v_seen := '{}';
+        END IF;
+        v_seen := v_seen || v_row.group_id;
         v_past_top := v_row.below_top;
         v_past := v_row.oldest;
     END LOOP;
@@ -138,7 +145,7 @@ END $$;
 
 -- The next candidate when age alone counts: one look per level that is there.
 CREATE OR REPLACE FUNCTION dialoq.oldest_claim(
-    p_queue_id integer, p_past bigint, p_passed uuid[], OUT below_top smallint, OUT oldest bigint, OUT group_id uuid,
+    p_queue_id integer, p_past bigint, p_seen uuid[], p_passed uuid[], OUT below_top smallint, OUT oldest bigint, OUT group_id uuid,
     OUT true_top smallint, OUT true_oldest bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -155,7 +162,8 @@ BEGIN
                 FROM generate_series(0, 9) AS l (below_top)
                 CROSS JOIN LATERAL (
                     SELECT g.* FROM dialoq.ready_group AS g
-                    WHERE g.queue_id = p_queue_id AND g.below_top = l.below_top AND g.oldest > p_past
+                    WHERE g.queue_id = p_queue_id AND g.below_top = l.below_top AND g.oldest >= p_past
+                        AND (g.oldest > p_past OR g.conversation_group_id <> ALL (p_seen))
                     ORDER BY g.oldest
                     LIMIT v_limit
                 ) AS r
@@ -269,7 +277,9 @@ BEGIN
     END LOOP;
     -- If there was none, its service may have gone to another queue before the lock was ours.
     v_is_more := v_is_more OR NOT FOUND;
-    PERFORM dialoq.forget_rollbacks(p_queue_id);
+    IF v_left < least(p_limit, 1000000000000) THEN
+        PERFORM dialoq.forget_rollbacks(p_queue_id);
+    END IF;
     IF v_is_more THEN
         PERFORM dialoq.put_right(p_group);
     ELSE

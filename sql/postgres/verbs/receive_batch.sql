@@ -20,6 +20,7 @@ DECLARE
     v_gives boolean;
     v_retains boolean;
     v_has_rollbacks boolean;
+    v_is_any boolean := false;
     v_services integer[];
     v_now timestamptz;
     -- The callers that have nothing yet, and how much each wants.
@@ -28,6 +29,8 @@ DECLARE
     -- How far the claim index was looked through.
     v_past_top smallint := -1;
     v_past bigint := -1;
+    -- The groups already read at this level and age. After a MOVE two groups can have rows of the same level and age.
+    v_past_groups uuid[] := '{}';
     -- Where it begins.
     v_start_top smallint := -1;
     v_start bigint := -1;
@@ -85,9 +88,6 @@ BEGIN
     IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed' THEN
         v_queue_id := dialoq.receivable(p_queue);
     END IF;
-    IF v_has_rollbacks THEN
-        PERFORM dialoq.forget_rollbacks(v_queue_id);
-    END IF;
     IF 0 < ALL (p_tops) AND v_most_of_all >= ALL (p_tops) THEN
         v_items := ARRAY(SELECT generate_series(0, cardinality(p_tops) - 1));
         v_tops := p_tops;
@@ -115,7 +115,8 @@ BEGIN
             FROM (
                 SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id
                 FROM dialoq.ready_group AS r
-                WHERE r.queue_id = v_queue_id AND (r.below_top, r.oldest) > (v_past_top, v_past)
+                WHERE r.queue_id = v_queue_id AND (r.below_top, r.oldest) >= (v_past_top, v_past)
+                    AND ((r.below_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_past_groups))
                 ORDER BY r.below_top, r.oldest
                 -- Else the planner may lock every group of the queue before it sorts them.
                 OFFSET 0
@@ -129,6 +130,7 @@ BEGIN
             v_start := -1;
             v_past_top := -1;
             v_past := -1;
+            v_past_groups := '{}';
             CONTINUE;
         END IF;
         v_top := v_row_tops[1];
@@ -136,6 +138,10 @@ BEGIN
             v_oldest := v_oldest[:cardinality(array_positions(v_row_tops, v_top))];
             v_groups := v_groups[:cardinality(v_oldest)];
         END IF;
+        IF v_top > v_past_top OR v_oldest[cardinality(v_oldest)] > v_past THEN
+            v_past_groups := '{}';
+        END IF;
+        v_past_groups := v_past_groups || v_groups;
         v_past_top := v_top;
         v_past := v_oldest[cardinality(v_oldest)];
         -- All rows of these groups at this level go, so that a group does not gather them. One that came since may name an
@@ -150,7 +156,8 @@ BEGIN
                 FOR UPDATE SKIP LOCKED
             ) AS r
         ) AS h;
-        -- Each group has just the one row that it was found by: rows of one group may be of one age, those of two never are.
+        -- Each group has just the one row that it was found by. Rows of one group can be of one age; those of two groups can
+        -- only after a MOVE.
         IF v_are_distinct AND v_held_groups = v_groups AND v_held_oldest = v_oldest THEN
             v_rows := v_held;
         ELSE
@@ -225,6 +232,7 @@ BEGIN
             ORDER BY g.place;
             GET DIAGNOSTICS v_served = ROW_COUNT;
             IF v_served > 0 THEN
+                v_is_any := true;
                 v_said := NULL;
                 v_items := v_items[v_served + 1:];
                 v_tops := v_tops[v_served + 1:];
@@ -234,6 +242,7 @@ BEGIN
                 END IF;
                 v_past_top := v_start_top;
                 v_past := v_start;
+                v_past_groups := '{}';
                 CONTINUE;
             END IF;
             v_is_plain := false;
@@ -369,6 +378,7 @@ BEGIN
             INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
             SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_wrong) AS k;
         END IF;
+        v_is_any := v_is_any OR v_messages IS NOT NULL;
         EXIT WHEN cardinality(v_messages) = cardinality(v_items) AND 1 = ALL (v_tops);
         IF v_messages IS NOT NULL THEN
             SELECT array_agg(i.item ORDER BY i.place), array_agg(i.top ORDER BY i.place) INTO v_items, v_tops
@@ -377,8 +387,12 @@ BEGIN
             WHERE s.item IS NULL;
             -- The groups that have more are where they were, or behind.
             v_past := CASE v_past_top WHEN v_start_top THEN v_start ELSE -1 END;
+            v_past_groups := '{}';
         END IF;
     END LOOP;
+    IF v_is_any AND v_has_rollbacks THEN
+        PERFORM dialoq.forget_rollbacks(v_queue_id);
+    END IF;
     -- There was no message to say it with.
     IF v_said IS NOT NULL THEN
         PERFORM dialoq.notify_words(v_said);
