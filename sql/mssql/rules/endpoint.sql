@@ -245,8 +245,10 @@ BEGIN
     IF @removed > 0 EXEC dialoq.put_right @group;
     EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
         @peer_service OUTPUT, @peer_system OUTPUT;
-    IF @peer_id IS NULL OR @peer_state IN (N'DO', N'CD') RETURN;
+    -- One that has ended may still have something in the transmission queue, which leaves at this moment.
+    IF @peer_id IS NULL OR @peer_state = N'CD' RETURN;
     EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+    IF @peer_state = N'DO' RETURN;
     -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now, if that
     -- does not mean waiting.
     IF @state = N'DO' RETURN;

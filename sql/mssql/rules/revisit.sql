@@ -357,8 +357,13 @@ BEGIN
     LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
     LEFT JOIN dialoq.service_contract_usage AS u
         ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
-    WHERE e.is_system = 0 AND e.state IN (N'SO', N'CO', N'DI')
-        AND (s.service_id IS NULL OR c.is_dropped = 1 OR e.is_initiator = 0 AND u.service_id IS NULL)
+    -- An endpoint that has its Error keeps its state until its group is locked. Without this condition each look would read the
+    -- same 500 endpoints again, and never others.
+    WHERE e.is_system = 0 AND (s.service_id IS NULL OR e.state IN (N'SO', N'CO', N'DI')
+        AND (c.is_dropped = 1 OR e.is_initiator = 0 AND u.service_id IS NULL)
+        AND NOT EXISTS (
+            SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1))
     ORDER BY e.endpoint_id;
     WHILE 1 = 1
     BEGIN

@@ -160,11 +160,17 @@ BEGIN
         SET @restarts = @restarts + 1;
         IF @step IS NULL OR @error_number IN (1205, 51205) OR @restarts > 100 THROW;
         -- It is put off, so what comes again is without it.
-        BEGIN TRANSACTION;
-        IF @step = N'due' EXEC dialoq.note_failure @past_id, NULL, NULL, @error_number, @error_message;
-        ELSE IF @step = N'attempt' EXEC dialoq.note_failure -1, NULL, @attempt, @error_number, @error_message;
-        ELSE EXEC dialoq.note_failure @endpoint_id, @id, NULL, @error_number, @error_message;
-        COMMIT TRANSACTION;
+        BEGIN TRY
+            BEGIN TRANSACTION;
+            IF @step = N'due' EXEC dialoq.note_failure @past_id, NULL, NULL, @error_number, @error_message;
+            ELSE IF @step = N'attempt' EXEC dialoq.note_failure -1, NULL, @attempt, @error_number, @error_message;
+            ELSE EXEC dialoq.note_failure @endpoint_id, @id, NULL, @error_number, @error_message;
+            COMMIT TRANSACTION;
+        END TRY
+        BEGIN CATCH
+            IF @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
+            THROW;
+        END CATCH
     END CATCH
     SET LOCK_TIMEOUT -1;
     IF @is_manual = 0 SET @now = SYSUTCDATETIME();

@@ -21,7 +21,8 @@ SELECT
     e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at
 FROM dialoq.conversation_endpoint AS e;
 GO
--- What waits to be received; nobody can receive what is left of an endpoint that has ended.
+-- What waits to be received; nobody can receive what is left of an endpoint that has ended, or what a notification of the
+-- broker's own is told.
 IF OBJECT_ID(N'dialoq.noted_message') IS NOT NULL DROP VIEW dialoq.noted_message
 GO
 CREATE VIEW dialoq.noted_message AS
@@ -29,7 +30,7 @@ SELECT
     m.queuing_order, m.endpoint_id, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
 FROM dialoq.queue_message AS m
 JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
-WHERE e.state NOT IN (N'DO', N'CD');
+WHERE e.state NOT IN (N'DO', N'CD') AND e.is_system = 0;
 GO
 -- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
 IF OBJECT_ID(N'dialoq.noted_transmission') IS NOT NULL DROP VIEW dialoq.noted_transmission
