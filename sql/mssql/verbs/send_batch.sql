@@ -25,8 +25,10 @@ BEGIN
     DECLARE @error_number int, @error_message nvarchar(2048), @queue_id int, @priority int, @oldest bigint;
     -- Texts of 36 characters a group, and of 80 a row of the claim index. What loops over them asks no table.
     DECLARE @groups nvarchar(max), @arrived nvarchar(max), @row nvarchar(80), @rows int, @at int = 0;
+    -- Conversations with a message that is not sent because another transaction holds the group.
+    DECLARE @held nvarchar(max) = N'';
     DECLARE @plain TABLE (
-        item int NOT NULL PRIMARY KEY, endpoint_id bigint NOT NULL, is_initiator bit NOT NULL,
+        item int NOT NULL PRIMARY KEY, given int NOT NULL, endpoint_id bigint NOT NULL, is_initiator bit NOT NULL,
         service_contract_id int NOT NULL, send_sequence bigint NOT NULL, behind bigint NOT NULL, peer_id bigint NOT NULL,
         peer_group uniqueidentifier NOT NULL, priority int NOT NULL, queue_id int NOT NULL, message_type_id int NULL
     );
@@ -62,13 +64,15 @@ BEGIN
         -- The plain ones: a conversation that both sides speak on, with nothing before its messages and nothing wrong with
         -- them. If one message of a conversation is not plain, none of it is.
         INSERT INTO @plain (
-            item, endpoint_id, is_initiator, service_contract_id, send_sequence, behind, peer_id, peer_group, priority,
-            queue_id
+            item, given, endpoint_id, is_initiator, service_contract_id, send_sequence, behind, peer_id, peer_group,
+            priority, queue_id
         )
-        SELECT s.item, e.endpoint_id, e.is_initiator, e.service_contract_id, e.send_sequence,
+        SELECT s.item, s.given, e.endpoint_id, e.is_initiator, e.service_contract_id, e.send_sequence,
             ROW_NUMBER() OVER (PARTITION BY e.endpoint_id ORDER BY s.item) - 1, p.endpoint_id, p.conversation_group_id,
             p.priority, q.queue_id
-        FROM @sends AS s
+        FROM (
+            SELECT i.item, i.conversation_handle, COUNT(*) OVER (PARTITION BY i.conversation_handle) AS given FROM @sends AS i
+        ) AS s
         CROSS APPLY (
             SELECT TOP (1) o.endpoint_id, o.is_initiator, o.service_contract_id, o.send_sequence, o.conversation_id,
                 o.conversation_group_id, o.service_id, o.state, o.due_at, o.is_system
@@ -130,8 +134,11 @@ BEGIN
             WHERE m.endpoint_id = p.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC
         ) AS l
         WHERE l.message_type_id = 2;
+        -- READPAST can skip a row for one message and read it for the next, if another transaction ends between them.
         DELETE FROM @plain
-        WHERE endpoint_id IN (SELECT x.endpoint_id FROM @plain AS x WHERE x.message_type_id IS NULL);
+        WHERE endpoint_id IN (
+            SELECT x.endpoint_id FROM @plain AS x GROUP BY x.endpoint_id
+            HAVING SUM(CASE WHEN x.message_type_id IS NULL THEN 0 ELSE 1 END) < MAX(x.given));
         INSERT INTO dialoq.queue_message (
             endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
         )
@@ -186,7 +193,11 @@ BEGIN
             SET @type_id = NULL;
             SELECT @type_id = t.message_type_id
             FROM dialoq.message_type AS t WHERE t.name = @type_name AND DATALENGTH(t.name) = DATALENGTH(@type_name) AND t.is_dropped = 0;
-            EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+            -- An earlier message of the conversation is not sent, so this one must not overtake it.
+            IF CHARINDEX(CAST(@handle AS nvarchar(36)), @held) > 0
+                SET @endpoint_id = -1;
+            ELSE
+                EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
             IF @endpoint_id IS NULL
             BEGIN
                 SET @error_number = 8426;
@@ -200,7 +211,10 @@ BEGIN
                     N''' was not found; names are compared byte by byte');
             END
             ELSE IF @endpoint_id = -1
+            BEGIN
                 SET @error_number = -1;
+                SET @held = CONCAT(@held, CAST(@handle AS nvarchar(36)), N' ');
+            END
             ELSE
             BEGIN
                 EXEC dialoq.check_send @endpoint_id, @type_name, @error_number OUTPUT, @error_message OUTPUT;

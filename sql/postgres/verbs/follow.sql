@@ -6,7 +6,7 @@
 -- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
 -- are not locked
 
--- Locks the groups of endpoints, in the order of their ids, and takes note of what the endpoints were told.
+-- Locks the groups of endpoints, in the order of their keys, and takes note of what the endpoints were told.
 -- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.
 CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -16,7 +16,7 @@ DECLARE
     v_said text;
 BEGIN
     FOR v_row IN
-        SELECT DISTINCT ON (e.conversation_group_id) e.endpoint_id
+        SELECT DISTINCT ON (dialoq.group_key(e.conversation_group_id)) e.endpoint_id
         FROM dialoq.conversation_endpoint AS e
         WHERE e.endpoint_id = ANY (p_affected)
             AND (cardinality(p_affected) <= 500 OR dialoq.group_key(e.conversation_group_id) IN (
@@ -24,7 +24,7 @@ BEGIN
                 FROM pg_locks AS l
                 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
                     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())))
-        ORDER BY e.conversation_group_id, e.endpoint_id
+        ORDER BY dialoq.group_key(e.conversation_group_id), e.endpoint_id
     LOOP
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
         v_said := concat_ws(' ', v_said, v_lock.said);

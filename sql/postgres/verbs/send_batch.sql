@@ -47,6 +47,9 @@ DECLARE
     v_lock record;
     v_sent record;
     v_said text;
+    -- Conversations with a message that is not sent because another transaction holds the group. Their later messages must not
+    -- overtake it.
+    v_held uuid[] := '{}';
     v_errors integer[];
     v_texts text[];
 BEGIN
@@ -356,8 +359,9 @@ BEGIN
             v_texts[v_row.place] := dialoq.needs_client(v_row.type_name);
             CONTINUE;
         END IF;
-        IF v_row.is_held AND v_row.message_type_id IS NOT NULL THEN
+        IF (v_row.is_held OR v_row.handle = ANY (v_held)) AND v_row.message_type_id IS NOT NULL THEN
             v_errors[v_row.place] := -1;
+            v_held := v_held || v_row.handle;
             CONTINUE;
         END IF;
         SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, false);
@@ -372,6 +376,7 @@ BEGIN
                 'message type ''%s'' was not found; names are compared byte by byte', v_row.type_name);
         ELSIF v_lock.endpoint_id = -1 THEN
             v_errors[v_row.place] := -1;
+            v_held := v_held || v_row.handle;
         ELSE
             SELECT * INTO v_sent FROM dialoq.send_from(v_lock.endpoint_id, v_row.message_type_id, v_row.type_name,
                 v_row.body, v_row.trace, coalesce(v_row.fault, dialoq.body_fault(v_row.message_type_id, v_row.body)), v_row.id);
