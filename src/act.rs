@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Something that does verbs: a broker commits each at once, a transaction keeps them for its commit.
+/// The target of a verb: a broker commits each at once, a transaction keeps them for its commit.
 pub trait Perform: Send + Sync {
-    /// Does one verb; a RECEIVE through it never waits.
+    /// Executes one verb; a RECEIVE through it never waits.
     ///
     /// Dropping the future does not undo the verb.
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>>;
@@ -291,7 +291,7 @@ pub struct Dialog {
     pub conversation_id: ConversationId,
 }
 
-/// `BEGIN DIALOG`, to be refined and awaited.
+/// `BEGIN DIALOG`; set its options, then await it.
 #[must_use = "nothing happens before it is awaited"]
 pub struct BeginDialog<'a> {
     act: &'a dyn Perform,

@@ -110,7 +110,7 @@ impl Broker {
         Ok(Tx::new(self.store.clone(), self.store.begin().await?))
     }
 
-    /// Does a list of verbs wholly or not at all, in one round: one outcome per verb.
+    /// Executes a list of verbs wholly or not at all, in one round: one outcome per verb.
     ///
     /// # Errors
     /// That of the first verb refused.
@@ -267,7 +267,7 @@ async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Sto
     Ok(ServerStore::open(driver, options).await?)
 }
 
-/// How the server is reached that a URL names; `None` if it names none.
+/// The driver for the server of a URL; `None` if the URL names an embedded database.
 ///
 /// # Errors
 /// 60019 it cannot be used; 60026 this build has no driver for it.
@@ -288,7 +288,7 @@ pub(crate) fn server_driver(url: &StoreUrl, entra_token: Option<AccessToken>) ->
     }
 }
 
-/// Recovery reads the disk for as long as it takes, which must not hold up other tasks.
+/// Recovery reads the disk for an unbounded time, which must not hold up other tasks.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,

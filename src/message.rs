@@ -201,7 +201,7 @@ impl DeclaresType for &String {
     }
 }
 
-/// A message type that bodies of `V` can be sent as: a [`MessageType`] with its own Rust type, or a plain name with
+/// A message type for bodies of `V`: a [`MessageType`] with its own Rust type, or a plain name with
 /// anything that is bytes.
 pub trait SendsAs<V: ?Sized>: DeclaresType {
     /// The body of a value.

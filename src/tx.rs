@@ -41,7 +41,7 @@ type Session = Box<dyn StoreTx>;
 struct State {
     step: Step,
     memory: Memory,
-    /// The savepoints, each with the memory as it was there.
+    /// The savepoints, each with the record at that point.
     savepoints: Vec<(String, Memory)>,
     /// The deadlock that ended the transaction.
     deadlock: Option<Deadlock>,
@@ -61,7 +61,7 @@ struct Memory {
     unseen: Vec<Unseen>,
     /// The conversations that this transaction has ended on its side.
     ended: HashSet<ConversationHandle>,
-    /// Why something failed whose caller had gone away.
+    /// The error of a verb whose caller had gone away.
     failed: Option<Arc<Error>>,
 }
 
@@ -136,7 +136,7 @@ impl Followed {
 }
 
 impl Unseen {
-    /// A group that was only locked is not lost by a commit; messages are.
+    /// A commit does not lose a group that was only locked; it would lose messages.
     fn is_messages(&self) -> bool {
         matches!(self.outcome, Outcome::Received(_))
     }
@@ -228,7 +228,7 @@ impl State {
         }
     }
 
-    /// Why it must be rolled back instead of committed.
+    /// Why the transaction must be rolled back instead of committed.
     fn refusal(&self) -> Option<Error> {
         match &self.memory.failed {
             Some(error) => Some(failed_unseen(error)),
@@ -345,7 +345,7 @@ impl Tx {
         }
     }
 
-    /// Marks a place to come back to with [`Tx::rollback_to`]; names may be reused, the latest counts.
+    /// Sets a savepoint for [`Tx::rollback_to`]; names may be reused, the latest counts.
     ///
     /// # Errors
     /// 60020 the transaction has ended.
@@ -473,7 +473,7 @@ impl Perform for Tx {
     }
 }
 
-/// The user's own SQL, to be refined and awaited.
+/// The user's own SQL; set its options, then await it.
 #[must_use = "nothing happens before it is awaited"]
 pub struct Sql<'a> {
     tx: &'a Tx,

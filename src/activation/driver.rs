@@ -33,7 +33,7 @@ pub(super) enum Command {
 /// Finds a procedure by its name in an ACTIVATION clause.
 pub(super) type FindProcedure = Arc<dyn Fn(&str) -> Option<Procedure> + Send + Sync>;
 
-/// Where the procedure comes from, and with it the settings.
+/// The source of the procedure, and with it the settings.
 pub(super) enum Source {
     /// Given by the program; an ACTIVATION clause of the queue may turn it off and change the limit.
     Given { procedure: Procedure, max_queue_readers: Option<u16> },
@@ -241,7 +241,7 @@ impl Driver {
         }
     }
 
-    /// Sees out a reader that has gone; whether the readers stop because the store is closed.
+    /// Reaps an ended reader; returns whether the readers stop because the store is closed.
     fn saw_out(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
         let is_closed = matches!(self.ended(ended), Some(code) if code == Code::STORE_CLOSED);
         if is_closed {
@@ -425,7 +425,7 @@ impl Driver {
         });
     }
 
-    /// Sees a reader out; gives the code of its own error, if it had one.
+    /// Reaps an ended reader; returns the code of its own error, if it had one.
     fn ended(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> Option<Code> {
         self.take_failures();
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
@@ -471,7 +471,7 @@ impl Driver {
             return (ReaderEnd::Left, Some(Code::READER_QUEUE_DISABLED), why);
         }
         match outcome {
-            // A closed broker has no work left; that is no failure of its readers.
+            // A closed broker has no work left; its readers have not failed.
             Err(error) if error.code() == Code::STORE_CLOSED => (ReaderEnd::Left, None, String::new()),
             Err(error) => {
                 let why = format!("the reader ended with an error: {error}");

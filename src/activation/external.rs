@@ -127,7 +127,7 @@ impl Program {
         self.program.to_string_lossy().into_owned()
     }
 
-    /// Starts it with what it may know from its environment.
+    /// Starts it with the environment of a reader.
     fn spawn(&self, queue: &str, message: Option<&Message>) -> Result<Child> {
         let mut environment = vec![("DIALOQ_QUEUE", queue.to_owned())];
         if let Some(message) = message {
@@ -160,7 +160,7 @@ impl IntoProcedure for Program {
 struct Server {
     program: Arc<Program>,
     queue: Arc<str>,
-    /// The program that lives on between messages.
+    /// The program, kept alive between messages.
     child: Option<Child>,
 }
 
@@ -237,7 +237,7 @@ fn line_of(message: &Message) -> std::result::Result<Vec<u8>, HandlerError> {
     Ok(line)
 }
 
-/// Whether a line that a program answered is understood.
+/// Whether a line of a program's answer is valid.
 pub(crate) fn check_program_line(line: &str) -> Result<()> {
     Line::parse(line).map(drop)
 }
@@ -247,7 +247,7 @@ fn failed(what: String) -> Error {
     Error::new(Code::PROGRAM_FAILED, what)
 }
 
-/// The file a program's name stands for, as the shell would find it.
+/// The file of a program's name, found as the shell would.
 fn find(program: &OsStr) -> Option<PathBuf> {
     let path = Path::new(program);
     if path.components().count() > 1 || path.is_absolute() {

@@ -15,9 +15,9 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Why a handler failed: anything that is an error, taken in by `?`, or a text.
+/// Why a handler failed: any error, converted by `?`, or a text.
 ///
-/// It is no [`std::error::Error`] itself, so that every error there is can become one.
+/// It is no [`std::error::Error`] itself, so that every error type converts to it.
 pub struct HandlerError(Box<dyn std::error::Error + Send + Sync>);
 
 impl HandlerError {
@@ -66,8 +66,8 @@ pub type HandlerResult = std::result::Result<(), HandlerError>;
 
 /// One message, and the transaction that received it.
 ///
-/// Every statement of [`Act`] done on it, and every method of [`Tx`] but its end, happens in that transaction, which
-/// commits when all messages of the batch are handled.
+/// Every statement of [`Act`] on it, and every method of [`Tx`] except its end, runs in that transaction, which commits
+/// when all messages of the batch are handled.
 pub struct Context {
     tx: Tx,
     message: Message,

@@ -44,7 +44,7 @@ impl fmt::Debug for Procedure {
 }
 
 impl Procedure {
-    /// Any `async` closure as a procedure: it receives as it likes, commits, and leaves when nothing comes.
+    /// Any `async` closure as a procedure: it receives in its own way, commits, and leaves when nothing comes.
     pub fn new<F, Running>(name: impl Into<Arc<str>>, run: F) -> Self
     where
         F: FnOnce(Session) -> Running + Clone + Send + Sync + 'static,
@@ -57,7 +57,7 @@ impl Procedure {
         }
     }
 
-    /// The same, with a check whether it can run at all, made before each launch.
+    /// The same, with a check before each launch whether it can run at all.
     fn checked(mut self, check: impl Fn() -> Result<()> + Send + Sync + 'static) -> Self {
         self.check = Arc::new(check);
         self
@@ -200,7 +200,7 @@ impl Readers {
     /// Launches no more, lets the readers finish their current messages, and waits until the last has left.
     pub async fn stop(self) {
         self.ask(Command::Stop);
-        // It ends by itself, or was ended with its runtime.
+        // The task ended by itself, or with its runtime.
         let _ = self.driver.await;
     }
 
@@ -215,7 +215,7 @@ impl Readers {
     }
 
     fn ask(&self, command: Command) {
-        // A driver that has ended, because the broker was closed, has nothing left to change.
+        // If the driver has ended, because the broker was closed, nothing remains to change.
         let _ = self.commands.send(command);
     }
 }

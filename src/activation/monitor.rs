@@ -10,7 +10,7 @@ use std::time::Duration;
 /// is tried again. Fixed, as in Service Broker.
 pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Where a queue monitor stands; the names of `dm_broker_queue_monitors`.
+/// The state of a queue monitor; the names of `dm_broker_queue_monitors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum MonitorState {
     /// Nothing is ready to be received.
@@ -90,7 +90,7 @@ pub struct Decision {
     pub next_look: Option<Timestamp>,
 }
 
-/// How a reader ended, as far as the monitor cares.
+/// How a reader ended, as far as it matters to the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ReaderEnd {
     /// It received and left, or was ended with its queue.
@@ -155,7 +155,7 @@ impl Monitor {
         Self::default()
     }
 
-    /// Where it stands; `None` while it does not exist.
+    /// Its state; `None` while it does not exist.
     pub fn state(&self) -> Option<MonitorState> {
         self.exists.then_some(self.state)
     }
@@ -196,14 +196,14 @@ impl Monitor {
         }
         self.settings_changed(settings, now);
         self.hear(facts, now);
-        // A RECEIVE that fails shows in no fact. Without this, readers launched while a server is down would leave the
-        // queue NOTIFIED for ever; the pause keeps them from failing in a loop.
+        // A RECEIVE that fails changes no fact. Without this, readers launched while a server is down would leave the
+        // queue NOTIFIED for ever; the pause prevents a loop of failures.
         if std::mem::take(&mut self.receive_failed) && self.state == MonitorState::Notified {
             self.state = MonitorState::ReceivesOccurring;
             self.quiet_since = now;
             self.hold(now);
         }
-        // A RECEIVE may succeed each time and the COMMIT after it fail: nothing that is received ends this pause.
+        // A RECEIVE may succeed each time and the COMMIT after it fail, so a RECEIVE does not end this pause.
         if std::mem::take(&mut self.store_failed) {
             if self.state == MonitorState::Notified {
                 self.state = MonitorState::ReceivesOccurring;
@@ -251,7 +251,7 @@ impl Monitor {
             }
         };
         if !received {
-            // Launching another at once would only fail again; a RECEIVE by anybody ends the pause.
+            // Another launch at once would only fail again; a RECEIVE by any session ends the pause.
             self.hold(now);
         }
     }
@@ -261,7 +261,7 @@ impl Monitor {
         self.counters.activation_errors += 1;
     }
 
-    /// The launch just decided could not be done, because the procedure does not exist; it is tried again in 5 s.
+    /// The launch just decided failed, because the procedure does not exist; it is tried again in 5 s.
     pub fn launch_failed(&mut self, launches: usize, now: Timestamp) {
         self.counters.tasks_started -= launches as u64;
         self.counters.activation_errors += 1;
@@ -293,7 +293,7 @@ impl Monitor {
         self.hold_until = Some(now.after(CHECK_INTERVAL));
     }
 
-    /// Nothing is waited for longer than the interval, also when the clock was put back meanwhile.
+    /// No wait lasts longer than the interval, even if the clock was put back meanwhile.
     fn bound_waits(&mut self, now: Timestamp) {
         let latest = now.after(CHECK_INTERVAL);
         for until in [&mut self.hold_until, &mut self.full_until] {
@@ -306,7 +306,7 @@ impl Monitor {
         self.hold_until.max(self.full_until).is_some_and(|until| now < until)
     }
 
-    /// A raised limit lets the launch that it forbade happen at once; nothing else needs to be remembered.
+    /// A raised limit makes the launch that it forbade due at once; no other change needs a record.
     fn settings_changed(&mut self, settings: &MonitorSettings, now: Timestamp) {
         let Launches::Readers { max, .. } = settings.launches else { return };
         if max > self.last_max && self.refused {
@@ -350,7 +350,7 @@ impl Monitor {
         self.launch(settings, running, now, MonitorState::Notified)
     }
 
-    /// NOTIFIED: readers get no second chance before a RECEIVE; an event is sent again after 5 s.
+    /// NOTIFIED: no second reader before a RECEIVE; an event is sent again after 5 s.
     fn again(&mut self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> usize {
         let is_due = self.last_activated.is_none_or(|last| now < last || now >= last.after(CHECK_INTERVAL));
         if settings.launches == Launches::Events && facts.unread > 0 && is_due {

@@ -124,7 +124,7 @@ impl ActivatedProcedures {
     }
 
     fn ask(&self, command: Command) {
-        // A supervisor that was ended with its runtime has nothing left to do.
+        // If the supervisor ended with its runtime, no work is left.
         let _ = self.commands.send(command);
     }
 }

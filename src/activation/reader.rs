@@ -69,7 +69,7 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
         };
         match served {
             Ok(()) => failures = 0,
-            // The store itself is unusable, so going on makes no sense.
+            // The store itself is unusable, so the reader ends.
             Err(error) if error.kind() == ErrorKind::Store => return Err(error.into()),
             Err(error) => {
                 tracing::warn!(queue = %session.queue(), %error, "the transaction was rolled back");
@@ -95,7 +95,7 @@ async fn next_batch(session: &Session, tx: &Tx, options: &Options) -> Result<Opt
         biased;
         batch = receive_first(tx, &looks, deadline) => Ok(batch?.map(|(_, batch)| batch)),
         () = session.stopping() => {
-            // The wait may have taken a batch just when it was cancelled: that one is in hand.
+            // The cancelled wait may just have taken a batch: that batch is still handled.
             Ok(receive_first(tx, &looks, Deadline::Now).await?.map(|(_, batch)| batch))
         }
     }
@@ -112,7 +112,7 @@ async fn serve_batch(server: &mut impl Serve, tx: Tx, batch: Batch, options: &Op
             context.into_tx().rollback().await?;
             return Err(error);
         }
-        // A handler may have passed over the error, but nothing that it does in this transaction will happen.
+        // A handler may have ignored the error, but the transaction cannot commit.
         if let Some(deadlock) = context.deadlock().await {
             return Err(deadlock);
         }
@@ -147,7 +147,7 @@ async fn serve_message(server: &mut impl Serve, context: &Context, options: &Opt
     done.map_err(|error| named(error.into_error(), context.message()))
 }
 
-/// A panic becomes an error, so that the batch is rolled back and the reader lives on.
+/// A panic becomes an error, so that the batch is rolled back and the reader continues.
 async fn unpanicking(mut serving: BoxFuture<'_, HandlerResult>) -> HandlerResult {
     std::future::poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(task))) {
         Ok(poll) => poll,

@@ -67,13 +67,13 @@ impl Session {
     /// Waits until the reader should finish its current messages and leave.
     pub async fn stopping(&self) {
         let mut stopping = self.stopping.clone();
-        // A driver that is gone wants nothing more of its readers.
+        // If the driver is gone, the reader need not stop.
         let _ = stopping.wait_for(|stopping| *stopping).await;
     }
 
     /// Reports to the monitor a failure that the reader survives.
     pub(super) fn note_failure(&self, error: Error) {
-        // A driver that is gone counts nothing any more.
+        // If the driver is gone, failures are not counted.
         let _ = self.failures.send((self.task_id, error));
     }
 }

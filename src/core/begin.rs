@@ -61,7 +61,8 @@ impl Core {
             }
             Relation::Group(GroupId(id)) => self.group_place(id, service_id, queue_id),
         };
-        // A refusal that no lock can change does not wait for one. A group that only another session sees may yet go.
+        // A refusal that no lock can change does not wait for one. A group that only another session sees may still
+        // vanish.
         if self.has_visible_member(session, group) {
             self.check_group_of_service(group, service_id, &dialog.from_service)?;
         }

@@ -41,7 +41,7 @@ pub enum Change {
     PutEndpoint(Box<EndpointRow>),
     /// Removes an endpoint.
     DeleteEndpoint(u64),
-    /// Notes how far an endpoint has received, because its last row is about to go.
+    /// Records how far an endpoint has received, because its last row is about to go.
     /// Its true `receive_sequence` is the largest of this, the endpoint's column, and the rows' numbers plus one.
     NoteReceiveSequence {
         /// The endpoint.
@@ -63,7 +63,7 @@ pub enum Change {
     },
     /// Keeps a copy of a sent message, with status 3 (RETENTION).
     InsertRetained(Box<MessageRow>),
-    /// Removes all that was kept for an endpoint.
+    /// Removes all retained rows of an endpoint.
     DeleteRetained {
         /// The endpoint.
         endpoint_id: u64,
@@ -135,7 +135,7 @@ pub struct EndpointRow {
     pub end_dialog_sequence: Option<u64>,
     /// Whether the broker itself holds this side (event notifications).
     pub is_system: bool,
-    /// Whether poison handling set the group aside (ours).
+    /// Whether poison handling quarantined the group (ours).
     pub is_quarantined: bool,
     /// When it was begun here.
     pub begun_at: Timestamp,

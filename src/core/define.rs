@@ -1,4 +1,4 @@
-//! Definitions, and what they do to conversations that are open (reference 1.9).
+//! Definitions, and their effects on open conversations (reference 1.9).
 
 use super::change::Change;
 use super::effects::{Arrival, Effects};
@@ -36,7 +36,7 @@ impl Core {
         Ok(Ok(Outcome::Warnings(warnings)))
     }
 
-    /// A group that another session holds and that a consequence would change.
+    /// A group that a consequence would change and another session holds.
     fn held(&self, session: &Session, consequence: &Consequence) -> Option<GroupKey> {
         let affects: &dyn Fn(&Endpoint) -> bool = match consequence {
             Consequence::ContractDropped { contract_id } => &move |endpoint| endpoint.contract_id == *contract_id,
@@ -75,7 +75,7 @@ impl Core {
         self.revisit_outboxes(effects);
     }
 
-    /// The row of a definition; nothing if one statement of a script makes it and a later one takes it away again.
+    /// The row of a definition; nothing if a later statement of the same script removes the object again.
     fn change_of(&self, before: &Catalog, touched: Touched) -> Option<Change> {
         let catalog = &self.catalog;
         Some(match touched {
@@ -156,7 +156,8 @@ impl Core {
                 }
             }
             Consequence::ErrorBrokerConversations => {
-                // A conversation that an open transaction has begun is not there yet: its rows must not be either.
+                // A conversation begun by an open transaction has no endpoint row yet, so no message row may be written
+                // for it.
                 for place in self.places(|endpoint| !endpoint.is_system && !endpoint.is_uncommitted) {
                     let description = "the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS";
                     self.raise_error(place, -9719, description, now, effects);

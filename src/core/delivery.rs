@@ -32,7 +32,7 @@ pub(super) struct Letter {
     pub(super) verdict: Option<Arc<Verdict>>,
 }
 
-/// Where a letter of an endpoint would go now.
+/// The destination of an endpoint's next letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
     /// To the peer that is there.
@@ -41,7 +41,7 @@ enum Route {
     Service(i32),
     /// Nowhere: the peer has ended and takes no more messages.
     Deaf,
-    /// Nowhere: the peer is gone without a word.
+    /// Nowhere: the peer vanished without a message.
     Gone,
     /// Nowhere yet.
     Delayed(Delay),
@@ -61,7 +61,7 @@ impl Core {
             _ if must_queue => {
                 // The route has just become free and the waiting rows are about to leave: this one follows them.
                 self.enqueue_outgoing(from, letter, Delay::Behind, now, effects);
-                // A body that is being checked is named when its check is over.
+                // A body under check has its row named when the check is over.
                 let delay = self.endpoints[from].extra.as_ref().and_then(|extra| extra.delay);
                 if delay != Some(Delay::Unchecked) {
                     self.name_first(from, effects);
@@ -193,7 +193,7 @@ impl Core {
         place
     }
 
-    /// The other endpoint, made if it is not there.
+    /// The other endpoint, made if it does not exist.
     fn peer_of(&mut self, route: Route, from: u32, now: Timestamp) -> u32 {
         match route {
             Route::Service(service_id) => self.make_target(from, service_id, now),
@@ -220,7 +220,7 @@ impl Core {
             self.raise_error(to, code, &description, now, effects);
             return;
         }
-        // An endpoint that is disconnected or broken takes no more in.
+        // An endpoint that is disconnected or broken accepts no more messages.
         if self.endpoints[to].state != ConversationState::Conversing {
             self.mark_dirty(from);
             return;
@@ -238,7 +238,7 @@ impl Core {
             return;
         }
         let endpoint = &mut self.endpoints[to];
-        // Delivery inside one store keeps the order, so that messages between are missing in the tables.
+        // Delivery inside one store keeps the order, so a gap means that rows are missing in the tables.
         let has_gap = endpoint.receive_sequence != letter.sequence;
         endpoint.receive_sequence = letter.sequence + 1;
         let order = self.take_queuing_order();
@@ -340,7 +340,7 @@ impl Core {
 
     /// A body that fails validation breaks both sides (reference 1.2).
     fn reject(&mut self, from: u32, to: u32, rejection: &Rejection, now: Timestamp, effects: &mut Effects) {
-        // The receiver of bad XML sees another number than its sender.
+        // The receiver of bad XML gets another number than its sender.
         let code_at_receiver = if rejection.code == -9615 { -9616 } else { rejection.code };
         self.raise_error(to, code_at_receiver, &rejection.description, now, effects);
         self.raise_error(from, rejection.code, &rejection.description, now, effects);
@@ -360,7 +360,7 @@ impl Core {
             ConversationState::StartedOutbound
             | ConversationState::Conversing
             | ConversationState::DisconnectedInbound => {}
-            // Broken already, or deaf: an Error that reaches an endpoint after its END is discarded.
+            // Broken or ended already: an Error that reaches an endpoint after its END is discarded.
             _ => return,
         }
         if endpoint.is_system {
@@ -408,7 +408,7 @@ impl Core {
         let (group, level) = (endpoint.group, endpoint.priority);
         let queue_id = self.groups[group].queue_id;
         let mut newly_ready = 0;
-        // A quarantined group's rows are set aside: they are neither unread nor ready.
+        // A quarantined group's rows are neither unread nor ready.
         if !endpoint.is_quarantined {
             newly_ready = usize::from(self.row_added(group, level, order));
             self.queue_state(queue_id).unread += 1;
@@ -514,7 +514,7 @@ impl Core {
         let transmission_id = row.transmission_id;
         let route = self.route(from);
         match route {
-            // A queue that rollbacks have disabled gives no other reason until something is tried.
+            // Rows behind a queue that rollbacks have disabled keep their old reason until a delivery is tried.
             Route::Delayed(delay) => return self.hold_outbox(from, delay, effects),
             Route::Refused(code) => {
                 if self.endpoints[from].state == ConversationState::DisconnectedOutbound {
@@ -557,7 +557,7 @@ impl Core {
         (may_send && first == transmission_id).then_some(place)
     }
 
-    /// Takes the first row of an endpoint's outbox away; the next one is tried then.
+    /// Removes the first row of an endpoint's outbox; the next one is tried then.
     fn take_outgoing(&mut self, place: u32, transmission_id: u64, effects: &mut Effects) {
         let endpoint_id = self.endpoints[place].endpoint_id;
         let outbox = &mut self.extra(place).outbox;

@@ -24,7 +24,7 @@ pub enum Step {
 pub enum Reply {
     /// The outcome itself.
     Outcome(Outcome),
-    /// A RECEIVE: rows for the store to read and to make messages of.
+    /// A RECEIVE: rows that the store reads and makes messages of.
     Rows(Vec<Taken>),
 }
 
@@ -118,13 +118,13 @@ pub struct Effects {
     /// locks with [`Core::body_checks`](super::Core::body_checks), then pass the verdict to
     /// [`Core::checked`](super::Core::checked).
     pub unchecked: Vec<u64>,
-    /// Bodies that were checked by the core itself; beyond a bound it leaves that to its store.
+    /// Bodies that the core checked itself; beyond a bound it leaves the check to its store.
     pub quick_checks: usize,
     /// The catalog was replaced: publish it and wake all receivers.
     pub catalog_changed: bool,
 }
 
-/// A row of the transmission queue that is to be tried again, in the order in which rows are tried.
+/// A row of the transmission queue to try again; ordered as the rows are tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Redelivery {
     /// 10 minus the level if HONOR_BROKER_PRIORITY is ON, else 0.

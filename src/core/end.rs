@@ -64,7 +64,7 @@ impl Core {
             }
             (_, ConversationState::Error) => {
                 self.drop_outbox(place, effects);
-                // Only if the error was this side's alone does the other still wait for a word (rule 18).
+                // The other side waits for a message only if the error was this side's alone (rule 18).
                 let peer = self.endpoints[place].peer;
                 if self.endpoints.get(peer).is_some_and(|peer| peer.state.may_send()) {
                     self.raise_error(peer, -8462, "the other endpoint of the conversation has ended", now, effects);
@@ -139,7 +139,7 @@ impl Core {
         self.reschedule(place, now);
     }
 
-    /// Takes an endpoint away, rows and all that waits included.
+    /// Removes an endpoint with its rows and its outbox.
     pub(super) fn erase(&mut self, place: u32, effects: &mut Effects) {
         self.drop_rows(place, effects);
         self.drop_outbox(place, effects);

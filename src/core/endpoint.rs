@@ -21,7 +21,7 @@ pub(super) struct Endpoint {
     pub(super) endpoint_id: u64,
     pub(super) begun_at: Timestamp,
     pub(super) lifetime: Timestamp,
-    /// When something happens by itself; registered in the due list. 0 is never.
+    /// The moment of its next timer, lifetime or reclaim; registered in the due list. 0 is never.
     pub(super) due: i64,
     pub(super) send_sequence: u64,
     pub(super) receive_sequence: u64,
@@ -48,7 +48,7 @@ pub(super) struct Endpoint {
     pub(super) is_system: bool,
     /// Its row is to be written by the commit under way.
     pub(super) is_dirty: bool,
-    /// Whether its row was written; one that goes before that leaves nothing to delete.
+    /// Whether its row was written; an endpoint removed before that leaves no row to delete.
     pub(super) is_stored: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Sessions and the one door through which verbs come.
+//! Sessions, and the single entry point for verbs.
 
 use super::effects::{Effects, Reply, Step};
 use super::group::GroupKey;
@@ -34,7 +34,7 @@ impl Core {
         session
     }
 
-    /// Opens a session for a unit: it is committed, rolled back or abandoned before any other session does a thing.
+    /// Opens a session for a unit: it is committed, rolled back or abandoned before any other session runs.
     pub fn begin(&mut self) -> Session {
         let id = self.sessions.insert(None);
         match self.spare.take() {
@@ -84,10 +84,10 @@ impl Core {
         })
     }
 
-    /// Registers that a session waits for a group that another holds.
+    /// Registers that a session waits for a group that another session holds.
     ///
     /// # Errors
-    /// 1205 if the holder waits, over any number of others, for this session: roll it back then.
+    /// 1205 if the holder waits, directly or through other sessions, for this session: then roll it back.
     pub fn wait(&mut self, session: &Session, group: GroupKey) -> Result<()> {
         let mut holder = self.groups.get(group.0).map_or(0, |group| group.owner);
         while holder != 0 {
@@ -146,7 +146,8 @@ impl Core {
         self.close(session);
     }
 
-    /// Undoes a unit that met a locked group half way and will be tried again from its beginning: nothing is counted.
+    /// Undoes a unit that met a locked group half way and will be tried again from its beginning: this is no rollback
+    /// for poison handling.
     pub fn abandon(&mut self, mut session: Session, effects: &mut Effects) {
         self.undo(std::mem::take(&mut session.log));
         self.unlock_all(&mut session, effects);

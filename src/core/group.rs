@@ -48,7 +48,7 @@ pub(super) struct QueueState {
     pub(super) ready: BTreeSet<(Rank, u32)>,
     /// Ready rows that no session has taken.
     pub(super) unread: u64,
-    /// Rollbacks in a row of transactions that received from here.
+    /// Consecutive rollbacks of transactions that received from here.
     pub(super) rollbacks: u8,
 }
 
@@ -66,7 +66,7 @@ impl QueueState {
     }
 }
 
-/// The rank of a group from its members' waiting rows; `None` if nothing waits.
+/// The rank of a group from its members' waiting rows; `None` if no row waits.
 pub(super) fn rank(endpoints: &Slab<Endpoint>, members: &[u32]) -> Option<Rank> {
     let mut best: Option<(u8, u64)> = None;
     for &member in members {

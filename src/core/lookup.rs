@@ -1,4 +1,4 @@
-//! Names to ids, made once per change of the catalog: verbs name things a hundred thousand times a second.
+//! Names to ids, built once per change of the catalog: verbs look names up a hundred thousand times a second.
 
 use crate::catalog::{Catalog, fold_name};
 use crate::protocol::definition::SentBy;

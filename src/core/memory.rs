@@ -187,7 +187,7 @@ impl Memory {
         }
     }
 
-    /// Checks the body of a message that waits for that.
+    /// Checks the body of a message that waits for its check.
     fn check(&mut self, transmission_id: u64, effects: &mut Effects) {
         let Some(row) = self.transmissions.get(&transmission_id) else { return };
         let (endpoint_id, catalog) = (row.endpoint_id, self.core.catalog().clone());

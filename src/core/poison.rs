@@ -1,4 +1,4 @@
-//! Poison messages: five rollbacks in a row disable the queue, or set the guilty group aside (reference 4.2).
+//! Poison messages: five rollbacks in a row disable the queue, or quarantine the guilty group (reference 4.2).
 
 use super::change::Change;
 use super::effects::Effects;

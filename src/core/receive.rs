@@ -47,7 +47,7 @@ impl Core {
         if conversations.is_empty() {
             return Ok(Ok(Vec::new()));
         }
-        // The group was chosen because it is free, so this cannot block.
+        // The chosen group is unlocked, so this cannot block.
         let _ = self.lock(session, group);
         let mut taken = Vec::new();
         for place in conversations {
@@ -135,7 +135,7 @@ impl Core {
         best
     }
 
-    /// The conversations of a group that have something left for this session, best level first, then by handle.
+    /// The conversations of a group with rows left for this session, best level first, then by handle.
     fn conversations(&self, session: &Session, group: u32, only: Option<u32>) -> SmallVec<[u32; 2]> {
         let has_more = |place: u32| {
             let endpoint = &self.endpoints[place];

@@ -29,7 +29,7 @@ impl fmt::Display for Repair {
     }
 }
 
-/// Rows of one kind that are named one by one.
+/// Rows of one kind that are named singly.
 const MOST_NAMED: usize = 100;
 
 /// The repairs of one opening.
@@ -45,7 +45,7 @@ impl Repairs {
         }
     }
 
-    /// Notes one row by itself, so that each is named; beyond a bound they are counted together.
+    /// Records one row by itself, so that each is named; beyond a bound they are counted together.
     pub fn each(&mut self, table: &'static str, what: &'static str, example: impl fmt::Display) {
         let is_like = |repair: &&Repair| repair.table == table && repair.what == what;
         if self.0.iter().filter(is_like).count() < MOST_NAMED {

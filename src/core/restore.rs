@@ -51,7 +51,7 @@ impl Restore {
         Self { core, places, by_conversation, received, damage, changes, repairs, aside: Vec::new(), marks: (0, 0, 0) }
     }
 
-    /// So many endpoints will come: room is made at once.
+    /// Announces the number of endpoints, so that memory is allocated at once.
     pub fn expect_endpoints(&mut self, count: usize) {
         self.core.endpoints.reserve(count);
         self.core.groups.reserve(count);
@@ -112,7 +112,7 @@ impl Restore {
             contract_id: row.contract_id,
             far_service: core.names.place(&row.far_service),
             state: row.state,
-            // A level beyond the range would be a rank below zero.
+            // A level out of range would be a rank below zero.
             priority: row.priority.clamp(1, 10),
             is_initiator: row.is_initiator,
             is_uncommitted: false,

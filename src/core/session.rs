@@ -28,11 +28,11 @@ pub struct Session {
     pub(super) has_moved: bool,
     /// Queues from which rows were received, also if a savepoint returned them: a full rollback counts for these.
     pub(super) received_queues: SmallVec<[i32; 2]>,
-    /// Groups from which rows were received, likewise.
+    /// Groups from which rows were received, by the same rule.
     pub(super) received_groups: SmallVec<[u32; 2]>,
 }
 
-/// A place in a session's log to come back to.
+/// A position in a session's log to roll back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Savepoint(pub(super) usize);
 
@@ -55,7 +55,7 @@ pub(super) enum Op {
         rows: u32,
         system: SmallVec<[u64; 2]>,
     },
-    /// With the endpoint's id: one that had ended may go by itself meanwhile, and its place to another.
+    /// With the endpoint's id: an ended endpoint may be reclaimed meanwhile, and its place reused.
     End {
         endpoint: u32,
         endpoint_id: u64,
@@ -123,7 +123,7 @@ impl Session {
         self.overlay(place).and_then(|overlay| overlay.group).unwrap_or(endpoint.group)
     }
 
-    /// Logs an operation and shows it to the session.
+    /// Logs an operation and applies it to the session's own view.
     pub(super) fn record(&mut self, op: Op) {
         show(&mut self.overlays, &op);
         self.has_moved |= matches!(op, Op::Move { .. });

@@ -52,13 +52,14 @@ pub struct Core {
     pub(super) hash: DefaultHashBuilder,
     pub(super) queues: HashMap<i32, QueueState>,
     pub(super) names: Names,
-    /// Endpoints by the moment something happens to them by itself; of one moment the oldest first, by endpoint id.
+    /// Endpoints by the moment of their next timer, lifetime or reclaim; at one moment the oldest first, by endpoint
+    /// id.
     pub(super) due: BTreeSet<(i64, u64, u32)>,
     /// Endpoints whose outbox is not empty, by endpoint id.
     pub(super) outboxes: BTreeMap<u64, u32>,
     /// The transmission queue has not been checked since the broker was restored.
     pub(super) is_restored: bool,
-    /// Sessions that are open: the group each waits for, if it waits.
+    /// Open sessions: the group each waits for, if it waits.
     pub(super) sessions: Slab<Option<u32>>,
     pub(super) spare: Option<Session>,
     pub(super) touched: Touched,
@@ -84,7 +85,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// The place of a name that one more endpoint has.
+    /// The place of a name, counting one more endpoint.
     pub(super) fn place(&mut self, name: &Arc<str>) -> u32 {
         if let Some(&place) = self.places.get(name) {
             self.all[place as usize].1 += 1;
@@ -216,7 +217,7 @@ impl Core {
         self.by_handle.find(hash, |place| self.endpoints[*place].handle == handle).copied()
     }
 
-    /// The endpoint of a handle that an application may name: the broker's own conversations are not theirs.
+    /// The endpoint of a handle that an application may name; the broker's own conversations are excluded.
     pub(super) fn find_open(&self, handle: ConversationHandle) -> Option<u32> {
         self.find(handle.0).filter(|place| !self.endpoints[*place].is_system)
     }
@@ -233,7 +234,7 @@ impl Core {
         !endpoint.is_uncommitted || self.groups[endpoint.group].owner == session.id
     }
 
-    /// The group of an id, if it has a conversation that this session sees in it.
+    /// The group of an id, if it has a conversation visible to this session.
     pub(super) fn find_group_for(&self, session: &Session, id: Uuid) -> Option<u32> {
         self.find_group(id).filter(|group| self.has_visible_member(session, *group))
     }
@@ -278,7 +279,7 @@ impl Core {
         place
     }
 
-    /// Takes an endpoint out of memory, and its group with it if it was the last. The rows are the caller's to remove.
+    /// Takes an endpoint out of memory, and its group with it if it was the last. The caller removes the rows.
     pub(super) fn remove_endpoint(&mut self, place: u32) -> Endpoint {
         self.set_due(place, 0);
         let endpoint_id = self.endpoints[place].endpoint_id;
@@ -323,7 +324,7 @@ impl Core {
 
     // The due list.
 
-    /// Registers when something next happens to an endpoint by itself; 0 is never.
+    /// Registers the moment of an endpoint's next event; 0 is never.
     pub(super) fn set_due(&mut self, place: u32, due: i64) {
         let endpoint = &mut self.endpoints[place];
         let before = std::mem::replace(&mut endpoint.due, due);
@@ -360,7 +361,7 @@ impl Core {
         self.set_due(place, due.map_or(0, |due| due.max(1)));
     }
 
-    /// The next moment at which [`Core::tick`](super::Core::tick) has something to do.
+    /// The time of the next work for [`Core::tick`](super::Core::tick).
     pub fn next_due(&self) -> Option<Timestamp> {
         if self.is_restored {
             return Some(Timestamp(0));
@@ -481,7 +482,7 @@ impl Core {
     pub(super) fn write_touched(&mut self, effects: &mut Effects) {
         let Touched { mut dirty, mut drained } = std::mem::take(&mut self.touched);
         for place in drained.drain(..) {
-            // A dirty endpoint's row carries the number already; a gone one needs none.
+            // A dirty endpoint's row has the number already; a removed one needs none.
             if let Some(endpoint) = self.endpoints.get(place).filter(|endpoint| !endpoint.is_dirty) {
                 effects.changes.push(Change::NoteReceiveSequence {
                     endpoint_id: endpoint.endpoint_id,

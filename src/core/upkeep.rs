@@ -142,7 +142,7 @@ impl Core {
         self.mark_dirty(place);
     }
 
-    /// Sets a group aside or back: its rows are neither unread nor ready meanwhile.
+    /// Quarantines or releases a group: its rows are neither unread nor ready meanwhile.
     pub(super) fn set_quarantined(&mut self, group: u32, is_quarantined: bool) {
         let queue_id = self.groups[group].queue_id;
         for place in self.groups[group].members.clone() {
@@ -156,7 +156,7 @@ impl Core {
         }
     }
 
-    /// GET_TRANSMISSION_STATUS: why the first message of the conversation that waits still waits.
+    /// GET_TRANSMISSION_STATUS: why the conversation's first waiting message was not delivered at the latest try.
     pub(super) fn transmission_status(&self, handle: ConversationHandle) -> String {
         let extra = self.find_open(handle).and_then(|place| self.endpoints[place].extra.as_ref());
         let delay = extra.filter(|extra| !extra.outbox.is_empty()).and_then(|extra| extra.delay);

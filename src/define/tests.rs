@@ -30,7 +30,7 @@ fn made(definitions: &[Definition]) -> Catalog {
     catalog
 }
 
-/// The builder and the text end in the same definitions.
+/// The builder and the text give the same definitions.
 #[test]
 fn the_builder_says_what_the_text_says() {
     let script = "

@@ -68,7 +68,7 @@ fn text(what: &str, text: &str) -> Result<()> {
     }
 }
 
-/// Names are checked where they are defined; here are the texts that only go along.
+/// Names are checked where they are defined; these are the other texts.
 fn definition(definition: &Definition) -> Result<()> {
     match definition {
         Definition::CreateMessageType { owner, validation, .. } => {

@@ -207,7 +207,7 @@ mod tests {
         (class, bodies)
     }
 
-    /// Until so many sessions wait in the queue.
+    /// Waits until so many sessions wait in the queue.
     async fn until_waiting(broker: &TestBroker, queue: &str) {
         while broker.activity().queue(queue).facts().waiting == 0 {
             tokio::task::yield_now().await;

@@ -85,7 +85,7 @@ impl Look {
 /// conversation or group that is not of its queue.
 pub async fn receive_first(act: &dyn Perform, looks: &[Look], deadline: Deadline) -> Result<Option<(usize, Batch)>> {
     let questions: Vec<Question> = looks.iter().map(Look::question).collect();
-    // TOP (0) can never give anything, so waiting for it would never end.
+    // TOP (0) never finds messages, so a wait for it would never end.
     let deadline = if looks.iter().all(|look| look.top == Some(0)) { Deadline::Now } else { deadline };
     match first_answer(act, &questions, deadline).await? {
         Some((place, Outcome::Received(messages))) => Ok(Batch::new(messages).map(|batch| (place, batch))),
@@ -251,7 +251,7 @@ impl Patience {
     }
 }
 
-/// `RECEIVE`, to be refined and awaited. Awaiting it gives `None` if nothing was ready in time.
+/// `RECEIVE`; set its options, then await it. Awaiting it gives `None` if nothing was ready in time.
 ///
 /// All messages of the answer belong to one conversation group, which stays locked to the end of the transaction. On a
 /// [`Broker`](crate::Broker) the messages are gone once the RECEIVE has committed, even if the caller has left without
@@ -325,7 +325,7 @@ impl<'a> IntoFuture for Receive<'a> {
     }
 }
 
-/// `GET CONVERSATION GROUP`, to be refined and awaited. Awaiting it gives `None` if nothing was ready in time.
+/// `GET CONVERSATION GROUP`; set its options, then await it. Awaiting it gives `None` if nothing was ready in time.
 ///
 /// The group stays locked to the end of the transaction; on a [`Broker`](crate::Broker) that is at once.
 #[must_use = "nothing happens before it is awaited"]

@@ -56,7 +56,7 @@ impl ActivityBoard {
         if let Some(found) = self.queues.get(&key) {
             return found.clone();
         }
-        // Anybody may name queues that do not exist.
+        // A caller may name queues that do not exist.
         if self.queues.len() >= self.prune_at.load(SeqCst) {
             self.queues.retain(|_, queue| Arc::strong_count(queue) > 1 || queue.is_known.load(SeqCst));
             self.prune_at.store((self.queues.len() * 2).max(LEAST_PRUNED), SeqCst);
@@ -159,7 +159,7 @@ impl QueueActivity {
         self.monitors.clone().notified_owned()
     }
 
-    /// The store: this many groups have become ready, and the queue now stands like this.
+    /// The store: this many groups have become ready; also sets the current state of the queue.
     pub fn arrived(&self, newly_ready: usize, ready_groups: usize, unread: u64) {
         self.stands(ready_groups, unread);
         self.signal(newly_ready);
@@ -167,7 +167,7 @@ impl QueueActivity {
 
     /// The store: this many groups have become ready; the state of the queue was reported before.
     pub fn signal(&self, newly_ready: usize) {
-        // A permit per ready group, and no more: the others would wake for nothing.
+        // One permit per ready group, and no more: more receivers would wake for nothing.
         for _ in 0..newly_ready.min(self.waiting.load(SeqCst).max(1)) {
             self.any.notify_one();
         }
@@ -189,7 +189,7 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
-    /// The store: this process has received so many messages, committed or not.
+    /// The store: this process has received so many more messages, committed or not.
     pub fn took(&self, messages: u64) {
         self.taken.fetch_add(messages, SeqCst);
     }

@@ -64,7 +64,7 @@ mod tests {
         for _ in 0..most {
             starts.recv().await.unwrap();
         }
-        // Other blocking work is not held up by the callers that wait.
+        // Waiting callers do not hold up other blocking work.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
         assert!(starts.try_recv().is_err(), "no more than {most} at once");
         for _ in 0..most * 8 {

@@ -29,7 +29,7 @@ impl Left {
 }
 
 impl Faulty {
-    /// Fails after so many calls; opening a transaction, each thing done in it, and its end count one each.
+    /// Fails after so many calls; opening a transaction, each call in it, and its end count one each.
     pub fn after(store: Arc<dyn Store>, calls: u64) -> Arc<Self> {
         Arc::new(Self { inner: store, left: Arc::new(Left(AtomicU64::new(calls))) })
     }

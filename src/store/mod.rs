@@ -50,7 +50,7 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 ///
 /// No method has a default: a store that wraps another would lose every method that it forgets to forward.
 pub trait Store: Send + Sync + 'static {
-    /// Does a unit wholly or not at all and answers once it is durable: one outcome per verb.
+    /// Executes a unit wholly or not at all and answers once it is durable: one outcome per verb.
     ///
     /// A SEND, END, TIMER or MOVE that meets a group locked by a transaction waits for it.
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>>;
@@ -63,7 +63,7 @@ pub trait Store: Send + Sync + 'static {
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>>;
 
     /// A place among the readers that all processes together may run on a queue; `None` if all are taken. A store that
-    /// one process owns grants it: its queue monitors count by themselves.
+    /// one process owns always returns one: its queue monitors count by themselves.
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>>;
 
     /// Executes a verb on the user's own connection, in its current transaction if there is one. Stores that are not
@@ -88,7 +88,8 @@ pub trait Store: Send + Sync + 'static {
     /// Activity in the queues.
     fn activity(&self) -> &ActivityBoard;
 
-    /// Brings the facts of the queues up to date, for queue monitors. A store that one process owns always has them so.
+    /// Refreshes the facts about the queues, for queue monitors. In a store that one process owns they are always
+    /// current.
     fn refresh_facts(&self) -> BoxFuture<'_, ()>;
 
     /// The clock that rules timers, lifetimes and waits.
@@ -100,22 +101,22 @@ pub trait Store: Send + Sync + 'static {
 
 /// An open transaction of a store. Dropping it rolls it back. No method has a default, as in [`Store`].
 pub trait StoreTx: Send {
-    /// Does one verb: its locks are held and its effects are seen by this transaction from now on.
+    /// Executes one verb: it takes its locks, and this transaction sees its effects from now on.
     ///
     /// An error leaves the transaction as it was before the verb, but for 1205, which ends it.
     fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>>;
 
-    /// Adds the user's own SQL, checked at once as far as the store can, done in the same commit.
+    /// Adds the user's own SQL, checked at once as far as the store can, run in the same commit.
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>>;
 
-    /// Reads rows: as this transaction would leave them where its store does things at once, else as last committed.
+    /// Reads rows: as this transaction would leave them if the store runs statements at once, else as last committed.
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
 
     /// Gives the transaction the caller's own id, before any other work in it; false if that id was used before, and
     /// then it should be rolled back. Stores without it refuse with 60026.
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>>;
 
-    /// Marks a place to come back to; names may be reused, the latest counts.
+    /// Sets a savepoint; names may be reused, the latest counts.
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>>;
 
     /// Undoes all work since the savepoint but keeps the locks, and the savepoint.
@@ -128,7 +129,7 @@ pub trait StoreTx: Send {
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 }
 
-/// The methods of [`Store`] that a store owned by one process has no work for.
+/// The methods of [`Store`] that need no work in a store owned by one process.
 macro_rules! methods_of_an_embedded_store {
     () => {
         fn submit_once(

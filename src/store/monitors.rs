@@ -91,7 +91,7 @@ impl MonitorBoard {
         self.moved.notified().await;
     }
 
-    /// The store: waits until a monitor begins to watch its queue, which may hold something already.
+    /// The store: waits until a monitor begins to watch its queue, which may have messages already.
     pub async fn began(&self) {
         self.began.notified().await;
     }

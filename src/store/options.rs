@@ -40,18 +40,18 @@ pub struct OpenOptions {
 pub struct Gathering(Arc<AtomicUsize>);
 
 impl Gathering {
-    /// Has the next calls that can be folded wait until so many have come; they then go in one batch.
+    /// Makes the next calls that can be folded wait until so many have come; they then go in one batch.
     pub fn wait_for(&self, callers: usize) {
         self.0.store(callers, SeqCst);
     }
 
-    /// How many callers are waited for; 0 if none are.
+    /// How many callers to wait for; 0 for none.
     pub(crate) fn wanted(&self) -> usize {
         self.0.load(SeqCst)
     }
 }
 
-/// Gives an access token whenever a connection is made, because tokens expire.
+/// Returns an access token for each new connection, because tokens expire.
 #[derive(Clone)]
 #[cfg_attr(not(feature = "mssql"), allow(dead_code))]
 pub struct AccessToken(Arc<dyn Fn() -> BoxFuture<'static, Result<String>> + Send + Sync>);
@@ -99,7 +99,7 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// Sets the clock, for tests that rule time.
+    /// Sets the clock, for tests that control time.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Held while a reader runs; dropping it gives the place to others. It goes with the process however that ends.
+/// Held while a reader runs; dropping it frees the place. The place is freed at the end of the process, too, however it
+/// ends.
 #[must_use = "dropping it frees the place"]
 pub struct ReaderSlot(Option<Box<dyn FnOnce() + Send + Sync>>);
 

@@ -7,7 +7,7 @@ pub(crate) fn first_word(text: &str) -> (String, &str) {
     (rest[..end].to_ascii_uppercase(), &rest[end..])
 }
 
-/// Whether a statement of PostgreSQL may commit something of its own and fail then.
+/// Whether a statement of PostgreSQL may commit a part of its work and fail then.
 pub(crate) fn commits_by_itself(text: &str) -> bool {
     matches!(first_word(text).0.as_str(), "CALL" | "DO")
 }

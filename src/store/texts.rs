@@ -1,6 +1,6 @@
 //! The reads of `dialoq status` and of the doctor, which every database writes in its own dialect.
 
-/// One text for each; they give the same columns everywhere, times as microseconds.
+/// One text for each; they return the same columns in every dialect, times as microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreTexts {
     /// The queries of `dialoq status`.

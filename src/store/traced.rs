@@ -129,7 +129,7 @@ impl Store for Traced {
 }
 
 struct TracedTx {
-    /// `None` once it has been handed on to its end.
+    /// `None` once its end has begun.
     inner: Option<Box<dyn StoreTx>>,
     span: Span,
 }

@@ -45,7 +45,7 @@ impl Early {
         self.bytes.len() - self.taken
     }
 
-    /// The next line, or all that is left if no more may come.
+    /// The next line, or the whole rest if the output has ended.
     fn take(&mut self) -> Option<Vec<u8>> {
         let end =
             self.bytes[self.scanned..].iter().position(|byte| *byte == b'\n').map(|place| self.scanned + place + 1);
@@ -82,9 +82,9 @@ impl Child {
         Ok(Self { name, process, input, output: BufReader::new(output), early: Early::default(), answered: 0 })
     }
 
-    /// Hands over all the input, takes all the output, and waits for the end.
+    /// Writes all the input, reads all the output, and waits for the end.
     ///
-    /// Its end alone decides: a process that it has left running may hold its input and its output open for ever.
+    /// Only the program's own end counts: a child that it left running may hold its input and its output open for ever.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Vec<String>> {
         let Self { name, mut process, input: mut pipe, mut output, .. } = self;
         let lost = |error: io::Error| failed(format!("program '{name}' cannot be talked to: {error}")).caused_by(error);
@@ -206,7 +206,7 @@ impl Child {
         }
     }
 
-    /// Takes bytes up to the end of a line, or of the output, which ends with the process.
+    /// Reads bytes up to the end of a line, or of the output, which ends with the process.
     async fn read_bytes(&mut self) -> io::Result<Vec<u8>> {
         let Self { process, output, early, .. } = self;
         loop {
@@ -278,7 +278,7 @@ async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> i
 
 #[cfg(not(unix))]
 async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> io::Result<()> {
-    /// The pipe cannot be read without waiting, so this long is waited for its end.
+    /// The pipe cannot be read without waiting, so this waits so long for its end.
     const PIPE_GRACE: Duration = Duration::from_secs(1);
     let mut output = output.take(LONGEST_ANSWER as u64 + 1);
     match tokio::time::timeout(PIPE_GRACE, output.read_to_end(text)).await {

@@ -1,4 +1,4 @@
-//! Every store that wraps another passes every method on.
+//! Every store that wraps another forwards every method.
 
 use super::*;
 use crate::act::Act;

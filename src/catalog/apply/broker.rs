@@ -20,7 +20,7 @@ pub(super) fn alter(catalog: &mut Catalog, option: BrokerOption, ids: &mut IdSou
             catalog.settings.broker_guid = ids.next_id();
             applied.consequences.push(Consequence::NewBroker);
             enable(catalog, true, &mut applied);
-            // Their conversations vanish with all others; the notifications stay, so each begins another.
+            // Their conversations vanish with all others; the notifications stay, so each begins a new one.
             for row in catalog.event_notifications.values_mut() {
                 *row = Arc::new(EventNotification { conversation_handle: ids.next_id(), ..(**row).clone() });
                 applied.touched.push(Touched::EventNotification(row.id));

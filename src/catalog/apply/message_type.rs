@@ -83,7 +83,7 @@ fn users(catalog: &Catalog, name: &str) -> Result<Arc<MessageType>> {
     Ok(found.clone())
 }
 
-/// The validation as it is kept: its schema is usable, and its collection exists and is named as it was declared.
+/// The validation as stored: its schema is usable, and its collection exists and has its declared spelling.
 fn checked(catalog: &Catalog, validation: &Validation) -> Result<Validation> {
     match validation {
         Validation::ValidXml { schema_collection: name } => {

@@ -80,7 +80,7 @@ pub enum Consequence {
         /// Where they go.
         to_queue_id: i32,
     },
-    /// Conversations that the service is the target of, over these contracts, get Error -8469.
+    /// Conversations over these contracts with the service as target get Error -8469.
     ServiceContractsDropped {
         /// The service.
         service_id: i32,

@@ -23,7 +23,7 @@ impl Broker {
         apply(&mut self.catalog, &definition, &mut self.ids).unwrap()
     }
 
-    /// The number of the refusal, after making sure that nothing changed.
+    /// The number of the refusal, after checking that nothing changed.
     fn refused(&mut self, definition: Definition) -> Code {
         let before = format!("{:?}", self.catalog);
         let error = apply(&mut self.catalog, &definition, &mut self.ids).unwrap_err();

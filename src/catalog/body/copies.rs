@@ -1,4 +1,4 @@
-//! How much the schema validator copies of named groups.
+//! The copies that the schema validator makes of named groups.
 //!
 //! The validator copies the content of a group to each place that refers to the group. If each of ten groups refers ten
 //! times to the group before it, a schema of two kilobytes has 10,000,000,000 elements.

@@ -216,8 +216,8 @@ impl<'a> Array<'a, Counted> for CountedArray<'a> {
         Elements(self.0.iter())
     }
 
-    /// Not the crate's own: its hash is the same for all nestings of empty arrays and for all integers that one float
-    /// stands for, and comparing many values of one hash is quadratic.
+    /// Not the crate's own hash: that one is equal for all nestings of empty arrays and for all integers of one float,
+    /// and comparing many values of one hash is quadratic.
     fn is_unique(&self) -> bool {
         let mut seen = HashSet::with_capacity(self.0.len().min(1 << 16));
         self.0.iter().all(|item| {

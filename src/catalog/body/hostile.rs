@@ -231,7 +231,7 @@ fn descriptions_have_an_end() {
     }
 }
 
-/// An invoice as they are in use: deep, with repeated names, and with a place for any extension.
+/// A realistic invoice: deep, with repeated names, and with a place for any extension.
 #[test]
 fn a_wildcard_in_one_type_is_no_reason_to_refuse_the_others() {
     let schema = "<xs:element name='r' type='party'/>

@@ -67,7 +67,7 @@ impl JsonSchema {
         let explained = counted::within(STEPS_TO_EXPLAIN, || {
             self.0.validate(CountedNode(value)).err().map(|error| {
                 let at = error.instance_path().to_string();
-                // The value itself may be large and none of the log's business.
+                // The value itself may be large and must not be in the log.
                 let error = error.masked();
                 if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
             })

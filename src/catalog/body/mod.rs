@@ -63,7 +63,7 @@ const MOST_DESCRIBED: usize = 3000;
 
 impl Rejection {
     fn new(code: i32, description: String) -> Self {
-        // A name in a body may hold NUL, which no text of a server may.
+        // A name in a body may hold NUL, which the servers' texts cannot.
         let mut description = description.replace('\0', "\u{fffd}");
         if let Some((end, _)) = description.char_indices().nth(MOST_DESCRIBED) {
             description.truncate(end);
@@ -76,7 +76,7 @@ impl Rejection {
 /// How much work a check may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effort {
-    /// A few milliseconds at most: for a place where others wait.
+    /// A few milliseconds at most: for use under a lock.
     Quick,
     /// As much as the limits allow: for a thread of its own.
     Full,
@@ -155,7 +155,7 @@ impl BodyChecks {
         let Some(body) = body.filter(|body| !body.is_empty()) else {
             return Some(Ok(()));
         };
-        // Should a validator have a defect that panics, it costs one message, not the broker.
+        // If a defect of a validator panics, it costs one message, not the broker.
         let judged = catch_unwind(AssertUnwindSafe(|| self.judge_unguarded(catalog, message_type, body, effort)));
         judged.unwrap_or_else(|_| {
             let description = format!("the validator failed on the body of a message of type '{}'", message_type.name);

@@ -30,7 +30,7 @@ const BEGINNINGS: [&str; 14] = [
     "WAITFOR",
 ];
 
-/// The tokens of a script and where the parser stands in them.
+/// The tokens of a script and the parser's position.
 pub(super) struct Cursor {
     tokens: Vec<(Token, Position)>,
     at: usize,
@@ -112,7 +112,7 @@ impl Cursor {
         self.one_of(&[("ON", true), ("OFF", false)])
     }
 
-    /// The name of a thing that no schema owns.
+    /// The name of an object outside any schema.
     pub(super) fn name(&mut self, what: &str) -> Result<String> {
         let (Token::Word(name) | Token::Quoted(name)) = self.token() else {
             return Err(self.unexpected(&format!("the name of {what}")));
@@ -126,7 +126,7 @@ impl Cursor {
         Ok(name)
     }
 
-    /// The name of a thing in the only schema there is: `name`, `dbo.name`, `database.dbo.name` or `database..name`.
+    /// The name of an object in the only schema: `name`, `dbo.name`, `database.dbo.name` or `database..name`.
     pub(super) fn name_in_schema(&mut self, what: &str) -> Result<String> {
         let position = self.position();
         let (schema, name) = self.qualified(what)?;
@@ -139,7 +139,7 @@ impl Cursor {
         }
     }
 
-    /// A name with its schema; none if it is the usual one.
+    /// A name with its schema; the schema is `None` if it is the usual one.
     pub(super) fn qualified(&mut self, what: &str) -> Result<(Option<String>, String)> {
         let mut parts = vec![self.name(what)?];
         while parts.len() < 3 && self.eat_symbol('.') {
@@ -189,7 +189,7 @@ impl Cursor {
         Error::new(Code::SYNTAX, text).at(self.position())
     }
 
-    /// 60004: an option that is there a second time.
+    /// 60004: an option given twice.
     pub(super) fn given_twice(&self, option: &str) -> Error {
         Error::new(Code::SYNTAX, format!("{option} is given twice; give it once")).at(self.position())
     }
@@ -210,7 +210,7 @@ impl Cursor {
     }
 }
 
-/// 60026: Service Broker has it, Dialoq does not, and why.
+/// 60026: a feature of Service Broker that Dialoq does not have, with the reason.
 pub(super) fn unsupported(why: impl Into<String>) -> Error {
     Error::new(Code::UNSUPPORTED, why)
 }

@@ -23,7 +23,7 @@ pub(super) enum Token {
     Go(Option<String>),
     /// Nothing is left.
     End,
-    /// The script cannot be read further, and why. Nothing follows it.
+    /// The script cannot be read further, with the reason. No token follows it.
     Unreadable(String),
 }
 

@@ -25,7 +25,7 @@ use crate::protocol::definition::Definition;
 pub struct Statement {
     /// The definition.
     pub definition: Definition,
-    /// Where its first word stands.
+    /// The position of its first word.
     pub position: Position,
 }
 

@@ -509,7 +509,7 @@ fn a_gap_that_reaches_a_group_somebody_has_received_from_sets_it_aside_when_that
         send(&mut memory, initiator, "one");
         let mut session = memory.core.begin_transaction();
         assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["zero"]);
-        // As if the row of a message that waited were gone.
+        // As if the row of a waiting message were gone.
         let place = memory.core.find(initiator.0).unwrap();
         memory.core.endpoints[place].send_sequence += 1;
         send(&mut memory, initiator, "three");

@@ -307,7 +307,7 @@ fn names_of_far_services_are_forgotten_with_their_last_conversation() {
         let handle = begin(&mut memory, &format!("far {number}"), None);
         end(&mut memory, handle, EndForm::Cleanup);
     }
-    // A dialog that was begun and rolled back, too.
+    // Also a dialog that was begun and rolled back.
     let mut session = memory.core.begin_transaction();
     let dialog = BeginDialog {
         from_service: "i".into(),

@@ -1,4 +1,4 @@
-//! Random work against the core: after every step the rows must rebuild the very broker that wrote them.
+//! Random work against the core: after every step the rows must rebuild exactly the broker that wrote them.
 
 use super::*;
 use proptest::prelude::*;

@@ -64,7 +64,7 @@ fn a_group_whose_conversations_a_transaction_moved_away_is_gone_for_it() {
         let refused = memory.execute(&mut session, verb.clone(), NOW).unwrap_err();
         assert_eq!(refused.code(), Code::GROUP_NOT_FOUND, "{verb:?}");
     }
-    // The conversation that stays leaves, so that only the one that came is in the group.
+    // The remaining conversation leaves, so that only the moved one is in the group.
     memory.execute(&mut session, moves(1, 2), NOW).unwrap().unwrap();
     assert_eq!(receive_in(&mut memory, &mut session, None, From::Group(groups[1])).len(), 1);
     memory.rollback(session, NOW);
@@ -175,7 +175,7 @@ fn a_commit_wakes_receivers_of_what_waits_in_the_groups_it_unlocks() {
     memory.core.commit(session, NOW, &mut effects);
     assert_eq!((wakes(&effects), depth(&memory, "qt")), (vec![1], (1, 1)));
     memory.write(effects, NOW);
-    // It took all, so nothing is ready, but the queue is less deep.
+    // It received all rows, so no group is ready, but the queue is less deep.
     let mut session = memory.core.begin_transaction();
     assert_eq!(receive_in(&mut memory, &mut session, None, From::Any), ["level 5"]);
     let mut effects = Effects::default();

@@ -20,7 +20,7 @@ pub enum Bound {
     /// A message of level `l` is overtaken by a newer one only if that one was enqueued within `(10 - l) * per_level`
     /// after it; in addition at most once by each other level.
     Age {
-        /// The waiting that makes up for one level.
+        /// The waiting time that makes up for one level.
         per_level: Duration,
     },
     /// Only the backlog of its own queue stands before a message: with `n` messages before it in as many groups or

@@ -119,7 +119,7 @@ pub struct Plan {
 /// One RECEIVE to try, for a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClassLook {
-    /// The class it serves, as the strategy calls it.
+    /// The class it serves, by the strategy's name for it.
     pub class: Arc<str>,
     /// The RECEIVE: queue, conversations, number of messages.
     pub look: Look,

@@ -50,7 +50,7 @@ impl Rig {
         });
     }
 
-    /// Runs the strategy until it finds nothing more; gives the messages in the order they were served.
+    /// Runs the strategy until it finds nothing more; returns the messages in the order they were served.
     pub(super) fn run(mut self, mut strategy: impl Strategy) -> Vec<Taken> {
         self.messages.sort_by_key(|message| message.sent_ms);
         let mut served = Vec::new();

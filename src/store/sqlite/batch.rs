@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-/// Where an answer goes, and the share of the store's room that its unit has until then.
+/// The channel of an answer, and the unit's share of the store's room until then.
 pub(super) struct Sender {
     answer: oneshot::Sender<Result<Slots>>,
     pub(super) room: Option<OwnedSemaphorePermit>,
@@ -74,11 +74,11 @@ impl Slot {
 pub(super) struct Answer {
     pub(super) sender: Sender,
     pub(super) slots: Slots,
-    /// Whether an open transaction has taken the messages; it gives them back itself if its caller is gone.
+    /// Whether an open transaction has received the messages; it returns them itself if its caller is gone.
     pub(super) is_in_transaction: bool,
 }
 
-/// The outcomes of a committed unit. If one cannot be put together, the messages of the unit are lost, and noted.
+/// The outcomes of a committed unit. If one cannot be put together, the messages of the unit are lost and counted.
 pub(super) fn outcomes(slots: Slots) -> Result<Vec<Outcome>> {
     let messages = messages(&slots);
     let outcomes: Result<_> = slots.into_iter().map(Slot::into_outcome).collect();
@@ -97,7 +97,7 @@ pub(super) fn later(mut slots: Slots) -> std::result::Result<(Unit, oneshot::Rec
     }
 }
 
-/// Notes the messages of a committed unit that its caller does not take.
+/// Counts and logs the messages of a committed unit that its caller does not take.
 pub(super) fn note_dropped(slots: &Slots) {
     crate::store::handover::note_dropped(messages(slots));
 }
@@ -140,10 +140,10 @@ pub(super) struct WriteSide {
     pub(super) recent: Arc<Mutex<Recent>>,
     /// Kept for its room.
     pub(super) spare: Batch,
-    /// Which state of the monitors' board the tables show.
+    /// The version of the monitors' board that the tables show.
     pub(super) board_version: u64,
     pub(super) board_written: Instant,
-    /// Set by a close: the marks in the tables are exact, and nothing more is written.
+    /// Set by a close: the marks in the tables are exact, and no later write may follow.
     pub(super) is_shut: bool,
 }
 
@@ -193,7 +193,7 @@ impl WriteSide {
                 if self.connection.is_autocommit() {
                     continue 'again;
                 }
-                // The trial undoes all, so every unit starts again, this one without a trial.
+                // The trial rolls back every unit, so each starts again, this one without a trial.
                 if needs_trial {
                     is_tried[place] = true;
                     if let Some(refusal) = self.try_commit()? {

@@ -108,7 +108,7 @@ impl Checking {
             let (message_type, body) = (message_type.clone(), body.clone());
             let check = move || checks.pass_judgement(&types.catalog, &message_type, &body);
             match tokio::runtime::Handle::try_current() {
-                // If the runtime is going away, the message is checked when it arrives.
+                // If the runtime is shutting down, the message is checked when it arrives.
                 Ok(_) => judgements.extend(self.room.run(check).await.ok()),
                 Err(_) => judgements.push(check()),
             }
@@ -130,7 +130,7 @@ impl Checking {
         match thread.spawn(move || this.check_all(|row| this.check_row(row))) {
             Ok(_) => late.is_running = true,
             Err(error) => {
-                // The next message that is to be checked tries again for all of them.
+                // The next message to be checked starts a thread again, for all of them.
                 tracing::warn!(%error, "no thread for the check of bodies; their messages wait in the transmission queue");
             }
         }

@@ -24,7 +24,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockErr
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// Rows of the transmission queue that one batch tries again, and bytes of their bodies; more wait for the next.
+/// Rows of the transmission queue that one batch tries again, and bytes of their bodies; the rest wait for the next
+/// batch.
 const MOST_REDELIVERED: usize = 1000;
 const MOST_REDELIVERED_BYTES: usize = 16 * 1024 * 1024;
 
@@ -42,7 +43,7 @@ const BOARD_EVERY: Duration = Duration::from_secs(1);
 /// Connections kept for reading.
 const MOST_READERS: usize = 4;
 
-/// Up to here a caller may be kept on its own thread by a batch.
+/// The longest batch that a caller may run on its own thread.
 const SHORT_BATCH_NS: u64 = 1_000_000;
 
 /// The shared part of all handles of one store.
@@ -126,7 +127,7 @@ impl Engine {
     ///
     /// Receivers are signalled before the sync: their own receives are answered after it, often in the same batch.
     pub(super) fn hand_over<'s>(&'s self, mut state: MutexGuard<'s, State>) {
-        // A transaction that outlives the close of its store has nothing to write.
+        // A transaction that outlives its closed store writes nothing.
         if self.is_released.load(SeqCst) {
             return;
         }
@@ -219,7 +220,7 @@ impl Engine {
         self.wake.notify_one();
     }
 
-    /// The writer's life, until the store is closed or dropped.
+    /// The writer's loop, until the store is closed or dropped.
     pub(super) fn run_writer(&self) {
         self.write_until_closed();
         // The drop of the store waits for this thread, unless this thread dropped it.
@@ -280,7 +281,7 @@ impl Engine {
         self.write.try_lock().is_ok_and(|write| self.is_board_due(&write))
     }
 
-    /// Monitors move with every message; their rows need not.
+    /// The monitors change with every message; their rows are written less often.
     fn is_board_due(&self, write: &WriteSide) -> bool {
         self.path.is_some()
             && write.board_version != self.board.monitors().version()
@@ -388,7 +389,7 @@ impl Engine {
     fn fill_batch(&self, write: &mut WriteSide, batch: &mut Batch, by_writer: bool) -> Result<()> {
         let now = self.clock.now();
         let mut state = self.lock_to_write()?;
-        // A caller on its own thread leaves the statements of others to the writer, which they have woken.
+        // A caller on its own thread leaves other callers' statements to the writer, which they have woken.
         let commits = if by_writer { state.take_sql_commits() } else { Vec::new() };
         if !commits.is_empty() {
             drop(state);
@@ -578,7 +579,7 @@ impl Engine {
         self.nudge();
     }
 
-    /// Closes every connection, then lets go of the file; the second time it does nothing.
+    /// Closes every connection, then releases the file; a second call does nothing.
     pub(super) fn release(&self) -> Result<()> {
         let mut write = self.write.lock().unwrap_or_else(PoisonError::into_inner);
         if self.is_released.load(SeqCst) {
@@ -606,7 +607,7 @@ impl Drop for OnPanic<'_> {
     }
 }
 
-/// Since when the board has not been written: long enough to be written at once.
+/// Initial time of the last board write: old enough that the board is written at once.
 pub(super) fn long_ago() -> Instant {
     Instant::now().checked_sub(BOARD_EVERY).unwrap_or_else(Instant::now)
 }

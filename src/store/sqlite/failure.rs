@@ -28,7 +28,7 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::QueryReturnedNoRows => (Code::STORE_DAMAGED, "the tables do not hold what they must"),
-            // All texts are our own, so this is a table or a column that is not there.
+            // All texts are our own, so a table or a column is missing.
             _ if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_ERROR) => {
                 (Code::STORE_DAMAGED, "the tables are not what they must be; restore the file from a copy")
             }
@@ -38,7 +38,7 @@ pub(super) fn storage(doing: &str, error: rusqlite::Error) -> Error {
     Error::new(code, format!("{doing}: {why} ({error})")).caused_by(error)
 }
 
-/// Whether another program holds the lock that is needed, so that nothing was written.
+/// Whether another program holds the needed lock, so that nothing was written.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }

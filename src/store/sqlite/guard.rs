@@ -6,7 +6,7 @@ use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Guards a connection, and watches how long its statements run.
+/// Guards a connection, and limits how long its statements run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Guard {
     is_on: Arc<AtomicBool>,
@@ -73,7 +73,7 @@ impl Guard {
     }
 }
 
-/// Why a statement that the guard refused was refused; `None` if it failed for another reason.
+/// The guard's reason for refusing a statement; `None` if it failed for another reason.
 pub(super) fn explain(error: &rusqlite::Error) -> Option<&'static str> {
     (error.sqlite_error_code() == Some(rusqlite::ErrorCode::AuthorizationForStatementDenied)).then_some(
         "it may not change Dialoq's own tables and views (dialoq_*, sys_*, queue_messages), nor make temporary objects, nor \
@@ -149,7 +149,7 @@ mod tests {
         judge(&AuthContext { action, database_name, accessor: None })
     }
 
-    /// The check of the schema after a statement finds many of these too; each of the two must hold by itself.
+    /// The schema check after a statement finds many of these too; each of the two checks must suffice alone.
     #[test]
     fn what_touches_a_table_of_the_broker_is_denied_by_its_name() {
         use AuthAction as A;

@@ -46,7 +46,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// How much may be on its way at once: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its bodies.
+/// The highest total cost of the units under way: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its
+/// bodies.
 const ROOM: u32 = 16 * 1024;
 const BODY_SHARE_BYTES: usize = 16 * 1024;
 
@@ -116,7 +117,7 @@ impl SqliteStore {
             let marks = core.counters();
             (core, marks)
         } else {
-            // Reading and mending are one transaction, so that no other program comes between.
+            // Reading and mending are one transaction, so that no other program writes in between.
             board::clear(&write).map_err(|error| storage(&doing(), error))?;
             let load::Loaded { restored, orphans, marks } = load::core(&write.connection, ids, limits, now)?;
             orphans.delete(&write.connection)?;
@@ -271,12 +272,12 @@ fn cost(unit: &Unit) -> u32 {
     u32::try_from(1 + bytes / BODY_SHARE_BYTES).unwrap_or(ROOM)
 }
 
-/// Waits for the answer; a sender that is gone means that the engine is, or has failed.
+/// Waits for the answer; a dropped sender means that the engine has stopped or failed.
 async fn answered(engine: &Engine, receiver: oneshot::Receiver<Result<Slots>>) -> Result<Slots> {
     receiver.await.unwrap_or_else(|_| Err(engine.why_unanswered()))
 }
 
-/// The answer to a unit. Its caller may go between the answer's coming and its being seen.
+/// The answer to a unit. Its caller may be dropped after the answer arrives and before it is polled.
 struct Answered(oneshot::Receiver<Result<Slots>>);
 
 impl Answered {

@@ -76,7 +76,7 @@ pub(super) fn check_ours(path: &Path) -> Result<()> {
     let foreign = |error: Error| if error.code() == Code::STORE_FOREIGN { Err(error) } else { Ok(()) };
     let connection = match owner::opening(|| Connection::open_with_flags(path, flags)) {
         Ok(connection) => connection,
-        // The connection that writes finds out why.
+        // The connection that writes reports the cause.
         Err(_) => return Ok(()),
     };
     identify(&connection, &Location::File(path.to_owned())).map(drop).or_else(foreign)
@@ -90,7 +90,7 @@ pub(super) fn write_connection(
 ) -> Result<(Connection, bool)> {
     let doing = format!("opening database '{location}'");
     let failed = |error| storage(&doing, error);
-    // The lock has made the file. One that is missing now was removed since, and a new one would not be locked.
+    // Taking the lock has made the file. If it is missing now, it was removed since, and a new one would not be locked.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = match location {
         Location::Memory => Connection::open_in_memory_with_flags(flags),
@@ -129,7 +129,7 @@ pub(super) fn write_connection(
     Ok((connection, is_new))
 }
 
-/// Sets how long the connection that writes waits, once the database is open.
+/// Sets the lock timeout of the connection that writes, once the database is open.
 pub(super) fn wait_briefly(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(BUSY_TRY)
 }

@@ -28,7 +28,7 @@ pub struct SqliteOptions {
     pub sql_timeout: Option<Duration>,
     /// A fault to strike the writing of tables, for tests of recovery.
     pub fault: Option<Arc<Fault>>,
-    /// The name of the registered VFS that the connection which writes goes through, for tests of disks.
+    /// The name of the registered VFS of the connection that writes, for tests of disks.
     #[doc(hidden)]
     pub vfs: Option<String>,
 }
@@ -69,7 +69,7 @@ impl SqliteOptions {
     }
 }
 
-/// Makes the n-th write to the tables fail, as a full disk would; every one after it fails too.
+/// Makes the n-th write to the tables fail, like a full disk; every later one fails too.
 #[derive(Debug)]
 pub struct Fault {
     left: AtomicU64,
@@ -82,7 +82,7 @@ impl Fault {
         Arc::new(Self { left: AtomicU64::new(nth), strikes_after: false })
     }
 
-    /// Lets the `nth` operation happen and fails it all the same, as a disk that loses the answer.
+    /// Runs the `nth` operation and then fails it, like a disk that loses the answer.
     pub fn after(nth: u64) -> Arc<Self> {
         Arc::new(Self { left: AtomicU64::new(nth), strikes_after: true })
     }
@@ -92,7 +92,7 @@ impl Fault {
         self.left.load(SeqCst) == 0
     }
 
-    /// Does the operation, unless the fault strikes it.
+    /// Runs the operation, unless the fault strikes it.
     pub(super) fn strike<T>(&self, operation: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         let left = self.left.load(SeqCst);
         if left > 1 {

@@ -118,7 +118,7 @@ fn entries() -> MutexGuard<'static, Vec<Entry>> {
     ENTRIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes the descriptors that nothing needs any more.
+/// Closes the descriptors that are not needed any more.
 fn sweep(entries: &mut Vec<Entry>) {
     entries.retain(|entry| entry.is_owned || entry.descriptor.is_some() && is_open_elsewhere(&entry.key));
 }

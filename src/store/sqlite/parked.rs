@@ -74,7 +74,7 @@ impl Parked {
         self.cost
     }
 
-    /// Parks a unit; gives it back if the units that wait for any group cost as much as the whole room already.
+    /// Parks a unit; returns it if the parked units already cost as much as the whole room.
     pub(super) fn unit(&mut self, group: GroupKey, unit: Unit, sender: Sender) -> Result<(), (Unit, Sender)> {
         if self.cost >= ROOM {
             return Err((unit, sender));

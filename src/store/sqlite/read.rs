@@ -75,7 +75,7 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> Result<Uuid> {
     })
 }
 
-/// No broker hands out so many numbers; a larger one is damage, from which counting on would overflow.
+/// No broker uses so many numbers; a larger one is damage, and counting on from it would overflow.
 const LARGEST_NUMBER: i64 = 1 << 62;
 
 /// A number that is never negative.

@@ -11,7 +11,7 @@ const MOST_ROWS: usize = 8192;
 /// The most bytes of bodies kept.
 const MOST_BYTES: usize = 4 << 20;
 
-/// A body above this would push out too many others.
+/// A body above this size would push out too many others.
 const MOST_BODY_BYTES: usize = 64 << 10;
 
 /// Rows by `queuing_order`, which ascends nearly without gaps.

@@ -31,7 +31,7 @@ impl Reserved {
         Ok(Self(statement.query_map([], object)?.collect::<rusqlite::Result<_>>()?))
     }
 
-    /// Why the schema cannot stay as it is; `None` if it can.
+    /// Why the changed schema is refused; `None` if it is allowed.
     pub(super) fn fault(&self, connection: &Connection) -> rusqlite::Result<Option<String>> {
         let now = Self::read(connection)?;
         if let Some(strange) = now.0.iter().find(|object| !self.0.contains(object)) {

@@ -95,7 +95,7 @@ impl Arrivals {
     }
 }
 
-/// How far the marks run ahead: a write of them in so many.
+/// The marks run this far ahead, so they are written once per so many numbers.
 const BLOCK: u64 = 1 << 16;
 
 /// Spellings of queue names kept at most.
@@ -245,7 +245,7 @@ impl State {
         }
     }
 
-    /// Commits a session; the answer waits for the sync, unless it is only that nothing was there to be received.
+    /// Commits a session; the answer waits for the sync, unless all its receives were empty.
     pub(super) fn order_commit(&mut self, session: Session, slots: Slots, sender: Sender, now: Timestamp) {
         let is_empty = |slot: &Slot| matches!(slot, Slot::Rows { taken, .. } if taken.is_empty());
         if !slots.is_empty() && slots.iter().all(is_empty) {
@@ -322,7 +322,7 @@ impl State {
                     }
                     let before = self.parked.waiting_for(group);
                     self.order_unit(unit, sender, now);
-                    // Parked again at the end: the group has found another holder, and it keeps its place.
+                    // Parked again at the end: the group has another holder now, so the waiter goes back to the front.
                     let again = self.parked.waiting_for(group) > before;
                     if again {
                         self.parked.last_becomes_first(group);
@@ -414,7 +414,7 @@ impl State {
         &mut self.answers
     }
 
-    /// Whether any group of the queue can be received; a queue that is not there has none.
+    /// Whether any group of the queue can be received; a queue that does not exist has none.
     fn has_ready(&mut self, queue: &str) -> bool {
         self.queue_id(queue).is_some_and(|queue_id| self.core.depth(queue_id).ready_groups > 0)
     }
@@ -425,7 +425,7 @@ impl State {
             return Some(*known);
         }
         let queue_id = self.core.catalog().queue(name)?.id;
-        // A name may be written in very many ways.
+        // A name has very many spellings.
         if self.names.ids.len() >= MOST_NAMES {
             self.names.ids.clear();
         }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::oneshot;
 
-/// An open transaction; it holds nothing but its place in the core.
+/// An open transaction; it holds nothing but its session in the core.
 pub(super) struct SqliteTx {
     store: Arc<SqliteStore>,
     /// `None` once it has ended.
@@ -126,7 +126,7 @@ impl SqliteTx {
         Ok(receiver)
     }
 
-    /// Rolls back; `None` if only memory has changed, which it has by then.
+    /// Rolls back; `None` if the rollback changed only memory, and then it is complete.
     fn order_rollback(&mut self) -> Result<Option<oneshot::Receiver<Result<Slots>>>> {
         let session = self.session.take().ok_or_else(Error::transaction_ended)?;
         let (sender, receiver) = oneshot::channel();
@@ -153,7 +153,7 @@ enum Next {
     Wait(u64, oneshot::Receiver<(Session, Result<Reply>)>),
 }
 
-/// Wakes the writer if a tick or a rollback has left it something to do.
+/// Wakes the writer if a tick or a rollback has left it work.
 fn wake_if_work(engine: &Engine, state: std::sync::MutexGuard<'_, State>) {
     if state.has_work(engine.clock.now()) {
         engine.hand_over(state);

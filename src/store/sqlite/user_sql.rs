@@ -124,7 +124,7 @@ fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
         Ok(())
     };
     run().map_err(|error| refused(statement, &error))?;
-    // Definitions and queries leave the last count of others standing.
+    // Definitions and queries do not reset the count of the statement before.
     let changed = if connection.total_changes() == before { 0 } else { connection.changes() };
     match statement.expected_rows {
         Some(expected) if expected != changed => Err(user(

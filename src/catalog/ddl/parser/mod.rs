@@ -52,7 +52,7 @@ impl Action {
 /// Passes the words of a kind of object from the second on, and reads the rest of the statement.
 type Rest = fn(&mut Cursor, Action) -> Definitions;
 
-/// The kinds of objects: first word, further words, and who reads on.
+/// The kinds of objects: first word, further words, and the function that reads on.
 const KINDS: [(&str, &str, Rest); 8] = [
     ("MESSAGE", "TYPE", vocabulary::message_type),
     ("CONTRACT", "", vocabulary::contract),

@@ -14,7 +14,7 @@ pub(super) fn queue(cursor: &mut Cursor, action: Action) -> Definitions {
         Action::Drop => Definition::DropQueue { name },
         Action::Create => {
             let options = if cursor.eat_word("WITH") { options(cursor)? } else { QueueOptions::default() };
-            // Where rows lie on disk is the store's business.
+            // The store decides where rows lie on disk.
             if cursor.eat_word("ON") {
                 cursor.name("a filegroup")?;
             }
@@ -35,7 +35,7 @@ fn altered(cursor: &mut Cursor) -> Result<QueueOptions> {
         let why = "ALTER QUEUE ... MOVE TO: there are no filegroups; leave the statement out";
         return Err(unsupported(why).at(cursor.position()));
     }
-    // The store has no index of its own per queue that could be rebuilt: all that is left to do is to find the queue.
+    // The store has no index per queue that could be rebuilt: only the queue must exist.
     if cursor.eat_word("REBUILD") {
         if cursor.eat_word("WITH") {
             cursor.symbol('(')?;

@@ -228,7 +228,7 @@ async fn a_body_that_no_reader_can_read_is_read_by_the_writers_connection() {
     set_queue(&store, false).await;
     store.submit(vec![send(one, "checked", &large(true))]).await.unwrap();
     alter_type(&store, schema(r#"{"type":"number"}"#)).await;
-    // As for a process that has no file left to open.
+    // Like a process that can open no more files.
     std::fs::rename(&path, &elsewhere).unwrap();
     set_queue(&store, true).await;
     assert_eq!(awaited(&store, "to").await.len(), 1);

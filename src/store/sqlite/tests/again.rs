@@ -165,7 +165,7 @@ async fn a_reader_keeps_to_the_limit_of_its_statements_and_to_its_clock() {
     let folder = tempfile::tempdir().unwrap();
     let _store = defined(options(folder.path())).await;
     let mut reading = options(folder.path());
-    // Any limit will do: the statement does not end by itself.
+    // Any limit will do: the statement never ends by itself.
     reading.sql_timeout = Some(Duration::from_millis(1));
     reading.clock = Clock::manual(Timestamp(1_000_000));
     let reader = SqliteStore::open_read_only(reading).unwrap();

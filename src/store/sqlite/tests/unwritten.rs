@@ -166,7 +166,7 @@ async fn a_lone_caller_leaves_it_to_the_writer_to_wait_for_the_lock_of_another_p
     other.busy_timeout(Duration::from_secs(20)).unwrap();
     other.execute_batch("begin immediate").unwrap();
     let mut sent = store.submit(vec![send(handle, "last")]);
-    // This thread comes back, and can let go of the lock.
+    // This thread returns, and can release the lock.
     assert_pending(&mut sent);
     other.execute_batch("rollback").unwrap();
     sent.await.unwrap();
@@ -199,7 +199,7 @@ async fn a_store_whose_last_handle_its_own_writer_drops_frees_its_file() {
         drop(store);
     }
     until(|| engine.is_released.load(SeqCst)).await;
-    // The writer holds this lock until it has let go of the file.
+    // The writer holds this lock until it has released the file.
     drop(engine.write.lock());
     drop(SqliteStore::open(options(folder.path())).unwrap());
 }
