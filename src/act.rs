@@ -341,7 +341,7 @@ impl<'a> BeginDialog<'a> {
         self
     }
 
-    /// Begins it and gives all its ids.
+    /// Begins it and returns all its ids.
     pub fn with_ids(self) -> Answer<'a, Dialog> {
         Answer::to(self.act, Verb::BeginDialog(self.dialog), began)
     }

@@ -221,7 +221,7 @@ impl Broker {
         self.store.query(statement(text, params)).await
     }
 
-    /// Runs the user's own SQL at once, in a transaction of its own; gives the number of rows changed.
+    /// Runs the user's own SQL at once, in a transaction of its own; returns the number of rows changed.
     ///
     /// # Errors
     /// 60022 the statement fails.

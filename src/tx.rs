@@ -160,7 +160,7 @@ impl State {
         Ok(done)
     }
 
-    /// Runs a step that gives nothing.
+    /// Runs a step without a result.
     async fn run_plain<F>(&mut self, step: impl FnOnce(Session) -> F) -> Result<()>
     where
         F: Future<Output = (Session, Done)> + Send + 'static,

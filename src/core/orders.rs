@@ -1,8 +1,8 @@
 //! The queuing orders of one conversation's waiting rows, packed.
 //!
 //! A row costs the length of its distance to the row before it: one byte when a conversation has the queue to itself,
-//! two when up to 16,000 rows of others lie between. A million waiting rows in 1,000 conversations take 2 MiB, so that
-//! every read and delete is by key and the tables need no index that each send would have to write.
+//! two when up to 16,000 rows of others lie between. A million waiting rows in 1,000 conversations take 2 MiB. So every
+//! read and delete is by key, and the tables need no index that each send would have to write.
 
 /// An ascending list of numbers, taken from the front, added at the back.
 #[derive(Debug, Default, Clone)]

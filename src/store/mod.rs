@@ -76,7 +76,7 @@ pub trait Store: Send + Sync + 'static {
     /// Reads committed rows: the catalog views, and the user's own tables.
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
 
-    /// Runs the user's own SQL in a transaction of its own; gives the number of rows changed.
+    /// Runs the user's own SQL in a transaction of its own; returns the number of rows changed.
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>>;
 
     /// The definitions as of the last commit.

@@ -27,7 +27,7 @@ pub struct StatusTexts {
 /// `doctor/*.sql`
 #[derive(Debug, Clone, Copy)]
 pub struct DoctorTexts {
-    /// Queues that give nothing out.
+    /// Disabled queues.
     pub disabled_queues: &'static str,
     /// Conversation groups that poison handling set aside.
     pub quarantined: &'static str,

@@ -204,7 +204,7 @@ impl StoreTx for TracedTx {
     }
 }
 
-/// Counts the verbs of a unit; gives the queue that each receives from.
+/// Counts the verbs of a unit; returns the queue that each receives from.
 fn counted(unit: &Unit) -> Vec<Option<Arc<str>>> {
     unit.iter().for_each(count);
     unit.iter().map(received_queue).collect()

@@ -23,8 +23,8 @@ pub fn dual_queue_loop(high: impl Into<Arc<str>>, low: impl Into<Arc<str>>) -> D
 
 /// The classic form: waits 10 ms on the high queue, then tries the low queue, and again.
 ///
-/// A message of the low queue pays up to those 10 ms each time the high queue is empty, so that one such loop serves
-/// at most 100 low messages a second even if nothing else happens. Bound: none.
+/// A message of the low queue pays up to those 10 ms each time the high queue is empty. One loop therefore serves at
+/// most 100 low messages a second even on an otherwise idle broker. Bound: none.
 pub fn dual_queue_loop_classic(high: impl Into<Arc<str>>, low: impl Into<Arc<str>>) -> ClassicDualQueueLoop {
     ClassicDualQueueLoop { high: high.into(), low: low.into(), high_top: None, timeout: CLASSIC_TIMEOUT }
 }

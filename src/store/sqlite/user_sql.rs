@@ -114,7 +114,7 @@ fn breaks_foreign_keys(connection: &Connection) -> bool {
     !matches!(connection.query_row(FOREIGN_KEY_VIOLATIONS, [], |row| row.get::<_, i64>(0)), Ok(0))
 }
 
-/// Runs one statement and gives the number of rows it changed.
+/// Runs one statement and returns the number of rows it changed.
 fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
     let mut prepared = prepare(connection, statement)?;
     let before = connection.total_changes();
