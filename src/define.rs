@@ -293,8 +293,7 @@ impl QueueDefinition<'_> {
         })
     }
 
-    /// `STATUS = ON
-    /// OFF`: whether the queue accepts and delivers messages.
+    /// `STATUS = ON | OFF`: whether the queue accepts and delivers messages.
     pub fn status(self, on: bool) -> Self {
         self.set(|options| options.status = Some(on))
     }
@@ -309,7 +308,7 @@ impl QueueDefinition<'_> {
         self.set(|options| options.poison_message_handling = Some(on))
     }
 
-    /// `POISON_MESSAGE_HANDLING (QUARANTINE = ON | OFF)`, ours: sets only the guilty group aside.
+    /// `POISON_MESSAGE_HANDLING (QUARANTINE = ON | OFF)`, ours: quarantines only the guilty group.
     pub fn poison_quarantine(self, on: bool) -> Self {
         self.set(|options| options.poison_quarantine = Some(on))
     }

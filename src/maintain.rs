@@ -26,7 +26,7 @@ pub enum FindingKind {
     WaitingMessages,
     /// Messages cannot be delivered.
     Undelivered,
-    /// Poison handling set conversation groups aside.
+    /// Poison handling quarantined conversation groups.
     Quarantined,
 }
 

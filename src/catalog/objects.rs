@@ -97,7 +97,7 @@ pub struct Queue {
     pub is_retention_enabled: bool,
     /// Whether five rollbacks in a row disable the queue.
     pub is_poison_message_handling_enabled: bool,
-    /// Whether poison handling sets the guilty group aside rather than disable the queue (ours).
+    /// Whether poison handling quarantines the guilty group rather than disable the queue (ours).
     pub is_poison_quarantine_enabled: bool,
     /// How readers are launched.
     pub activation: Option<Activation>,

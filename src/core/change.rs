@@ -117,7 +117,7 @@ pub struct EndpointRow {
     pub far_service: Arc<str>,
     /// The broker of the other side, if named or learned.
     pub far_broker_instance: Option<Arc<str>>,
-    /// Where it stands.
+    /// The state of the endpoint.
     pub state: ConversationState,
     /// 1 to 10.
     pub priority: u8,

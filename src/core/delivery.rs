@@ -50,8 +50,8 @@ enum Route {
 }
 
 impl Core {
-    /// Sends a letter off: delivers it if nothing stands before it and its way is free, else puts it in the
-    /// transmission queue.
+    /// Sends a letter: delivers it if no row waits before it and its route is free, else puts it in the transmission
+    /// queue.
     pub(super) fn dispatch(&mut self, from: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
         // An Error overtakes; every other letter keeps its place behind the waiting rows.
         let must_queue = self.endpoints[from].has_outbox() && !letter.is_error;

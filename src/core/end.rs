@@ -117,8 +117,8 @@ impl Core {
         }
     }
 
-    /// This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while (rules 10, 13, 24 to
-    /// 26).
+    /// This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for a while
+    /// (rules 10, 13, 24 to 26).
     fn finish(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
         let endpoint = &self.endpoints[place];
         if endpoint.is_initiator {

@@ -42,7 +42,7 @@ pub(super) struct Endpoint {
     pub(super) is_peer_known: bool,
     /// Rows of the retained table may exist.
     pub(super) has_retained: bool,
-    /// Poison handling set its group aside.
+    /// Poison handling quarantined its group.
     pub(super) is_quarantined: bool,
     /// The broker itself holds this side.
     pub(super) is_system: bool,

@@ -106,7 +106,7 @@ impl Core {
         self.sessions[session.id] = None;
     }
 
-    /// A place to come back to.
+    /// Sets a savepoint.
     pub fn savepoint(&self, session: &Session) -> Savepoint {
         Savepoint(session.log.len())
     }

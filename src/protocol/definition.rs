@@ -1,7 +1,7 @@
 //! Definitions: the statements of Service Broker's DDL, as data.
 //!
 //! Every statement is one [`Definition`]; a script is a list of them that is applied wholly or not at all. The builder
-//! and the DDL text both end here, and `dump` goes back from here to text.
+//! and the DDL text both produce these, and `dump` turns them into text again.
 
 use serde::{Deserialize, Serialize};
 
@@ -194,14 +194,13 @@ pub enum SentBy {
 /// The settings of a queue that a statement names; `None` is "not named".
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct QueueOptions {
-    /// `STATUS = ON
-    /// OFF`: whether the queue accepts and delivers messages. Default ON.
+    /// `STATUS = ON | OFF`: whether the queue accepts and delivers messages. Default ON.
     pub status: Option<bool>,
     /// `RETENTION = ON | OFF`: whether rows are kept until their conversation ends. Default OFF.
     pub retention: Option<bool>,
     /// `POISON_MESSAGE_HANDLING ( STATUS = ON | OFF )`: whether five rollbacks in a row disable the queue. Default ON.
     pub poison_message_handling: Option<bool>,
-    /// `POISON_MESSAGE_HANDLING ( QUARANTINE = ON | OFF )`, ours: set only the guilty group aside. Default OFF.
+    /// `POISON_MESSAGE_HANDLING ( QUARANTINE = ON | OFF )`, ours: quarantine only the guilty group. Default OFF.
     pub poison_quarantine: Option<bool>,
     /// `ACTIVATION ( ... )`.
     pub activation: Option<ActivationChange>,

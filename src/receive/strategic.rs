@@ -14,8 +14,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio_stream::Stream;
 
-/// One received batch, the class it was received for, and the transaction: commit to have done with it, drop to give
-/// it back.
+/// One received batch, the class it was received for, and the transaction: commit it, or drop it to return the
+/// messages.
 #[derive(Debug)]
 pub struct Turn {
     /// The transaction; replies belong in it.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use tokio_stream::Stream;
 
-/// One received batch with the transaction that received it: commit to have done with it, drop to give it back.
+/// One received batch with the transaction that received it: commit it, or drop it to return the messages.
 #[derive(Debug)]
 pub struct Arrival {
     /// The transaction; replies belong in it.

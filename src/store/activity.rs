@@ -236,7 +236,7 @@ impl QueueActivity {
         WaitGuard(self.clone())
     }
 
-    /// How the queue stands.
+    /// The current facts about the queue.
     pub fn facts(&self) -> QueueFacts {
         let last_empty_us = self.last_empty_us.load(SeqCst);
         QueueFacts {

@@ -29,7 +29,7 @@ pub struct StatusTexts {
 pub struct DoctorTexts {
     /// Disabled queues.
     pub disabled_queues: &'static str,
-    /// Conversation groups that poison handling set aside.
+    /// Quarantined conversation groups.
     pub quarantined: &'static str,
     /// Conversations that were never ended; the parameter is a moment.
     pub never_ended: &'static str,

@@ -51,7 +51,7 @@ struct Schema<'a> {
     visited: Cell<u64>,
 }
 
-/// Where a particle stands.
+/// The context of a particle.
 #[derive(Clone, Copy, Default)]
 struct Place {
     /// Model groups around it.

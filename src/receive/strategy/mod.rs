@@ -42,7 +42,7 @@ use std::time::Duration;
 
 /// Decides which receive comes next.
 pub trait Strategy: Send {
-    /// The name it goes by in reports.
+    /// Its name in reports.
     fn name(&self) -> &'static str;
 
     /// As first published, or ours.

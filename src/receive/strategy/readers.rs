@@ -41,7 +41,7 @@ impl ReaderPools {
         self
     }
 
-    /// The name it goes by in reports.
+    /// Its name in reports.
     pub fn name(&self) -> &'static str {
         "independent_readers"
     }

@@ -13,7 +13,7 @@ const DELETE_TASKS: &str = rows::DELETE_ACTIVATED_TASKS;
 const INSERT_MONITOR: &str = rows::INSERT_QUEUE_MONITOR;
 const INSERT_TASK: &str = rows::INSERT_ACTIVATED_TASK;
 
-/// Writes the board as it stands, in the transaction of the batch.
+/// Writes the current board, in the transaction of the batch.
 pub(super) fn write(side: &mut WriteSide, board: &MonitorBoard, now: Timestamp) -> Result<()> {
     let version = board.version();
     clear(side)?;
