@@ -106,7 +106,7 @@ impl Core {
         self.sessions[session.id] = None;
     }
 
-    /// Sets a savepoint.
+    /// A savepoint at the session's current position.
     pub fn savepoint(&self, session: &Session) -> Savepoint {
         Savepoint(session.log.len())
     }

@@ -1,6 +1,6 @@
 //! Repairs at opening, and their report.
 //!
-//! A row is removed only if it certainly belongs to no conversation. A message whose conversation existed and is
+//! A row is removed only if it certainly belongs to nothing. A message whose conversation existed and is
 //! missing is kept and reported: it is evidence of damage and may be all that is left. If the rows of one conversation
 //! contradict each other, its group is quarantined. Any other contradiction refuses the database.
 

@@ -209,8 +209,8 @@ impl Restore {
             self.orphan(table, endpoint_id, Change::DeleteTransmission { transmission_id }, example);
             return;
         };
-        // An Error overtakes the rows it drops, so its number may be any. The group that gets the next message is set
-        // aside.
+        // An Error overtakes the rows it drops, so its number may be any. The group that gets the next message is
+        // quarantined.
         let last = self.core.extra(place).outbox.back().map(|last| last.sequence);
         if let Some(last) = last.filter(|last| last + 1 != sequence && !is_conversation_error) {
             let handle = self.core.endpoints[place].handle;

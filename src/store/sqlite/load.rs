@@ -61,7 +61,7 @@ impl Orphans {
 pub(super) struct Loaded {
     pub(super) restored: Restored,
     pub(super) orphans: Orphans,
-    /// Every number in use is below these.
+    /// All numbers ever used are below these.
     pub(super) marks: (u64, u64, u64),
 }
 

@@ -50,7 +50,7 @@ pub(super) struct State {
     deferred: VecDeque<(Unit, Sender)>,
     sql_commits: Vec<SqlCommit>,
     pub(super) parked: Parked,
-    /// Every number in use is below these, as the tables record.
+    /// All numbers ever used are below these, as the tables record.
     marks: (u64, u64, u64),
     names: Names,
     /// Why nothing more is taken.
@@ -502,7 +502,7 @@ impl State {
     }
 }
 
-/// The marks to be written next; `None` while all numbers in use are below the old ones.
+/// The marks to be written next; `None` while all numbers ever used are below the old ones.
 fn marks_above(counters: (u64, u64, u64), marks: (u64, u64, u64)) -> Option<(u64, u64, u64)> {
     let is_passed = counters.0 > marks.0 || counters.1 > marks.1 || counters.2 > marks.2;
     is_passed.then_some((counters.0 + BLOCK, counters.1 + BLOCK, counters.2 + BLOCK))

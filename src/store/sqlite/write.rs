@@ -167,7 +167,7 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// Writes the marks: every number in use is below them.
+    /// Writes the marks: all numbers ever used are below them.
     pub(super) fn set_marks(&mut self, (order, endpoint, transmission): (u64, u64, u64)) -> Result<()> {
         self.run(Write::SetMarks, [int(order), int(endpoint), int(transmission)])?;
         Ok(())
