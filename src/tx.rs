@@ -326,8 +326,9 @@ impl Tx {
         }
     }
 
-    /// Gives the transaction the caller's own id, before all other work in it; false if that id was used before: then
-    /// roll it back. On the servers only; see [`Broker::unit_happened`](crate::Broker::unit_happened).
+    /// Gives the transaction the caller's own id, before all other work in it; false if a unit or transaction of that id
+    /// has happened before: then roll it back. On the servers only; see
+    /// [`Broker::unit_happened`](crate::Broker::unit_happened).
     ///
     /// # Errors
     /// 60026 the store keeps no ids, 60020 the transaction has ended.

@@ -26,7 +26,7 @@ pub struct MonitorRow {
     pub last_empty_rowset_time: Option<Timestamp>,
     /// When a reader was last launched.
     pub last_activated_time: Option<Timestamp>,
-    /// Sessions now waiting in RECEIVE without WHERE, started by activation or by the program.
+    /// Sessions now waiting in RECEIVE without WHERE, activated readers or not.
     pub tasks_waiting: u64,
     /// The most readers at a time.
     pub max_queue_readers: u16,
