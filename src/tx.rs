@@ -326,8 +326,8 @@ impl Tx {
         }
     }
 
-    /// Gives the transaction the caller's own id, before all other work in it; false if a unit or transaction of that id
-    /// has happened before: then roll it back. On the servers only; see
+    /// Gives the transaction the caller's own id, before all other work in it; false if a unit or transaction of that
+    /// id has happened before: then roll it back. On the servers only; see
     /// [`Broker::unit_happened`](crate::Broker::unit_happened).
     ///
     /// # Errors

@@ -202,9 +202,8 @@ where
 /// row disable the queue, unless its poison handling is off.
 ///
 /// Messages without a handler: an EndDialog or Error message ends this side of the conversation; a DialogTimer is
-/// dropped;
-/// any other type ends the conversation WITH ERROR 60029, so that its sender learns of it and the queue stays on. So
-/// does a body that does not decode, with 60021.
+/// dropped; any other type ends the conversation WITH ERROR 60029, so that its sender learns of it and the queue stays
+/// on. A body that does not decode ends the conversation with 60021.
 ///
 /// ```no_run
 /// # use dialoq::{Act, Broker, MessageType, activation::Handlers};

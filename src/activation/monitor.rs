@@ -365,7 +365,7 @@ impl Monitor {
             return 0;
         }
         let counted = settings.launches != Launches::Events;
-        // A new reader would find a group locked by another session empty, so only unlocked groups count here.
+        // A new reader gets nothing from a group that another session holds, so only unlocked groups count here.
         if counted && running.readers == 0 && facts.ready_groups > 0 {
             return self.launch(settings, running, now, MonitorState::Notified);
         }

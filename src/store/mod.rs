@@ -112,8 +112,8 @@ pub trait StoreTx: Send {
     /// Reads rows: as this transaction would leave them if the store runs statements at once, else as last committed.
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>>;
 
-    /// Gives the transaction the caller's own id, before any other work in it; false if a unit or transaction of that id
-    /// has happened before, and then it should be rolled back. Stores without it refuse with 60026.
+    /// Gives the transaction the caller's own id, before any other work in it; false if a unit or transaction of that
+    /// id has happened before, and then it should be rolled back. Stores without it refuse with 60026.
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>>;
 
     /// Sets a savepoint; names may be reused, the latest counts.

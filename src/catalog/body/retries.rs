@@ -64,7 +64,7 @@ struct Place {
 }
 
 impl Retries {
-    /// Adds the visits that a schema document can cause. It stands by itself: documents refer to no other.
+    /// Adds the visits that a schema document can cause. Documents refer to no other.
     ///
     /// # Errors
     /// Its groups refer to one another too often.
