@@ -28,7 +28,7 @@ BEGIN
         WHERE r.queue_id = @queue_id AND r.below_top < 10 - @from_level)
     BEGIN
         SET @start_top = 10 - @from_level;
-        SET @start = @from_order - 1;
+        SET @start = @from_order;
     END
     EXEC dialoq.receive_items @queue_id, @items, NULL, NULL, 0, 9, 0, @start_top, @start, 1;
 END

@@ -102,7 +102,7 @@ BEGIN
         SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.below_top < 10 - p_from_level)
     THEN
         v_start_top := 10 - p_from_level;
-        v_start := p_from_order - 1;
+        v_start := p_from_order;
         v_past_top := v_start_top;
         v_past := v_start;
     END IF;
