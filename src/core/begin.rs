@@ -45,7 +45,7 @@ impl Core {
             Relation::Conversation(handle) => {
                 let related = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
                 let endpoint = &self.endpoints[related];
-                if endpoint.state.is_ended() || session.overlay(related).is_some_and(|overlay| overlay.has_ended) {
+                if endpoint.state.is_ended() || session.has_ended(related, endpoint) {
                     return Err(Error::new(
                         Code::RELATION_IMPOSSIBLE,
                         format!("conversation {handle} has ended; a new one cannot be related to it"),

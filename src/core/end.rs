@@ -23,7 +23,7 @@ impl Core {
         let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
         // A committed END refuses a second one whichever session holds the group: check first, then wait for the lock.
         let endpoint = &self.endpoints[place];
-        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        let has_ended = session.has_ended(place, endpoint);
         if has_ended || (endpoint.state.is_ended() && form != EndForm::Cleanup) {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
             return Err(Error::new(

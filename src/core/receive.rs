@@ -78,8 +78,8 @@ impl Core {
     /// The endpoint that a RECEIVE names, if it is one of this queue that may still receive.
     fn receiver(&self, session: &Session, queue: &str, queue_id: i32, handle: ConversationHandle) -> Result<u32> {
         let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
-        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
-        if has_ended || self.endpoints[place].state.is_ended() {
+        let endpoint = &self.endpoints[place];
+        if session.has_ended(place, endpoint) || endpoint.state.is_ended() {
             return Err(Error::conversation_not_found(handle));
         }
         if self.queue_of(place) != queue_id {
@@ -139,10 +139,10 @@ impl Core {
     fn conversations(&self, session: &Session, group: u32, only: Option<u32>) -> SmallVec<[u32; 2]> {
         let has_more = |place: u32| {
             let endpoint = &self.endpoints[place];
-            let (taken, ended) = session.overlay(place).map_or((0, false), |overlay| {
-                (u64::from(overlay.taken) + overlay.taken_system.len() as u64, overlay.has_ended)
-            });
-            !ended && !endpoint.is_quarantined && endpoint.waiting_rows() > taken
+            let taken = session
+                .overlay(place)
+                .map_or(0, |overlay| u64::from(overlay.taken) + overlay.taken_system.len() as u64);
+            !session.has_ended(place, endpoint) && !endpoint.is_quarantined && endpoint.waiting_rows() > taken
         };
         let stays = |place: u32| session.group_of(place, &self.endpoints[place]) == group;
         let mut found: SmallVec<[u32; 2]> = match only {

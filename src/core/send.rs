@@ -94,7 +94,7 @@ impl Core {
     fn check_may_send(&self, session: &Session, place: u32, message_type_id: i32, name: &str) -> Result<()> {
         let endpoint = &self.endpoints[place];
         let contract = || self.catalog.contracts.get(&endpoint.contract_id).map_or("", |contract| &contract.name);
-        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        let has_ended = session.has_ended(place, endpoint);
         if has_ended || !endpoint.state.may_send() {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
             return Err(Error::new(

@@ -94,8 +94,8 @@ pub(super) struct Overlay {
     pub(super) taken_system: SmallVec<[u64; 2]>,
     /// Whether it sent.
     pub(super) has_sent: bool,
-    /// Whether it ended, in any form.
-    pub(super) has_ended: bool,
+    /// The endpoint_id of the endpoint that the session ended, in whatever form.
+    pub(super) ended: Option<u64>,
     /// The group it was moved to.
     pub(super) group: Option<u32>,
 }
@@ -116,6 +116,12 @@ impl Session {
 
     pub(super) fn overlay(&self, endpoint: u32) -> Option<&Overlay> {
         if self.overlays.is_empty() { None } else { self.overlays.get(&endpoint) }
+    }
+
+    /// Whether this session has ended the endpoint. After END WITH CLEANUP of a closed endpoint a timer may remove that
+    /// endpoint first, and another endpoint may get its place, so the id decides.
+    pub(super) fn has_ended(&self, place: u32, endpoint: &Endpoint) -> bool {
+        self.overlay(place).is_some_and(|overlay| overlay.ended == Some(endpoint.endpoint_id))
     }
 
     /// The group an endpoint is in, as this session sees it.
@@ -149,7 +155,7 @@ fn show(overlays: &mut HashMap<u32, Overlay>, op: &Op) {
             overlay.taken += rows;
             overlay.taken_system.extend_from_slice(system);
         }
-        Op::End { endpoint, .. } => overlays.entry(*endpoint).or_default().has_ended = true,
+        Op::End { endpoint, endpoint_id, .. } => overlays.entry(*endpoint).or_default().ended = Some(*endpoint_id),
         Op::Move { endpoint, group } => overlays.entry(*endpoint).or_default().group = Some(*group),
         // The place may have been that of an endpoint which this session has ended.
         Op::Begin { endpoint } => {

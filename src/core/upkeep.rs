@@ -174,7 +174,7 @@ impl Core {
     ) -> Result<u32> {
         let place = self.find_for(session, handle).ok_or_else(|| Error::conversation_not_found(handle))?;
         let endpoint: &Endpoint = &self.endpoints[place];
-        let has_ended = session.overlay(place).is_some_and(|overlay| overlay.has_ended);
+        let has_ended = session.has_ended(place, endpoint);
         if has_ended || endpoint.state.is_ended() {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
             return Err(Error::new(

@@ -219,3 +219,25 @@ fn a_large_transaction_leaves_nothing_that_slows_later_ones() {
     let spare = memory.core.begin();
     assert!(spare.overlays.capacity() < 1_000 && spare.log.capacity() < 1_000 && !spare.has_moved);
 }
+
+#[test]
+fn a_conversation_in_the_place_of_an_ended_one_that_the_session_cleans_up_has_not_ended() {
+    let mut memory = broker();
+    let old = begin(&mut memory, "t", None);
+    send(&mut memory, old, "old");
+    let target = receive(&mut memory, "qt")[0].conversation_handle;
+    end(&mut memory, target, EndForm::Plain);
+    end(&mut memory, old, EndForm::Plain);
+    assert_eq!(states(&memory), ["CD"]);
+    let mut session = memory.core.begin_transaction();
+    let cleanup = Verb::EndConversation { handle: target, form: EndForm::Cleanup };
+    memory.execute(&mut session, cleanup, NOW).unwrap().unwrap();
+    // The closed endpoint goes by itself, and the next endpoint takes its place.
+    memory.tick(NOW.after(Limits::default().closed_retention));
+    assert!(states(&memory).is_empty());
+    let new = begin(&mut memory, "t", None);
+    memory.execute(&mut session, send_verb(new, "m", "new"), NOW).unwrap().unwrap();
+    memory.commit(session, NOW);
+    assert_eq!(bodies(&receive(&mut memory, "qt")), ["new"]);
+    assert_recovers(&memory);
+}

@@ -1,5 +1,6 @@
 //! A batch: the content of one SQLite transaction, and the callers to answer when it is synced.
 
+use super::deferred::DeferredKeys;
 use super::failure::storage;
 use super::limit::Limits;
 use super::read::Reader;
@@ -131,7 +132,8 @@ pub(super) struct Batch {
 pub(super) struct WriteSide {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
-    /// The limits that end a user's statement early.
+    pub(super) deferred_keys: DeferredKeys,
+    /// What ends a statement of the user early.
     pub(super) limits: Limits,
     /// The broker's own part of the schema.
     pub(super) reserved: Reserved,
@@ -178,27 +180,13 @@ impl WriteSide {
         begin: impl Fn() -> Result<()>,
     ) -> Result<Vec<Result<u64>>> {
         let mut verdicts: Vec<Result<u64>> = units.iter().map(|_| Ok(0)).collect();
-        let mut is_tried = vec![false; units.len()];
         'again: loop {
             begin()?;
-            for (place, unit) in units.iter().enumerate() {
-                if verdicts[place].is_err() {
-                    continue;
-                }
-                let ran = user_sql::run_unit(self, unit)?;
-                let needs_trial = ran.as_ref().is_ok_and(|ran| ran.needs_trial) && !is_tried[place];
-                verdicts[place] = ran.map(|ran| ran.changed);
-                // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start
-                // again without this one.
+            for (unit, verdict) in units.iter().zip(&mut verdicts).filter(|(_, verdict)| verdict.is_ok()) {
+                *verdict = user_sql::run_unit(self, unit)?;
+                // ON CONFLICT ROLLBACK, or a statement that was stopped, has undone the others' work too: they start again
+                // without this one.
                 if self.connection.is_autocommit() {
-                    continue 'again;
-                }
-                // The trial rolls back every unit, so each starts again, this one without a trial.
-                if needs_trial {
-                    is_tried[place] = true;
-                    if let Some(refusal) = self.try_commit()? {
-                        verdicts[place] = Err(unit.refused_commit(&refusal));
-                    }
                     continue 'again;
                 }
             }
@@ -206,20 +194,7 @@ impl WriteSide {
         }
     }
 
-    /// Tries to commit the work so far, and returns the reason if SQLite refuses. In both cases the transaction is
-    /// rolled back.
-    fn try_commit(&self) -> Result<Option<rusqlite::Error>> {
-        let tried = self.guard.refusing_commits(|| self.connection.execute_batch(COMMIT));
-        if !self.connection.is_autocommit() {
-            self.connection.execute_batch(ROLLBACK).map_err(writing)?;
-        }
-        let is_ours = |error: &rusqlite::Error| {
-            error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_CONSTRAINT_COMMITHOOK)
-        };
-        Ok(tried.err().filter(|error| !is_ours(error)))
-    }
-
-    /// Writes rows in their order, with the reads that belong between them. Both lists come back empty.
+    /// Writes rows in their order, and reads what must be read between them. Both lists come back empty.
     pub(super) fn write_rows(&self, batch: &mut Batch, answers: &mut [Answer]) -> Result<()> {
         if batch.changes.is_empty() && batch.reads.is_empty() && batch.marks.is_none() {
             return Ok(());

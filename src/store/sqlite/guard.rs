@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 pub(super) struct Guard {
     is_on: Arc<AtomicBool>,
     has_defined: Arc<AtomicBool>,
-    has_dropped_table: Arc<AtomicBool>,
-    refuses_commits: Arc<AtomicBool>,
     pub(super) watch: Watch,
 }
 
@@ -21,7 +19,6 @@ impl Guard {
     pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<Self> {
         let guard = Self { watch: Watch::install(connection)?, ..Self::default() };
         let (is_on, has_defined) = (guard.is_on.clone(), guard.has_defined.clone());
-        let has_dropped_table = guard.has_dropped_table.clone();
         connection.authorizer(Some(move |context: AuthContext<'_>| {
             if !is_on.load(Relaxed) {
                 return Authorization::Allow;
@@ -29,13 +26,8 @@ impl Guard {
             if defines(&context.action) {
                 has_defined.store(true, Relaxed);
             }
-            if matches!(context.action, AuthAction::DropTable { .. }) {
-                has_dropped_table.store(true, Relaxed);
-            }
             judge(&context)
         }))?;
-        let refuses_commits = guard.refuses_commits.clone();
-        connection.commit_hook(Some(move || refuses_commits.load(Relaxed)))?;
         Ok(guard)
     }
 
@@ -54,22 +46,9 @@ impl Guard {
         done
     }
 
-    /// Makes SQLite roll back at each COMMIT during the work, after all its checks.
-    pub(super) fn refusing_commits<T>(&self, work: impl FnOnce() -> T) -> T {
-        self.refuses_commits.store(true, Relaxed);
-        let done = work();
-        self.refuses_commits.store(false, Relaxed);
-        done
-    }
-
-    /// Whether a statement has made or changed a table, view, index or trigger since the last call.
+    /// Whether a statement has made or changed a table, view, index or trigger since this was asked last.
     pub(super) fn take_defined(&self) -> bool {
         self.has_defined.swap(false, Relaxed)
-    }
-
-    /// Whether a statement has dropped a table since the last call.
-    pub(super) fn take_dropped_table(&self) -> bool {
-        self.has_dropped_table.swap(false, Relaxed)
     }
 }
 

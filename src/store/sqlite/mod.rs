@@ -3,6 +3,7 @@
 mod batch;
 mod board;
 mod checks;
+mod deferred;
 mod engine;
 mod failure;
 mod guard;
@@ -36,6 +37,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
+use deferred::DeferredKeys;
 use engine::Engine;
 use failure::{poisoned, storage};
 use limit::{Caller, Ending, Limits};
@@ -92,12 +94,14 @@ impl SqliteStore {
         let now = clock.now();
         let doing = || format!("opening database '{location}'");
         let guard = guard::Guard::install(&mut connection).map_err(|error| storage(&doing(), error))?;
+        let deferred_keys = DeferredKeys::install(&connection).map_err(|error| storage(&doing(), error))?;
         reserved::check_foreign_keys(&connection, &doing())?;
         let reserved = Reserved::read(&connection).map_err(|error| storage(&doing(), error))?;
         let sql_limits = Limits { timeout: sql_timeout, ending: Arc::new(Ending::default()) };
         let mut write = WriteSide {
             connection,
             guard,
+            deferred_keys,
             limits: sql_limits.clone(),
             reserved,
             fault: None,

@@ -6,7 +6,6 @@ use super::guard::{self, Guard};
 use super::limit::{Caller, Limits};
 use super::write::strike;
 use crate::error::{Error, Result};
-use crate::sql::sqlite::read::{DEFERRED_CONSTRAINTS, FOREIGN_KEY_VIOLATIONS};
 use crate::sql::sqlite::transaction::{RELEASE, ROLLBACK_TO, SAVEPOINT};
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
@@ -37,29 +36,16 @@ impl UserUnit<'_> {
     fn failed(&self, why: impl std::fmt::Display) -> Error {
         user(self.sql.last().map_or("", |statement| &statement.text), why)
     }
-
-    /// SQLite would refuse to commit it.
-    pub(super) fn refused_commit(&self, refusal: &rusqlite::Error) -> Error {
-        self.failed(format!("its transaction cannot be committed: {refusal}"))
-    }
-}
-
-/// The results of one transaction's statements.
-pub(super) struct Ran {
-    pub(super) changed: u64,
-    /// Whether SQLite might refuse the commit. A commit serves many transactions, so it is tried first.
-    pub(super) needs_trial: bool,
 }
 
 /// Runs the statements of one transaction, all or none. The outer error is the store's own failure.
-pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<Ran>> {
+pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u64>> {
     let connection = &side.connection;
     let run = |text| {
         strike(side.fault.as_deref(), || connection.prepare_cached(text)?.execute([])).map(drop).map_err(writing)
     };
     run(SAVEPOINT)?;
     side.guard.take_defined();
-    side.guard.take_dropped_table();
     let one = |statement: &SqlStatement| {
         let watch = &side.guard.watch;
         watch.run(&side.limits, &statement.text, unit.caller, || side.guard.guarded(|| run_one(connection, statement)))
@@ -70,21 +56,15 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<R
     {
         verdict = Err(unit.failed(error));
     }
-    let has_defined = side.guard.take_defined();
     if verdict.is_ok()
-        && has_defined
+        && side.guard.take_defined()
         && let Some(why) = side.reserved.fault(connection).map_err(writing)?
     {
         verdict = Err(unit.failed(why));
     }
-    // At a commit SQLite goes by its counter of violations. DROP TABLE raises the counter, and a table that gets the
-    // dropped name does not lower it, even if the table with the constraint is dropped then. Violations that another
-    // program left behind are not counted.
-    let has_dropped_table = side.guard.take_dropped_table();
-    let needs_trial = verdict.is_ok()
-        && (has_dropped_table
-            || has_deferred_constraints(connection).map_err(writing)?
-                && (has_defined || breaks_foreign_keys(connection)));
+    if verdict.is_ok() && side.deferred_keys.are_broken(connection).map_err(writing)? {
+        verdict = Err(unit.failed("its transaction cannot be committed: a row breaks a deferred foreign key"));
+    }
     if verdict.is_err() {
         // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
         if !connection.is_autocommit() {
@@ -94,7 +74,7 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<R
     } else {
         run(RELEASE)?;
     }
-    Ok(verdict.map(|changed| Ran { changed, needs_trial }))
+    Ok(verdict)
 }
 
 /// Makes virtual tables, such as full-text search, write their buffers: a savepoint does that. Otherwise they would
@@ -104,17 +84,7 @@ fn write_virtual_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.prepare_cached(RELEASE)?.execute([]).map(drop)
 }
 
-/// Only a definition with the word DEFERRED can put a constraint off to the commit.
-fn has_deferred_constraints(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.prepare_cached(DEFERRED_CONSTRAINTS)?.query_row([], |row| Ok(row.get::<_, i64>(0)? > 0))
-}
-
-/// Whether a row breaks a foreign key, or SQLite cannot check one because its parent has no index.
-fn breaks_foreign_keys(connection: &Connection) -> bool {
-    !matches!(connection.query_row(FOREIGN_KEY_VIOLATIONS, [], |row| row.get::<_, i64>(0)), Ok(0))
-}
-
-/// Runs one statement and returns the number of rows it changed.
+/// Runs one statement and gives the number of rows it changed.
 fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
     let mut prepared = prepare(connection, statement)?;
     let before = connection.total_changes();

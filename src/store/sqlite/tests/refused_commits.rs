@@ -83,3 +83,23 @@ async fn a_deferred_foreign_key_without_an_index_fails_only_statements_that_need
     let error = store.run_sql(sql("insert into child values (1)")).await.unwrap_err();
     assert_eq!(error.code(), Code::USER_SQL_FAILED);
 }
+
+#[tokio::test]
+async fn a_statement_that_would_do_something_else_the_second_time_fails_no_other_transaction() {
+    let _limit = crate::testing::limit();
+    let (store, handle) = with_a_dialog().await;
+    run_each(&store, &FAMILY).await;
+    let mut tx = store.begin().await.unwrap();
+    // A rollback does not restore last_insert_rowid(): a second run adds a child without a parent.
+    for text in [
+        "create table once (n)",
+        "insert into child values (iif(last_insert_rowid() = 50, 7, 1))",
+        "insert into parent values (50)",
+    ] {
+        tx.sql(sql(text)).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    assert_eq!(count(&store, "select sum(parent) from child").await, 2);
+    store.submit(vec![send(handle, "kept")]).await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+}
