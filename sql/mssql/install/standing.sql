@@ -37,8 +37,8 @@ SELECT
             AND COALESCE(USER_NAME(s.principal_id), N'') NOT IN (N'dbo', N'db_owner')
             AND COALESCE(IS_ROLEMEMBER(N'db_owner', USER_NAME(s.principal_id)), 0) = 0
             AND COALESCE(IS_ROLEMEMBER(N'dialoq_admin', USER_NAME(s.principal_id)), 0) = 0
-            THEN CONCAT(N'it belongs to ''', COALESCE(USER_NAME(s.principal_id), N'a user whom you may not see'),
-                N''', who is no member of db_owner or dialoq_admin as far as you may see; ',
+            THEN CONCAT(N'it belongs to ''', COALESCE(USER_NAME(s.principal_id), N'a user that your rights do not show'),
+                N''', who is not known to be a member of db_owner or dialoq_admin; ',
                 N'ALTER AUTHORIZATION ON SCHEMA::dialoq TO dbo makes it the database owner''s and drops all rights in it; ',
                 N'UPDATE dialoq.installed SET logic_hash = N'''' and dialoq install grant them again')
         WHEN EXISTS (

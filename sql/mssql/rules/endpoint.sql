@@ -49,9 +49,9 @@ BEGIN
 END
 GO
 
--- The group of an endpoint as it is committed, without waiting; @group stays as it is if there is none. A message that arrives
--- while another transaction moves the endpoint is announced there: after a rollback of MOVE nobody would announce it again. If
--- the server keeps no version of the row, tick looks at the endpoint once more.
+-- Reads the committed group of an endpoint, without waiting; @group keeps its value if there is none. A message that arrives
+-- during another transaction's MOVE is announced in that group, because a rollback of the MOVE announces nothing. If the server
+-- keeps no committed version of the row, tick checks the endpoint later.
 IF OBJECT_ID(N'dialoq.find_committed_group') IS NOT NULL DROP PROCEDURE dialoq.find_committed_group
 GO
 CREATE PROCEDURE dialoq.find_committed_group

@@ -402,7 +402,7 @@ BEGIN
 END
 GO
 
--- Locks the groups of endpoints in one order for all, waiting, and takes note of what the endpoints were told.
+-- Locks the groups of endpoints, waiting, in the order that every verb uses, and applies what is pending on the endpoints.
 IF OBJECT_ID(N'dialoq.lock_affected') IS NOT NULL DROP PROCEDURE dialoq.lock_affected
 GO
 CREATE PROCEDURE dialoq.lock_affected

@@ -44,8 +44,8 @@ BEGIN
     IF @validation = N'J'
     BEGIN
         SET @content = LTRIM(RTRIM(CAST(CAST(@body AS varchar(max)) AS nvarchar(max))));
-        -- ISJSON knows objects and arrays; any other JSON text is one element of an array, before an element that nobody can
-        -- guess.
+        -- ISJSON accepts objects and arrays only. So any other text is checked as the first element of an array, whose second
+        -- element is a random one, which the body cannot contain.
         IF LEFT(@content, 1) IN (N'{', N'[')
             SET @is_good = ISJSON(@content);
         ELSE

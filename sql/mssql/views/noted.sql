@@ -21,8 +21,8 @@ SELECT
     e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at
 FROM dialoq.conversation_endpoint AS e;
 GO
--- What waits to be received; nobody can receive what is left of an endpoint that has ended, or what a notification of the
--- broker's own is told.
+-- Messages that can be received. The rest of an endpoint that has ended cannot, nor can messages to a notification of the
+-- broker's own.
 IF OBJECT_ID(N'dialoq.noted_message') IS NOT NULL DROP VIEW dialoq.noted_message
 GO
 CREATE VIEW dialoq.noted_message AS

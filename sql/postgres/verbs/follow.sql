@@ -6,7 +6,7 @@
 -- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
 -- are not locked
 
--- Locks the groups of endpoints, in the order of their keys, and takes note of what the endpoints were told.
+-- Locks the groups of endpoints, in the order of their keys, and applies what is pending on the endpoints.
 -- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.
 CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

@@ -20,8 +20,8 @@ SELECT
     e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at
 FROM dialoq.conversation_endpoint AS e;
 
--- What waits to be received; nobody can receive what is left of an endpoint that has ended, or what a notification of
--- the broker's own is told.
+-- Messages that can be received. The rest of an endpoint that has ended cannot, nor can messages to a notification of the
+-- broker's own.
 CREATE VIEW dialoq.noted_message AS
 SELECT
     m.queuing_order, m.endpoint_id, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace

@@ -98,7 +98,7 @@ pub struct BodyChecks {
     verdicts: verdict::Verdicts,
 }
 
-/// A compiled schema, with its source: an altered type or a new collection is compiled anew.
+/// A compiled schema with its source text. If the source of a type or collection has changed, it is compiled again.
 struct Compiled {
     source: Source,
     schema: Result<Schema, String>,

@@ -31,8 +31,8 @@ pub struct Installed {
 /// Brings the schema to this version, wholly or not at all; a broker with the built-in objects is in it then.
 ///
 /// # Errors
-/// 60010 open transactions use what would be replaced; 60011 there is a schema `dialoq` of somebody else; 60013 a newer
-/// Dialoq installed it; 60034 this user lacks a right, which the message names; 60035 only part of it is there; and those of
+/// 60010 open transactions use functions or views that the installation replaces; 60011 schema `dialoq` has an owner who is
+/// not trusted; 60013 a newer Dialoq installed it; 60034 this user lacks a right, which the message names; 60035 only part of it is there; and those of
 /// the link.
 pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
     let found = Standing::read(link, dialect).await?;
