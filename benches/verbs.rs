@@ -5,7 +5,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use dialoq::core::{Limits, Memory};
 use dialoq::protocol::definition::Definition;
-use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Outcome, Relation, Verb};
+use dialoq::protocol::{Addressee, BeginDialog, EndForm, Outcome, ReceiveFrom, Relation, Verb};
 use dialoq::time::Timestamp;
 use dialoq::{Act, Broker, ConversationHandle};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn send(handle: ConversationHandle, body: &Arc<Vec<u8>>) -> Verb {
 }
 
 fn receive(queue: &str) -> Verb {
-    Verb::Receive { queue: queue.into(), top: Some(1), from: From::Any }
+    Verb::Receive { queue: queue.into(), top: Some(1), from: ReceiveFrom::Any }
 }
 
 fn end(handle: ConversationHandle) -> Verb {

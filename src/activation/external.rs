@@ -11,7 +11,7 @@ use super::reader::{self, Options, Serve};
 use super::{IntoProcedure, Procedure, Session};
 use crate::error::{Code, Error, Result};
 use crate::jsonl::MessageLine;
-use crate::protocol::{From as LookAt, Message};
+use crate::protocol::{Message, ReceiveFrom};
 use crate::store::BoxFuture;
 use child::Child;
 use line::{Line, Reply};
@@ -91,7 +91,7 @@ impl Program {
     }
 
     /// The part of the queue to receive from; by default the best group.
-    pub fn only(mut self, from: LookAt) -> Self {
+    pub fn only(mut self, from: ReceiveFrom) -> Self {
         self.options.from = from;
         self
     }

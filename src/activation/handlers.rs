@@ -6,7 +6,7 @@ use crate::act::{Act, Answer, Perform};
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::{BrokerError, MessageType, SendsAs};
-use crate::protocol::{ConversationState, From as LookAt, Message, Outcome, Verb};
+use crate::protocol::{ConversationState, Message, Outcome, ReceiveFrom, Verb};
 use crate::store::{BoxFuture, Store};
 use crate::tx::Tx;
 use std::collections::HashMap;
@@ -335,7 +335,7 @@ impl Handlers {
     }
 
     /// The part of the queue to receive from; by default the best group.
-    pub fn only(mut self, from: LookAt) -> Self {
+    pub fn only(mut self, from: ReceiveFrom) -> Self {
         self.options.from = from;
         self
     }

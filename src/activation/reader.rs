@@ -4,7 +4,7 @@ use super::handlers::{Context, HandlerError, HandlerResult};
 use super::session::Session;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::message::Batch;
-use crate::protocol::{From, Message};
+use crate::protocol::{Message, ReceiveFrom};
 use crate::receive::{Deadline, Look, receive_first};
 use crate::store::BoxFuture;
 use crate::time::Clock;
@@ -20,14 +20,14 @@ use std::time::Duration;
 #[derive(Debug, Clone)]
 pub(super) struct Options {
     pub(super) top: u64,
-    pub(super) from: From,
+    pub(super) from: ReceiveFrom,
     pub(super) idle_wait: Duration,
     pub(super) timeout: Option<Duration>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { top: 100, from: From::Any, idle_wait: Duration::from_millis(500), timeout: None }
+        Self { top: 100, from: ReceiveFrom::Any, idle_wait: Duration::from_millis(500), timeout: None }
     }
 }
 

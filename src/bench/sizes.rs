@@ -8,7 +8,7 @@ use super::report::{BACKLOG_MEMORY, CONVERSATION_MEMORY, Figure, Measured, REOPE
 use super::step::{MANY, Place};
 use super::subject::{Class, Lane, REQUEST, REQUESTS, Style, begin_dialogs};
 use crate::error::Result;
-use crate::protocol::{From, Verb};
+use crate::protocol::{ReceiveFrom, Verb};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -45,7 +45,7 @@ pub(super) async fn conversations(at: &Place<'_>, report: &mut Report) -> Result
         };
         subject.broker.submit(some.iter().map(send).collect()).await?;
         // Fewer in a unit: a transaction that holds many groups looks at all of them for each RECEIVE.
-        let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: From::Any };
+        let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: ReceiveFrom::Any };
         for part in some.chunks(100) {
             subject.broker.submit(vec![receive.clone(); part.len()]).await?;
         }

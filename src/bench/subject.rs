@@ -133,7 +133,7 @@ impl Subject {
     /// Receives whatever waits in the queue of requests.
     pub(super) async fn drain(&self) -> Result<()> {
         loop {
-            let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: crate::protocol::From::Any };
+            let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: crate::protocol::ReceiveFrom::Any };
             let outcomes = self.broker.submit(vec![receive; 100]).await?;
             let nothing =
                 |outcome| matches!(outcome, crate::protocol::Outcome::Received(messages) if messages.is_empty());

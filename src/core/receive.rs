@@ -8,7 +8,7 @@ use super::session::{Op, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId};
-use crate::protocol::{From, Outcome};
+use crate::protocol::{Outcome, ReceiveFrom};
 use smallvec::SmallVec;
 
 impl Core {
@@ -17,23 +17,23 @@ impl Core {
         session: &mut Session,
         queue: &str,
         top: Option<u64>,
-        from: From,
+        from: ReceiveFrom,
     ) -> Result<Result<Vec<Taken>, GroupKey>> {
         let queue_id = self.receivable(queue)?;
         let mut only = None;
         let group = match from {
-            From::Any => self.choose(session, queue_id, 1, 10, false),
-            From::Levels { lowest, highest } => {
+            ReceiveFrom::Any => self.choose(session, queue_id, 1, 10, false),
+            ReceiveFrom::Levels { lowest, highest } => {
                 check_levels(lowest, highest)?;
                 self.choose(session, queue_id, lowest, highest, false)
             }
-            From::Oldest => self.choose(session, queue_id, 1, 10, true),
-            From::Conversation(handle) => {
+            ReceiveFrom::Oldest => self.choose(session, queue_id, 1, 10, true),
+            ReceiveFrom::Conversation(handle) => {
                 let place = self.receiver(session, queue, queue_id, handle)?;
                 only = Some(place);
                 self.free_or_own(session, session.group_of(place, &self.endpoints[place]))
             }
-            From::Group(id) => {
+            ReceiveFrom::Group(id) => {
                 let group = self
                     .find_group_for(session, id.0)
                     .filter(|group| self.groups[*group].queue_id == queue_id)

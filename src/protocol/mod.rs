@@ -9,4 +9,4 @@ mod verb;
 
 pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;
-pub use verb::{Addressee, BeginDialog, Body, EndForm, From, Relation, Unit, Verb};
+pub use verb::{Addressee, BeginDialog, Body, EndForm, ReceiveFrom, Relation, Unit, Verb};

@@ -35,7 +35,7 @@ pub enum Verb {
         /// At most so many messages; `None` is all that are ready in the group.
         top: Option<u64>,
         /// The conversations to receive from.
-        from: From,
+        from: ReceiveFrom,
     },
     /// `GET CONVERSATION GROUP`; never waits; gives [`Outcome::Group`](super::Outcome::Group).
     GetConversationGroup {
@@ -136,7 +136,7 @@ pub enum Relation {
 
 /// The conversations that a RECEIVE may take from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum From {
+pub enum ReceiveFrom {
     /// The best unlocked group of the queue.
     #[default]
     Any,

@@ -5,7 +5,7 @@ use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::message::Batch;
-use crate::protocol::{From, Message};
+use crate::protocol::{Message, ReceiveFrom};
 use crate::store::BoxFuture;
 use crate::tx::Tx;
 use std::ops::RangeInclusive;
@@ -91,7 +91,7 @@ impl Arrivals {
 
     /// Takes the oldest ready group of any level.
     pub fn oldest(mut self) -> Self {
-        self.look.from = From::Oldest;
+        self.look.from = ReceiveFrom::Oldest;
         self
     }
 }

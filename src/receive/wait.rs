@@ -5,7 +5,7 @@ use crate::act::{Perform, unexpected};
 use crate::error::Result;
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::Batch;
-use crate::protocol::{From, Outcome, Verb};
+use crate::protocol::{Outcome, ReceiveFrom, Verb};
 use crate::store::{BoxFuture, QueueActivity, SleepGuard, Store, WaitGuard};
 use crate::time::{Clock, Timestamp};
 use std::future::{IntoFuture, poll_fn};
@@ -41,7 +41,7 @@ pub struct Look {
     /// The queue, without regard to case.
     pub queue: Arc<str>,
     /// The conversations to receive from.
-    pub from: From,
+    pub from: ReceiveFrom,
     /// At most so many messages; `None` is all that are ready in the group.
     pub top: Option<u64>,
 }
@@ -49,18 +49,18 @@ pub struct Look {
 impl Look {
     /// At the best unlocked group of a queue.
     pub fn at(queue: impl Into<Arc<str>>) -> Self {
-        Self { queue: queue.into(), from: From::Any, top: None }
+        Self { queue: queue.into(), from: ReceiveFrom::Any, top: None }
     }
 
     /// At part of the queue only.
-    pub fn only(mut self, from: From) -> Self {
+    pub fn only(mut self, from: ReceiveFrom) -> Self {
         self.from = from;
         self
     }
 
     /// At the best unlocked group whose level is within these bounds.
     pub fn levels(self, levels: RangeInclusive<u8>) -> Self {
-        self.only(From::Levels { lowest: *levels.start(), highest: *levels.end() })
+        self.only(ReceiveFrom::Levels { lowest: *levels.start(), highest: *levels.end() })
     }
 
     /// At most so many messages.
@@ -71,8 +71,8 @@ impl Look {
 
     fn question(&self) -> Question {
         let verb = Verb::Receive { queue: self.queue.clone(), top: self.top, from: self.from };
-        let has_where = matches!(self.from, From::Conversation(_) | From::Group(_));
-        let choosy = has_where || matches!(self.from, From::Levels { .. });
+        let has_where = matches!(self.from, ReceiveFrom::Conversation(_) | ReceiveFrom::Group(_));
+        let choosy = has_where || matches!(self.from, ReceiveFrom::Levels { .. });
         Question { queue: self.queue.clone(), verb, has_where, choosy }
     }
 }
@@ -277,13 +277,13 @@ impl<'a> Receive<'a> {
 
     /// `WHERE conversation_handle = ...`
     pub fn conversation(mut self, handle: ConversationHandle) -> Self {
-        self.look.from = From::Conversation(handle);
+        self.look.from = ReceiveFrom::Conversation(handle);
         self
     }
 
     /// `WHERE conversation_group_id = ...`
     pub fn group(mut self, group: GroupId) -> Self {
-        self.look.from = From::Group(group);
+        self.look.from = ReceiveFrom::Group(group);
         self
     }
 
@@ -295,7 +295,7 @@ impl<'a> Receive<'a> {
 
     /// Takes the oldest ready group of any level. Ours.
     pub fn oldest(mut self) -> Self {
-        self.look.from = From::Oldest;
+        self.look.from = ReceiveFrom::Oldest;
         self
     }
 

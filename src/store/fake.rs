@@ -4,7 +4,7 @@ use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
-use crate::protocol::{From, Message, MessageValidation, Outcome, Unit, Verb};
+use crate::protocol::{Message, MessageValidation, Outcome, ReceiveFrom, Unit, Verb};
 use crate::time::{Clock, Timestamp};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -90,8 +90,8 @@ impl FakeStore {
         }
         let ready = state.queues.get_mut(&*queue).ok_or_else(|| Error::object_not_found("queue", &queue))?;
         let fits = |group: &Vec<Message>| match from {
-            From::Levels { lowest, highest } => (lowest..=highest).contains(&group[0].priority),
-            From::Group(wanted) => group[0].conversation_group_id == wanted,
+            ReceiveFrom::Levels { lowest, highest } => (lowest..=highest).contains(&group[0].priority),
+            ReceiveFrom::Group(wanted) => group[0].conversation_group_id == wanted,
             _ => true,
         };
         let top = usize::try_from(top.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);

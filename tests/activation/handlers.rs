@@ -3,7 +3,7 @@
 use crate::servers::Store;
 use crate::stage::{Stage, ended, failed, row, soon, until};
 use dialoq::activation::{HandlerError, Handlers, Ramp};
-use dialoq::protocol::From as LookAt;
+use dialoq::protocol::ReceiveFrom;
 use dialoq::{Act, ConversationHandle, Message, MessageType};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -361,7 +361,7 @@ staged!(readers_take_the_part_of_the_queue_they_are_told, async |store| {
             context.end_conversation().await?;
             Ok(())
         })
-        .only(LookAt::Levels { lowest: 8, highest: 10 });
+        .only(ReceiveFrom::Levels { lowest: 8, highest: 10 });
     stage.arrive(1).await;
     order(&stage, 1).await;
     let readers = stage.activate("work", handlers).start();

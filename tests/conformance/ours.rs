@@ -2,7 +2,7 @@
 
 use crate::rig::{Text, code};
 use dialoq::protocol::definition::Definition;
-use dialoq::protocol::{From, Verb};
+use dialoq::protocol::{ReceiveFrom, Verb};
 
 case!(levels_can_be_changed, [53], async |t| {
     // DIFFERENCE(reprioritise): ours; an application may change the level of an endpoint that exists.
@@ -37,11 +37,11 @@ case!(receive_by_level, [55], async |t| {
     for level in [2, 5, 8] {
         t.send_at_level(level, &level.to_string()).await?;
     }
-    let levels = |lowest, highest| From::Levels { lowest, highest };
-    assert!(t.receive_looking("QT", levels(9, 10)).await?.is_empty());
-    assert_eq!(t.receive_looking("QT", levels(1, 7)).await?.texts(), ["5"]);
-    assert_eq!(t.receive_looking("QT", levels(1, 4)).await?.texts(), ["2"]);
-    assert_eq!(t.receive_looking("QT", levels(1, 10)).await?.texts(), ["8"]);
+    let levels = |lowest, highest| ReceiveFrom::Levels { lowest, highest };
+    assert!(t.receive_where("QT", levels(9, 10)).await?.is_empty());
+    assert_eq!(t.receive_where("QT", levels(1, 7)).await?.texts(), ["5"]);
+    assert_eq!(t.receive_where("QT", levels(1, 4)).await?.texts(), ["2"]);
+    assert_eq!(t.receive_where("QT", levels(1, 10)).await?.texts(), ["8"]);
 });
 
 case!(receive_the_oldest, [55, 165], async |t| {
@@ -50,7 +50,7 @@ case!(receive_the_oldest, [55, 165], async |t| {
         t.send_at_level(level, &level.to_string()).await?;
     }
     for right in ["2", "8", "5"] {
-        assert_eq!(t.receive_looking("QT", From::Oldest).await?.texts(), [right]);
+        assert_eq!(t.receive_where("QT", ReceiveFrom::Oldest).await?.texts(), [right]);
     }
 });
 

@@ -3,7 +3,7 @@
 
 use crate::servers::{Database, Store};
 use dialoq::act::{Act, Dialog, Perform};
-use dialoq::protocol::{self, Addressee, From as Looking, Message, Relation, Verb, system};
+use dialoq::protocol::{self, Addressee, Message, ReceiveFrom, Relation, Verb, system};
 use dialoq::store::{SqlRow, SqlValue};
 use dialoq::time::{Clock, Timestamp};
 use dialoq::{Broker, ConversationHandle, ConversationId, Error, GroupId, OpenOptions, Result, Tx};
@@ -661,8 +661,8 @@ macro_rules! statements {
                 $act.release_quarantine(group).await
             }
 
-            /// RECEIVE of the oldest group, whatever its level.
-            pub(crate) async fn receive_looking(&$self, queue: &str, from: Looking) -> Result<Vec<Message>> {
+            /// RECEIVE of all messages of the best group that `from` allows.
+            pub(crate) async fn receive_where(&$self, queue: &str, from: ReceiveFrom) -> Result<Vec<Message>> {
                 match $act.perform(Verb::Receive { queue: queue.into(), top: None, from }).await? {
                     protocol::Outcome::Received(messages) => Ok(messages),
                     other => panic!("RECEIVE gave {other:?}"),

@@ -5,7 +5,7 @@ use crate::shop::{definitions, dialog, enable, options, sql};
 use dialoq::core::{Limits, Memory, MessageRow};
 use dialoq::id::{ConversationHandle, IdSource};
 use dialoq::protocol::definition::{Definition, QueueOptions};
-use dialoq::protocol::{EndForm, From, Outcome, Verb};
+use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb};
 use dialoq::store::sqlite::{SqliteOptions, SqliteStore};
 use dialoq::store::url::Durability;
 use dialoq::store::{SqlValue, Store};
@@ -54,7 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
 const QUEUES: [&str; 2] = ["from", "to"];
 
 fn receive_from(queue: &str, top: Option<u64>) -> Verb {
-    Verb::Receive { queue: queue.into(), top, from: From::Any }
+    Verb::Receive { queue: queue.into(), top, from: ReceiveFrom::Any }
 }
 
 fn verb(memory: &Memory, step: &Step) -> Option<Verb> {

@@ -2,7 +2,7 @@
 
 use dialoq::id::ConversationHandle;
 use dialoq::protocol::definition::{BrokerOption, ContractEntry, Definition, QueueOptions, SentBy, Validation};
-use dialoq::protocol::{Addressee, BeginDialog, From, Outcome, Relation, Verb};
+use dialoq::protocol::{Addressee, BeginDialog, Outcome, ReceiveFrom, Relation, Verb};
 use dialoq::store::sqlite::{SqliteOptions, SqliteStore};
 use dialoq::store::url::Location;
 use dialoq::store::{SqlStatement, SqlValue, Store};
@@ -57,7 +57,7 @@ pub(crate) fn send(handle: ConversationHandle, body: &str) -> Verb {
 }
 
 pub(crate) fn receive(top: u64) -> Verb {
-    Verb::Receive { queue: "to".into(), top: Some(top), from: From::Any }
+    Verb::Receive { queue: "to".into(), top: Some(top), from: ReceiveFrom::Any }
 }
 
 pub(crate) fn enable(is_on: bool) -> Verb {

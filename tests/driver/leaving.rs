@@ -3,7 +3,7 @@
 use crate::servers::{Database, Store};
 use crate::stage::{SOON, Stage, call, error, execute, number, on, refused, rows, sql};
 use dialoq::error::Code;
-use dialoq::protocol::{From, Verb};
+use dialoq::protocol::{ReceiveFrom, Verb};
 use dialoq::store::database::link::{Arg, Driver, Fate, Link};
 use dialoq::{Act, Broker, ConversationHandle, GroupId};
 use std::future::Future;
@@ -165,11 +165,11 @@ pub(crate) fn a_receive_given_up_before_it_has_a_connection_takes_nothing(store:
         let (handle, group) = ids.split_once('|').unwrap();
         let (handle, group) = (ConversationHandle(handle.parse().unwrap()), GroupId(group.parse().unwrap()));
         let forms = [
-            From::Any,
-            From::Oldest,
-            From::Levels { lowest: 1, highest: 10 },
-            From::Conversation(handle),
-            From::Group(group),
+            ReceiveFrom::Any,
+            ReceiveFrom::Oldest,
+            ReceiveFrom::Levels { lowest: 1, highest: 10 },
+            ReceiveFrom::Conversation(handle),
+            ReceiveFrom::Group(group),
         ];
         let receive = |from| Verb::Receive { queue: "server".into(), top: None, from };
         let holder = broker.begin().await.unwrap();

@@ -2,7 +2,7 @@
 
 use crate::shop::{began, definitions, dialog, open, options, send, sql, texts};
 use crate::{ENDLESS, is_free, until};
-use dialoq::protocol::{EndForm, From, Outcome, Verb};
+use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb};
 use dialoq::store::Store;
 use dialoq::store::sqlite::SqliteStore;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn a_broker_dropped_while_its_writer_is_busy_leaves_what_was_acknowledged(
     store.run_sql(sql("create table t (n integer)", Vec::new())).await.unwrap();
     let initiator = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
     store.submit(vec![send(initiator, "first")]).await.unwrap();
-    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: From::Any };
+    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: ReceiveFrom::Any };
     let target = match &store.submit(vec![first]).await.unwrap()[0] {
         Outcome::Received(messages) => messages[0].conversation_handle,
         other => panic!("{other:?}"),

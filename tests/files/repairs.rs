@@ -5,7 +5,7 @@ use dialoq::Code;
 use dialoq::id::ConversationHandle;
 use dialoq::id::GroupId;
 use dialoq::protocol::definition::{Definition, QueueEvent, QueueOptions};
-use dialoq::protocol::{EndForm, From, Outcome, Verb, system};
+use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
 use dialoq::store::Store;
 use dialoq::store::sqlite::SqliteStore;
 use std::path::Path;
@@ -126,7 +126,7 @@ async fn a_conversation_that_contradicts_itself_is_set_aside_and_the_others_go_o
         assert_eq!(store.repairs()[0].table, table, "{text}: {:?}", store.repairs());
         let other = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
         store.submit(vec![send(other, "other")]).await.unwrap();
-        let all = Verb::Receive { queue: "to".into(), top: Some(9), from: From::Any };
+        let all = Verb::Receive { queue: "to".into(), top: Some(9), from: ReceiveFrom::Any };
         assert_eq!(bodies(&store.submit(vec![all]).await.unwrap()[0]), ["other"], "{text}");
         let aside = sql("select count(*) as n from dialoq_conversation_endpoint where is_quarantined", Vec::new());
         let aside = store.query(aside).await.unwrap().rows[0].get::<i64>("n").unwrap();

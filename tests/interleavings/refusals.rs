@@ -5,7 +5,7 @@
 
 use crate::servers::{Database, Store, limit};
 use dialoq::act::{Act, Perform};
-use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Relation, Verb};
+use dialoq::protocol::{Addressee, BeginDialog, EndForm, ReceiveFrom, Relation, Verb};
 use dialoq::testing::START;
 use dialoq::time::Clock;
 use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions};
@@ -86,7 +86,7 @@ fn begin(from_service: &str, related: Relation) -> BeginDialog {
     }
 }
 
-fn receive(queue: &str, from: From) -> Verb {
+fn receive(queue: &str, from: ReceiveFrom) -> Verb {
     Verb::Receive { queue: queue.into(), top: None, from }
 }
 
@@ -153,17 +153,17 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
         (9601, Verb::BeginDialog(begin("I", Relation::Conversation(held.ended)))),
         (9610, Verb::BeginDialog(begin("O", Relation::Conversation(held.open)))),
         (9610, Verb::BeginDialog(begin("O", Relation::Group(held.group)))),
-        (60002, receive("Nowhere", From::Any)),
-        (9617, receive("QOff", From::Any)),
-        (60005, receive("QI", From::Levels { lowest: 0, highest: 5 })),
-        (60005, receive("QI", From::Levels { lowest: 6, highest: 5 })),
-        (8426, receive("QI", From::Conversation(NOBODY))),
-        (8426, receive("QI", From::Conversation(held.begun))),
-        (8426, receive("QI", From::Conversation(held.ended))),
-        (8426, receive("QI", From::Conversation(held.target))),
-        (8436, receive("QI", From::Group(NO_GROUP))),
-        (8436, receive("QI", From::Group(held.group_of_begun))),
-        (8436, receive("QI", From::Group(held.group_of_other))),
+        (60002, receive("Nowhere", ReceiveFrom::Any)),
+        (9617, receive("QOff", ReceiveFrom::Any)),
+        (60005, receive("QI", ReceiveFrom::Levels { lowest: 0, highest: 5 })),
+        (60005, receive("QI", ReceiveFrom::Levels { lowest: 6, highest: 5 })),
+        (8426, receive("QI", ReceiveFrom::Conversation(NOBODY))),
+        (8426, receive("QI", ReceiveFrom::Conversation(held.begun))),
+        (8426, receive("QI", ReceiveFrom::Conversation(held.ended))),
+        (8426, receive("QI", ReceiveFrom::Conversation(held.target))),
+        (8436, receive("QI", ReceiveFrom::Group(NO_GROUP))),
+        (8436, receive("QI", ReceiveFrom::Group(held.group_of_begun))),
+        (8436, receive("QI", ReceiveFrom::Group(held.group_of_other))),
         (60002, Verb::GetConversationGroup { queue: "Nowhere".into() }),
         (9617, Verb::GetConversationGroup { queue: "QOff".into() }),
         (60002, Verb::PostQueueActivation { queue: "Nowhere".into() }),

@@ -3,12 +3,12 @@
 use crate::definitions::{alter_service, definitions, service};
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
-use crate::steps::{Break, Form, Looking, Op, QUEUES, SESSIONS, Step};
+use crate::steps::{Break, Form, Op, QUEUES, SESSIONS, Source, Step};
 use crate::together::is_over;
 use dialoq::act::Perform;
 use dialoq::core::{Limits, Memory, Savepoint, Session};
 use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
-use dialoq::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation, Verb, system};
+use dialoq::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation, Verb, system};
 use dialoq::store::Gathering;
 use dialoq::time::{Clock, Timestamp};
 use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions, Tx};
@@ -133,11 +133,11 @@ impl Known {
                 queue: QUEUES[*queue].into(),
                 top: top.map(u64::from),
                 from: match from {
-                    Looking::Any => From::Any,
-                    Looking::Conversation(place) => From::Conversation(self.handle(*place)),
-                    Looking::Group(place) => From::Group(self.group(*place)),
-                    Looking::Levels(lowest, highest) => From::Levels { lowest: *lowest, highest: *highest },
-                    Looking::Oldest => From::Oldest,
+                    Source::Any => ReceiveFrom::Any,
+                    Source::Conversation(place) => ReceiveFrom::Conversation(self.handle(*place)),
+                    Source::Group(place) => ReceiveFrom::Group(self.group(*place)),
+                    Source::Levels(lowest, highest) => ReceiveFrom::Levels { lowest: *lowest, highest: *highest },
+                    Source::Oldest => ReceiveFrom::Oldest,
                 },
             },
             Op::GetGroup { queue } => Verb::GetConversationGroup { queue: QUEUES[*queue].into() },
@@ -309,14 +309,14 @@ impl Run {
         match op {
             Op::Dialog { related, .. } => related.iter().map(|place| self.known.handle(*place)).collect(),
             Op::Send { first, second, .. } => self.known.addressed(*first, *second),
-            Op::Receive { from: Looking::Conversation(conversation), .. }
+            Op::Receive { from: Source::Conversation(conversation), .. }
             | Op::Move { conversation, .. }
             | Op::End { conversation, .. }
             | Op::Timer { conversation, .. }
             | Op::Reprioritise { conversation, .. }
             | Op::Status { conversation } => vec![self.known.handle(*conversation)],
             // Groups that hold conversations not committed yet are named like these.
-            Op::Receive { from: Looking::Group(group), .. } | Op::Release { group } => {
+            Op::Receive { from: Source::Group(group), .. } | Op::Release { group } => {
                 let group = self.known.group(*group);
                 self.begun_in.iter().filter(|(_, begun)| **begun == group).map(|(handle, _)| *handle).collect()
             }
@@ -538,7 +538,7 @@ impl Run {
     }
 
     async fn receive_and_roll_back(&mut self, queue: &str) -> Result<(), String> {
-        let verb = Verb::Receive { queue: queue.into(), top: None, from: From::Any };
+        let verb = Verb::Receive { queue: queue.into(), top: None, from: ReceiveFrom::Any };
         let mut session = self.model.core.begin();
         let model = self.model.execute(&mut session, verb.clone(), self.clock.now());
         let model = model.map(|outcome| outcome.expect("RECEIVE waits for nobody"));
@@ -776,7 +776,7 @@ impl Run {
         for queue in 0..QUEUES.len() {
             loop {
                 let before = self.model.messages().count();
-                self.op(SESSIONS, &Op::Receive { queue, top: None, from: Looking::Any }).await?;
+                self.op(SESSIONS, &Op::Receive { queue, top: None, from: Source::Any }).await?;
                 if self.model.messages().count() == before {
                     break;
                 }

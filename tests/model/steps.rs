@@ -57,7 +57,7 @@ pub(crate) enum Break {
 pub(crate) enum Op {
     Dialog { from: usize, to: usize, related: Option<usize>, lifetime: Option<u16> },
     Send { first: usize, second: Option<usize>, message_type: usize },
-    Receive { queue: usize, top: Option<u8>, from: Looking },
+    Receive { queue: usize, top: Option<u8>, from: Source },
     GetGroup { queue: usize },
     Move { conversation: usize, group: usize },
     End { conversation: usize, form: Form },
@@ -68,7 +68,7 @@ pub(crate) enum Op {
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Looking {
+pub(crate) enum Source {
     Any,
     Conversation(usize),
     Group(usize),
@@ -83,13 +83,13 @@ pub(crate) enum Form {
     Cleanup,
 }
 
-fn looking() -> impl Strategy<Value = Looking> {
+fn source() -> impl Strategy<Value = Source> {
     prop_oneof![
-        6 => Just(Looking::Any),
-        1 => any::<usize>().prop_map(Looking::Conversation),
-        1 => any::<usize>().prop_map(Looking::Group),
-        1 => (1..=10u8, 1..=10u8).prop_map(|(one, other)| Looking::Levels(one.min(other), one.max(other))),
-        1 => Just(Looking::Oldest),
+        6 => Just(Source::Any),
+        1 => any::<usize>().prop_map(Source::Conversation),
+        1 => any::<usize>().prop_map(Source::Group),
+        1 => (1..=10u8, 1..=10u8).prop_map(|(one, other)| Source::Levels(one.min(other), one.max(other))),
+        1 => Just(Source::Oldest),
     ]
 }
 
@@ -99,7 +99,7 @@ fn quiet_op() -> BoxedStrategy<Op> {
             .prop_map(|(from, to, related)| Op::Dialog { from, to, related, lifetime: None }),
         10 => (any::<usize>(), prop::option::weighted(0.15, any::<usize>()))
             .prop_map(|(first, second)| Op::Send { first, second, message_type: 0 }),
-        8 => (0..QUEUES.len(), prop::option::weighted(0.4, 0..4u8), looking())
+        8 => (0..QUEUES.len(), prop::option::weighted(0.4, 0..4u8), source())
             .prop_map(|(queue, top, from)| Op::Receive { queue, top, from }),
         1 => (0..QUEUES.len()).prop_map(|queue| Op::GetGroup { queue }),
         1 => (any::<usize>(), any::<usize>()).prop_map(|(conversation, group)| Op::Move { conversation, group }),

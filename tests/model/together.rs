@@ -13,7 +13,7 @@ use crate::run::{Run, same, shown};
 use crate::steps::{Op, QUEUES, SESSIONS};
 use dialoq::act::Perform;
 use dialoq::core::Effects;
-use dialoq::protocol::{From, Message, Outcome, Verb};
+use dialoq::protocol::{Message, Outcome, ReceiveFrom, Verb};
 use dialoq::{ConversationHandle, Error, GroupId};
 use std::collections::{BTreeMap, HashMap};
 use std::future::poll_fn;
@@ -215,7 +215,7 @@ impl Run {
     pub(crate) async fn receives(&mut self, queue: usize, tops: &[Option<u8>]) -> Result<(), String> {
         let receive = |top: Option<u64>, from| Verb::Receive { queue: QUEUES[queue].into(), top, from };
         let tops: Vec<Option<u64>> = tops.iter().map(|top| top.map(u64::from)).collect();
-        let verbs: Vec<Verb> = tops.iter().map(|top| receive(*top, From::Any)).collect();
+        let verbs: Vec<Verb> = tops.iter().map(|top| receive(*top, ReceiveFrom::Any)).collect();
         let outcomes = self.at_once(&verbs).await;
         let had_trail = std::mem::replace(&mut self.has_trail[queue], keeps_trail(&outcomes));
         let is_in_order = !self.store().is_server() || !had_trail && tops.iter().all(Option::is_none);
@@ -227,7 +227,7 @@ impl Run {
             }
             return Ok(());
         }
-        let best = self.probe(receive(None, From::Any)).and_then(|best| group(&best));
+        let best = self.probe(receive(None, ReceiveFrom::Any)).and_then(|best| group(&best));
         let mut given: Vec<GroupId> = Vec::new();
         let mut lowest = 10;
         let mut left: Vec<usize> = (0..verbs.len()).filter(|place| group(&outcomes[*place]).is_some()).collect();
@@ -237,7 +237,7 @@ impl Run {
                 match self.group_that_gives(&outcomes[place], tops[place], queue) {
                     None => left.push(place),
                     Some(found) => {
-                        let model = self.submit(receive(tops[place], From::Group(found)))?;
+                        let model = self.submit(receive(tops[place], ReceiveFrom::Group(found)))?;
                         self.agree(&verbs[place], 0, &model, &outcomes[place])?;
                         given.push(found);
                         if let Ok(Outcome::Received(messages)) = &outcomes[place] {
@@ -256,7 +256,7 @@ impl Run {
         }
         let has_nothing = |place: &usize| tops[*place] != Some(0) && group(&outcomes[*place]).is_none();
         if (0..verbs.len()).any(|place| has_nothing(&place))
-            && let Some(left) = self.probe(receive(None, From::Any)).filter(|left| group(left).is_some())
+            && let Some(left) = self.probe(receive(None, ReceiveFrom::Any)).filter(|left| group(left).is_some())
         {
             let left = shown(&mut self.model_names.clone(), &left);
             return Err(format!(
@@ -267,7 +267,7 @@ impl Run {
         if let Some(best) = best.filter(|best| !had_trail && !given.is_empty() && !given.contains(best)) {
             return Err(format!("of {} RECEIVEs at once, {tops:?}, none took of the best group {best}", verbs.len()));
         }
-        let above = From::Levels { lowest: lowest + 1, highest: 10 };
+        let above = ReceiveFrom::Levels { lowest: lowest + 1, highest: 10 };
         if lowest < 10
             && !given.is_empty()
             && let Some(better) = self.probe(receive(None, above)).and_then(|better| group(&better))
@@ -289,7 +289,7 @@ impl Run {
         groups.sort_unstable_by_key(|group| group.0);
         groups.dedup();
         groups.into_iter().find(|group| {
-            let verb = Verb::Receive { queue: QUEUES[queue].into(), top, from: From::Group(*group) };
+            let verb = Verb::Receive { queue: QUEUES[queue].into(), top, from: ReceiveFrom::Group(*group) };
             self.probe(verb).is_some_and(|model| shown(&mut self.model_names.clone(), &model) == wanted)
         })
     }

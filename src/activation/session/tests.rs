@@ -3,7 +3,7 @@
 use super::*;
 use crate::act::Act;
 use crate::error::Code;
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::store::database::link::{Call, Linked};
 use crate::store::fake::{FakeStore, Shared};
 use crate::store::faulty::Faulty;
@@ -167,7 +167,7 @@ fn statement() -> SqlStatement {
 }
 
 fn verb() -> Verb {
-    Verb::Receive { queue: "q".into(), top: None, from: From::Any }
+    Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Any }
 }
 
 /// Calls every method of a store once, and every method of its transactions.

@@ -272,7 +272,7 @@ fn a_transaction_receives_from_the_group_it_has_moved_a_conversation_to() {
     let mut session = memory.core.begin_transaction();
     let verb = Verb::MoveConversation { handle: moved.handle, group: stays.group };
     memory.execute(&mut session, verb, NOW).unwrap().unwrap();
-    let from = |group: GroupId| Verb::Receive { queue: "qt".into(), top: None, from: From::Group(group) };
+    let from = |group: GroupId| Verb::Receive { queue: "qt".into(), top: None, from: ReceiveFrom::Group(group) };
     let together = received(memory.execute(&mut session, from(stays.group), NOW).unwrap().unwrap());
     let mut together = bodies(&together);
     together.sort();
@@ -328,7 +328,12 @@ pub(super) fn targets_at(memory: &mut Memory, levels: &[u8]) -> Vec<Conversation
     targets
 }
 
-pub(super) fn receive_in(memory: &mut Memory, session: &mut Session, top: Option<u64>, from: From) -> Vec<String> {
+pub(super) fn receive_in(
+    memory: &mut Memory,
+    session: &mut Session,
+    top: Option<u64>,
+    from: ReceiveFrom,
+) -> Vec<String> {
     let verb = Verb::Receive { queue: "qt".into(), top, from };
     bodies(&received(memory.execute(session, verb, NOW).unwrap().unwrap()))
 }
@@ -342,7 +347,7 @@ fn a_transaction_goes_on_with_its_own_group_where_that_comes_first() {
     send(&mut memory, two, "2");
     send(&mut memory, one, "3");
     let mut session = memory.core.begin_transaction();
-    let mut next = |memory: &mut Memory| receive_in(memory, &mut session, Some(1), From::Any);
+    let mut next = |memory: &mut Memory| receive_in(memory, &mut session, Some(1), ReceiveFrom::Any);
     assert_eq!(next(&mut memory), ["1"]);
     assert_eq!(next(&mut memory), ["2"], "what is left of its own group is younger");
     assert_eq!(next(&mut memory), ["3"]);
@@ -352,9 +357,9 @@ fn a_transaction_goes_on_with_its_own_group_where_that_comes_first() {
     send(&mut memory, one, "5");
     send(&mut memory, two, "6");
     let mut session = memory.core.begin_transaction();
-    assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["4"]);
-    assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["5"]);
-    assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["6"]);
+    assert_eq!(receive_in(&mut memory, &mut session, Some(1), ReceiveFrom::Any), ["4"]);
+    assert_eq!(receive_in(&mut memory, &mut session, Some(1), ReceiveFrom::Any), ["5"]);
+    assert_eq!(receive_in(&mut memory, &mut session, Some(1), ReceiveFrom::Any), ["6"]);
     memory.commit(session, NOW);
 }
 
@@ -368,7 +373,7 @@ fn levels_bound_the_groups_of_the_transaction_itself() {
         memory.execute(&mut session, own, NOW).unwrap().unwrap();
         let mut at = |lowest, highest| {
             let savepoint = memory.core.savepoint(&session);
-            let found = receive_in(&mut memory, &mut session, None, From::Levels { lowest, highest });
+            let found = receive_in(&mut memory, &mut session, None, ReceiveFrom::Levels { lowest, highest });
             memory.core.rollback_to(&mut session, savepoint);
             found.len()
         };
@@ -410,7 +415,7 @@ fn a_transaction_takes_each_system_message_once() {
     send(&mut memory, one, "3");
     let mut session = memory.core.begin_transaction();
     let mut next = |memory: &mut Memory, top| {
-        let verb = Verb::Receive { queue: "qt".into(), top, from: From::Any };
+        let verb = Verb::Receive { queue: "qt".into(), top, from: ReceiveFrom::Any };
         let messages = received(memory.execute(&mut session, verb, NOW).unwrap().unwrap());
         let types = messages.iter().map(|message| message.message_type_id);
         types.zip(bodies(&messages)).collect::<Vec<_>>()
@@ -441,7 +446,7 @@ fn what_is_left_of_a_conversation_counts_its_system_messages_once() {
         send(&mut memory, initiator, body);
     }
     let mut session = memory.core.begin_transaction();
-    let mut take = |memory: &mut Memory| receive_in(memory, &mut session, Some(5), From::Conversation(target));
+    let mut take = |memory: &mut Memory| receive_in(memory, &mut session, Some(5), ReceiveFrom::Conversation(target));
     assert_eq!(take(&mut memory), ["", "", "1", "2", "3"]);
     assert_eq!(take(&mut memory), ["4"]);
     assert!(take(&mut memory).is_empty());
@@ -455,7 +460,7 @@ fn nothing_is_received_on_a_conversation_that_the_transaction_has_ended() {
     let initiator = begin(&mut memory, "t", None);
     send(&mut memory, initiator, "1");
     let target = memory.endpoints().find(|row| !row.is_initiator).unwrap().handle;
-    let receive = || Verb::Receive { queue: "qt".into(), top: None, from: From::Conversation(target) };
+    let receive = || Verb::Receive { queue: "qt".into(), top: None, from: ReceiveFrom::Conversation(target) };
     let mut session = memory.core.begin_transaction();
     memory.execute(&mut session, Verb::EndConversation { handle: target, form: EndForm::Plain }, NOW).unwrap().unwrap();
     let refused = memory.execute(&mut session, receive(), NOW).unwrap_err();
@@ -508,7 +513,7 @@ fn a_gap_that_reaches_a_group_somebody_has_received_from_sets_it_aside_when_that
         send(&mut memory, initiator, "zero");
         send(&mut memory, initiator, "one");
         let mut session = memory.core.begin_transaction();
-        assert_eq!(receive_in(&mut memory, &mut session, Some(1), From::Any), ["zero"]);
+        assert_eq!(receive_in(&mut memory, &mut session, Some(1), ReceiveFrom::Any), ["zero"]);
         // As if the row of a waiting message were gone.
         let place = memory.core.find(initiator.0).unwrap();
         memory.core.endpoints[place].send_sequence += 1;

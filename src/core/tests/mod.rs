@@ -80,7 +80,7 @@ fn send(memory: &mut Memory, handle: ConversationHandle, body: &str) {
 }
 
 fn receive_verb(queue: &str, top: Option<u64>) -> Verb {
-    Verb::Receive { queue: queue.into(), top, from: From::Any }
+    Verb::Receive { queue: queue.into(), top, from: ReceiveFrom::Any }
 }
 
 fn receive(memory: &mut Memory, queue: &str) -> Vec<Message> {

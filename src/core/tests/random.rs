@@ -71,7 +71,7 @@ fn verb(memory: &Memory, step: &Step) -> Option<Verb> {
             let row = row(*endpoint)?;
             let queue = memory.core.catalog().services.get(&row.service_id)?.queue_id;
             let queue = memory.core.catalog().queues.get(&queue)?.name.clone();
-            Verb::Receive { queue, top: Some(2), from: From::Conversation(row.handle) }
+            Verb::Receive { queue, top: Some(2), from: ReceiveFrom::Conversation(row.handle) }
         }
         Step::End { endpoint, form } => Verb::EndConversation {
             handle: handle(*endpoint)?,

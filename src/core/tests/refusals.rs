@@ -28,8 +28,11 @@ fn a_range_of_levels_lies_within_1_to_10() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     send(&mut memory, initiator, "level 5");
-    let levels =
-        |lowest, highest| Verb::Receive { queue: "qt".into(), top: None, from: From::Levels { lowest, highest } };
+    let levels = |lowest, highest| Verb::Receive {
+        queue: "qt".into(),
+        top: None,
+        from: ReceiveFrom::Levels { lowest, highest },
+    };
     for (lowest, highest) in [(0, 5), (1, 11), (5, 4), (11, 11), (0, 0)] {
         assert_eq!(refused(&mut memory, levels(lowest, highest)), Code::OUT_OF_RANGE, "{lowest} to {highest}");
     }

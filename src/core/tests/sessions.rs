@@ -29,9 +29,13 @@ fn a_conversation_is_not_there_for_others_until_its_begin_commits() {
         panic!("BEGIN DIALOG gives the handle and the group")
     };
     let from = |from| Verb::Receive { queue: "qi".into(), top: None, from };
-    let by_handle = || [send_verb(handle, "m", "x"), from(From::Conversation(handle))];
+    let by_handle = || [send_verb(handle, "m", "x"), from(ReceiveFrom::Conversation(handle))];
     let by_group = || {
-        [from(From::Group(group)), Verb::MoveConversation { handle: known, group }, Verb::ReleaseQuarantine { group }]
+        [
+            from(ReceiveFrom::Group(group)),
+            Verb::MoveConversation { handle: known, group },
+            Verb::ReleaseQuarantine { group },
+        ]
     };
     for verb in by_handle() {
         assert_eq!(
@@ -59,14 +63,14 @@ fn a_group_whose_conversations_a_transaction_moved_away_is_gone_for_it() {
     let mut session = memory.core.begin_transaction();
     let moves = |place: usize, to: usize| Verb::MoveConversation { handle: targets[place], group: groups[to] };
     memory.execute(&mut session, moves(0, 1), NOW).unwrap().unwrap();
-    let from = Verb::Receive { queue: "qt".into(), top: None, from: From::Group(groups[0]) };
+    let from = Verb::Receive { queue: "qt".into(), top: None, from: ReceiveFrom::Group(groups[0]) };
     for verb in [from, moves(2, 0), moves(0, 0)] {
         let refused = memory.execute(&mut session, verb.clone(), NOW).unwrap_err();
         assert_eq!(refused.code(), Code::GROUP_NOT_FOUND, "{verb:?}");
     }
     // The remaining conversation leaves, so that only the moved one is in the group.
     memory.execute(&mut session, moves(1, 2), NOW).unwrap().unwrap();
-    assert_eq!(receive_in(&mut memory, &mut session, None, From::Group(groups[1])).len(), 1);
+    assert_eq!(receive_in(&mut memory, &mut session, None, ReceiveFrom::Group(groups[1])).len(), 1);
     memory.rollback(session, NOW);
     assert!(memory.submit(vec![moves(2, 0)], NOW).unwrap().is_some());
     assert_recovers(&memory);
@@ -79,9 +83,9 @@ fn a_receive_by_handle_takes_nothing_of_what_was_moved_into_the_group() {
     let group = group_of(&memory, targets[0]);
     let mut session = memory.core.begin_transaction();
     memory.execute(&mut session, Verb::MoveConversation { handle: targets[1], group }, NOW).unwrap().unwrap();
-    let by_handle = From::Conversation(targets[0]);
+    let by_handle = ReceiveFrom::Conversation(targets[0]);
     assert_eq!(receive_in(&mut memory, &mut session, None, by_handle), ["level 3"]);
-    assert_eq!(receive_in(&mut memory, &mut session, None, From::Any), ["level 8"]);
+    assert_eq!(receive_in(&mut memory, &mut session, None, ReceiveFrom::Any), ["level 8"]);
     memory.commit(session, NOW);
 }
 
@@ -90,9 +94,9 @@ fn a_receive_that_finds_nothing_holds_nothing() {
     let mut memory = broker();
     let target = targets_at(&mut memory, &[5])[0];
     let mut session = memory.core.begin_transaction();
-    assert!(receive_in(&mut memory, &mut session, Some(0), From::Any).is_empty());
+    assert!(receive_in(&mut memory, &mut session, Some(0), ReceiveFrom::Any).is_empty());
     assert_eq!(receive(&mut memory, "qt").len(), 1);
-    for from in [From::Conversation(target), From::Group(group_of(&memory, target)), From::Any] {
+    for from in [ReceiveFrom::Conversation(target), ReceiveFrom::Group(group_of(&memory, target)), ReceiveFrom::Any] {
         assert!(receive_in(&mut memory, &mut session, None, from).is_empty());
     }
     assert!(memory.submit(vec![send_verb(target, "m", "reply")], NOW).unwrap().is_some());
@@ -177,7 +181,7 @@ fn a_commit_wakes_receivers_of_what_waits_in_the_groups_it_unlocks() {
     memory.write(effects, NOW);
     // It received all rows, so no group is ready, but the queue is less deep.
     let mut session = memory.core.begin_transaction();
-    assert_eq!(receive_in(&mut memory, &mut session, None, From::Any), ["level 5"]);
+    assert_eq!(receive_in(&mut memory, &mut session, None, ReceiveFrom::Any), ["level 5"]);
     let mut effects = Effects::default();
     memory.core.commit(session, NOW, &mut effects);
     assert_eq!((wakes(&effects), depth(&memory, "qt")), (vec![0], (0, 0)));

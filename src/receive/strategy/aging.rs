@@ -4,7 +4,7 @@ use super::drain::check_queue;
 use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,7 +76,7 @@ impl Strategy for Aging {
 
     fn plan(&self, _now: Timestamp) -> Plan {
         let looks = self.order().into_iter().map(|level| {
-            let from = From::Levels { lowest: level, highest: level };
+            let from = ReceiveFrom::Levels { lowest: level, highest: level };
             ClassLook::new(CLASSES[usize::from(level) - 1], self.queue.clone(), from, self.top)
         });
         Plan { looks: looks.collect(), when_empty: WhenEmpty::WaitOnAll }

@@ -4,7 +4,7 @@ use super::{Bound, ClassLook, Form, HighClass, Plan, Served, Strategy, WhenEmpty
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::id::ConversationHandle;
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -65,9 +65,9 @@ impl Strategy for DrainHighThenOneLow {
         let (lowest, highest) = self.levels.or(self.high.levels()).unwrap_or((10, 10));
         Plan {
             looks: vec![
-                ClassLook::new("high", self.queue.clone(), From::Levels { lowest, highest }, self.high_top),
+                ClassLook::new("high", self.queue.clone(), ReceiveFrom::Levels { lowest, highest }, self.high_top),
                 // Not the levels below: a message above the range must not be forgotten.
-                ClassLook::new("low", self.queue.clone(), From::Any, Some(1)),
+                ClassLook::new("low", self.queue.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }
@@ -112,8 +112,8 @@ impl Strategy for ClassicDrain {
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
             looks: vec![
-                ClassLook::new("high", self.queue.clone(), From::Conversation(self.high), self.high_top),
-                ClassLook::new("low", self.queue.clone(), From::Any, Some(1)),
+                ClassLook::new("high", self.queue.clone(), ReceiveFrom::Conversation(self.high), self.high_top),
+                ClassLook::new("low", self.queue.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }

@@ -4,7 +4,7 @@ use super::drain::check_queue;
 use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::time::Timestamp;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,8 +66,8 @@ impl Strategy for DualQueueLoop {
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
             looks: vec![
-                ClassLook::new("high", self.high.clone(), From::Any, self.high_top),
-                ClassLook::new("low", self.low.clone(), From::Any, Some(1)),
+                ClassLook::new("high", self.high.clone(), ReceiveFrom::Any, self.high_top),
+                ClassLook::new("low", self.low.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }
@@ -120,8 +120,8 @@ impl Strategy for ClassicDualQueueLoop {
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
             looks: vec![
-                ClassLook::new("high", self.high.clone(), From::Any, self.high_top).waiting(self.timeout),
-                ClassLook::new("low", self.low.clone(), From::Any, Some(1)),
+                ClassLook::new("high", self.high.clone(), ReceiveFrom::Any, self.high_top).waiting(self.timeout),
+                ClassLook::new("low", self.low.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::Again,
         }

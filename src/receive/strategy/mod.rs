@@ -32,7 +32,7 @@ pub use weighted::{Share, Weighted, weighted};
 
 use crate::catalog::Catalog;
 use crate::error::Result;
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::receive::wait::Look;
 use crate::time::Timestamp;
 use serde::Serialize;
@@ -129,7 +129,7 @@ pub struct ClassLook {
 
 impl ClassLook {
     /// An attempt that does not wait.
-    pub fn new(class: impl Into<Arc<str>>, queue: impl Into<Arc<str>>, from: From, top: Option<u64>) -> Self {
+    pub fn new(class: impl Into<Arc<str>>, queue: impl Into<Arc<str>>, from: ReceiveFrom, top: Option<u64>) -> Self {
         let look = Look { queue: queue.into(), from, top };
         Self { class: class.into(), look, wait: Duration::ZERO }
     }

@@ -2,7 +2,7 @@
 
 use super::{Found, Served, Strategy, WhenEmpty};
 use crate::id::ConversationHandle;
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::time::Timestamp;
 use uuid::Uuid;
 
@@ -103,18 +103,18 @@ impl Rig {
     }
 
     /// RECEIVE: the group of the highest level, the oldest among equals; its messages in order.
-    fn receive(&mut self, queue: &str, from: From, top: Option<u64>, now_ms: u64) -> Vec<Taken> {
+    fn receive(&mut self, queue: &str, from: ReceiveFrom, top: Option<u64>, now_ms: u64) -> Vec<Taken> {
         let fits = |message: &Taken| {
             message.sent_ms <= now_ms
                 && message.queue == queue
                 && match from {
-                    From::Any | From::Oldest => true,
-                    From::Levels { lowest, highest } => (lowest..=highest).contains(&message.level),
-                    From::Conversation(wanted) => handle(message.conversation) == wanted,
-                    From::Group(_) => unreachable!("no strategy asks for a group"),
+                    ReceiveFrom::Any | ReceiveFrom::Oldest => true,
+                    ReceiveFrom::Levels { lowest, highest } => (lowest..=highest).contains(&message.level),
+                    ReceiveFrom::Conversation(wanted) => handle(message.conversation) == wanted,
+                    ReceiveFrom::Group(_) => unreachable!("no strategy asks for a group"),
                 }
         };
-        let best = if from == From::Oldest {
+        let best = if from == ReceiveFrom::Oldest {
             self.messages.iter().find(|message| fits(message))
         } else {
             // Sorted by arrival, so the first of the highest level is the oldest.

@@ -4,7 +4,7 @@ use super::drain::check_queue;
 use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
-use crate::protocol::From;
+use crate::protocol::ReceiveFrom;
 use crate::time::Timestamp;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub fn weighted<S: Into<Share>>(shares: impl IntoIterator<Item = S>) -> Weighted
 pub struct Share {
     class: Arc<str>,
     queue: Arc<str>,
-    from: From,
+    from: ReceiveFrom,
     weight: u32,
 }
 
@@ -31,7 +31,7 @@ impl Share {
     /// A whole queue.
     pub fn queue(queue: impl Into<Arc<str>>, weight: u32) -> Self {
         let queue = queue.into();
-        Self { class: queue.clone(), queue, from: From::Any, weight }
+        Self { class: queue.clone(), queue, from: ReceiveFrom::Any, weight }
     }
 
     /// Some levels of a queue, under a name of its own.
@@ -41,7 +41,7 @@ impl Share {
         levels: RangeInclusive<u8>,
         weight: u32,
     ) -> Self {
-        let from = From::Levels { lowest: *levels.start(), highest: *levels.end() };
+        let from = ReceiveFrom::Levels { lowest: *levels.start(), highest: *levels.end() };
         Self { class: class.into(), queue: queue.into(), from, weight }
     }
 }
@@ -107,7 +107,7 @@ impl Strategy for Weighted {
                     "1 or more, or the class would never be served",
                 ));
             }
-            if let From::Levels { lowest, highest } = share.from {
+            if let ReceiveFrom::Levels { lowest, highest } = share.from {
                 super::class::check_levels(lowest, highest)?;
             }
             check_queue(catalog, &share.queue)?;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::id::{ConversationHandle, IdSource};
 use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
-use crate::protocol::{Addressee, BeginDialog, EndForm, From, Message, Relation};
+use crate::protocol::{Addressee, BeginDialog, EndForm, Message, ReceiveFrom, Relation};
 use crate::store::SqlValue;
 use crate::time::Timestamp;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn send(handle: ConversationHandle, body: &str) -> Verb {
 }
 
 fn receive() -> Verb {
-    Verb::Receive { queue: "to".into(), top: None, from: From::Any }
+    Verb::Receive { queue: "to".into(), top: None, from: ReceiveFrom::Any }
 }
 
 fn messages(outcome: &Outcome) -> &[Message] {
@@ -154,7 +154,7 @@ async fn what_was_answered_is_there_after_a_drop_and_after_a_close() {
 
     let store = SqliteStore::open(options(folder.path())).unwrap();
     store.submit(vec![send(handle, "three")]).await.unwrap();
-    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: From::Any };
+    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: ReceiveFrom::Any };
     assert_eq!(bodies(&store.submit(vec![first]).await.unwrap()[0]), ["one"]);
     store.close().await.unwrap();
     assert_eq!(store.submit(vec![receive()]).await.unwrap_err().code(), Code::STORE_CLOSED);
@@ -521,7 +521,7 @@ async fn views_have_the_sequences_that_memory_has() {
     let store = defined(options(folder.path())).await;
     let handle = begin(&store).await;
     store.submit(vec![send(handle, "one"), send(handle, "two")]).await.unwrap();
-    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: From::Any };
+    let first = Verb::Receive { queue: "to".into(), top: Some(1), from: ReceiveFrom::Any };
     store.submit(vec![first]).await.unwrap();
     let text = format!(
         "select conversation_handle, send_sequence, receive_sequence, is_initiator, state_desc \

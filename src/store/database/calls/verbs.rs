@@ -4,7 +4,7 @@ use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::{
-    Addressee, BeginDialog, Body, ConversationState, EndForm, From, Outcome, Relation, Verb, system,
+    Addressee, BeginDialog, Body, ConversationState, EndForm, Outcome, ReceiveFrom, Relation, Verb, system,
 };
 use crate::store::SqlRow;
 use crate::store::database::calls::message::messages;
@@ -125,18 +125,18 @@ fn begin_dialog<'a>(dialog: &'a BeginDialog, context: &'a CallContext) -> Vec<Ar
     ]
 }
 
-fn receive<'a>(top: Option<u64>, from: From, context: &'a CallContext) -> Vec<Arg<'a>> {
+fn receive<'a>(top: Option<u64>, from: ReceiveFrom, context: &'a CallContext) -> Vec<Arg<'a>> {
     let (mut handle, mut group, mut lowest, mut highest) = (Arg::Null, Arg::Null, Arg::Null, Arg::Null);
     match from {
-        From::Any | From::Oldest => {}
-        From::Conversation(only) => handle = Arg::Uuid(only.0),
-        From::Group(only) => group = Arg::Uuid(only.0),
-        From::Levels { lowest: low, highest: high } => {
+        ReceiveFrom::Any | ReceiveFrom::Oldest => {}
+        ReceiveFrom::Conversation(only) => handle = Arg::Uuid(only.0),
+        ReceiveFrom::Group(only) => group = Arg::Uuid(only.0),
+        ReceiveFrom::Levels { lowest: low, highest: high } => {
             (lowest, highest) = (Arg::Int(low.into()), Arg::Int(high.into()));
         }
     }
     let top = top.map_or(Arg::Null, |top| Arg::BigInt(most(top)));
-    vec![Arg::Text(&context.folded), top, handle, group, lowest, highest, Arg::Bool(from == From::Oldest)]
+    vec![Arg::Text(&context.folded), top, handle, group, lowest, highest, Arg::Bool(from == ReceiveFrom::Oldest)]
 }
 
 /// TOP as servers count.

@@ -5,7 +5,7 @@ use crate::protocol::{Addressee, BeginDialog, Relation, Unit};
 
 /// Takes messages of one conversation, in a call of its own.
 fn receive_from_a_conversation() -> Verb {
-    let from = From::Conversation(ConversationHandle(Uuid::from_u128(7)));
+    let from = ReceiveFrom::Conversation(ConversationHandle(Uuid::from_u128(7)));
     Verb::Receive { queue: "Q".into(), top: None, from }
 }
 

@@ -8,7 +8,7 @@ use crate::act::Act;
 use crate::broker::Broker;
 use crate::error::{Code, Result};
 use crate::id::ConversationHandle;
-use crate::protocol::{From, Outcome, Verb};
+use crate::protocol::{Outcome, ReceiveFrom, Verb};
 use crate::store::database::link::{Arg, Fate};
 use crate::store::{MonitorRow, SqlStatement, SqlValue, Store, StoreTx};
 use stage::{QUEUE, Stage, failure, received, row};
@@ -30,7 +30,7 @@ fn send(number: u128, message_type: &str, body: &[u8]) -> Verb {
 }
 
 fn receive() -> Verb {
-    Verb::Receive { queue: "Q".into(), top: None, from: From::Any }
+    Verb::Receive { queue: "Q".into(), top: None, from: ReceiveFrom::Any }
 }
 
 fn texts(outcome: &Outcome) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Units that are not folded: one verb in a call that commits by itself, several in a transaction of their own.
 
 use crate::error::{Error, Result};
-use crate::protocol::{From, Outcome, Unit, Verb};
+use crate::protocol::{Outcome, ReceiveFrom, Unit, Verb};
 use crate::store::SqlRow;
 use crate::store::database::Server;
 use crate::store::database::batching::body::settled;
@@ -52,7 +52,9 @@ impl Server {
                 });
                 defined.await?.unwrap_or(Outcome::Done)
             }
-            Verb::Receive { queue, top, from: From::Any } => self.clone().receive_folded(&queue, top, work).await?,
+            Verb::Receive { queue, top, from: ReceiveFrom::Any } => {
+                self.clone().receive_folded(&queue, top, work).await?
+            }
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
             verb => {
                 let (_here, caller) = caller::present();
@@ -305,7 +307,10 @@ pub(in crate::store::database) fn outcome_ready(verb: &Verb) -> usize {
 
 /// Whether a receiving verb takes whatever comes, so that nothing found means an empty queue.
 fn takes_anything(verb: &Verb) -> bool {
-    matches!(verb, Verb::Receive { from: From::Any | From::Oldest, .. } | Verb::GetConversationGroup { .. })
+    matches!(
+        verb,
+        Verb::Receive { from: ReceiveFrom::Any | ReceiveFrom::Oldest, .. } | Verb::GetConversationGroup { .. }
+    )
 }
 
 /// Whether a receiving verb found nothing.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::id::ConversationHandle;
 use crate::protocol::definition::{ContractEntry, Definition, QueueOptions, SentBy, Validation};
-use crate::protocol::{Addressee, BeginDialog, EndForm, From, Message, Outcome, Relation};
+use crate::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation};
 use crate::store::Store;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::url::Location;
@@ -68,7 +68,7 @@ fn send(handle: ConversationHandle, message_type: &str, body: &str) -> Verb {
 }
 
 async fn receive(store: &SqliteStore, queue: &str) -> Vec<Message> {
-    let verb = Verb::Receive { queue: queue.into(), top: None, from: From::Any };
+    let verb = Verb::Receive { queue: queue.into(), top: None, from: ReceiveFrom::Any };
     match store.submit(vec![verb]).await.unwrap().pop() {
         Some(Outcome::Received(messages)) => messages,
         other => panic!("{other:?}"),

@@ -76,7 +76,7 @@ async fn conversations_go_to_the_services_that_they_were_begun_with() {
     }
     for (queue, to_service) in [("to", "b"), ("third", "d")] {
         for _ in 0..2 {
-            let verb = Verb::Receive { queue: queue.into(), top: None, from: From::Any };
+            let verb = Verb::Receive { queue: queue.into(), top: None, from: ReceiveFrom::Any };
             assert_eq!(bodies(&store.submit(vec![verb]).await.unwrap()[0]), [to_service], "queue {queue}");
         }
     }

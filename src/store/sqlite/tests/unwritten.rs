@@ -132,7 +132,7 @@ async fn one_batch_writes_a_message_answers_a_receive_and_turns_the_queue_on_tha
     store.submit(vec![send(asked, "answers")]).await.unwrap();
     store.submit(vec![set_status(false)]).await.unwrap();
     let mut sent = store.submit(vec![send(handle, "waits")]);
-    let mut received = store.submit(vec![Verb::Receive { queue: "from".into(), top: None, from: From::Any }]);
+    let mut received = store.submit(vec![Verb::Receive { queue: "from".into(), top: None, from: ReceiveFrom::Any }]);
     let mut turned_on = store.submit(vec![set_status(true)]);
     {
         let _held = store.engine.write.lock().unwrap();
