@@ -8,7 +8,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::database::ServerStore;
+use crate::store::database::DatabaseStore;
 use crate::store::database::link::Driver;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
@@ -264,7 +264,7 @@ async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Sto
     let driver = server_driver(&url, options.entra_token.clone())?;
     let driver =
         driver.ok_or_else(|| Error::new(Code::UNSUPPORTED, "the URL names an embedded database, not a server"))?;
-    Ok(ServerStore::open(driver, options).await?)
+    Ok(DatabaseStore::open(driver, options).await?)
 }
 
 /// The driver for the server of a URL; `None` if the URL names an embedded database.

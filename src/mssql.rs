@@ -23,7 +23,7 @@ use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
-use crate::store::mssql::MssqlGuest;
+use crate::store::mssql::MssqlEnlisted;
 use crate::store::{BoxFuture, Store};
 use crate::trace;
 use std::fmt;
@@ -73,8 +73,8 @@ impl Perform for Enlisted<'_> {
         let span = trace::span(&verb);
         let answer = async move {
             let mut client = self.client.lock().await;
-            let mut guest = MssqlGuest::new(&mut client);
-            self.store.perform_on(&mut guest, verb).await
+            let mut connection = MssqlEnlisted::new(&mut client);
+            self.store.perform_on(&mut connection, verb).await
         };
         Box::pin(answer.instrument(span))
     }

@@ -21,7 +21,7 @@ use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
-use crate::store::postgres::PgGuest;
+use crate::store::postgres::PgEnlisted;
 use crate::store::{BoxFuture, Store};
 use crate::trace;
 use std::fmt;
@@ -70,8 +70,8 @@ impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
         let span = trace::span(&verb);
         let answer = async move {
             let _alone = self.one_at_a_time.lock().await;
-            let mut guest = PgGuest::new(self.client.client());
-            self.store.perform_on(&mut guest, verb).await
+            let mut connection = PgEnlisted::new(self.client.client());
+            self.store.perform_on(&mut connection, verb).await
         };
         Box::pin(answer.instrument(span))
     }

@@ -6,7 +6,7 @@ use crate::broker::Broker;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::database::link::Guest;
+use crate::store::database::link::EnlistedConnection;
 use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::time::Clock;
 use std::collections::HashMap;
@@ -162,9 +162,13 @@ impl Store for WatchedStore {
         self.inner.reader_slot(queue_id, max_queue_readers)
     }
 
-    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+    fn perform_on<'a>(
+        &'a self,
+        connection: &'a mut dyn EnlistedConnection,
+        verb: Verb,
+    ) -> BoxFuture<'a, Result<Outcome>> {
         self.traces.note(&verb);
-        self.inner.perform_on(guest, verb)
+        self.inner.perform_on(connection, verb)
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

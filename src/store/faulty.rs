@@ -1,6 +1,6 @@
 //! A store that fails on request, for tests of the levels above it.
 
-use super::database::link::Guest;
+use super::database::link::EnlistedConnection;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
@@ -63,10 +63,14 @@ impl Store for Faulty {
         self.inner.reader_slot(queue_id, max_queue_readers)
     }
 
-    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+    fn perform_on<'a>(
+        &'a self,
+        connection: &'a mut dyn EnlistedConnection,
+        verb: Verb,
+    ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
             self.left.spend()?;
-            self.inner.perform_on(guest, verb).await
+            self.inner.perform_on(connection, verb).await
         })
     }
 

@@ -37,7 +37,7 @@ use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
-use database::link::Guest;
+use database::link::EnlistedConnection;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -68,7 +68,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Executes a verb on the user's own connection, in its current transaction if there is one. Stores that are not
     /// servers refuse with 60026.
-    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>>;
+    fn perform_on<'a>(
+        &'a self,
+        connection: &'a mut dyn EnlistedConnection,
+        verb: Verb,
+    ) -> BoxFuture<'a, Result<Outcome>>;
 
     /// Opens a transaction; dropping it rolls it back.
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>>;
@@ -154,10 +158,10 @@ macro_rules! methods_of_an_embedded_store {
 
         fn perform_on<'a>(
             &'a self,
-            _: &'a mut dyn $crate::store::database::link::Guest,
+            _: &'a mut dyn $crate::store::database::link::EnlistedConnection,
             _: $crate::protocol::Verb,
         ) -> $crate::store::BoxFuture<'a, $crate::error::Result<$crate::protocol::Outcome>> {
-            Box::pin(async { Err($crate::store::no_guests()) })
+            Box::pin(async { Err($crate::store::no_enlisted_connections()) })
         }
 
         fn refresh_facts(&self) -> $crate::store::BoxFuture<'_, ()> {
@@ -176,7 +180,7 @@ pub(crate) fn no_unit_ids() -> Error {
 }
 
 /// 60026: this store takes no verbs on connections of others.
-pub(crate) fn no_guests() -> Error {
+pub(crate) fn no_enlisted_connections() -> Error {
     Error::new(
         Code::UNSUPPORTED,
         "this store takes no verbs on connections of others; use Broker::begin, whose Tx takes SQL of your own",

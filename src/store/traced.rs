@@ -5,7 +5,7 @@
 //! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had given up); the
 //! embedded store adds `dialoq_commit_seconds`.
 
-use super::database::link::Guest;
+use super::database::link::EnlistedConnection;
 use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::error::Result;
@@ -70,12 +70,16 @@ impl Store for Traced {
         self.0.reader_slot(queue_id, max_queue_readers)
     }
 
-    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+    fn perform_on<'a>(
+        &'a self,
+        connection: &'a mut dyn EnlistedConnection,
+        verb: Verb,
+    ) -> BoxFuture<'a, Result<Outcome>> {
         count(&verb);
         let queue = received_queue(&verb);
         let span = debug_span!("perform_on", verb = verb_name(&verb));
         let watched = async move {
-            let result = self.0.perform_on(guest, verb).await;
+            let result = self.0.perform_on(connection, verb).await;
             match &result {
                 Ok(outcome) => note(outcome, queue.as_ref()),
                 Err(refusal) => refused(refusal),

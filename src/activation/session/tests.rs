@@ -48,7 +48,7 @@ impl Store for Recorder {
         Box::pin(async { Ok(None) })
     }
 
-    fn perform_on<'a>(&'a self, _: &'a mut dyn Guest, _: Verb) -> BoxFuture<'a, Result<Outcome>> {
+    fn perform_on<'a>(&'a self, _: &'a mut dyn EnlistedConnection, _: Verb) -> BoxFuture<'a, Result<Outcome>> {
         self.called("perform_on");
         Box::pin(async { Ok(Outcome::Done) })
     }
@@ -150,9 +150,9 @@ impl StoreTx for RecorderTx {
     }
 }
 
-struct NoGuest;
+struct NoConnection;
 
-impl Guest for NoGuest {
+impl EnlistedConnection for NoConnection {
     fn dialect(&self) -> &'static str {
         "none"
     }
@@ -176,7 +176,7 @@ async fn call_all(store: &dyn Store) {
     assert!(store.submit_once(Uuid::nil(), Vec::new()).await.unwrap().is_none());
     assert!(store.unit_happened(Uuid::nil()).await.unwrap());
     assert!(store.reader_slot(1, 1).await.unwrap().is_none());
-    assert_eq!(store.perform_on(&mut NoGuest, verb()).await.unwrap(), Outcome::Done);
+    assert_eq!(store.perform_on(&mut NoConnection, verb()).await.unwrap(), Outcome::Done);
     let mut tx = store.begin().await.unwrap();
     tx.execute(verb()).await.unwrap();
     tx.sql(statement()).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_receive_on_a_connection_of_the_users_own_counts_as_the_readers_receiv
     let (inner, _) = recorder();
     let traces = Arc::new(Traces::default());
     let watched = WatchedStore { inner, traces: traces.clone() };
-    watched.perform_on(&mut NoGuest, verb()).await.unwrap();
+    watched.perform_on(&mut NoConnection, verb()).await.unwrap();
     assert!(traces.received());
 }
 

@@ -42,12 +42,12 @@ pub(super) struct Endings {
 }
 
 /// The end of one dropped transaction.
-pub(super) struct Ending(Arc<super::Server>);
+pub(super) struct Ending(Arc<super::Database>);
 
 impl Ending {
-    pub(super) fn begin(server: &Arc<super::Server>) -> Self {
-        server.endings.under_way.fetch_add(1, SeqCst);
-        Self(server.clone())
+    pub(super) fn begin(database: &Arc<super::Database>) -> Self {
+        database.endings.under_way.fetch_add(1, SeqCst);
+        Self(database.clone())
     }
 }
 
@@ -61,11 +61,11 @@ impl Drop for Ending {
 
 impl Endings {
     /// Waits until what was dropped before is rolled back, as long as a server can be expected to take.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_for_rollbacks(&self) {
         if self.under_way.load(SeqCst) == 0 {
             return;
         }
-        let settled = async {
+        let all_done = async {
             loop {
                 let done = self.done.notified();
                 if self.under_way.load(SeqCst) == 0 {
@@ -74,7 +74,7 @@ impl Endings {
                 done.await;
             }
         };
-        let _ = tokio::time::timeout(LONGEST_ENDING, settled).await;
+        let _ = tokio::time::timeout(LONGEST_ENDING, all_done).await;
     }
 }
 

@@ -77,9 +77,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// 60020: the transaction of a [`Guest`] takes nothing any more, because something in it failed that was not ours.
+    /// 60020: the transaction of a [`EnlistedConnection`] takes nothing any more, because something in it failed that was not ours.
     #[cfg(any(feature = "postgres", feature = "mssql"))]
-    pub(crate) fn of_a_failed_guest(verb: &str) -> Self {
+    pub(crate) fn of_a_failed_enlisted_transaction(verb: &str) -> Self {
         let message =
             format!("{verb} was not done: an earlier statement of this transaction of your own failed; roll it back");
         let error = Error::new(Code::TRANSACTION_ENDED, message);
@@ -152,7 +152,7 @@ pub trait Link: Send {
 
 /// A connection of the user's own, in a transaction of the user's own or in none. What is said there the server tells by
 /// itself, after the commit.
-pub trait Guest: Send {
+pub trait EnlistedConnection: Send {
     /// The name of its server's dialect.
     fn dialect(&self) -> &'static str;
 

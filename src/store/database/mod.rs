@@ -30,11 +30,11 @@ use crate::id::IdSource;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
 use batching::{batcher, receive_batches, send_batches};
-use calls::retry::{Tries, verdict};
+use calls::retry::Tries;
 use calls::rows;
 use definitions::catalog;
 use installation::install;
-use link::{Arg, Call, Driver, Fate, Guest};
+use link::{Arg, Call, Driver, EnlistedConnection, Failure, Fate};
 use notifications::{control_connection, notices, queue_poll};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -46,15 +46,15 @@ use uuid::Uuid;
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A broker in a database server, shared with whoever else uses that database.
-pub struct ServerStore {
-    server: Arc<Server>,
+pub struct DatabaseStore {
+    database: Arc<Database>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Tells other processes; it ends by itself once the outbox is closed.
     teller: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What everything that goes on in a store shares.
-struct Server {
+struct Database {
     driver: Arc<dyn Driver>,
     /// The server's clock as last heard, or the tests'.
     clock: Clock,
@@ -84,19 +84,19 @@ struct Server {
     runtime: tokio::runtime::Handle,
 }
 
-impl Server {
+impl Database {
     fn next_id(&self) -> Uuid {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id()
     }
 
     /// What comes before whatever is asked: transactions dropped earlier are rolled back, a clock that tests move is told.
     async fn before_work(self: &Arc<Self>) -> Result<()> {
-        self.endings.settled().await;
+        self.endings.wait_for_rollbacks().await;
         self.tell_time().await
     }
 }
 
-impl ServerStore {
+impl DatabaseStore {
     /// Opens the broker behind a driver. Call it in a runtime, which the store's own tasks then run in.
     ///
     /// # Errors
@@ -124,7 +124,7 @@ impl ServerStore {
             None => Clock::heard(options.clock.now()),
         };
         let kinds = batcher::ActiveBatchers::default();
-        let server = Arc::new(Server {
+        let database = Arc::new(Database {
             ids: Mutex::new(ids),
             max_body_bytes: options.max_body_bytes,
             definitions: catalog::Definitions::default(),
@@ -149,27 +149,27 @@ impl ServerStore {
             clock,
             driver,
         });
-        server.reload().await?;
+        database.reload().await?;
         let default = OpenOptions::default().closed_retention;
         if options.closed_retention != default {
             let seconds = i64::try_from(options.closed_retention.as_secs()).unwrap_or(i64::MAX);
             let call = Call { name: "configure", args: vec![Arg::BigInt(seconds), Arg::Null] };
-            server.call_on_a_link(call).await.map_err(verdict)?;
+            database.call_on_a_link(call).await.map_err(Failure::into_caller_error)?;
         }
-        server.tell_time().await?;
-        server.watch.set_polling(listener.is_none());
-        let teller = Mutex::new(Some(tokio::spawn(server.clone().tell_others())));
+        database.tell_time().await?;
+        database.watch.set_polling(listener.is_none());
+        let teller = Mutex::new(Some(tokio::spawn(database.clone().tell_others())));
         let mut tasks = vec![
-            tokio::spawn(server.clone().watch_queues()),
-            tokio::spawn(server.clone().publish_monitors()),
-            tokio::spawn(server.clone().keep_up()),
+            tokio::spawn(database.clone().watch_queues()),
+            tokio::spawn(database.clone().publish_monitors()),
+            tokio::spawn(database.clone().keep_up()),
         ];
         if let Some(listener) = listener {
-            tasks.push(tokio::spawn(server.clone().listen_to_others(listener)));
+            tasks.push(tokio::spawn(database.clone().listen_to_others(listener)));
         }
         // What fell due while nobody was here.
-        server.upkeep.falls_due(Timestamp(0));
-        Ok(Arc::new(Self { server, tasks: Mutex::new(tasks), teller }))
+        database.upkeep.falls_due(Timestamp(0));
+        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), teller }))
     }
 
     fn stop_tasks(&self) {
@@ -178,25 +178,25 @@ impl ServerStore {
     }
 
     async fn close_now(&self) {
-        let server = &self.server;
-        if !server.life.close().await {
+        let database = &self.database;
+        if !database.life.close().await {
             return;
         }
         self.stop_tasks();
-        server.board.wake_all();
+        database.board.wake_all();
         let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).take();
         let telling = teller.as_ref().map(JoinHandle::abort_handle);
         let context = async {
-            server.outbox.close();
+            database.outbox.close();
             if let Some(teller) = teller {
                 let _ = teller.await;
             }
-            server.presence.close().await;
-            server.side.close().await;
-            server.upkeep_side.close().await;
+            database.presence.close().await;
+            database.side.close().await;
+            database.upkeep_side.close().await;
         };
         let context = tokio::time::timeout(life::LONGEST_CLOSE, context);
-        if let (Err(_), ()) = tokio::join!(context, server.driver.close()) {
+        if let (Err(_), ()) = tokio::join!(context, database.driver.close()) {
             tracing::warn!(
                 "the broker is closed while calls beside its transactions wait for locks; they are given up"
             );
@@ -207,10 +207,10 @@ impl ServerStore {
     }
 }
 
-impl Drop for ServerStore {
+impl Drop for DatabaseStore {
     fn drop(&mut self) {
         self.stop_tasks();
-        self.server.outbox.close();
+        self.database.outbox.close();
     }
 }
 
@@ -222,31 +222,31 @@ fn cut_short(failure: tokio::task::JoinError) -> Error {
     Error::new(Code::STORE_IO, "work on the store was cut short").caused_by(failure)
 }
 
-impl Store for ServerStore {
+impl Store for DatabaseStore {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
-            let work = self.server.life.enter()?;
-            self.server.clone().submit(unit, work).await
+            let work = self.database.life.enter()?;
+            self.database.clone().submit(unit, work).await
         })
     }
 
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         Box::pin(async move {
-            let work = self.server.life.enter()?;
-            self.server.clone().submit_once(unit_id, unit, work).await
+            let work = self.database.life.enter()?;
+            self.database.clone().submit_once(unit_id, unit, work).await
         })
     }
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            self.server.life.check()?;
+            self.database.life.check()?;
             let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
             let mut tries = Tries::default();
             loop {
-                match self.server.call_on_a_link(call.clone()).await {
+                match self.database.call_on_a_link(call.clone()).await {
                     Ok(rows) => return rows::only(&rows)?.flag("happened"),
                     Err(failure) if tries.again_after(&failure.error).await => {}
-                    Err(failure) => return Err(verdict(failure)),
+                    Err(failure) => return Err(failure.into_caller_error()),
                 }
             }
         })
@@ -254,22 +254,26 @@ impl Store for ServerStore {
 
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
         Box::pin(async move {
-            self.server.life.check()?;
-            self.server.take_slot(queue_id, max_queue_readers).await
+            self.database.life.check()?;
+            self.database.take_slot(queue_id, max_queue_readers).await
         })
     }
 
-    fn perform_on<'a>(&'a self, guest: &'a mut dyn Guest, verb: Verb) -> BoxFuture<'a, Result<Outcome>> {
+    fn perform_on<'a>(
+        &'a self,
+        connection: &'a mut dyn EnlistedConnection,
+        verb: Verb,
+    ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let _work = self.server.life.enter()?;
-            self.server.perform_on(guest, verb).await
+            let _work = self.database.life.enter()?;
+            self.database.perform_on(connection, verb).await
         })
     }
 
     fn refresh_facts(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            match self.server.before_work().await {
-                Ok(()) => self.server.refresh_facts().await,
+            match self.database.before_work().await {
+                Ok(()) => self.database.refresh_facts().await,
                 // Whoever asks judges by the facts that are there.
                 Err(error) => tracing::warn!(%error, "the queues could not be looked at"),
             }
@@ -278,19 +282,19 @@ impl Store for ServerStore {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
-            self.server.life.check()?;
-            Ok(Box::new(tx::ServerTx::new(self.server.clone())) as Box<dyn StoreTx>)
+            self.database.life.check()?;
+            Ok(Box::new(tx::DatabaseTx::new(self.database.clone())) as Box<dyn StoreTx>)
         })
     }
 
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         Box::pin(async move {
-            let _work = self.server.life.enter()?;
-            self.server.before_work().await?;
-            self.server.publish_before_query().await;
+            let _work = self.database.life.enter()?;
+            self.database.before_work().await?;
+            self.database.publish_before_query().await;
             let mut tries = Tries::default();
             loop {
-                let failure = match self.server.take().await {
+                let failure = match self.database.take().await {
                     Ok(mut link) => match link.query(&sql).await {
                         Ok(rows) => return Ok(rows),
                         Err(failure) => failure,
@@ -298,7 +302,7 @@ impl Store for ServerStore {
                     Err(failure) => failure,
                 };
                 if !tries.again_after(&failure.error).await {
-                    return Err(verdict(failure));
+                    return Err(failure.into_caller_error());
                 }
             }
         })
@@ -306,47 +310,47 @@ impl Store for ServerStore {
 
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            let _work = self.server.life.enter()?;
-            self.server.before_work().await?;
+            let _work = self.database.life.enter()?;
+            self.database.before_work().await?;
             // What it did before it failed may be committed: a procedure commits when it likes, and outside a transaction a
             // batch of T-SQL commits each statement by itself.
-            let has_batches = self.server.driver.dialect().has_batches;
+            let has_batches = self.database.driver.dialect().has_batches;
             let may_be_done_in_part = sql.expected_rows.is_none() && (has_batches || commits_by_itself(&sql.text));
             let mut tries = Tries::default();
             loop {
-                let failure = match self.server.take().await {
+                let failure = match self.database.take().await {
                     Ok(mut link) => match run_alone(&mut *link, &sql).await {
                         Ok(changed) => return Ok(changed),
                         Err(failure)
                             if may_be_done_in_part && (has_batches || failure.error.code() == Code::DEADLOCK) =>
                         {
-                            return Err(verdict(failure));
+                            return Err(failure.into_caller_error());
                         }
                         Err(failure) => failure,
                     },
                     Err(failure) => failure,
                 };
                 if !tries.again(&failure).await {
-                    return Err(verdict(failure));
+                    return Err(failure.into_caller_error());
                 }
             }
         })
     }
 
     fn catalog(&self) -> Arc<Catalog> {
-        self.server.definitions.known().catalog.clone()
+        self.database.definitions.known().catalog.clone()
     }
 
     fn texts(&self) -> &'static StoreTexts {
-        &self.server.driver.dialect().texts
+        &self.database.driver.dialect().texts
     }
 
     fn activity(&self) -> &ActivityBoard {
-        &self.server.board
+        &self.database.board
     }
 
     fn clock(&self) -> &Clock {
-        &self.server.clock
+        &self.database.clock
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {

@@ -1,8 +1,7 @@
 //! What others see of this process: that it lives, what its queue monitors do, and which places of readers it holds.
 
-use super::Server;
+use super::Database;
 use crate::error::{Code, Result};
-use crate::store::database::calls::retry::{unsent, verdict};
 use crate::store::database::calls::rows::only;
 use crate::store::database::link::{Arg, Call, Driver, Failure, Fate, Link, Linked};
 use crate::store::{ActivatedTaskRow, MonitorRow, ReaderSlot, SqlRow};
@@ -67,7 +66,7 @@ impl State {
                 Some(link) => link,
                 None => {
                     is_new = true;
-                    let mut link = presence.driver.dedicated().await.map_err(unsent)?;
+                    let mut link = presence.driver.dedicated().await.map_err(Failure::unsent)?;
                     let here = Call { name: "hold_presence", args: vec![Arg::Uuid(presence.process)] };
                     link.call(here).await?;
                     self.generation += 1;
@@ -213,7 +212,7 @@ impl Presence {
     }
 }
 
-impl Server {
+impl Database {
     /// Copies what the queue monitors publish into the tables until the store closes.
     pub(super) async fn publish_monitors(self: Arc<Self>) {
         loop {
@@ -244,8 +243,8 @@ impl Server {
     /// Publishes in a task of its own: a caller that goes away in the middle would take the connection with it, and with that
     /// the places of all readers of this process.
     async fn publish_in_task(self: &Arc<Self>) -> Result<()> {
-        let server = self.clone();
-        let done = self.runtime.spawn(async move { server.publish().await });
+        let database = self.clone();
+        let done = self.runtime.spawn(async move { database.publish().await });
         done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
     }
 
@@ -283,7 +282,7 @@ impl Server {
         }
         calls.sort_by_key(|(key, _)| state.held.contains(key));
         for (key, call) in calls {
-            let written = state.call(presence, call).await.map_err(verdict);
+            let written = state.call(presence, call).await.map_err(Failure::into_caller_error);
             // A connection that took another's place has begun from nothing: everything is written again then. The first took
             // nobody's.
             let is_new = state.generation > generation.max(1);
@@ -302,22 +301,22 @@ impl Server {
         Ok(())
     }
 
-    /// A place among the readers of a queue. UncommittedReceives in a task of its own, so that a caller that goes away in the middle leaves
+    /// A place among the readers of a queue. Taken in a task of its own, so that a caller that goes away in the middle leaves
     /// the connection whole; the place is then freed.
     pub(super) async fn take_slot(
         self: &Arc<Self>,
         queue_id: i32,
         max_queue_readers: u16,
     ) -> Result<Option<ReaderSlot>> {
-        let server = self.clone();
-        let done = self.runtime.spawn(async move { server.take_slot_now(queue_id, max_queue_readers).await });
+        let database = self.clone();
+        let done = self.runtime.spawn(async move { database.take_slot_now(queue_id, max_queue_readers).await });
         done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
     }
 
     async fn take_slot_now(self: Arc<Self>, queue_id: i32, max_queue_readers: u16) -> Result<Option<ReaderSlot>> {
         let mut state = self.presence.state.lock().await;
         let call = take_reader_slot(queue_id, max_queue_readers);
-        let rows = state.call(&self.presence, call).await.map_err(verdict)?;
+        let rows = state.call(&self.presence, call).await.map_err(Failure::into_caller_error)?;
         let slot = slot_of(&rows)?;
         if slot.is_none() {
             return Ok(None);
@@ -326,10 +325,10 @@ impl Server {
         let number = state.last_place;
         state.places.insert(number, Place { queue_id, max_queue_readers, slot });
         drop(state);
-        let server = self.clone();
+        let database = self.clone();
         Ok(Some(ReaderSlot::freed_by(move || {
-            let runtime = server.runtime.clone();
-            runtime.spawn(async move { server.free_slot(number).await });
+            let runtime = database.runtime.clone();
+            runtime.spawn(async move { database.free_slot(number).await });
         })))
     }
 
@@ -351,6 +350,6 @@ impl Server {
     pub(super) async fn keep_places(&self) -> Result<()> {
         let mut state = self.presence.state.lock().await;
         let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };
-        state.call(&self.presence, take_reader_slot(queue_id, 0)).await.map(drop).map_err(verdict)
+        state.call(&self.presence, take_reader_slot(queue_id, 0)).await.map(drop).map_err(Failure::into_caller_error)
     }
 }

@@ -1,11 +1,10 @@
 //! What falls due by itself: timers, lifetimes, what waits in the transmission queue. Every process sees to it; the server
 //! sees that each thing happens once.
 
-use super::Server;
+use super::Database;
 use crate::error::Result;
-use crate::store::database::calls::retry::verdict;
 use crate::store::database::calls::rows::{Row, only, said};
-use crate::store::database::link::{Arg, Call};
+use crate::store::database::link::{Arg, Call, Failure};
 use crate::store::database::notifications::notices::Notices;
 use crate::time::{Clock, Timestamp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -104,7 +103,7 @@ impl Upkeep {
     }
 }
 
-impl Server {
+impl Database {
     /// Does what is due until the store closes.
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut moves = self.clock.moves();
@@ -143,7 +142,7 @@ impl Server {
         self.upkeep.forget();
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
-            let rows = self.upkeep_side.call(call).await.map_err(verdict)?;
+            let rows = self.upkeep_side.call(call).await.map_err(Failure::into_caller_error)?;
             let row = only(&rows)?;
             self.upkeep.learn(row)?;
             let did = row.int("did")?;
@@ -181,7 +180,7 @@ impl Server {
         let now = self.clock.now();
         if *told != Some(now) {
             let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
-            self.upkeep_side.call(call).await.map_err(verdict)?;
+            self.upkeep_side.call(call).await.map_err(Failure::into_caller_error)?;
             self.tick().await?;
             *told = Some(now);
         }

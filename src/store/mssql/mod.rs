@@ -3,9 +3,9 @@
 
 mod args;
 mod connect;
+mod enlisted;
 mod failure;
 mod guard;
-mod guest;
 mod link;
 mod session;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::store::url::MssqlUrl;
 use crate::store::{AccessToken, BoxFuture};
 use connect::Connector;
 use deadpool::managed::{Pool, PoolError, QueueMode, TimeoutType, Timeouts};
-pub(crate) use guest::MssqlGuest;
+pub(crate) use enlisted::MssqlEnlisted;
 use link::{Held, MssqlLink};
 use std::fmt;
 use std::sync::Arc;

@@ -37,7 +37,7 @@ impl fmt::Display for Place {
 
 impl Place {
     /// Where a connection of the user's own leads, which only the user knows.
-    pub(super) fn guest() -> Self {
+    pub(super) fn enlisted() -> Self {
         Self("the database of the enlisted connection".to_owned())
     }
 }

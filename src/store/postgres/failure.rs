@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_server_without_a_free_connection_may_be_tried_again() {
-        let place = Place::guest();
+        let place = Place::enlisted();
         let full = login_failed(Some(&SqlState::TOO_MANY_CONNECTIONS), "sorry, too many clients already", &place);
         assert_eq!(full.code(), Code::SERVER_UNREACHABLE);
         assert!(full.is_retryable() && full.message().contains("max_connections"), "{full}");

@@ -2,9 +2,9 @@
 
 mod args;
 mod connect;
+mod enlisted;
 mod failure;
 mod guard;
-mod guest;
 mod link;
 mod listen;
 mod texts;
@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use guest::PgGuest;
+pub(crate) use enlisted::PgEnlisted;
 
 type Pool = deadpool::managed::Pool<Pooling>;
 

@@ -7,12 +7,12 @@ use crate::catalog::body::Verdict;
 use crate::catalog::{MessageType, fold_name};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Body, Relation, Verb, system};
-use crate::store::database::Server;
+use crate::store::database::Database;
 use crate::store::database::calls::verbs::CallContext;
 use crate::store::database::definitions::catalog::Known;
 use std::sync::Arc;
 
-impl Server {
+impl Database {
     /// What goes beside a verb in its call.
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl CallContext {
 }
 
 /// A verb as it is stored: a body of no bytes is none.
-pub(in crate::store::database) fn settled(mut verb: Verb) -> Verb {
+pub(in crate::store::database) fn normalise_empty_body(mut verb: Verb) -> Verb {
     if let Verb::Send { body, .. } = &mut verb
         && body.as_ref().is_some_and(|bytes| bytes.is_empty())
     {

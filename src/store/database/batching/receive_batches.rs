@@ -3,10 +3,10 @@
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Message, Outcome};
-use crate::store::database::Server;
+use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::calls::message::messages;
-use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::said;
 use crate::store::database::calls::verbs::most;
 use crate::store::database::life::Work;
@@ -146,7 +146,7 @@ impl Receives {
     }
 }
 
-impl Server {
+impl Database {
     /// Receives whatever comes, with whoever else does.
     pub(in crate::store::database) async fn receive_folded(
         self: Arc<Self>,
@@ -192,7 +192,7 @@ impl Server {
             match done {
                 Ok(rows) => break Ok(rows),
                 Err(failure) if tries.again(&failure).await => {}
-                Err(failure) => break Err(verdict(failure)),
+                Err(failure) => break Err(failure.into_caller_error()),
             }
         };
         let received = match rows {

@@ -4,9 +4,9 @@ use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{Body, Outcome, Verb, system};
 use crate::store::SqlRow;
-use crate::store::database::Server;
+use crate::store::database::Database;
 use crate::store::database::batching::batcher::Item;
-use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{Row, said};
 use crate::store::database::calls::verbs::{self, CallContext};
 use crate::store::database::life::Work;
@@ -57,7 +57,7 @@ impl Sending {
     }
 }
 
-impl Server {
+impl Database {
     /// Sends, with whoever else is sending.
     pub(in crate::store::database) async fn send_folded(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
         let context = self.call_context(&verb).await?;
@@ -89,14 +89,14 @@ impl Server {
 
     /// Sends what is of one conversation one by one, waiting where its group is locked.
     fn spawn_alone(self: &Arc<Self>, sendings: Vec<Sending>) -> JoinHandle<()> {
-        let server = self.clone();
+        let database = self.clone();
         self.runtime.spawn(async move {
             let keys: Vec<Uuid> = sendings.iter().filter_map(Item::key).collect();
             let last = sendings.len() - 1;
             for (place, sending) in sendings.into_iter().enumerate() {
-                let (sending, result) = server.send_alone(sending).await;
+                let (sending, result) = database.send_alone(sending).await;
                 if place == last {
-                    server.released(keys.iter().copied());
+                    database.released(keys.iter().copied());
                 }
                 sending.answer(result);
             }
@@ -127,7 +127,7 @@ impl Server {
                 }
                 self.check_again(&mut sending).await;
             } else if !tries.again(&failure).await {
-                break Err(verdict(failure));
+                break Err(failure.into_caller_error());
             }
         };
         (sending, result)
@@ -205,7 +205,7 @@ impl Server {
         let passes =
             !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
         if failure.fate == Fate::Unknown || !passes {
-            return self.all_told(batch, &verdict(failure));
+            return self.all_told(batch, &failure.into_caller_error());
         }
         let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
         for sending in batch {

@@ -51,25 +51,27 @@ impl Tries {
     }
 }
 
-/// What the caller is told in the end.
-pub(in crate::store::database) fn verdict(failure: Failure) -> Error {
-    match failure.fate {
-        Fate::Unknown if failure.error.code() != Code::COMMIT_UNKNOWN => unknown(failure.error),
-        _ => failure.error,
+impl Failure {
+    /// The error that the caller gets: 60031 if the outcome is unknown.
+    pub(in crate::store::database) fn into_caller_error(self) -> Error {
+        match self.fate {
+            Fate::Unknown if self.error.code() != Code::COMMIT_UNKNOWN => unknown(self.error),
+            _ => self.error,
+        }
+    }
+
+    /// A failure before anything was sent.
+    pub(in crate::store::database) fn unsent(error: Error) -> Self {
+        Self { error, fate: Fate::Undone, is_link_usable: false }
     }
 }
 
-/// 60031: nobody knows whether it happened.
-pub(in crate::store::database) fn unknown(cause: Error) -> Error {
+/// 60031: it is unknown whether the work happened.
+fn unknown(cause: Error) -> Error {
     let message = format!(
         "the answer of the server never came, so that the work may have happened or not: {}; look, or do it under an id \
          of its own, which can be tried again",
         cause.message()
     );
     Error::new(Code::COMMIT_UNKNOWN, message).caused_by(cause)
-}
-
-/// A failure before anything was sent.
-pub(in crate::store::database) fn unsent(error: Error) -> Failure {
-    Failure { error, fate: Fate::Undone, is_link_usable: false }
 }

@@ -7,8 +7,8 @@ use crate::catalog::{
 use crate::error::Result;
 use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
 use crate::store::SqlRow;
-use crate::store::database::Server;
-use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::Database;
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Link, Linked};
 use std::collections::BTreeMap;
@@ -45,7 +45,7 @@ impl Definitions {
     }
 }
 
-impl Server {
+impl Database {
     /// Reads the definitions if they are not those that are known; wakes whoever sleeps if so.
     pub(in crate::store::database) async fn reload(&self) -> Result<()> {
         let _reading = self.definitions.reading.lock().await;
@@ -65,7 +65,7 @@ impl Server {
                 },
             };
             if !tries.again_after(&failure.error).await {
-                return Err(verdict(failure));
+                return Err(failure.into_caller_error());
             }
         }
     }

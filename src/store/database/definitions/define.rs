@@ -4,8 +4,8 @@ use crate::catalog::apply::{self, Applied};
 use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
-use crate::store::database::Server;
-use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::Database;
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{only, said};
 use crate::store::database::definitions::catalog::Known;
 use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
@@ -27,7 +27,7 @@ enum Written {
     Done(i64, String),
 }
 
-impl Server {
+impl Database {
     /// Applies definitions, all or none; `None` if a unit of that id has done so before.
     pub(in crate::store::database) async fn define(
         self: &Arc<Self>,
@@ -89,7 +89,7 @@ impl Server {
                 None => tries.again(&failure).await,
             };
             if !again {
-                return Err(verdict(failure));
+                return Err(failure.into_caller_error());
             }
         }
     }

@@ -42,7 +42,7 @@ pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource)
     found.may_install(dialect)?;
     let mut tries = 1;
     loop {
-        link.begin().await.map_err(told)?;
+        link.begin().await.map_err(error_of)?;
         let done = install_locked(link, dialect, ids).await;
         let done = end(link, done).await;
         if tries == MOST_TRIES || !is_in_use(&done) {
@@ -73,7 +73,7 @@ fn in_use(cause: Error) -> Error {
 /// Ends the transaction as what was done in it asks for.
 async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
     match done {
-        Ok(done) => link.commit().await.map_err(told).map(|()| done),
+        Ok(done) => link.commit().await.map_err(error_of).map(|()| done),
         Err(error) => {
             // The first error tells more than that of a rollback on a link that may be lost.
             let _ = link.rollback().await;
@@ -140,7 +140,7 @@ pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     found.may_uninstall(dialect)?;
     let mut tries = 1;
     loop {
-        link.begin().await.map_err(told)?;
+        link.begin().await.map_err(error_of)?;
         let removed = remove_locked(link, dialect).await;
         let removed = end(link, removed).await;
         if tries == MOST_TRIES || !is_in_use(&removed) {
@@ -184,11 +184,11 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
     if !found.has_installed {
         let catalog = Catalog::with_builtins(ids.next_id());
         for call in put::builtins(&catalog) {
-            link.call(call).await.map_err(told)?;
+            link.call(call).await.map_err(error_of)?;
         }
     }
     let hash = logic_hash(dialect);
-    link.call(record(dialect, &hash, version_before(dialect, &missing))).await.map_err(told)?;
+    link.call(record(dialect, &hash, version_before(dialect, &missing))).await.map_err(error_of)?;
     Ok(Installed { scripts: missing })
 }
 
@@ -218,7 +218,7 @@ struct Version {
 
 impl Standing {
     async fn read(link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
-        let rows = link.read(dialect.install.standing).await.map_err(told)?;
+        let rows = link.read(dialect.install.standing).await.map_err(error_of)?;
         let row = rows.first().ok_or_else(|| no_row("the question what is installed"))?;
         let mut found = Self {
             has_schema: row.get::<i64>("has_schema")? != 0,
@@ -233,7 +233,7 @@ impl Standing {
             version: None,
         };
         if found.has_installed && found.missing_to_use.is_none() {
-            let rows = link.read(dialect.install.version).await.map_err(told)?;
+            let rows = link.read(dialect.install.version).await.map_err(error_of)?;
             found.version = rows.first().map(Version::read).transpose()?;
         }
         Ok(found)
@@ -387,7 +387,7 @@ fn release(installer: &str) -> Vec<u32> {
 /// Runs a script, cut into batches where the dialect wants that.
 async fn script(link: &mut dyn Link, dialect: &Dialect, text: &str) -> Result<()> {
     for batch in batches(dialect, text) {
-        link.script(&batch).await.map_err(told)?;
+        link.script(&batch).await.map_err(error_of)?;
     }
     Ok(())
 }
@@ -417,7 +417,7 @@ pub(in crate::store::database) fn without_comments(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect()
 }
 
-fn told(failure: Failure) -> Error {
+fn error_of(failure: Failure) -> Error {
     failure.error
 }
 

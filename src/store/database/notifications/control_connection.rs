@@ -3,8 +3,7 @@
 
 use crate::error::Code;
 use crate::store::SqlRow;
-use crate::store::database::calls::retry::unsent;
-use crate::store::database::link::{Call, Driver, Fate, Link, Linked};
+use crate::store::database::link::{Call, Driver, Failure, Fate, Link, Linked};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
@@ -24,12 +23,12 @@ impl ControlConnection {
         let mut place = self.link.lock().await;
         let mut is_new = false;
         loop {
-            // UncommittedReceives out meanwhile: a caller that goes away in the middle leaves nothing half done behind.
+            // Taken out meanwhile: a caller that goes away in the middle leaves nothing half done behind.
             let mut link = match place.take() {
                 Some(link) => link,
                 None => {
                     is_new = true;
-                    self.driver.dedicated().await.map_err(unsent)?
+                    self.driver.dedicated().await.map_err(Failure::unsent)?
                 }
             };
             match link.call(call.clone()).await {

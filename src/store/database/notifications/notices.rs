@@ -3,7 +3,7 @@
 //! `q:<queue_id>` something became ready in the queue, or it changed; `c` definitions changed; `d:<microseconds>` something
 //! falls due then; `s:<queue_id>` the place of a reader is free again; `p:<process>` who says it, so that nobody listens to himself. Notices that are not known are passed over.
 
-use crate::store::database::Server;
+use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call};
 use crate::time::Timestamp;
 use std::collections::BTreeSet;
@@ -73,7 +73,7 @@ impl Outbox {
         }
     }
 
-    /// Lets [`Server::tell_others`] end once it has told what waits now.
+    /// Lets [`Database::tell_others`] end once it has told what waits now.
     pub(in crate::store::database) fn close(&self) {
         self.is_closing.store(true, SeqCst);
         self.came.notify_one();
@@ -101,7 +101,7 @@ impl Outbox {
     }
 }
 
-impl Server {
+impl Database {
     /// What a commit of this process has brought about: heard here at once, and told to others soon. `ready` is how many
     /// groups may have become ready at most.
     pub(in crate::store::database) async fn heard(self: &Arc<Self>, text: &str, ready: usize) {

@@ -5,10 +5,9 @@
 //! no words is looked at by one poller for all who sleep, and by none if nobody does.
 
 use crate::error::Result;
-use crate::store::database::Server;
-use crate::store::database::calls::retry::verdict;
+use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
-use crate::store::database::link::{Call, Listener};
+use crate::store::database::link::{Call, Failure, Listener};
 use crate::store::database::notifications::notices::Notices;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
@@ -99,7 +98,7 @@ impl Pace {
     }
 }
 
-impl Server {
+impl Database {
     /// Looks at the queues, as often as need be, until the store closes.
     pub(in crate::store::database) async fn watch_queues(self: Arc<Self>) {
         let mut pace = Pace { looked_at: Instant::now(), step: SHORTEST_POLL };
@@ -196,7 +195,7 @@ impl Server {
             let queues = &self.definitions.known().catalog.queues;
             queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
         };
-        let rows = self.side.call(Call { name: "look", args: Vec::new() }).await.map_err(verdict)?;
+        let rows = self.side.call(Call { name: "look", args: Vec::new() }).await.map_err(Failure::into_caller_error)?;
         let row = only(&rows)?;
         let picture = Picture {
             ready: counts(row, "ready_queues")?,

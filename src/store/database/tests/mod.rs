@@ -3,7 +3,7 @@
 mod leaving;
 mod stage;
 
-use super::ServerStore;
+use super::DatabaseStore;
 use crate::act::Act;
 use crate::broker::Broker;
 use crate::error::{Code, Result};
@@ -41,7 +41,7 @@ fn texts(outcome: &Outcome) -> Vec<String> {
 type Sent = JoinHandle<Result<Vec<Outcome>>>;
 
 /// Ten who send, of whom eight have to wait until the first two are through.
-async fn ten_senders(stage: &Stage, store: &Arc<ServerStore>) -> Vec<Sent> {
+async fn ten_senders(stage: &Stage, store: &Arc<DatabaseStore>) -> Vec<Sent> {
     stage.gate.forget_permits(usize::MAX);
     let mut sent = Vec::new();
     for number in 0..10 {
@@ -214,7 +214,7 @@ async fn a_transaction_that_was_lost_has_ended() {
 }
 
 /// A transaction that has received.
-async fn received_in_a_transaction(stage: &Stage, store: &Arc<ServerStore>) -> Box<dyn StoreTx> {
+async fn received_in_a_transaction(stage: &Stage, store: &Arc<DatabaseStore>) -> Box<dyn StoreTx> {
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
     let mut tx = store.begin().await.unwrap();
     assert_eq!(texts(&tx.execute(receive()).await.unwrap()), ["a"]);
@@ -339,7 +339,7 @@ async fn words_of_others_wake_those_who_wait_and_bring_new_definitions() {
     *stage.version.lock().unwrap() = 2;
     stage.say("c");
     redefined.await;
-    assert_eq!(store.server.definitions.known().version, 2);
+    assert_eq!(store.database.definitions.known().version, 2);
 }
 
 #[tokio::test]
@@ -362,7 +362,7 @@ async fn what_a_commit_brought_about_is_told_to_others_once() {
     store.submit(vec![send(1, "Text", b"x")]).await.unwrap();
     signal.await;
     stage.until_asked("tell", 1).await;
-    let own = store.server.process.simple();
+    let own = store.database.process.simple();
     assert_eq!(*told.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
 }
 
@@ -412,7 +412,7 @@ async fn a_queue_is_empty_only_if_nothing_was_received_beside_the_look() {
                 ])])
             })
         });
-        store.server.watch.heard();
+        store.database.watch.heard();
         store.refresh_facts().await;
         activity.facts().unread
     };
@@ -483,7 +483,7 @@ async fn what_a_lost_connection_had_published_is_published_again() {
             activation_errors_total: 0,
         });
     }
-    store.server.publish().await.unwrap();
+    store.database.publish().await.unwrap();
     assert_eq!(stage.asked(&["hold_presence"]).len(), 2);
     assert_eq!(published.lock().unwrap().iter().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2]));
 }
@@ -525,9 +525,9 @@ async fn places_of_readers_are_taken_again_on_a_new_connection() {
         }
         _ => None,
     });
-    let one = store.server.take_slot(QUEUE, 2).await.unwrap().expect("a place is free");
-    let two = store.server.take_slot(QUEUE, 2).await.unwrap().expect("another is free");
-    store.server.keep_places().await.unwrap();
+    let one = store.database.take_slot(QUEUE, 2).await.unwrap().expect("a place is free");
+    let two = store.database.take_slot(QUEUE, 2).await.unwrap().expect("another is free");
+    store.database.keep_places().await.unwrap();
     assert_eq!(stage.asked(&["hold_presence"]).len(), 2);
     // Two, two again, and two looks.
     assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
@@ -537,6 +537,6 @@ async fn places_of_readers_are_taken_again_on_a_new_connection() {
     stage.until_asked("free_reader_slot", 2).await;
     assert_eq!(*freed.lock().unwrap(), [10, 11], "the numbers of the new connection");
     // Nobody holds a place, so nothing is asked.
-    store.server.keep_places().await.unwrap();
+    store.database.keep_places().await.unwrap();
     assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
 }

@@ -1,7 +1,7 @@
 //! A server that is played: what it answers is said by the test, and what it was asked is written down.
 
 use crate::error::{Code, Error, Result};
-use crate::store::database::ServerStore;
+use crate::store::database::DatabaseStore;
 use crate::store::database::dialect::{Dialect, Install, Reads};
 use crate::store::database::link::{Arg, Call, Column, Driver, Failure, Fate, Link, Linked, Listener};
 use crate::store::{
@@ -83,10 +83,10 @@ impl Stage {
         })
     }
 
-    pub(super) async fn open(self: &Arc<Self>) -> Arc<ServerStore> {
+    pub(super) async fn open(self: &Arc<Self>) -> Arc<DatabaseStore> {
         let options = OpenOptions::default().create(false);
         let driver = Arc::new(Played(self.clone()));
-        ServerStore::open_with(driver, options, Duration::from_secs(3600)).await.expect("the stage is set")
+        DatabaseStore::open_with(driver, options, Duration::from_secs(3600)).await.expect("the stage is set")
     }
 
     /// How it answers from now on; `None` is the usual answer.

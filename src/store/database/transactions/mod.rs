@@ -1,6 +1,6 @@
 //! Transactions: a `Tx` on a server, units, and connections of the user's own.
 
-pub(in crate::store::database) mod guest;
+pub(in crate::store::database) mod enlisted;
 pub(in crate::store::database) mod tx;
 pub(in crate::store::database) mod uncommitted_receives;
 pub(in crate::store::database) mod unit;

@@ -5,16 +5,16 @@
 
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::database::Server;
-use crate::store::database::batching::body::settled;
-use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::Database;
+use crate::store::database::batching::body::normalise_empty_body;
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{only, said};
 use crate::store::database::calls::verbs::{self, received_queue};
 use crate::store::database::definitions::define::add;
 use crate::store::database::life::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::transactions::uncommitted_receives::Share;
-use crate::store::database::transactions::unit::{found_nothing, outcome_ready};
+use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const BEFORE_THE_VERB: u32 = 0;
 
 /// The transaction itself; dropping it rolls it back.
 struct Session {
-    server: Arc<Server>,
+    database: Arc<Database>,
     /// The link, once something was done.
     link: Option<Box<dyn Link>>,
     has_ended: bool,
@@ -92,10 +92,10 @@ impl Step<'_> {
 }
 
 impl Session {
-    fn new(server: Arc<Server>) -> Self {
+    fn new(database: Arc<Database>) -> Self {
         Self {
-            taken: Share::of(&server.taken),
-            server,
+            taken: Share::of(&database.taken),
+            database,
             link: None,
             has_ended: false,
             is_busy: false,
@@ -112,7 +112,7 @@ impl Session {
         if self.has_ended {
             return Err(Error::transaction_ended());
         }
-        self.server.life.check()
+        self.database.life.check()
     }
 
     /// Does a step; a refusal leaves the transaction as it was before, unless the server has ended it.
@@ -149,7 +149,7 @@ impl Session {
 
     /// Nothing was done before, so that a refusal takes no more than the link.
     async fn first_step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
-        let mut link = self.server.take().await?;
+        let mut link = self.database.take().await?;
         link.begin().await.map_err(undone)?;
         match step.on(&mut *link).await {
             Ok(rows) => {
@@ -191,7 +191,7 @@ impl Session {
         self.taken.clear();
         if let Some(attempt) = self.attempt.take() {
             let counted = Call { name: "count_rollback", args: vec![Arg::Uuid(attempt)] };
-            match self.server.side.call(counted).await {
+            match self.database.side.call(counted).await {
                 Ok(rows) => add(&mut words, &said(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
@@ -202,8 +202,8 @@ impl Session {
         for queue in did.queues {
             add(&mut words, &format!("q:{queue}"));
         }
-        self.server.heard(&words, 1).await;
-        self.server.freed();
+        self.database.heard(&words, 1).await;
+        self.database.freed();
     }
 
     async fn run(&mut self, verb: Verb) -> Result<Outcome> {
@@ -212,9 +212,9 @@ impl Session {
             return Err(Error::definition_in_transaction());
         }
         verb.check_texts()?;
-        self.server.before_work().await?;
-        let verb = settled(verb);
-        let mut context = self.server.call_context(&verb).await?;
+        self.database.before_work().await?;
+        let verb = normalise_empty_body(verb);
+        let mut context = self.database.call_context(&verb).await?;
         let mut tries = Tries::default();
         let rows = loop {
             let is_first = self.link.is_none();
@@ -223,12 +223,12 @@ impl Session {
                 Err(failure) => failure,
             };
             if !self.has_ended && tries.again_with_new_definitions(&failure.error) {
-                self.server.reload().await?;
-                self.server.recheck(&verb, &mut context).await;
+                self.database.reload().await?;
+                self.database.recheck(&verb, &mut context).await;
             } else if self.has_ended || !is_first || !tries.again(&failure).await {
-                return Err(verdict(failure));
+                return Err(failure.into_caller_error());
             } else {
-                self.server.renew_ids(&verb, &mut context);
+                self.database.renew_ids(&verb, &mut context);
             }
         };
         self.did(&verb, rows).await
@@ -238,21 +238,21 @@ impl Session {
     async fn did(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
         add(&mut self.did.words, &said(&rows));
         let outcome = verbs::outcome(verb, rows)?;
-        self.did.ready += outcome_ready(verb);
+        self.did.ready += groups_made_ready_at_most(verb);
         if found_nothing(&outcome) {
-            self.server.saw(verb, &outcome);
+            self.database.saw(verb, &outcome);
             self.give_back_if_untouched().await;
             return Ok(outcome);
         }
         self.steps_done += 1;
         let queue = match received_queue(verb) {
-            Some(queue) => self.server.counted_queue(queue).await,
+            Some(queue) => self.database.counted_queue(queue).await,
             None => None,
         };
         if let (Some((queue_id, _)), Outcome::Received(messages)) = (queue, &outcome) {
             self.taken.add(queue_id, messages.len() as u64);
         }
-        self.server.saw(verb, &outcome);
+        self.database.saw(verb, &outcome);
         let Some((queue_id, counts)) = queue else { return Ok(outcome) };
         self.did.queues.insert(queue_id);
         match (verb, &outcome) {
@@ -272,8 +272,8 @@ impl Session {
     async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
         let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
         let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
-        match self.server.side.call(Call { name: "begin_attempt", args }).await {
-            Ok(_) => self.server.attempt_began(),
+        match self.database.side.call(Call { name: "begin_attempt", args }).await {
+            Ok(_) => self.database.attempt_began(),
             Err(failure) => {
                 tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
             }
@@ -292,12 +292,12 @@ impl Session {
     async fn commit(mut self) -> Result<()> {
         self.check()?;
         // Closing waits for the commit and tells other processes of it.
-        let _work = self.server.life.enter()?;
+        let _work = self.database.life.enter()?;
         let Some(mut link) = self.link.take() else {
             self.has_ended = true;
             return Ok(());
         };
-        self.server.before_work().await?;
+        self.database.before_work().await?;
         self.has_ended = true;
         let did = std::mem::take(&mut self.did);
         match end(&mut *link, self.attempt).await {
@@ -311,11 +311,11 @@ impl Session {
                 drop(link);
                 let mut all = did.words;
                 add(&mut all, &words);
-                self.server.heard(&all, did.ready.max(1)).await;
+                self.database.heard(&all, did.ready.max(1)).await;
                 if did.has_left_some {
-                    self.server.left_some(did.queues);
+                    self.database.left_some(did.queues);
                 }
-                self.server.freed();
+                self.database.freed();
                 Ok(())
             }
             Err(failure) => {
@@ -327,7 +327,7 @@ impl Session {
                 self.did = did;
                 self.link = Some(link);
                 self.end_quietly(failure.is_link_usable && !is_unknown).await;
-                Err(verdict(failure))
+                Err(failure.into_caller_error())
             }
         }
     }
@@ -335,30 +335,30 @@ impl Session {
     async fn sql(&mut self, sql: SqlStatement) -> Result<()> {
         self.check()?;
         self.steps_done += 1;
-        self.step(Step::Sql(&sql)).await.map(drop).map_err(verdict)
+        self.step(Step::Sql(&sql)).await.map(drop).map_err(Failure::into_caller_error)
     }
 
     async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
         self.check()?;
-        self.server.before_work().await?;
-        self.server.publish_before_query().await;
+        self.database.before_work().await?;
+        self.database.publish_before_query().await;
         self.steps_done += 1;
-        self.step(Step::Query(&sql)).await.map_err(verdict)
+        self.step(Step::Query(&sql)).await.map_err(Failure::into_caller_error)
     }
 
     async fn claim(&mut self, unit_id: Uuid) -> Result<bool> {
         self.check()?;
         self.steps_done += 1;
         let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
-        let done = self.step(Step::Call(claim)).await.map_err(verdict)?;
+        let done = self.step(Step::Call(claim)).await.map_err(Failure::into_caller_error)?;
         only(&done.rows)?.flag("is_new")
     }
 
     async fn mark(&mut self, name: &str) -> Result<()> {
         self.check()?;
         if self.link.is_none() {
-            let mut link = self.server.take().await.map_err(verdict)?;
-            link.begin().await.map_err(verdict)?;
+            let mut link = self.database.take().await.map_err(Failure::into_caller_error)?;
+            link.begin().await.map_err(Failure::into_caller_error)?;
             self.link = Some(link);
         }
         let number = self.last_savepoint + 1;
@@ -373,7 +373,7 @@ impl Session {
         };
         self.is_busy = false;
         if let Err(failure) = marked {
-            return Err(verdict(self.lost(failure).await));
+            return Err(self.lost(failure).await.into_caller_error());
         }
         self.holds_locks = true;
         self.last_savepoint = number;
@@ -395,16 +395,16 @@ impl Session {
         let undone = link.rollback_to(number).await;
         self.is_busy = false;
         if let Err(failure) = undone {
-            return Err(verdict(self.lost(failure).await));
+            return Err(self.lost(failure).await.into_caller_error());
         }
         self.savepoints.truncate(place + 1);
         self.taken.truncate(times);
-        self.server.watch.heard();
+        self.database.watch.heard();
         Ok(())
     }
 }
 
-impl Server {
+impl Database {
     /// The queue's id, and whether rollbacks are counted there.
     pub(in crate::store::database) async fn counted_queue(&self, name: &str) -> Option<(i32, bool)> {
         let find = || {
@@ -454,7 +454,7 @@ impl Drop for Session {
         if self.has_ended || (self.link.is_none() && self.attempt.is_none()) {
             return;
         }
-        let mut rest = Self::new(self.server.clone());
+        let mut rest = Self::new(self.database.clone());
         rest.link = self.link.take().filter(|_| !self.is_busy);
         rest.attempt = self.attempt.take();
         rest.holds_locks = self.holds_locks;
@@ -464,8 +464,8 @@ impl Drop for Session {
         // Whatever becomes of this, it is not tried again.
         rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.
-        let ending = Ending::begin(&self.server);
-        self.server.runtime.spawn(async move {
+        let ending = Ending::begin(&self.database);
+        self.database.runtime.spawn(async move {
             rest.end_quietly(true).await;
             drop(ending);
         });
@@ -476,8 +476,8 @@ impl Drop for Session {
 ///
 /// What is done in it runs in a task of its own, so that it goes on while nobody looks: the victim of a deadlock frees its
 /// locks at once, whatever its caller is doing.
-pub(in crate::store::database) struct ServerTx {
-    server: Arc<Server>,
+pub(in crate::store::database) struct DatabaseTx {
+    database: Arc<Database>,
     /// `None` only while something runs, and after the end.
     session: Option<Session>,
 }
@@ -491,9 +491,9 @@ impl<T> Drop for Running<T> {
     }
 }
 
-impl ServerTx {
-    pub(in crate::store::database) fn new(server: Arc<Server>) -> Self {
-        Self { session: Some(Session::new(server.clone())), server }
+impl DatabaseTx {
+    pub(in crate::store::database) fn new(database: Arc<Database>) -> Self {
+        Self { session: Some(Session::new(database.clone())), database }
     }
 
     /// Runs something on the session, which comes back with what it gave.
@@ -503,7 +503,7 @@ impl ServerTx {
         F: Future<Output = (Session, Result<T>)> + Send + 'static,
     {
         let session = self.session.take().ok_or_else(Error::transaction_ended)?;
-        let mut running = Running(self.server.runtime.spawn(work(session)));
+        let mut running = Running(self.database.runtime.spawn(work(session)));
         match (&mut running.0).await {
             Ok((session, done)) => {
                 self.session = Some(session);
@@ -514,7 +514,7 @@ impl ServerTx {
     }
 }
 
-impl StoreTx for ServerTx {
+impl StoreTx for DatabaseTx {
     fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
         Box::pin(self.run(|mut session| async move {
             let outcome = session.run(verb).await;
@@ -562,7 +562,7 @@ impl StoreTx for ServerTx {
     fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             let session = self.session.take().ok_or_else(Error::transaction_ended)?;
-            self.server.detached(|_| session.commit()).await
+            self.database.detached(|_| session.commit()).await
         })
     }
 
@@ -573,7 +573,7 @@ impl StoreTx for ServerTx {
                 session.end_quietly(true).await;
                 Ok(())
             };
-            self.server.detached(|_| undo).await
+            self.database.detached(|_| undo).await
         })
     }
 }

@@ -3,15 +3,15 @@
 use crate::error::{Error, Result};
 use crate::protocol::{Outcome, ReceiveFrom, Unit, Verb};
 use crate::store::SqlRow;
-use crate::store::database::Server;
-use crate::store::database::batching::body::settled;
+use crate::store::database::Database;
+use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::caller::{self, Caller};
-use crate::store::database::calls::retry::{Tries, unsent, verdict};
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::said;
 use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::definitions::define::{add, claim};
 use crate::store::database::life::Work;
-use crate::store::database::link::{Call, Link, Linked};
+use crate::store::database::link::{Call, Failure, Link, Linked};
 use crate::store::handover::{Gives, Handover};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -24,10 +24,10 @@ enum Tried {
     GivenBack,
 }
 
-impl Server {
+impl Database {
     /// A link of the pool.
     pub(in crate::store::database) async fn take(&self) -> Linked<Box<dyn Link>> {
-        self.driver.take().await.map_err(unsent)
+        self.driver.take().await.map_err(Failure::unsent)
     }
 
     /// One call on any link of the pool.
@@ -44,11 +44,11 @@ impl Server {
             return Ok(done.take().unwrap_or_default());
         }
         let Some(verb) = unit.into_iter().next() else { return Ok(Vec::new()) };
-        let outcome = match settled(verb) {
+        let outcome = match normalise_empty_body(verb) {
             Verb::Define(definitions) => {
-                let defined = self.detached(|server| async move {
+                let defined = self.detached(|database| async move {
                     let _work = work;
-                    server.define(&definitions, None).await
+                    database.define(&definitions, None).await
                 });
                 defined.await?.unwrap_or(Outcome::Done)
             }
@@ -58,9 +58,9 @@ impl Server {
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
             verb => {
                 let (_here, caller) = caller::present();
-                self.detached(|server| async move {
+                self.detached(|database| async move {
                     let _work = work;
-                    server.alone(verb, &caller).await.map(Handover::new)
+                    database.alone(verb, &caller).await.map(Handover::new)
                 })
                 .await?
                 .take()
@@ -80,9 +80,9 @@ impl Server {
         self.before_work().await?;
         if let [Verb::Define(definitions)] = &unit[..] {
             let definitions = definitions.clone();
-            let defined = self.detached(|server| async move {
+            let defined = self.detached(|database| async move {
                 let _work = work;
-                server.define(&definitions, Some(unit_id)).await
+                database.define(&definitions, Some(unit_id)).await
             });
             return Ok(defined.await?.map(|outcome| vec![outcome]));
         }
@@ -96,11 +96,11 @@ impl Server {
         work: Work,
     ) -> Result<Handover<Option<Vec<Outcome>>>> {
         let (_here, caller) = caller::present();
-        self.detached(|server| async move {
+        self.detached(|database| async move {
             let _work = work;
-            let done = server.transact(&unit, unit_id, &caller).await;
+            let done = database.transact(&unit, unit_id, &caller).await;
             if !matches!(done, Ok(Some(_))) {
-                server.gave_back(&unit).await;
+                database.gave_back(&unit).await;
             }
             done.map(Handover::new)
         })
@@ -137,7 +137,7 @@ impl Server {
                 Ok(rows) => {
                     let words = said(&rows);
                     let outcome = verbs::outcome(&verb, rows)?;
-                    self.heard(&words, outcome_ready(&verb)).await;
+                    self.heard(&words, groups_made_ready_at_most(&verb)).await;
                     self.saw(&verb, &outcome);
                     return Ok(outcome);
                 }
@@ -151,7 +151,7 @@ impl Server {
             } else if tries.again(&failure).await {
                 self.renew_ids(&verb, &mut context);
             } else {
-                return Err(verdict(failure));
+                return Err(failure.into_caller_error());
             }
         }
     }
@@ -200,7 +200,7 @@ impl Server {
         if unit.iter().any(|verb| matches!(verb, Verb::Define(_))) {
             return Err(Error::definition_in_transaction());
         }
-        let unit: Vec<Verb> = unit.iter().cloned().map(settled).collect();
+        let unit: Vec<Verb> = unit.iter().cloned().map(normalise_empty_body).collect();
         let mut besides = Vec::with_capacity(unit.len());
         for verb in &unit {
             besides.push(self.call_context(verb).await?);
@@ -212,7 +212,7 @@ impl Server {
                 Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id, caller).await {
                     Ok(Ok(Tried::Done(outcomes, words))) => {
                         drop(link);
-                        self.heard(&words, unit.iter().map(outcome_ready).sum()).await;
+                        self.heard(&words, unit.iter().map(groups_made_ready_at_most).sum()).await;
                         unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.saw(verb, outcome));
                         return Ok(Some(outcomes));
                     }
@@ -245,7 +245,7 @@ impl Server {
                 None => tries.again(&failure).await,
             };
             if !again {
-                return Err(verdict(failure));
+                return Err(failure.into_caller_error());
             }
             unit.iter().zip(&mut besides).for_each(|(verb, context)| self.renew_ids(verb, context));
         }
@@ -297,7 +297,7 @@ fn is_single(verb: &Verb) -> bool {
 }
 
 /// How many groups a verb may make ready.
-pub(in crate::store::database) fn outcome_ready(verb: &Verb) -> usize {
+pub(in crate::store::database) fn groups_made_ready_at_most(verb: &Verb) -> usize {
     match verb {
         Verb::Send { handles, .. } => handles.len(),
         Verb::Receive { .. } | Verb::GetConversationGroup { .. } => 0,

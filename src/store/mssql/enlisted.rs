@@ -4,19 +4,19 @@ use super::args::{Request, RowsForm};
 use super::session::{Client, Session};
 use crate::error::{Code, Error};
 use crate::sql::mssql::client;
-use crate::store::database::link::{Call, Failure, Fate, Guest, Linked};
+use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Linked};
 use crate::store::{BoxFuture, SqlRow};
 
 /// The mark around a verb.
 const BEFORE_THE_VERB: u32 = 0;
 
 /// A connection that somebody else opened, and whose transaction somebody else ends.
-pub(crate) struct MssqlGuest<'c> {
+pub(crate) struct MssqlEnlisted<'c> {
     client: &'c mut Client,
     session: Session,
 }
 
-impl<'c> MssqlGuest<'c> {
+impl<'c> MssqlEnlisted<'c> {
     pub(crate) fn new(client: &'c mut Client) -> Self {
         Self { client, session: Session::default() }
     }
@@ -28,7 +28,7 @@ impl<'c> MssqlGuest<'c> {
         let number = |column| row.get::<i64>(column).map_err(unread);
         let (transactions, state, is_babelfish) = (number("transactions")?, number("state")?, number("is_babelfish")?);
         if transactions > 0 && state != 1 {
-            return Err(Failure::of_a_failed_guest(call.name));
+            return Err(Failure::of_a_failed_enlisted_transaction(call.name));
         }
         session.is_in_transaction = transactions > 0;
         session.rows_form = if is_babelfish == 1 { RowsForm::Json } else { RowsForm::Table };
@@ -56,7 +56,7 @@ fn unread(error: Error) -> Failure {
     Failure { error, fate: Fate::Undone, is_link_usable: true }
 }
 
-impl Guest for MssqlGuest<'_> {
+impl EnlistedConnection for MssqlEnlisted<'_> {
     fn dialect(&self) -> &'static str {
         super::DIALECT.name
     }

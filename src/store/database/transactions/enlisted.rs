@@ -2,22 +2,22 @@
 
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::database::Server;
-use crate::store::database::batching::body::settled;
-use crate::store::database::calls::retry::{Tries, verdict};
+use crate::store::database::Database;
+use crate::store::database::batching::body::normalise_empty_body;
+use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::verbs;
-use crate::store::database::link::Guest;
+use crate::store::database::link::EnlistedConnection;
 use std::sync::Arc;
 
-impl Server {
+impl Database {
     /// Does a verb there. Nothing is known of the commit: the server tells others by itself, and this process hears it from
     /// there.
     pub(in crate::store::database) async fn perform_on(
         self: &Arc<Self>,
-        guest: &mut dyn Guest,
+        connection: &mut dyn EnlistedConnection,
         verb: Verb,
     ) -> Result<Outcome> {
-        let (theirs, ours) = (guest.dialect(), self.driver.dialect().name);
+        let (theirs, ours) = (connection.dialect(), self.driver.dialect().name);
         if theirs != ours {
             let message =
                 format!("the connection speaks {theirs}, the broker is in {ours}; enlist one to its database");
@@ -28,16 +28,16 @@ impl Server {
         }
         verb.check_texts()?;
         self.tell_time().await?;
-        let verb = settled(verb);
+        let verb = normalise_empty_body(verb);
         let mut context = self.call_context(&verb).await?;
         let mut tries = Tries::default();
         loop {
-            let failure = match guest.call(verbs::call(&verb, &context)?).await {
+            let failure = match connection.call(verbs::call(&verb, &context)?).await {
                 Ok(rows) => return verbs::outcome(&verb, rows),
                 Err(failure) => failure,
             };
             if !tries.again_with_new_definitions(&failure.error) {
-                return Err(verdict(failure));
+                return Err(failure.into_caller_error());
             }
             self.reload().await?;
             self.recheck(&verb, &mut context).await;

@@ -7,7 +7,7 @@ use super::failure::{Asked, Loss, Stake, failure};
 use super::link::unread;
 use super::texts;
 use super::values::{Eyes, Shape};
-use crate::store::database::link::{Call, Failure, Fate, Guest, Linked};
+use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Linked};
 use crate::store::{BoxFuture, SqlRow};
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -17,14 +17,14 @@ use tokio_postgres::types::{ToSql, Type};
 const BEFORE_THE_VERB: u32 = 0;
 
 /// A connection that somebody else opened, and whose transaction somebody else ends.
-pub(crate) struct PgGuest<'c> {
+pub(crate) struct PgEnlisted<'c> {
     client: &'c Client,
     place: Place,
 }
 
-impl<'c> PgGuest<'c> {
+impl<'c> PgEnlisted<'c> {
     pub(crate) fn new(client: &'c Client) -> Self {
-        Self { client, place: Place::guest() }
+        Self { client, place: Place::enlisted() }
     }
 
     fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, stake: Stake) -> Failure {
@@ -52,7 +52,7 @@ impl<'c> PgGuest<'c> {
             Err(error) => match error.code() {
                 Some(code) if *code == SqlState::NO_ACTIVE_SQL_TRANSACTION => false,
                 Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => {
-                    return Err(Failure::of_a_failed_guest(call.name));
+                    return Err(Failure::of_a_failed_enlisted_transaction(call.name));
                 }
                 _ => return Err(self.failed(error, asked, Stake::Transaction)),
             },
@@ -80,7 +80,7 @@ impl<'c> PgGuest<'c> {
     }
 }
 
-impl Guest for PgGuest<'_> {
+impl EnlistedConnection for PgEnlisted<'_> {
     fn dialect(&self) -> &'static str {
         DIALECT.name
     }
