@@ -123,7 +123,6 @@ pub mod lab;
 #[cfg(test)]
 #[path = "../tests/servers/limit.rs"]
 mod limit;
-pub mod maintain;
 pub mod message;
 #[cfg(feature = "mssql")]
 pub mod mssql;
@@ -135,6 +134,7 @@ pub mod receive;
 #[path = "../tests/servers/seeds.rs"]
 mod seeds;
 mod sql;
+pub mod status;
 pub mod store;
 pub mod testing;
 pub mod time;

@@ -1,9 +1,9 @@
-//! The reads of `dialoq status` and of the doctor, which every database writes in its own dialect.
+//! The reads of [`Broker::status`](crate::Broker::status) and [`Broker::doctor`](crate::Broker::doctor), in each database's dialect.
 
 /// One text for each; they return the same columns in every dialect, times as microseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct StoreTexts {
-    /// The queries of `dialoq status`.
+    /// The queries of [`Broker::status`](crate::Broker::status).
     pub status: StatusTexts,
     /// The queries of [`Broker::doctor`](crate::Broker::doctor).
     pub doctor: DoctorTexts,

@@ -1,11 +1,11 @@
 //! `dialoq status`
 
-mod look;
 mod show;
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::output::Output;
+use crate::broker::Broker;
 use clap::Args;
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -32,9 +32,9 @@ const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
 impl Status {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let reader = look::Reader::open(&globals.db).await?;
+        let broker = Broker::open_read_only(&globals.db).await?;
         loop {
-            let status = reader.look().await?;
+            let status = broker.status().await?;
             if output.json {
                 output.json(&status)?;
             } else {

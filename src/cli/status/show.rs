@@ -1,7 +1,7 @@
 //! The status as tables.
 
-use super::look::{Level, Queue, Status};
 use crate::cli::output::{printable, printable_name, shortened, span, table};
+use crate::status::{LevelStatus, QueueStatus, Status};
 use std::time::Duration;
 
 /// All of it, for a terminal.
@@ -22,7 +22,7 @@ pub(super) fn tables(status: &Status) -> String {
     text
 }
 
-fn queues(queues: &[Queue]) -> String {
+fn queues(queues: &[QueueStatus]) -> String {
     if queues.is_empty() {
         return "no queues".to_owned();
     }
@@ -42,7 +42,7 @@ fn queues(queues: &[Queue]) -> String {
     shown.to_string()
 }
 
-fn state(queue: &Queue) -> String {
+fn state(queue: &QueueStatus) -> String {
     let status = match (queue.is_receive_enabled, queue.is_enqueue_enabled) {
         (true, true) => "on",
         (false, false) => "OFF",
@@ -52,7 +52,7 @@ fn state(queue: &Queue) -> String {
     if queue.is_retention_enabled { format!("{status}, retention") } else { status.to_owned() }
 }
 
-fn level(level: &Level) -> [String; 4] {
+fn level(level: &LevelStatus) -> [String; 4] {
     let quarantined = if level.is_quarantined { " quarantined" } else { "" };
     [
         format!("{}{quarantined}", level.priority),
@@ -62,7 +62,7 @@ fn level(level: &Level) -> [String; 4] {
     ]
 }
 
-fn readers(queue: &Queue) -> String {
+fn readers(queue: &QueueStatus) -> String {
     match (queue.readers_running, queue.max_queue_readers) {
         (Some(running), Some(most)) => format!("{running} of {most}"),
         (None, Some(most)) => format!("none of {most}"),
@@ -70,7 +70,7 @@ fn readers(queue: &Queue) -> String {
     }
 }
 
-fn activation(queue: &Queue) -> String {
+fn activation(queue: &QueueStatus) -> String {
     match (&queue.activation_procedure, queue.process_id) {
         (Some(procedure), _) if !queue.is_activation_enabled => format!("off: {}", printable_name(procedure)),
         (Some(procedure), None) => printable_name(procedure).into_owned(),
@@ -84,7 +84,7 @@ fn conversations(status: &Status) -> String {
     let mut shown = table(&["service", "state", "", "#endpoints"]);
     for row in &status.conversations {
         let service = printable_name(&row.service_name).into_owned();
-        shown.add_row([service, row.state.clone(), row.state_desc.to_owned(), row.endpoints.to_string()]);
+        shown.add_row([service, row.state.code().to_owned(), row.state_desc.to_owned(), row.endpoints.to_string()]);
     }
     shown.to_string()
 }

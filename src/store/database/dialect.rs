@@ -20,7 +20,7 @@ pub struct Dialect {
     pub install: Install,
     /// Definition reads.
     pub reads: Reads,
-    /// What `dialoq status` and `doctor` read.
+    /// The reads of `Broker::status` and `Broker::doctor`.
     pub texts: StoreTexts,
 }
 

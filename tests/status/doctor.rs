@@ -1,84 +1,11 @@
 //! What `Broker::doctor` finds, one fault at a time.
 
-#[path = "../servers/mod.rs"]
-mod servers;
-
-use dialoq::maintain::{Finding, FindingKind, PATIENCE};
+use crate::servers::Store;
+use crate::{HOUR, Patient, broker, dialog};
+use dialoq::Act;
+use dialoq::status::{Finding, FindingKind, PATIENCE};
 use dialoq::testing::START;
-use dialoq::time::Clock;
-use dialoq::{Act, Broker, ConversationHandle, OpenOptions};
-use servers::{Database, OnStores, Store};
-use std::ops::Deref;
-use std::process::ExitCode;
 use std::time::Duration;
-
-macro_rules! tests {
-    ($($name:ident),+ $(,)?) => {
-        fn main() -> ExitCode {
-            servers::run(&[$(OnStores {
-                name: stringify!($name),
-                stores: &Store::ALL,
-                run: |store| {
-                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-                    runtime.block_on($name(store));
-                },
-            }),+])
-        }
-    };
-}
-
-tests! {
-    a_healthy_broker_has_no_findings,
-    services_that_never_end_are_named,
-    waiting_messages_count_only_once_they_are_old,
-    disabled_queues_and_what_they_hold_up_are_named,
-    undelivered_messages_come_with_their_status,
-    quarantined_groups_are_named,
-    conversations_without_lifetime_are_named,
-}
-
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// A broker on a clock that stands still until it is moved.
-struct Patient {
-    broker: Broker,
-    clock: Clock,
-    _database: Database,
-}
-
-impl Patient {
-    fn advance(&self, by: Duration) {
-        self.clock.advance(by);
-    }
-}
-
-impl Deref for Patient {
-    type Target = Broker;
-
-    fn deref(&self) -> &Broker {
-        &self.broker
-    }
-}
-
-async fn broker(store: Store) -> Patient {
-    let (database, clock) = (Database::fresh(store), Clock::manual(START));
-    let broker = Broker::open_with(database.url(), OpenOptions::new().clock(clock.clone())).await.unwrap();
-    broker
-        .execute(
-            "CREATE QUEUE work; CREATE QUEUE home;
-             CREATE SERVICE worker ON QUEUE work ([DEFAULT]);
-             CREATE SERVICE client ON QUEUE home;",
-        )
-        .await
-        .unwrap();
-    Patient { broker, clock, _database: database }
-}
-
-async fn dialog(broker: &Patient) -> ConversationHandle {
-    let dialog = broker.begin_dialog("client", "worker").lifetime(100 * HOUR).await.unwrap();
-    broker.send(dialog, "DEFAULT", "x").await.unwrap();
-    dialog
-}
 
 /// The only finding, after enough time for it to count.
 async fn only(broker: &Patient, kind: FindingKind, subject: &str, amount: u64) -> Finding {
@@ -90,7 +17,7 @@ async fn only(broker: &Patient, kind: FindingKind, subject: &str, amount: u64) -
     finding
 }
 
-async fn a_healthy_broker_has_no_findings(store: Store) {
+pub(crate) async fn a_healthy_broker_has_no_findings(store: Store) {
     let broker = broker(store).await;
     assert_eq!(broker.doctor().await.unwrap(), []);
     let dialog = dialog(&broker).await;
@@ -102,7 +29,7 @@ async fn a_healthy_broker_has_no_findings(store: Store) {
     assert_eq!(broker.doctor().await.unwrap(), []);
 }
 
-async fn services_that_never_end_are_named(store: Store) {
+pub(crate) async fn services_that_never_end_are_named(store: Store) {
     let broker = broker(store).await;
     for _ in 0..3 {
         let dialog = dialog(&broker).await;
@@ -116,7 +43,7 @@ async fn services_that_never_end_are_named(store: Store) {
     assert_eq!(finding.since, Some(START));
 }
 
-async fn waiting_messages_count_only_once_they_are_old(store: Store) {
+pub(crate) async fn waiting_messages_count_only_once_they_are_old(store: Store) {
     let broker = broker(store).await;
     dialog(&broker).await;
     broker.advance(PATIENCE);
@@ -126,7 +53,7 @@ async fn waiting_messages_count_only_once_they_are_old(store: Store) {
     assert_eq!(broker.doctor_after(HOUR).await.unwrap(), []);
 }
 
-async fn disabled_queues_and_what_they_hold_up_are_named(store: Store) {
+pub(crate) async fn disabled_queues_and_what_they_hold_up_are_named(store: Store) {
     let broker = broker(store).await;
     dialog(&broker).await;
     broker.execute("ALTER QUEUE work WITH STATUS = OFF").await.unwrap();
@@ -137,7 +64,7 @@ async fn disabled_queues_and_what_they_hold_up_are_named(store: Store) {
     assert_eq!(broker.doctor().await.unwrap(), []);
 }
 
-async fn undelivered_messages_come_with_their_status(store: Store) {
+pub(crate) async fn undelivered_messages_come_with_their_status(store: Store) {
     let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "nowhere").lifetime(100 * HOUR).await.unwrap();
     broker.send(dialog, "DEFAULT", "x").await.unwrap();
@@ -147,7 +74,7 @@ async fn undelivered_messages_come_with_their_status(store: Store) {
     assert!(!status.is_empty() && finding.what.contains(&status), "{finding}");
 }
 
-async fn quarantined_groups_are_named(store: Store) {
+pub(crate) async fn quarantined_groups_are_named(store: Store) {
     let broker = broker(store).await;
     broker.execute("ALTER QUEUE work WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)").await.unwrap();
     dialog(&broker).await;
@@ -160,7 +87,7 @@ async fn quarantined_groups_are_named(store: Store) {
     only(&broker, FindingKind::Quarantined, "work", 1).await;
 }
 
-async fn conversations_without_lifetime_are_named(store: Store) {
+pub(crate) async fn conversations_without_lifetime_are_named(store: Store) {
     let broker = broker(store).await;
     let dialog = broker.begin_dialog("client", "worker").await.unwrap();
     broker.send(dialog, "DEFAULT", "x").await.unwrap();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::fmt;
 use std::time::Duration;
 
-/// How old a fault must be before [`Broker::doctor`] reports it.
+/// How old a fault must be before [`Broker::doctor`] reports it: five minutes.
 pub const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// The kind of finding.
@@ -32,6 +32,7 @@ pub enum FindingKind {
 
 /// Something [`Broker::doctor`] found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Finding {
     /// The kind of finding.
     pub kind: FindingKind,
@@ -39,7 +40,7 @@ pub struct Finding {
     pub subject: String,
     /// How many conversations, messages or groups.
     pub amount: u64,
-    /// Since when, for the oldest of them; `None` if there are none.
+    /// Since when, for the oldest of them; `None` if there are none. Serializes as microseconds since 1970-01-01 UTC.
     pub since: Option<Timestamp>,
     /// The finding, as text.
     pub what: String,

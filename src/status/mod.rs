@@ -1,0 +1,243 @@
+//! The state of a broker, as data: [`Broker::status`] shows queues, conversations and undelivered messages,
+//! [`Broker::doctor`] names faults with advice.
+//!
+//! Both read tables only. They also work on [`Broker::open_read_only`], while another process owns the file.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
+//! # let broker = dialoq::testing::TestBroker::in_memory().await?;
+//! let status = broker.status().await?;
+//! for queue in &status.queues {
+//!     let messages: u64 = queue.levels.iter().map(|level| level.messages).sum();
+//!     println!("{}: {messages} messages", queue.name);
+//! }
+//! for finding in broker.doctor().await? {
+//!     println!("{finding}");
+//! }
+//! # Ok(()) }
+//! ```
+
+mod doctor;
+
+pub use doctor::{Finding, FindingKind, PATIENCE};
+
+use crate::broker::Broker;
+use crate::error::{Code, Error, Result};
+use crate::protocol::ConversationState;
+use crate::store::{SqlRow, SqlValue, StatusTexts};
+use crate::time::Timestamp;
+use serde::{Serialize, Serializer};
+use std::collections::HashMap;
+use uuid::Uuid;
+
+/// The state of a broker. Serializes to the object that `dialoq status --json` prints.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Status {
+    /// When it was read, by the broker's clock. Serializes as UTC text with milliseconds: `2026-01-01T00:00:00.000Z`.
+    #[serde(serialize_with = "as_text")]
+    pub at: Timestamp,
+    /// The GUID of this broker, by which routes and dialogs address it.
+    pub service_broker_guid: Uuid,
+    /// Whether messages are delivered: ENABLE_BROKER.
+    pub is_broker_enabled: bool,
+    /// Whether RECEIVE follows the levels of broker priorities: HONOR_BROKER_PRIORITY.
+    pub is_honor_broker_priority_on: bool,
+    /// Every queue, by name.
+    pub queues: Vec<QueueStatus>,
+    /// The number of endpoints by service and state, without those of the broker's own services.
+    pub conversations: Vec<ConversationCount>,
+    /// The undelivered messages, by target service and reason.
+    pub transmission_queue: Vec<Undelivered>,
+}
+
+/// The state of a queue.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct QueueStatus {
+    /// The name as declared.
+    pub name: String,
+    /// Whether RECEIVE is allowed; false after five rollbacks in a row, or after STATUS = OFF.
+    pub is_receive_enabled: bool,
+    /// Whether messages enter the queue; if not, they wait in the transmission queue.
+    pub is_enqueue_enabled: bool,
+    /// Whether messages are kept until their conversation ends: RETENTION.
+    pub is_retention_enabled: bool,
+    /// Whether readers are launched: ACTIVATION (STATUS).
+    pub is_activation_enabled: bool,
+    /// The procedure that the readers run: ACTIVATION (PROCEDURE_NAME).
+    pub activation_procedure: Option<String>,
+    /// The most readers at a time: MAX_QUEUE_READERS. In SQLite the limit of the process that runs the readers.
+    pub max_queue_readers: Option<u64>,
+    /// The readers that run now, in all processes; `None` if no process activates this queue.
+    pub readers_running: Option<u64>,
+    /// The sessions that wait in RECEIVE without WHERE; `None` if no process activates this queue.
+    pub sessions_waiting: Option<u64>,
+    /// The operating system's id of a process that activates this queue, the highest of several.
+    pub process_id: Option<i64>,
+    /// The waiting messages by level, highest first; a level without messages is left out.
+    pub levels: Vec<LevelStatus>,
+}
+
+/// The waiting messages of a queue at one level.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LevelStatus {
+    /// The level of the conversations, 1 to 10.
+    pub priority: u64,
+    /// The number of messages.
+    pub messages: u64,
+    /// The number of conversation groups that have them.
+    pub conversation_groups: u64,
+    /// For how long the oldest message has waited, in milliseconds.
+    pub oldest_waiting_ms: u64,
+    /// Whether poison handling has set these groups aside; quarantined groups count apart from the others.
+    pub is_quarantined: bool,
+}
+
+/// The number of endpoints of a service in one state.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConversationCount {
+    /// The service of this side.
+    pub service_name: String,
+    /// The state. Serializes as the two letters of `sys.conversation_endpoints`.
+    pub state: ConversationState,
+    /// The state as a word: [`ConversationState::description`].
+    pub state_desc: &'static str,
+    /// The number of endpoints.
+    pub endpoints: u64,
+}
+
+/// The undelivered messages to one service for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Undelivered {
+    /// The target service.
+    pub to_service_name: String,
+    /// The reason, as [`transmission_status`](crate::Act::transmission_status) gives it. Empty behind an earlier message.
+    pub transmission_status: String,
+    /// The number of messages.
+    pub messages: u64,
+    /// For how long the oldest message has waited, in milliseconds.
+    pub oldest_waiting_ms: u64,
+}
+
+impl Broker {
+    /// The state of queues, readers, conversations and undelivered messages. Reads of a few moments make up one status:
+    /// a message that moves meanwhile may be counted twice or not at all.
+    ///
+    /// # Errors
+    /// 60012 a row of the broker is missing or holds an impossible value; else those of [`Broker::query`].
+    pub async fn status(&self) -> Result<Status> {
+        let at = self.clock().now();
+        let broker = self.status_rows(|texts| texts.broker).await?;
+        let broker =
+            broker.first().ok_or_else(|| damaged("the database has no row with the settings of its broker"))?;
+        let mut levels: HashMap<i64, Vec<LevelStatus>> = HashMap::new();
+        for row in self.status_rows(|texts| texts.levels).await? {
+            levels.entry(row.get("queue_id")?).or_default().push(level(&row, at)?);
+        }
+        let mut queues = Vec::new();
+        for row in self.status_rows(|texts| texts.queues).await? {
+            queues.push(queue(&row, levels.remove(&row.get::<i64>("queue_id")?).unwrap_or_default())?);
+        }
+        let conversations = self.status_rows(|texts| texts.conversations).await?;
+        let transmission_queue = self.status_rows(|texts| texts.transmission).await?;
+        Ok(Status {
+            at,
+            service_broker_guid: guid(broker)?,
+            is_broker_enabled: flag(broker, "is_broker_enabled")?,
+            is_honor_broker_priority_on: flag(broker, "is_honor_broker_priority_on")?,
+            queues,
+            conversations: conversations.iter().map(conversation_count).collect::<Result<_>>()?,
+            transmission_queue: transmission_queue.iter().map(|row| undelivered(row, at)).collect::<Result<_>>()?,
+        })
+    }
+
+    async fn status_rows(&self, text: impl Fn(&StatusTexts) -> &'static str) -> Result<Vec<SqlRow>> {
+        Ok(self.query(text(&self.shared_store().texts().status), ()).await?.rows)
+    }
+}
+
+fn queue(row: &SqlRow, levels: Vec<LevelStatus>) -> Result<QueueStatus> {
+    Ok(QueueStatus {
+        name: row.get("name")?,
+        is_receive_enabled: flag(row, "is_receive_enabled")?,
+        is_enqueue_enabled: flag(row, "is_enqueue_enabled")?,
+        is_retention_enabled: flag(row, "is_retention_enabled")?,
+        is_activation_enabled: flag(row, "is_activation_enabled")?,
+        activation_procedure: row.get("activation_procedure")?,
+        max_queue_readers: count_or_none(row, "max_queue_readers")?,
+        readers_running: count_or_none(row, "readers_running")?,
+        sessions_waiting: count_or_none(row, "sessions_waiting")?,
+        process_id: row.get("process_id")?,
+        levels,
+    })
+}
+
+fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
+    Ok(LevelStatus {
+        priority: count(row, "priority")?,
+        messages: count(row, "messages")?,
+        conversation_groups: count(row, "conversation_groups")?,
+        oldest_waiting_ms: waiting_ms(row, at)?,
+        is_quarantined: flag(row, "is_quarantined")?,
+    })
+}
+
+fn conversation_count(row: &SqlRow) -> Result<ConversationCount> {
+    let code: String = row.get("state")?;
+    let state = ConversationState::from_code(&code)
+        .ok_or_else(|| damaged(&format!("a conversation endpoint has state '{code}', which does not exist")))?;
+    Ok(ConversationCount {
+        service_name: row.get("service_name")?,
+        state,
+        state_desc: state.description(),
+        endpoints: count(row, "endpoints")?,
+    })
+}
+
+fn undelivered(row: &SqlRow, at: Timestamp) -> Result<Undelivered> {
+    Ok(Undelivered {
+        to_service_name: row.get("to_service_name")?,
+        transmission_status: row.get("transmission_status")?,
+        messages: count(row, "messages")?,
+        oldest_waiting_ms: waiting_ms(row, at)?,
+    })
+}
+
+/// Servers give a GUID as text, SQLite as its bytes.
+fn guid(row: &SqlRow) -> Result<Uuid> {
+    let found = match row.values().first() {
+        Some(SqlValue::Blob(bytes)) => Uuid::from_slice(bytes).ok(),
+        Some(SqlValue::Text(text)) => Uuid::parse_str(text).ok(),
+        _ => None,
+    };
+    found.ok_or_else(|| damaged("the broker's GUID is none"))
+}
+
+fn flag(row: &SqlRow, column: &str) -> Result<bool> {
+    Ok(row.get::<i64>(column)? != 0)
+}
+
+fn count(row: &SqlRow, column: &str) -> Result<u64> {
+    Ok(u64::try_from(row.get::<i64>(column)?).unwrap_or_default())
+}
+
+fn count_or_none(row: &SqlRow, column: &str) -> Result<Option<u64>> {
+    Ok(row.get::<Option<i64>>(column)?.map(|count| u64::try_from(count).unwrap_or_default()))
+}
+
+fn waiting_ms(row: &SqlRow, at: Timestamp) -> Result<u64> {
+    let oldest = Timestamp(row.get("oldest")?);
+    Ok(u64::try_from(at.since(oldest).as_millis()).unwrap_or(u64::MAX))
+}
+
+fn damaged(what: &str) -> Error {
+    Error::new(Code::STORE_DAMAGED, format!("{what}; the database is damaged"))
+}
+
+fn as_text<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(at)
+}

@@ -1,0 +1,88 @@
+//! What `Broker::status` shows and `Broker::doctor` finds, on every store.
+
+mod doctor;
+#[path = "../servers/mod.rs"]
+mod servers;
+mod shown;
+
+use dialoq::testing::START;
+use dialoq::time::Clock;
+use dialoq::{Act, Broker, ConversationHandle, OpenOptions};
+use servers::{Database, OnStores, Store};
+use std::ops::Deref;
+use std::process::ExitCode;
+use std::time::Duration;
+
+macro_rules! tests {
+    ($($module:ident::$name:ident),+ $(,)?) => {
+        fn main() -> ExitCode {
+            servers::run(&[$(OnStores {
+                name: stringify!($name),
+                stores: &Store::ALL,
+                run: |store| {
+                    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+                    runtime.block_on($module::$name(store));
+                },
+            }),+])
+        }
+    };
+}
+
+tests! {
+    doctor::a_healthy_broker_has_no_findings,
+    doctor::services_that_never_end_are_named,
+    doctor::waiting_messages_count_only_once_they_are_old,
+    doctor::disabled_queues_and_what_they_hold_up_are_named,
+    doctor::undelivered_messages_come_with_their_status,
+    doctor::quarantined_groups_are_named,
+    doctor::conversations_without_lifetime_are_named,
+    shown::messages_are_counted_by_level,
+    shown::endpoints_are_counted_by_state,
+    shown::undelivered_messages_have_a_reason,
+    shown::a_disabled_queue_and_its_activation_are_shown,
+    shown::another_process_reads_the_same,
+    shown::json_has_the_documented_names,
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A broker on a clock that stands still until it is moved.
+struct Patient {
+    broker: Broker,
+    clock: Clock,
+    database: Database,
+}
+
+impl Patient {
+    fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+}
+
+impl Deref for Patient {
+    type Target = Broker;
+
+    fn deref(&self) -> &Broker {
+        &self.broker
+    }
+}
+
+async fn broker(store: Store) -> Patient {
+    let (database, clock) = (Database::fresh(store), Clock::manual(START));
+    let broker = Broker::open_with(database.url(), OpenOptions::new().clock(clock.clone())).await.unwrap();
+    broker
+        .execute(
+            "CREATE QUEUE work; CREATE QUEUE home;
+             CREATE SERVICE worker ON QUEUE work ([DEFAULT]);
+             CREATE SERVICE client ON QUEUE home;",
+        )
+        .await
+        .unwrap();
+    Patient { broker, clock, database }
+}
+
+async fn dialog(broker: &Patient) -> ConversationHandle {
+    let dialog = broker.begin_dialog("client", "worker").lifetime(100 * HOUR).await.unwrap();
+    broker.send(dialog, "DEFAULT", "x").await.unwrap();
+    dialog
+}
