@@ -426,7 +426,11 @@ impl Monitor {
             }
             // The fast ramp does not give up on a queue whose readers never received.
             MonitorState::Notified => held.filter(|_| settings.is_fast()),
-            MonitorState::ReceivesOccurring => Some(self.quiet_since.after(CHECK_INTERVAL).max(held.unwrap_or(now))),
+            MonitorState::ReceivesOccurring => {
+                let due = self.quiet_since.after(CHECK_INTERVAL).max(held.unwrap_or(now));
+                // If a launch is due and was not made, the fast ramp waits for a group that no session holds.
+                Some(if due > now { due } else { now.after(CHECK_INTERVAL) })
+            }
         }
     }
 }

@@ -395,6 +395,18 @@ fn the_fast_ramp_counts_the_limit_and_ignores_groups_that_others_hold() {
 }
 
 #[test]
+fn the_fast_ramp_does_not_spin_while_one_reader_holds_all_that_waits() {
+    let mut scene = Scene::new(2, Ramp::Fast);
+    assert_eq!(scene.rows(1).look(), 1);
+    // The reader works on the first message of the group; the second waits behind it.
+    scene.receives().facts.ready_groups = 0;
+    for seconds in [0, 5, 1, 60] {
+        assert_eq!(scene.after(seconds).look(), 0);
+        assert!(scene.next().is_some_and(|next| next > scene.now), "after {seconds} s it would look without a pause");
+    }
+}
+
+#[test]
 fn the_fast_ramp_does_not_spin_on_readers_that_never_receive() {
     let mut scene = Scene::new(2, Ramp::Fast);
     assert_eq!(scene.rows(5).look(), 2);
@@ -426,7 +438,7 @@ fn a_202_one_event_and_no_second_before_a_receive_or_the_time_out() {
 #[test]
 fn never_more_than_the_limit_whatever_happens() {
     use proptest::prelude::*;
-    let steps = proptest::collection::vec((0..9u8, 0..12u16), 1..200);
+    let steps = proptest::collection::vec((0..10u8, 0..12u16), 1..200);
     proptest!(crate::seeds::config(256), |(fast in any::<bool>(), steps in steps)| {
         let mut scene = Scene::new(3, if fast { Ramp::Fast } else { Ramp::ServiceBroker });
         let mut limit = 3;
@@ -440,9 +452,12 @@ fn never_more_than_the_limit_whatever_happens() {
                 6 => { scene.after(value.into()); }
                 7 => { limit = value; scene.max(value); }
                 8 => { scene.facts.waiting = usize::from(value % 3); }
+                9 => { scene.facts.ready_groups = 0; }
                 _ => {}
             }
             let before = scene.running.readers;
+            let decision = scene.monitor.clone().look(&scene.settings, &scene.facts, scene.running, scene.now);
+            prop_assert!(decision.next_look.is_none_or(|next| next > scene.now), "it would look without a pause");
             let launched = scene.look();
             prop_assert!(launched == 0 || before + launched <= usize::from(limit));
             prop_assert!(fast || launched <= 1);
