@@ -67,6 +67,7 @@ impl ActivityBoard {
     /// The store: no queue has this name any more.
     pub fn forget(&self, name: &str) {
         if let Some(queue) = self.queues.get(&fold_name(name)) {
+            queue.stands(0, 0);
             queue.is_known.store(false, SeqCst);
         }
     }

@@ -484,13 +484,7 @@ impl Engine {
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
             self.checking.publish(&catalog);
-            let mut published = self.catalog.write().unwrap_or_else(|held| held.into_inner());
-            let before = std::mem::replace(&mut *published, catalog.clone());
-            drop(published);
-            let dropped = before.queues.values().filter(|queue| !catalog.queues.contains_key(&queue.id));
-            for queue in dropped.filter(|queue| catalog.queue(&queue.name).is_none()) {
-                self.board.forget(&queue.name);
-            }
+            *self.catalog.write().unwrap_or_else(|held| held.into_inner()) = catalog;
         }
         if !batch.unchecked.is_empty() {
             self.checking.check_later(std::mem::take(&mut batch.unchecked));

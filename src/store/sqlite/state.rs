@@ -53,6 +53,8 @@ pub(super) struct State {
     /// All numbers ever used are below these, as the tables record.
     marks: (u64, u64, u64),
     names: Names,
+    /// The definitions whose queues the board knows.
+    on_board: Arc<Catalog>,
     /// Why nothing more is taken.
     pub(super) failed: Option<String>,
     pub(super) is_closed: bool,
@@ -109,6 +111,7 @@ const LONE_FOR: u32 = 15;
 
 impl State {
     pub(super) fn new(core: Core, marks: (u64, u64, u64)) -> Self {
+        let on_board = core.catalog().clone();
         Self {
             core,
             effects: Effects::default(),
@@ -119,6 +122,7 @@ impl State {
             parked: Parked::default(),
             marks,
             names: Names::default(),
+            on_board,
             failed: None,
             is_closed: false,
             is_asleep: false,
@@ -383,6 +387,7 @@ impl State {
     /// Takes the pending signals, and publishes the depths of those queues on the board: here, under the lock, so that
     /// an older depth never comes after a newer one.
     pub(super) fn take_arrivals(&mut self, board: &ActivityBoard) -> Arrivals {
+        self.forget_dropped_queues(board);
         let mut taken = Arrivals::default();
         if self.effects.arrivals.is_empty() {
             return taken;
@@ -401,6 +406,24 @@ impl State {
         }
         self.effects.arrivals = arrivals;
         taken
+    }
+
+    /// Removes the depths of dropped queues from the board, so that a new queue of the same name does not begin with them.
+    fn forget_dropped_queues(&mut self, board: &ActivityBoard) {
+        let catalog = self.core.catalog();
+        if Arc::ptr_eq(&self.on_board, catalog) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.on_board, catalog.clone());
+        for dropped in before.queues.values().filter(|queue| !catalog.queues.contains_key(&queue.id)) {
+            match catalog.queue(&dropped.name) {
+                Some(again) => {
+                    let depth = self.core.depth(again.id);
+                    board.queue(&again.name).stands(depth.ready_groups, depth.unread);
+                }
+                None => board.forget(&dropped.name),
+            }
+        }
     }
 
     /// Takes only the rows ordered so far; answers stay.

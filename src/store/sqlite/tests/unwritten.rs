@@ -124,6 +124,39 @@ async fn one_commit_signals_each_of_its_queues_once_for_each_group() {
 }
 
 #[tokio::test]
+async fn a_queue_that_is_made_again_begins_with_its_own_depth() {
+    let _limit = crate::testing::limit();
+    let drops = || [Definition::DropService { name: "b".into() }, Definition::DropQueue { name: "to".into() }];
+    let makes = || {
+        definitions().into_iter().filter(|definition| match definition {
+            Definition::CreateQueue { name, .. } => name == "to",
+            Definition::CreateService { name, .. } => name == "b",
+            _ => false,
+        })
+    };
+    for is_one_script in [false, true] {
+        let (store, handle) = with_a_dialog().await;
+        store.submit(vec![send(handle, "one")]).await.unwrap();
+        let depth = || {
+            let facts = store.activity().queue("TO").facts();
+            (facts.ready_groups, facts.unread)
+        };
+        assert_eq!(depth(), (1, 1));
+        if is_one_script {
+            store.submit(vec![Verb::Define(drops().into_iter().chain(makes()).collect())]).await.unwrap();
+        } else {
+            store.submit(vec![Verb::Define(drops().into())]).await.unwrap();
+            assert_eq!(depth(), (0, 0), "the queue is gone");
+            store.submit(vec![Verb::Define(makes().collect())]).await.unwrap();
+        }
+        assert_eq!(depth(), (0, 0), "a monitor would launch a reader for messages that are gone");
+        let handle = begin(&store).await;
+        store.submit(vec![send(handle, "two")]).await.unwrap();
+        assert_eq!(depth(), (1, 1));
+    }
+}
+
+#[tokio::test]
 async fn one_batch_writes_a_message_answers_a_receive_and_turns_the_queue_on_that_the_message_waits_for() {
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
