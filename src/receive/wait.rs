@@ -2,6 +2,7 @@
 //! waiting for ever.
 
 use crate::act::{Perform, unexpected};
+use crate::catalog::same_name;
 use crate::error::Result;
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::Batch;
@@ -71,9 +72,15 @@ impl Look {
 
     fn question(&self) -> Question {
         let verb = Verb::Receive { queue: self.queue.clone(), top: self.top, from: self.from };
-        let has_where = matches!(self.from, ReceiveFrom::Conversation(_) | ReceiveFrom::Group(_));
-        let choosy = has_where || matches!(self.from, ReceiveFrom::Levels { .. });
-        Question { queue: self.queue.clone(), verb, has_where, choosy }
+        let levels = match self.from {
+            ReceiveFrom::Conversation(_) | ReceiveFrom::Group(_) => 0,
+            ReceiveFrom::Levels { lowest, highest } => {
+                (lowest..=highest.min(10)).fold(0, |levels, level| levels | 1 << level)
+            }
+            ReceiveFrom::Any | ReceiveFrom::Oldest => EVERY_LEVEL,
+        };
+        let choosy = !matches!(self.from, ReceiveFrom::Any | ReceiveFrom::Oldest);
+        Question { queue: self.queue.clone(), verb, levels, choosy }
     }
 }
 
@@ -98,10 +105,20 @@ pub async fn receive_first(act: &dyn Perform, looks: &[Look], deadline: Deadline
 struct Question {
     queue: Arc<str>,
     verb: Verb,
-    /// It names a conversation or a group: queue monitors do not count it.
-    has_where: bool,
+    /// The levels of which it takes any message, a bit each; none if it names a conversation or a group.
+    levels: u16,
     /// It accepts only some messages, so every arrival must wake it.
     choosy: bool,
+}
+
+/// The levels 1 to 10.
+const EVERY_LEVEL: u16 = 0b111_1111_1110;
+
+/// Whether these together take every message of that queue. Queue monitors count only such waits and empty answers: others
+/// say nothing of the messages that they pass over.
+fn take_all(questions: &[Question], queue: &str) -> bool {
+    let of_queue = questions.iter().filter(|question| same_name(&question.queue, queue));
+    of_queue.fold(0, |levels, question| levels | question.levels) & EVERY_LEVEL == EVERY_LEVEL
 }
 
 fn found(outcome: &Outcome) -> Result<bool> {
@@ -123,12 +140,12 @@ async fn first_answer(
         _ => wait(act, questions, deadline).await?,
     };
     let now = store.clock().now();
-    for (place, question) in questions.iter().enumerate() {
-        let taken = answer.as_ref().map(|(taken, _)| *taken);
-        if taken.is_none_or(|taken| place <= taken) {
-            let empty = taken != Some(place) && !question.has_where;
-            store.activity().queue(&question.queue).received(empty.then_some(now));
-        }
+    let taken = answer.as_ref().map(|(taken, _)| *taken);
+    let empty = &questions[..taken.unwrap_or(questions.len())];
+    for question in empty.iter().chain(taken.map(|taken| &questions[taken])) {
+        let has_more = taken.is_some_and(|taken| same_name(&questions[taken].queue, &question.queue));
+        let is_empty = !has_more && take_all(empty, &question.queue);
+        store.activity().queue(&question.queue).received(is_empty.then_some(now));
     }
     Ok(answer)
 }
@@ -194,7 +211,7 @@ impl Waiting {
         let mut guarded: Vec<Arc<QueueActivity>> = Vec::new();
         for question in questions {
             let activity = store.activity().queue(&question.queue);
-            if !question.has_where && !guarded.iter().any(|known| Arc::ptr_eq(known, &activity)) {
+            if !guarded.iter().any(|known| Arc::ptr_eq(known, &activity)) && take_all(questions, &question.queue) {
                 guarded.push(activity.clone());
             }
             let known = |place: &Place| place.choosy == question.choosy && Arc::ptr_eq(&place.activity, &activity);
@@ -361,7 +378,7 @@ impl<'a> IntoFuture for GetConversationGroup<'a> {
         Box::pin(async move {
             let deadline = self.patience.deadline(self.act.store());
             let verb = Verb::GetConversationGroup { queue: self.queue.clone() };
-            let question = Question { queue: self.queue, verb, has_where: false, choosy: false };
+            let question = Question { queue: self.queue, verb, levels: EVERY_LEVEL, choosy: false };
             match first_answer(self.act, &[question], deadline).await? {
                 Some((_, Outcome::Group(group))) => Ok(group),
                 Some((_, other)) => Err(unexpected(&other)),

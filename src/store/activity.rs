@@ -138,11 +138,11 @@ pub struct QueueFacts {
     pub unread: u64,
     /// RECEIVE and GET CONVERSATION GROUP statements so far by all callers, empty or not.
     pub receives: u64,
-    /// Sessions now waiting in a RECEIVE without WHERE or in GET CONVERSATION GROUP.
+    /// Sessions now waiting in a RECEIVE that takes any message, or in GET CONVERSATION GROUP.
     pub waiting: usize,
     /// Waits of the same kind begun so far.
     pub waits: u64,
-    /// When the latest of those statements returned empty.
+    /// When one of those statements that takes any message last returned empty.
     pub last_empty: Option<Timestamp>,
     /// How many reader places other processes have reported as free again.
     pub places_freed: u64,

@@ -180,6 +180,48 @@ async fn with_where_a_wait_is_not_one_of_the_queue_monitors() {
 }
 
 #[tokio::test]
+async fn a_wait_for_some_levels_is_not_one_of_the_queue_monitors_but_a_wait_for_all_of_them_is() {
+    let _limit = crate::testing::limit();
+    let (store, broker) = rig();
+    let waiting = || broker.activity().queue("low").facts().waiting;
+    let levels = |levels| Look::at("low").levels(levels);
+    for (looks, counted) in [
+        (vec![levels(8..=10)], 0),
+        (vec![levels(8..=10), levels(1..=6)], 0),
+        (vec![levels(8..=10), levels(1..=7)], 1),
+        (vec![levels(8..=10), Look::at("low").top(1)], 1),
+        (vec![levels(1..=10)], 1),
+    ] {
+        let mut chosen = Box::pin(receive_first(&broker, &looks, Deadline::Never));
+        assert!(poll_once(&mut chosen).is_pending());
+        assert_eq!(waiting(), counted, "{looks:?}");
+        drop(chosen);
+        assert_eq!(waiting(), 0);
+    }
+    drop(store);
+}
+
+#[tokio::test]
+async fn a_queue_is_empty_for_its_monitor_only_if_all_of_it_was_looked_at_in_vain() {
+    let _limit = crate::testing::limit();
+    let (store, broker) = rig();
+    let empty = |queue: &str| broker.activity().queue(queue).facts().last_empty.is_some();
+    let urgent = Look::at("low").levels(8..=10);
+    assert!(receive_first(&broker, &[urgent.clone()], Deadline::Now).await.unwrap().is_none());
+    assert!(!empty("low"), "of the other levels it says nothing");
+    store.arrive("low", 3, &["x"]);
+    let drain = [urgent, Look::at("low").top(1)];
+    assert!(receive_first(&broker, &drain, Deadline::Now).await.unwrap().is_some());
+    assert!(!empty("low"), "the second attempt found a message");
+    store.arrive("low", 3, &["y"]);
+    let both = [Look::at("high"), Look::at("low")];
+    assert!(receive_first(&broker, &both, Deadline::Now).await.unwrap().is_some());
+    assert!(empty("high") && !empty("low"));
+    assert!(receive_first(&broker, &drain, Deadline::Now).await.unwrap().is_none());
+    assert!(empty("low"));
+}
+
+#[tokio::test]
 async fn top_0_never_waits() {
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
