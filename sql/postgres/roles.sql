@@ -43,17 +43,17 @@ DECLARE
         'begin_dialog_conversation', 'send', 'send_many', 'send_batch', 'receive', 'receive_batch',
         'get_conversation_group', 'move_conversation', 'end_conversation', 'begin_conversation_timer',
         'get_transmission_status', 'reprioritise', 'release_quarantine', 'post_queue_activation',
-        'tick', 'look', 'begin_attempt', 'commit_attempt', 'count_rollback', 'claim_unit', 'unit_happened', 'tell',
+        'tick', 'poll', 'begin_attempt', 'commit_attempt', 'count_rollback', 'claim_unit', 'unit_happened', 'notify_processes',
         'unlock_session', 'hold_presence', 'take_reader_slot', 'free_reader_slot', 'put_queue_monitor',
         'delete_queue_monitor', 'put_activated_task', 'delete_activated_task', 'delete_process'];
     v_definitions text[] := ARRAY[
         'define_begin', 'define_end', 'configure', 'put_message_type', 'put_service_contract',
         'put_service_queue', 'delete_service_queue', 'put_service', 'delete_service', 'put_conversation_priority',
         'delete_conversation_priority', 'put_xml_schema_collection', 'delete_xml_schema_collection',
-        'put_event_notification', 'delete_event_notification', 'put_settings', 'follow_contract_dropped',
-        'follow_service_contracts_dropped', 'follow_service_moved', 'follow_service_dropped', 'follow_queue_dropped',
-        'follow_queue_status_changed', 'follow_new_broker', 'follow_error_broker_conversations',
-        'follow_notification_created', 'follow_notification_dropped'];
+        'put_event_notification', 'delete_event_notification', 'put_settings', 'on_contract_dropped',
+        'on_service_contracts_dropped', 'on_service_moved', 'on_service_dropped', 'on_queue_dropped',
+        'on_queue_status_changed', 'on_new_broker', 'on_error_broker_conversations',
+        'on_notification_created', 'on_notification_dropped'];
     v_name text;
 BEGIN
     FOR v_name IN

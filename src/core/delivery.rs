@@ -327,9 +327,9 @@ impl Core {
         let endpoint = &self.endpoints[place];
         if let Some(first) = endpoint.extra.as_ref().and_then(|extra| extra.outbox.front()) {
             let honor = self.catalog.settings.is_honor_broker_priority_on;
-            let below_top = if honor { 10 - endpoint.priority } else { 0 };
+            let rank_from_top = if honor { 10 - endpoint.priority } else { 0 };
             let (transmission_id, endpoint_id) = (first.transmission_id, endpoint.endpoint_id);
-            effects.redeliver.insert(Redelivery { below_top, transmission_id, endpoint_id });
+            effects.redeliver.insert(Redelivery { rank_from_top, transmission_id, endpoint_id });
         }
     }
 

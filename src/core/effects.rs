@@ -128,7 +128,7 @@ pub struct Effects {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Redelivery {
     /// 10 minus the level if HONOR_BROKER_PRIORITY is ON, else 0.
-    pub below_top: u8,
+    pub rank_from_top: u8,
     /// The key of the row.
     pub transmission_id: u64,
     /// The endpoint that sends it.

@@ -30,14 +30,14 @@ pub(super) struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rank {
     /// 10 minus the level.
-    pub(super) below_top: u8,
+    pub(super) rank_from_top: u8,
     /// The smallest queuing order that waits.
     pub(super) oldest: u64,
 }
 
 impl Rank {
     pub(super) fn new(level: u8, oldest: u64) -> Self {
-        Self { below_top: 10 - level.min(10), oldest }
+        Self { rank_from_top: 10 - level.min(10), oldest }
     }
 }
 
@@ -57,7 +57,7 @@ impl QueueState {
     pub(super) fn best(&self, lowest: u8, highest: u8) -> Option<(Rank, u32)> {
         let from = (Rank::new(highest, 0), 0);
         let found = *self.ready.range(from..).next()?;
-        (found.0.below_top <= 10 - lowest.min(10)).then_some(found)
+        (found.0.rank_from_top <= 10 - lowest.min(10)).then_some(found)
     }
 
     /// The ready group whose row has waited longest, whatever its level: one lookup per occupied level.

@@ -102,13 +102,13 @@ impl Core {
     fn choose(&self, session: &Session, queue_id: i32, lowest: u8, highest: u8, by_age: bool) -> Option<u32> {
         let queue = self.queues.get(&queue_id)?;
         let free = if by_age { queue.oldest() } else { queue.best(lowest, highest) };
-        let key = |rank: Rank| if by_age { (0, rank.oldest) } else { (rank.below_top, rank.oldest) };
+        let key = |rank: Rank| if by_age { (0, rank.oldest) } else { (rank.rank_from_top, rank.oldest) };
         let own = session
             .locks
             .iter()
             .filter(|group| self.groups[**group].queue_id == queue_id)
             .filter_map(|group| Some((self.remaining(session, *group)?, *group)))
-            .filter(|(rank, _)| (10 - highest.min(10)..=10 - lowest.min(10)).contains(&rank.below_top))
+            .filter(|(rank, _)| (10 - highest.min(10)..=10 - lowest.min(10)).contains(&rank.rank_from_top))
             .min_by_key(|(rank, _)| key(*rank));
         match (free, own) {
             (Some(free), Some(own)) => Some(if key(own.0) <= key(free.0) { own.1 } else { free.1 }),
@@ -128,7 +128,7 @@ impl Core {
             let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
             let rank = Rank::new(endpoint.priority, oldest);
             best = Some(best.map_or(rank, |best| Rank {
-                below_top: best.below_top.min(rank.below_top),
+                rank_from_top: best.rank_from_top.min(rank.rank_from_top),
                 oldest: best.oldest.min(rank.oldest),
             }));
         }

@@ -413,7 +413,8 @@ impl Core {
                 true
             }
             Some(before) => {
-                let after = Rank { below_top: before.below_top.min(10 - level), oldest: before.oldest.min(order) };
+                let after =
+                    Rank { rank_from_top: before.rank_from_top.min(10 - level), oldest: before.oldest.min(order) };
                 if after != before {
                     self.unready(group);
                     self.make_ready(group, after);

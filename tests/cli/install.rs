@@ -83,7 +83,7 @@ fn logic_that_differs_is_replaced_unless_it_is_newer() {
     let guid = database.sql("SELECT service_broker_guid FROM dialoq.broker");
     let there = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace AND proname = 'tell'";
     database.sql(
-        "DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'",
+        "DROP FUNCTION dialoq.notify_processes; UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'",
     );
     let ran = json(&shop, url, &["install"]);
     let ran = names(&ran["ran"]);
@@ -92,7 +92,7 @@ fn logic_that_differs_is_replaced_unless_it_is_newer() {
     assert_eq!(database.sql("SELECT service_broker_guid FROM dialoq.broker"), guid, "the broker is the same");
 
     database.sql(
-        "DROP FUNCTION dialoq.tell; UPDATE dialoq.installed SET logic_hash = 'newer', installed_by = 'dialoq 999.0.0'",
+        "DROP FUNCTION dialoq.notify_processes; UPDATE dialoq.installed SET logic_hash = 'newer', installed_by = 'dialoq 999.0.0'",
     );
     assert!(shop.ok(&["--db", url, "install"]).contains("nothing to do"));
     assert_eq!(database.sql(there), "0");

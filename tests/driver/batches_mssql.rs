@@ -64,7 +64,7 @@ pub(crate) fn a_row_that_leads_to_nothing_is_removed(store: Store) {
         let handle = dialog(&broker).await;
         broker.send(handle, "//t/Word", "a").await.unwrap();
         assert!(broker.receive("server").await.unwrap().is_some());
-        let leftover = "INSERT dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+        let leftover = "INSERT dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
             SELECT s.queue_id, 5, 1, t.conversation_group_id FROM dialoq.conversation_endpoint AS t
             JOIN dialoq.service AS s ON s.service_id = t.service_id WHERE t.is_initiator = 0;
             BEGIN TRANSACTION";

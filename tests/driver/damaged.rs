@@ -42,7 +42,7 @@ const FUNCTIONS: &str = "
         WHERE conversation_handle = p_handle $$;
     -- What was noted is old enough to be looked at.
     CREATE FUNCTION test.age() RETURNS void LANGUAGE sql AS $$
-        UPDATE dialoq.unsettled SET after_xid = '3', noted_at = '2026-01-01' $$;";
+        UPDATE dialoq.recheck_queue SET after_xid = '3', noted_at = '2026-01-01' $$;";
 
 /// Tables with the condition under which a row is of endpoint $1, and their columns.
 const TABLES: [(&str, &str); 5] = [
@@ -53,7 +53,7 @@ const TABLES: [(&str, &str); 5] = [
         "receive_attempt",
         "attempt_id IN (SELECT conversation_handle FROM dialoq.conversation_endpoint WHERE endpoint_id = $1)",
     ),
-    ("unsettled", "endpoint_id = $1"),
+    ("recheck_queue", "endpoint_id = $1"),
 ];
 
 const COLUMNS: &str = "
@@ -110,8 +110,7 @@ impl Plants {
             self.client.batch_execute(step).await.map_err(|error| format!("{step}: {error:?}"))?;
         }
         let left = "SELECT count(*) FROM dialoq.transmission WHERE endpoint_id = test.id($1::text::uuid)";
-        let timers =
-            "SELECT count(*) FROM dialoq.queue_message WHERE endpoint_id = test.id($1::text::uuid) AND stored = 2";
+        let timers = "SELECT count(*) FROM dialoq.queue_message WHERE endpoint_id = test.id($1::text::uuid) AND delivery_class = 2";
         if self.number(left, &waits).await != 0 {
             return Err("a message of another conversation was not delivered".to_owned());
         }
@@ -128,7 +127,7 @@ impl Plants {
         self.client
             .batch_execute(
                 "DELETE FROM dialoq.conversation_endpoint; DELETE FROM dialoq.transmission; DELETE FROM dialoq.queue_message;
-                 DELETE FROM dialoq.ready_group; DELETE FROM dialoq.unsettled; DELETE FROM dialoq.receive_attempt;",
+                 DELETE FROM dialoq.ready_group; DELETE FROM dialoq.recheck_queue; DELETE FROM dialoq.receive_attempt;",
             )
             .await
             .unwrap();
@@ -157,7 +156,7 @@ pub(crate) fn a_damaged_row_breaks_its_own_conversation_only(store: Store) {
                         let damaged = plants.conversation().await;
                         let id = plants.number("SELECT test.id($1::text::uuid)", &damaged).await;
                         let rows = format!(
-                            "INSERT INTO dialoq.unsettled (endpoint_id, noted_at) VALUES ({id}, now());
+                            "INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES ({id}, now());
                              INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
                              SELECT conversation_handle, conversation_group_id, 65536, now()
                              FROM dialoq.conversation_endpoint WHERE endpoint_id = {id};
@@ -201,7 +200,7 @@ pub(crate) fn both_sides_hear_that_their_conversation_is_damaged(store: Store) {
                 ORDER BY q.name)
              FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
              JOIN dialoq.service AS s ON s.service_id = e.service_id
-             JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id WHERE m.stored = 1",
+             JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id WHERE m.delivery_class = 1",
         );
         assert_eq!(told, "asker true, server true", "conversation {handle}");
         assert_eq!(sql("SELECT count(*) FROM dialoq.transmission"), "0");

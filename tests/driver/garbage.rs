@@ -217,7 +217,7 @@ async fn goes_on(broker: &Broker, owner: &Client, witness: ConversationHandle) -
     let timer = owner
         .query_one(
             "WITH gone AS (DELETE FROM dialoq.queue_message AS m USING dialoq.conversation_endpoint AS e
-                 WHERE e.endpoint_id = m.endpoint_id AND e.conversation_handle = $1::text::uuid AND m.stored = 2 RETURNING m.*)
+                 WHERE e.endpoint_id = m.endpoint_id AND e.conversation_handle = $1::text::uuid AND m.delivery_class = 2 RETURNING m.*)
              SELECT count(*) FROM gone",
             &[&witness.0.to_string()],
         )

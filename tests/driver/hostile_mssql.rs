@@ -120,7 +120,7 @@ pub(crate) fn a_row_that_fails_keeps_nothing_else_from_being_done(store: Store) 
             bad.0, timer.0
         );
         run(&mut client, &due).await;
-        tick_until(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE stored = 2", 1).await;
+        tick_until(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE delivery_class = 2", 1).await;
         let failures = "SELECT MAX(failures) FROM dialoq.tick_failure";
         assert!(count(&mut client, failures).await >= 1);
     });
@@ -171,7 +171,7 @@ pub(crate) fn what_the_session_has_set_does_not_reach_in(store: Store) {
         let target: uuid::Uuid = row.get(0).unwrap();
         run(&mut client, &format!("SET ROWCOUNT 1; EXEC dialoq.end_conversation '{target}', NULL, NULL, 1;")).await;
         run(&mut client, "SET ROWCOUNT 0").await;
-        assert_eq!(count(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE stored = 0").await, 0);
+        assert_eq!(count(&mut client, "SELECT COUNT(*) FROM dialoq.queue_message WHERE delivery_class = 0").await, 0);
         let options = "SET LOCK_TIMEOUT 0; SET ANSI_WARNINGS OFF; SET CONCAT_NULL_YIELDS_NULL OFF;";
         let begin = "EXEC dialoq.begin_dialog_conversation N'//t/Asker', N'//t/Server', NULL, N'//t/Talk'";
         run(&mut client, &format!("{options} {begin}")).await;
@@ -323,9 +323,9 @@ pub(crate) fn definitions_in_a_row_are_looked_at_once(store: Store) {
                 .await
                 .unwrap();
         }
-        let looks = count(&mut client, "SELECT COUNT(*) FROM dialoq.unsettled WHERE endpoint_id = 0").await;
+        let looks = count(&mut client, "SELECT COUNT(*) FROM dialoq.recheck_queue WHERE endpoint_id = 0").await;
         assert!((1..=3).contains(&looks), "{looks} looks are to come");
-        let last = "SELECT COUNT(*) FROM dialoq.unsettled WHERE endpoint_id = 0 AND is_initiator = 1";
+        let last = "SELECT COUNT(*) FROM dialoq.recheck_queue WHERE endpoint_id = 0 AND is_initiator = 1";
         assert_eq!(count(&mut client, last).await, 1, "one of them reads the messages");
     });
 }

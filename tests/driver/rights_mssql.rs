@@ -16,16 +16,16 @@ use std::future::Future;
 /// What docs/security.md lets a member of dialoq_user execute.
 const OF_USERS: &str = "begin_attempt begin_conversation_timer begin_dialog_conversation claim_unit commit_attempt count_rollback
     delete_activated_task delete_process delete_queue_monitor end_conversation free_reader_slot get_conversation_group
-    get_transmission_status hold_presence look move_conversation post_queue_activation put_activated_task put_queue_monitor
-    receive receive_batch release_quarantine reprioritise send send_batch send_many take_reader_slot tell tick unit_happened
+    get_transmission_status hold_presence move_conversation notify_processes poll post_queue_activation put_activated_task put_queue_monitor
+    receive receive_batch release_quarantine reprioritise send send_batch send_many take_reader_slot tick unit_happened
     unlock_session";
 
 /// What it lets a member of dialoq_admin execute besides.
 const OF_ADMINS: &str =
     "configure define_begin define_end delete_conversation_priority delete_event_notification delete_service
-    delete_service_queue delete_xml_schema_collection follow_contract_dropped follow_error_broker_conversations
-    follow_new_broker follow_notification_created follow_notification_dropped follow_queue_dropped
-    follow_queue_status_changed follow_service_contracts_dropped follow_service_dropped follow_service_moved
+    delete_service_queue delete_xml_schema_collection on_contract_dropped on_error_broker_conversations
+    on_new_broker on_notification_created on_notification_dropped on_queue_dropped
+    on_queue_status_changed on_service_contracts_dropped on_service_dropped on_service_moved
     put_conversation_priority put_event_notification put_message_type put_service put_service_contract put_service_queue
     put_settings put_xml_schema_collection";
 

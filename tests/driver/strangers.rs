@@ -102,7 +102,7 @@ pub(crate) fn overloads_of_a_stranger_are_never_called(store: Store) {
             broker.query(*text, ()).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         }
         broker.doctor().await.unwrap();
-        for call in ["tick(500)", "look()", "define_begin(1)", "get_transmission_status(NULL)"] {
+        for call in ["tick(500)", "poll()", "define_begin(1)", "get_transmission_status(NULL)"] {
             database.sql(&format!("SET search_path = plant, public, pg_catalog; SELECT * FROM dialoq.{call}"));
         }
         assert_eq!(is_super(), "f", "verbs, status and doctor");
@@ -134,9 +134,9 @@ pub(crate) fn a_schema_of_somebody_else_is_refused(store: Store) {
         database.sql("GRANT CREATE ON SCHEMA dialoq TO dialoq_user");
         let refused = Broker::open(database.url()).await.expect_err("others may create in the schema");
         assert!(refused.message().contains("REVOKE CREATE ON SCHEMA dialoq FROM dialoq_user"), "{refused}");
-        database.sql("REVOKE CREATE ON SCHEMA dialoq FROM dialoq_user; ALTER FUNCTION dialoq.look() SECURITY INVOKER");
+        database.sql("REVOKE CREATE ON SCHEMA dialoq FROM dialoq_user; ALTER FUNCTION dialoq.poll() SECURITY INVOKER");
         let refused = Broker::open(database.url()).await.expect_err("a function runs with the caller's rights");
-        assert!(refused.message().contains("look()"), "{refused}");
+        assert!(refused.message().contains("poll()"), "{refused}");
     });
 }
 
@@ -320,7 +320,7 @@ pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: 
             .unwrap();
         // As if more than the time had passed that a statement usually needs.
         let settle = async || {
-            other.batch_execute("UPDATE dialoq.unsettled SET noted_at = '2026-01-01'").await.unwrap();
+            other.batch_execute("UPDATE dialoq.recheck_queue SET noted_at = '2026-01-01'").await.unwrap();
             other.batch_execute("SELECT * FROM dialoq.tick(500)").await.unwrap();
         };
         for _ in 0..3 {
@@ -330,7 +330,7 @@ pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: 
         changing.await.unwrap().unwrap();
         sending.await.unwrap().unwrap();
         // Transactions of other databases of the server may still hold up what was noted.
-        let noted = "SELECT count(*) FROM dialoq.unsettled";
+        let noted = "SELECT count(*) FROM dialoq.recheck_queue";
         while other.query_one(noted, &[]).await.unwrap().get::<_, i64>(0) > 0 {
             settle().await;
         }

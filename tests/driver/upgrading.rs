@@ -14,6 +14,14 @@ const SCRIPT: &str = "
     CREATE SERVICE [//t/Off] ON QUEUE off ([//t/Talk]); CREATE MESSAGE TYPE [//t/Strange] VALIDATION = NONE;
     CREATE BROKER PRIORITY low FOR CONVERSATION SET (PRIORITY_LEVEL = 1);";
 
+/// Gives the tables of this version the names that those of version 1 had.
+const NAMES: &str = "
+    ALTER TABLE later.queue_message RENAME COLUMN delivery_class TO stored;
+    ALTER TABLE later.retained_message RENAME COLUMN delivery_class TO stored;
+    ALTER TABLE later.ready_group RENAME COLUMN rank_from_top TO below_top;
+    ALTER TABLE later.recheck_queue RENAME COLUMN recheck_id TO unsettled_id;
+    ALTER TABLE later.recheck_queue RENAME TO unsettled;";
+
 /// Puts the rows of the tables of this version into tables of version 1, as its own script makes them.
 const COPY: &str = "
     DO $$
@@ -55,7 +63,7 @@ async fn of_version_1(store: Store) -> Database {
     broker.close().await.unwrap();
     let begin = include_str!("../../sql/postgres/install/begin.sql");
     let tables = include_str!("../../sql/postgres/schema/0001_broker.sql");
-    database.sql(&format!("ALTER SCHEMA dialoq RENAME TO later; {begin}; {tables}; {COPY}"));
+    database.sql(&format!("ALTER SCHEMA dialoq RENAME TO later; {NAMES} {begin}; {tables}; {COPY}"));
     assert_eq!(database.sql("SELECT count(*) FROM dialoq.queue_message"), "1");
     assert_eq!(database.sql("SELECT count(*) FROM dialoq.transmission"), "1");
     database
@@ -87,7 +95,7 @@ pub(crate) fn rows_of_version_1_are_kept(store: Store) {
                 (SELECT left(body_fault, 6) FROM dialoq.transmission),
                 (SELECT schema_version FROM dialoq.installed)) FROM dialoq.broker",
         );
-        assert_eq!(found, "0 2147483647 t N 10 asker -8430| 2");
+        assert_eq!(found, "0 2147483647 t N 10 asker -8430| 3");
         // The rollbacks of version 1 are counted meanwhile, under the lock of their groups.
         let received = broker.receive("server").wait(SOON).await.unwrap().expect("the message of version 1");
         assert_eq!(received.first().text().unwrap(), "a");
@@ -139,7 +147,7 @@ pub(crate) fn rights_on_single_functions_and_views_survive(store: Store) {
                 has_table_privilege('{user}', 'dialoq.sys_services', 'UPDATE'),
                 has_column_privilege('{user}', 'dialoq.sys_service_queues', 'name', 'SELECT'),
                 has_table_privilege('{user}', 'dialoq.sys_service_queues', 'SELECT'),
-                has_function_privilege('{user}', 'dialoq.look()', 'EXECUTE'),
+                has_function_privilege('{user}', 'dialoq.poll()', 'EXECUTE'),
                 (SELECT count(*) FROM pg_proc AS p, aclexplode(p.proacl) AS a
                  WHERE p.pronamespace = 'dialoq'::regnamespace AND a.grantee = 0), to_regclass('dialoq.gone') IS NULL,
                 to_regclass('public.planted') IS NULL)"
@@ -162,7 +170,7 @@ pub(crate) fn logic_alone_is_refused_by_tables_of_another_version(store: Store) 
             assert!(refused.contains(&format!("have version {version}")), "{refused}");
             assert_eq!(database.sql("SELECT schema_version FROM dialoq.installed"), version.to_string());
         }
-        database.sql("UPDATE dialoq.installed SET schema_version = 2");
+        database.sql("UPDATE dialoq.installed SET schema_version = 3");
         database.sql(&printed);
         assert_ne!(database.sql("SELECT logic_hash FROM dialoq.installed"), "earlier");
     });

@@ -6,12 +6,12 @@ FROM dialoq.read_service_queues AS q
 LEFT JOIN dialoq.read_services AS s ON s.queue_id = q.queue_id
 LEFT JOIN (
     SELECT e.service_id, m.enqueued_at
-    FROM dialoq.noted_message AS m
-    JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = m.endpoint_id
+    FROM dialoq.effective_message AS m
+    JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = m.endpoint_id
     UNION ALL
     SELECT far.service_id, t.enqueued_at
-    FROM dialoq.noted_transmission AS t
-    JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id
+    FROM dialoq.effective_transmission AS t
+    JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = t.endpoint_id
     JOIN dialoq.read_services AS far ON far.name = e.far_service
 ) AS m ON m.service_id = s.service_id
 WHERE q.is_receive_enabled = 0

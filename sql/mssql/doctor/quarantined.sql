@@ -4,7 +4,7 @@
 SELECT
     q.name AS subject, COUNT_BIG(DISTINCT e.conversation_group_id) AS amount,
     DATEDIFF_BIG(microsecond, '1970-01-01', MIN(e.begun_at)) AS since, CAST(NULL AS nvarchar(256)) AS detail
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
 WHERE e.is_quarantined = 1

@@ -4,8 +4,8 @@
 SELECT
     q.name AS subject, COUNT_BIG(*) AS amount, DATEDIFF_BIG(microsecond, '1970-01-01', MIN(m.enqueued_at)) AS since,
     CASE WHEN q.is_activation_enabled = 1 THEN q.activation_procedure END AS detail
-FROM dialoq.noted_message AS m
-JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = m.endpoint_id
+FROM dialoq.effective_message AS m
+JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = m.endpoint_id
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
 WHERE m.enqueued_at < DATEADD(microsecond, @P1 % 1000000,

@@ -4,7 +4,7 @@
 SELECT
     s.name AS subject, COUNT_BIG(*) AS amount, DATEDIFF_BIG(microsecond, '1970-01-01', MIN(e.begun_at)) AS since,
     e.far_service AS detail
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 WHERE e.state IN (N'SO', N'CO') AND e.is_initiator = 1 AND e.is_system = 0
     AND e.begun_at < DATEADD(microsecond, @P1 % 1000000,

@@ -43,9 +43,9 @@ END
 GO
 
 -- The word that says when something falls due; with a space before it, as every word that is added to others.
-IF OBJECT_ID(N'dialoq.due_word') IS NOT NULL DROP FUNCTION dialoq.due_word
+IF OBJECT_ID(N'dialoq.due_notice') IS NOT NULL DROP FUNCTION dialoq.due_notice
 GO
-CREATE FUNCTION dialoq.due_word(@due datetime2(6)) RETURNS nvarchar(32) AS
+CREATE FUNCTION dialoq.due_notice(@due datetime2(6)) RETURNS nvarchar(32) AS
 BEGIN
     IF @due IS NULL RETURN NULL;
     RETURN CONCAT(N' d:', DATEDIFF_BIG(microsecond, '1970-01-01', @due));
@@ -176,9 +176,9 @@ END
 GO
 
 -- The words of a state.
-IF OBJECT_ID(N'dialoq.state_words') IS NOT NULL DROP FUNCTION dialoq.state_words
+IF OBJECT_ID(N'dialoq.state_name') IS NOT NULL DROP FUNCTION dialoq.state_name
 GO
-CREATE FUNCTION dialoq.state_words(@state nvarchar(2)) RETURNS nvarchar(32) AS
+CREATE FUNCTION dialoq.state_name(@state nvarchar(2)) RETURNS nvarchar(32) AS
 BEGIN
     RETURN CASE @state
         WHEN N'SO' THEN N'STARTED_OUTBOUND' WHEN N'SI' THEN N'STARTED_INBOUND' WHEN N'CO' THEN N'CONVERSING'
@@ -209,14 +209,14 @@ END
 GO
 
 -- Every word once, separated by one space; NULL if there is none.
-IF OBJECT_ID(N'dialoq.words') IS NOT NULL DROP FUNCTION dialoq.words
+IF OBJECT_ID(N'dialoq.distinct_notices') IS NOT NULL DROP FUNCTION dialoq.distinct_notices
 GO
-CREATE FUNCTION dialoq.words(@said nvarchar(max)) RETURNS nvarchar(max) AS
+CREATE FUNCTION dialoq.distinct_notices(@notices nvarchar(max)) RETURNS nvarchar(max) AS
 BEGIN
-    IF CHARINDEX(N' ', LTRIM(@said)) = 0
-        RETURN NULLIF(LTRIM(@said), N'');
+    IF CHARINDEX(N' ', LTRIM(@notices)) = 0
+        RETURN NULLIF(LTRIM(@notices), N'');
     RETURN (
         SELECT STRING_AGG(CAST(w.word AS nvarchar(max)), N' ')
-        FROM (SELECT DISTINCT s.value AS word FROM STRING_SPLIT(@said, N' ') AS s WHERE s.value <> N'') AS w);
+        FROM (SELECT DISTINCT s.value AS word FROM STRING_SPLIT(@notices, N' ') AS s WHERE s.value <> N'') AS w);
 END
 GO

@@ -77,7 +77,7 @@ BEGIN
     END
     IF @state IN (N'DO', N'CD')
     BEGIN
-        SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_words(@state),
+        SET @text = CONCAT(N'conversation ', dialoq.id_text(@conversation_handle), N' is ', dialoq.state_name(@state),
             COALESCE(N'; ' + @statement + N' needs one that this side has not ended', N': this side has ended it already'));
         THROW @error_number, @text, 1;
     END
@@ -90,15 +90,15 @@ IF OBJECT_ID(N'dialoq.lock_unended') IS NOT NULL DROP PROCEDURE dialoq.lock_unen
 GO
 CREATE PROCEDURE dialoq.lock_unended
     @conversation_handle uniqueidentifier, @error_number int, @statement nvarchar(64), @endpoint_id bigint OUTPUT,
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+    EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
     IF @endpoint_id IS NULL OR @endpoint_id = -1
     BEGIN
         EXEC dialoq.check_not_ended @conversation_handle, @error_number, @statement;
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
     END
     EXEC dialoq.check_not_ended @conversation_handle, @error_number, @statement;
 END
@@ -122,7 +122,7 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
         -- Only who holds the group notes in the row what arrived.
-        SELECT @state = n.state FROM dialoq.noted_endpoint AS n WHERE n.endpoint_id = @endpoint_id;
+        SELECT @state = n.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = @endpoint_id;
         IF @endpoint_id IS NOT NULL
             EXEC dialoq.check_send @endpoint_id, @message_type, @error_number OUTPUT, @error_message OUTPUT, @state;
     END TRY

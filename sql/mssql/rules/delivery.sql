@@ -1,6 +1,6 @@
 -- From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
 -- Takes: see each procedure; the group of the sending endpoint is locked
--- Gives: words for others, added to said
+-- Gives: words for others, added to notices
 -- Errors: none of its own
 -- Locks: none that wait
 
@@ -39,14 +39,14 @@ BEGIN
         SELECT @is_enqueue_enabled = q.is_enqueue_enabled
         FROM dialoq.service AS s JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
         WHERE s.service_id = @service_id;
-        SET @way = CASE WHEN @state IN (N'DO', N'CD') THEN N'deaf'
+        SET @way = CASE WHEN @state IN (N'DO', N'CD') THEN N'peer_ended'
             WHEN @is_system = 1 OR @is_enqueue_enabled = 1 THEN N'peer' ELSE N'delayed' END;
         SET @status = N'11219: the queue of the target service is disabled';
         RETURN;
     END
     IF @is_peer_known = 1 OR @is_initiator = 0
     BEGIN
-        SET @way = N'gone';
+        SET @way = N'peer_missing';
         RETURN;
     END
     IF @instance <> dialoq.id_text(@guid)
@@ -125,7 +125,7 @@ GO
 CREATE PROCEDURE dialoq.arrive
     @from bigint, @to bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
     @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -134,7 +134,7 @@ BEGIN
     DECLARE @conversation_id uniqueidentifier, @is_initiator bit;
     IF @is_error = 1
     BEGIN
-        EXEC dialoq.tell_error @to, @body, @said OUTPUT;
+        EXEC dialoq.add_error @to, @body, @notices OUTPUT;
         RETURN;
     END
     SELECT @state = e.state, @priority = e.priority, @group = e.conversation_group_id, @is_system = e.is_system,
@@ -159,18 +159,18 @@ BEGIN
             @queue_id = s.queue_id, @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.endpoint_id = @to;
-        IF @state = N'CO' AND @is_system = 0 EXEC dialoq.unsettle @to, @conversation_id, @is_initiator;
+        IF @state = N'CO' AND @is_system = 0 EXEC dialoq.request_recheck @to, @conversation_id, @is_initiator;
     END
     IF @is_system = 1
     BEGIN
         -- The broker reads nothing that it is told, but the end.
-        IF @is_end = 1 EXEC dialoq.tell_notification @to, 2, @said OUTPUT;
+        IF @is_end = 1 EXEC dialoq.stop_notification @to, 2, @notices OUTPUT;
         RETURN;
     END
     -- An endpoint that is disconnected or broken takes no more in.
     IF @state IS NULL OR @state <> N'CO' OR EXISTS (
         SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @to AND m.stored = 1)
+        WHERE m.endpoint_id = @to AND m.delivery_class = 1)
         RETURN;
     IF @is_end = 0 AND @body_fault <> N''
     BEGIN
@@ -182,17 +182,17 @@ BEGIN
                 THEN SUBSTRING(@body_fault, 7, 3000)
             ELSE @body_fault END, 3000);
         SET @error = dialoq.error_body(CASE @code WHEN -9615 THEN -9616 ELSE @code END, @description);
-        EXEC dialoq.tell_error @to, @error, @said OUTPUT;
-        EXEC dialoq.break_conversation @from, @code, @description, @now, @said OUTPUT;
+        EXEC dialoq.add_error @to, @error, @notices OUTPUT;
+        EXEC dialoq.break_conversation @from, @code, @description, @now, @notices OUTPUT;
         RETURN;
     END
     INSERT INTO dialoq.queue_message (
-        endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+        endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace
     ) VALUES (
         @to, 0, @sequence, @message_type_id, @message_id, @now, @body, @trace
     );
     SET @order = SCOPE_IDENTITY();
-    EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @said OUTPUT;
+    EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @notices OUTPUT;
 END
 GO
 
@@ -200,7 +200,7 @@ GO
 IF OBJECT_ID(N'dialoq.deliver') IS NOT NULL DROP PROCEDURE dialoq.deliver
 GO
 CREATE PROCEDURE dialoq.deliver
-    @transmission_id bigint, @may_go_on bit OUTPUT, @said nvarchar(max) OUTPUT
+    @transmission_id bigint, @may_go_on bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -228,28 +228,28 @@ BEGIN
     BEGIN
         IF @state = N'DO'
             -- Fire and forget: the sender has ended and hears nothing of the refusal.
-            EXEC dialoq.erase @from, @said OUTPUT;
+            EXEC dialoq.erase @from, @notices OUTPUT;
         ELSE
         BEGIN
             SET @text = dialoq.refusal(@from, @code);
-            EXEC dialoq.break_conversation @from, @code, @text, @now, @said OUTPUT;
+            EXEC dialoq.break_conversation @from, @code, @text, @now, @notices OUTPUT;
         END
         RETURN;
     END
     DELETE FROM dialoq.transmission WHERE transmission_id = @transmission_id;
     IF @@ROWCOUNT = 0 RETURN;
     SET @may_go_on = 1;
-    IF @way = N'gone'
+    IF @way = N'peer_missing'
         EXEC dialoq.break_conversation
-            @from, -8462, N'the other endpoint of the conversation is gone', @now, @said OUTPUT;
+            @from, -8462, N'the other endpoint of the conversation is gone', @now, @notices OUTPUT;
     IF @way = N'service'
         EXEC dialoq.make_target @from, @service_id, @now, @to OUTPUT;
     IF @way IN (N'peer', N'service')
         EXEC dialoq.arrive @from, @to, @sequence, @type_id, @message_id, @body, @trace, @is_end, @is_error, @fault, @now,
-            @said OUTPUT;
+            @notices OUTPUT;
     IF (@is_end = 1 OR @is_error = 1) AND @state = N'DO'
     BEGIN
-        EXEC dialoq.finish @from, @now, @said OUTPUT;
+        EXEC dialoq.finish @from, @now, @notices OUTPUT;
         SET @may_go_on = 0;
     END
 END
@@ -259,7 +259,7 @@ GO
 IF OBJECT_ID(N'dialoq.redeliver') IS NOT NULL DROP PROCEDURE dialoq.redeliver
 GO
 CREATE PROCEDURE dialoq.redeliver
-    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -270,8 +270,8 @@ BEGIN
         SELECT TOP (1) @id = t.transmission_id
         FROM dialoq.transmission AS t WHERE t.endpoint_id = @endpoint_id ORDER BY t.transmission_id;
         IF @id IS NULL RETURN;
-        EXEC dialoq.deliver @id, @may_go_on OUTPUT, @said OUTPUT;
-        IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+        EXEC dialoq.deliver @id, @may_go_on OUTPUT, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
     END
 END
 GO
@@ -283,7 +283,7 @@ GO
 CREATE PROCEDURE dialoq.dispatch
     @from bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
     @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -307,7 +307,7 @@ BEGIN
         IF @must_queue = 1
         BEGIN
             -- If the way has just become free, all of it goes now.
-            IF @way <> N'delayed' EXEC dialoq.redeliver @from, @said OUTPUT;
+            IF @way <> N'delayed' EXEC dialoq.redeliver @from, @notices OUTPUT;
             RETURN;
         END
         IF @way = N'delayed'
@@ -315,22 +315,22 @@ BEGIN
             -- What it waits for may be happening unseen at this moment.
             SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
             FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
-            EXEC dialoq.unsettle @from, @conversation_id, @is_initiator;
+            EXEC dialoq.request_recheck @from, @conversation_id, @is_initiator;
             RETURN;
         END
         SET @text = dialoq.refusal(@from, @code);
-        EXEC dialoq.break_conversation @from, @code, @text, @now, @said OUTPUT;
+        EXEC dialoq.break_conversation @from, @code, @text, @now, @notices OUTPUT;
         RETURN;
     END
-    IF @way = N'gone'
+    IF @way = N'peer_missing'
     BEGIN
         EXEC dialoq.break_conversation
-            @from, -8462, N'the other endpoint of the conversation is gone', @now, @said OUTPUT;
+            @from, -8462, N'the other endpoint of the conversation is gone', @now, @notices OUTPUT;
         RETURN;
     END
-    IF @way = N'deaf' RETURN;
+    IF @way = N'peer_ended' RETURN;
     IF @way = N'service' EXEC dialoq.make_target @from, @service_id, @now, @to OUTPUT;
     EXEC dialoq.arrive @from, @to, @sequence, @message_type_id, @message_id, @body, @trace, @is_end, @is_error,
-        @body_fault, @now, @said OUTPUT;
+        @body_fault, @now, @notices OUTPUT;
 END
 GO

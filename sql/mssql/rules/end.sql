@@ -1,6 +1,6 @@
 -- The end of a conversation on one side, whose group is locked.
 -- Takes: see each procedure
--- Gives: words for others, added to said
+-- Gives: words for others, added to notices
 -- Errors: none of its own
 -- Locks: the peer's group if it has ended already, without waiting
 
@@ -8,7 +8,7 @@
 IF OBJECT_ID(N'dialoq.send_end') IS NOT NULL DROP PROCEDURE dialoq.send_end
 GO
 CREATE PROCEDURE dialoq.send_end
-    @endpoint_id bigint, @error_code int, @description nvarchar(max), @now datetime2(6), @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @error_code int, @description nvarchar(max), @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -29,15 +29,15 @@ BEGIN
         SET @body = dialoq.error_body(@error_code, @description);
     END
     EXEC dialoq.dispatch @endpoint_id, @sequence, @type_id, @message_id, @body, NULL, @is_end, @is_error, NULL, @now,
-        @said OUTPUT;
+        @notices OUTPUT;
     IF EXISTS (SELECT 1 FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id AND e.state = N'DO')
         AND NOT EXISTS (
             SELECT 1 FROM dialoq.transmission AS t
             WHERE t.endpoint_id = @endpoint_id AND (t.is_end_of_dialog = 1 OR t.is_conversation_error = 1))
     BEGIN
         -- Whoever sends to this side without seeing its end leaves something behind.
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
-        EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
+        EXEC dialoq.finish @endpoint_id, @now, @notices OUTPUT;
     END
 END
 GO
@@ -47,7 +47,7 @@ IF OBJECT_ID(N'dialoq.end_endpoint') IS NOT NULL DROP PROCEDURE dialoq.end_endpo
 GO
 CREATE PROCEDURE dialoq.end_endpoint
     @endpoint_id bigint, @error_code int, @description nvarchar(max), @is_cleanup bit, @now datetime2(6),
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -62,10 +62,10 @@ BEGIN
         EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
             @peer_service OUTPUT, @peer_system OUTPUT;
     DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
-    IF @@ROWCOUNT > 0 EXEC dialoq.put_right @group;
+    IF @@ROWCOUNT > 0 EXEC dialoq.rebuild_ready_rows @group;
     DELETE FROM r FROM dialoq.retained_message AS r WITH (ROWLOCK, FORCESEEK) WHERE r.endpoint_id = @endpoint_id;
     IF @is_cleanup = 1 OR @state IN (N'SO', N'SI')
-        EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+        EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
     ELSE IF @state = N'CO'
     BEGIN
         IF @error_code IS NOT NULL
@@ -74,16 +74,16 @@ BEGIN
             WHERE t.endpoint_id = @endpoint_id;
         IF @error_code IS NOT NULL AND @is_initiator = 1 AND @is_peer_known = 0
             -- The target never heard of this conversation, and an Error may not be the first it hears.
-            EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+            EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
         ELSE
-            EXEC dialoq.send_end @endpoint_id, @error_code, @description, @now, @said OUTPUT;
+            EXEC dialoq.send_end @endpoint_id, @error_code, @description, @now, @notices OUTPUT;
     END
     ELSE IF @state = N'DI'
     BEGIN
         DELETE FROM t
         FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
         WHERE t.endpoint_id = @endpoint_id;
-        EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
+        EXEC dialoq.finish @endpoint_id, @now, @notices OUTPUT;
     END
     ELSE IF @state = N'ER'
     BEGIN
@@ -91,9 +91,9 @@ BEGIN
         IF @peer_state IN (N'SO', N'CO')
         BEGIN
             SET @error = dialoq.error_body(-8462, N'the other endpoint of the conversation has ended');
-            EXEC dialoq.tell_error @peer_id, @error, @said OUTPUT;
+            EXEC dialoq.add_error @peer_id, @error, @notices OUTPUT;
         END
-        EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+        EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
     END
     -- The others of the group can be received from again, once this transaction is over.
     WHILE 1 = 1
@@ -104,16 +104,16 @@ BEGIN
         WHERE r.conversation_group_id = @group AND r.queue_id > @queue_id;
         IF @next IS NULL BREAK;
         SET @queue_id = @next;
-        SET @said = CONCAT(@said, N' q:', @queue_id);
+        SET @notices = CONCAT(@notices, N' q:', @queue_id);
     END
     IF @peer_state = N'DO'
     BEGIN
         -- Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
-        EXEC dialoq.lock_endpoint @peer_id, 0, @is_locked OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_endpoint @peer_id, 0, @is_locked OUTPUT, @notices OUTPUT;
         IF @is_locked IS NULL
         BEGIN
             SET @peer_side = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
-            EXEC dialoq.unsettle @peer_id, @conversation_id, @peer_side;
+            EXEC dialoq.request_recheck @peer_id, @conversation_id, @peer_side;
         END
     END
 END

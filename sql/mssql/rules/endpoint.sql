@@ -1,7 +1,7 @@
 -- What happens to one endpoint: what it was told, errors, its end. No procedure here is called while it runs: every call
 -- goes from a later one to an earlier one or to another file's.
 -- Takes: see each procedure; the group of the endpoint is locked unless it says otherwise
--- Gives: words for others, added to said
+-- Gives: words for others, added to notices
 -- Errors: none of its own
 -- Locks: none that wait
 
@@ -37,14 +37,14 @@ END
 GO
 
 -- Has tick look at an endpoint once more when whoever works on its peer at this moment is done. Needs no lock.
-IF OBJECT_ID(N'dialoq.unsettle') IS NOT NULL DROP PROCEDURE dialoq.unsettle
+IF OBJECT_ID(N'dialoq.request_recheck') IS NOT NULL DROP PROCEDURE dialoq.request_recheck
 GO
-CREATE PROCEDURE dialoq.unsettle
+CREATE PROCEDURE dialoq.request_recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit
 AS
 BEGIN
     SET NOCOUNT ON;
-    INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+    INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
     VALUES (@endpoint_id, @conversation_id, @is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME()));
 END
 GO
@@ -70,7 +70,7 @@ BEGIN
         IF ERROR_NUMBER() <> 1222 THROW;
         SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
-        IF @conversation_id IS NOT NULL EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+        IF @conversation_id IS NOT NULL EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     END CATCH
 END
 GO
@@ -96,7 +96,7 @@ GO
 IF OBJECT_ID(N'dialoq.reschedule') IS NOT NULL DROP PROCEDURE dialoq.reschedule
 GO
 CREATE PROCEDURE dialoq.reschedule
-    @endpoint_id bigint, @now datetime2(6), @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -105,7 +105,7 @@ BEGIN
     SELECT @due = dialoq.next_due(e.state, e.lifetime, e.dialog_timer, e.security_timestamp, @closed_retention_s, @now)
     FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     UPDATE dialoq.conversation_endpoint SET due_at = @due WHERE endpoint_id = @endpoint_id;
-    SET @said = CONCAT(@said, dialoq.due_word(@due));
+    SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
 END
 GO
 
@@ -121,19 +121,19 @@ BEGIN
 END
 GO
 
--- Queues an Error (stored 1, type 1) or a DialogTimer (stored 2, type 3). Needs no lock.
+-- Queues an Error (delivery_class 1, type 1) or a DialogTimer (delivery_class 2, type 3). Needs no lock.
 IF OBJECT_ID(N'dialoq.add_system_message') IS NOT NULL DROP PROCEDURE dialoq.add_system_message
 GO
 CREATE PROCEDURE dialoq.add_system_message
-    @endpoint_id bigint, @stored smallint, @message_type_id int, @body varbinary(max), @now datetime2(6),
-    @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @delivery_class smallint, @message_type_id int, @body varbinary(max), @now datetime2(6),
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @order bigint, @priority int, @group uniqueidentifier, @queue_id int;
     DECLARE @conversation_id uniqueidentifier, @is_initiator bit;
-    INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body)
-    VALUES (@endpoint_id, @stored, 0, @message_type_id, NEWID(), @now, @body);
+    INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body)
+    VALUES (@endpoint_id, @delivery_class, 0, @message_type_id, NEWID(), @now, @body);
     SET @order = SCOPE_IDENTITY();
     -- What decides where it is announced may be under change: who changes it puts the announcement right.
     SELECT @priority = e.priority, @group = e.conversation_group_id, @queue_id = s.queue_id
@@ -150,18 +150,18 @@ BEGIN
             @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.endpoint_id = @endpoint_id;
-        IF @group IS NOT NULL EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+        IF @group IS NOT NULL EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     END
-    IF @group IS NOT NULL EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @said OUTPUT;
+    IF @group IS NOT NULL EXEC dialoq.add_ready @queue_id, @priority, @order, @group, @notices OUTPUT;
 END
 GO
 
 -- Tells an endpoint of an error: an Error row before all others, and no more sending once it takes note. Broken already,
 -- or deaf: an Error that reaches an endpoint after its END is discarded. Needs no lock.
-IF OBJECT_ID(N'dialoq.tell_error') IS NOT NULL DROP PROCEDURE dialoq.tell_error
+IF OBJECT_ID(N'dialoq.add_error') IS NOT NULL DROP PROCEDURE dialoq.add_error
 GO
-CREATE PROCEDURE dialoq.tell_error
-    @endpoint_id bigint, @body varbinary(max), @said nvarchar(max) OUTPUT
+CREATE PROCEDURE dialoq.add_error
+    @endpoint_id bigint, @body varbinary(max), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -178,14 +178,14 @@ BEGIN
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO', N'DI') RETURN;
     IF EXISTS (
         SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.stored = 1)
+        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
         RETURN;
     IF @is_system = 1
     BEGIN
-        EXEC dialoq.tell_notification @endpoint_id, 1, @said OUTPUT;
+        EXEC dialoq.stop_notification @endpoint_id, 1, @notices OUTPUT;
         RETURN;
     END
-    EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @said OUTPUT;
+    EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @notices OUTPUT;
 END
 GO
 
@@ -193,7 +193,7 @@ GO
 IF OBJECT_ID(N'dialoq.break_conversation') IS NOT NULL DROP PROCEDURE dialoq.break_conversation
 GO
 CREATE PROCEDURE dialoq.break_conversation
-    @endpoint_id bigint, @code int, @description nvarchar(max), @now datetime2(6), @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @code int, @description nvarchar(max), @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -203,15 +203,15 @@ BEGIN
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO', N'DI') RETURN;
     IF @is_system = 1
     BEGIN
-        EXEC dialoq.break_notification @endpoint_id, @said OUTPUT;
+        EXEC dialoq.break_notification @endpoint_id, @notices OUTPUT;
         RETURN;
     END
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.stored = 1)
+        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
     BEGIN
         SET @body = dialoq.error_body(@code, @description);
-        EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @said OUTPUT;
+        EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @notices OUTPUT;
     END
     EXEC dialoq.put_state @endpoint_id, N'ER', @now;
     EXEC dialoq.hold_outbox @endpoint_id,
@@ -224,7 +224,7 @@ GO
 IF OBJECT_ID(N'dialoq.erase') IS NOT NULL DROP PROCEDURE dialoq.erase
 GO
 CREATE PROCEDURE dialoq.erase
-    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -242,12 +242,12 @@ BEGIN
     DELETE FROM t
     FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
     WHERE t.endpoint_id = @endpoint_id;
-    IF @removed > 0 EXEC dialoq.put_right @group;
+    IF @removed > 0 EXEC dialoq.rebuild_ready_rows @group;
     EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
         @peer_service OUTPUT, @peer_system OUTPUT;
     -- One that has ended may still have something in the transmission queue, which leaves at this moment.
     IF @peer_id IS NULL OR @peer_state = N'CD' RETURN;
-    EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+    EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     IF @peer_state = N'DO' RETURN;
     -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now, if that
     -- does not mean waiting.
@@ -263,7 +263,7 @@ GO
 IF OBJECT_ID(N'dialoq.finish') IS NOT NULL DROP PROCEDURE dialoq.finish
 GO
 CREATE PROCEDURE dialoq.finish
-    @endpoint_id bigint, @now datetime2(6), @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -274,7 +274,7 @@ BEGIN
     FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     IF @is_initiator = 1
     BEGIN
-        EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+        EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
         RETURN;
     END
     SELECT @closed = b.closed_retention_s, @unconfirmed = b.unconfirmed_retention_s
@@ -289,8 +289,8 @@ BEGIN
     SET state = N'CD', dialog_timer = NULL, security_timestamp = @security, due_at = @due
     WHERE endpoint_id = @endpoint_id;
     DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
-    EXEC dialoq.put_right @group;
-    SET @said = CONCAT(@said, dialoq.due_word(@due));
+    EXEC dialoq.rebuild_ready_rows @group;
+    SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
 END
 GO
 
@@ -298,7 +298,7 @@ GO
 IF OBJECT_ID(N'dialoq.fall_due') IS NOT NULL DROP PROCEDURE dialoq.fall_due
 GO
 CREATE PROCEDURE dialoq.fall_due
-    @endpoint_id bigint, @now datetime2(6), @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -312,29 +312,29 @@ BEGIN
     IF @timer <= @now
     BEGIN
         UPDATE dialoq.conversation_endpoint SET dialog_timer = NULL WHERE endpoint_id = @endpoint_id;
-        EXEC dialoq.add_system_message @endpoint_id, 2, 3, NULL, @now, @said OUTPUT;
+        EXEC dialoq.add_system_message @endpoint_id, 2, 3, NULL, @now, @notices OUTPUT;
     END
     IF @end_of_life <= @now
     BEGIN
         IF @state IN (N'SO', N'CO', N'DI')
             EXEC dialoq.break_conversation
-                @endpoint_id, -8489, N'the conversation has reached its LIFETIME', @now, @said OUTPUT;
+                @endpoint_id, -8489, N'the conversation has reached its LIFETIME', @now, @notices OUTPUT;
         IF @state IN (N'DO', N'CD')
         BEGIN
             -- Nobody is told: this side has ended, and what it could not say any more is dropped.
-            EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+            EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
             RETURN;
         END
     END
-    EXEC dialoq.reschedule @endpoint_id, @now, @said OUTPUT;
+    EXEC dialoq.reschedule @endpoint_id, @now, @notices OUTPUT;
 END
 GO
 
 -- Brings an endpoint up to date with what it was told and what is due.
-IF OBJECT_ID(N'dialoq.absorb') IS NOT NULL DROP PROCEDURE dialoq.absorb
+IF OBJECT_ID(N'dialoq.apply_pending') IS NOT NULL DROP PROCEDURE dialoq.apply_pending
 GO
-CREATE PROCEDURE dialoq.absorb
-    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+CREATE PROCEDURE dialoq.apply_pending
+    @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -349,12 +349,12 @@ BEGIN
     BEGIN
         IF EXISTS (
             SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = @endpoint_id)
-            EXEC dialoq.break_notification @endpoint_id, @said OUTPUT;
+            EXEC dialoq.break_notification @endpoint_id, @notices OUTPUT;
         RETURN;
     END
     IF @state IN (N'SO', N'CO', N'DI') AND EXISTS (
         SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.stored = 1)
+        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
     BEGIN
         SET @state = N'ER';
         SET @now = dialoq.current_time_utc();
@@ -366,7 +366,7 @@ BEGIN
     BEGIN
         SELECT TOP (1) @last_type = m.message_type_id, @last_sequence = m.sequence
         FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.stored = 0
+        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 0
         ORDER BY m.queuing_order DESC;
         IF @last_type = 2
         BEGIN
@@ -390,7 +390,7 @@ BEGIN
             FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
             WHERE t.endpoint_id = @endpoint_id;
             SET @now = dialoq.current_time_utc();
-            EXEC dialoq.finish @endpoint_id, @now, @said OUTPUT;
+            EXEC dialoq.finish @endpoint_id, @now, @notices OUTPUT;
             RETURN;
         END
     END
@@ -398,6 +398,6 @@ BEGIN
         DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
     IF @due IS NULL RETURN;
     SET @now = dialoq.current_time_utc();
-    IF @due <= @now EXEC dialoq.fall_due @endpoint_id, @now, @said OUTPUT;
+    IF @due <= @now EXEC dialoq.fall_due @endpoint_id, @now, @notices OUTPUT;
 END
 GO

@@ -1,6 +1,6 @@
 -- Event notifications on queues, which are the broker's own conversations, and poison messages.
 -- Takes: see each procedure
--- Gives: words for others, added to said
+-- Gives: words for others, added to notices
 -- Errors: none of its own
 -- Locks: see each procedure
 
@@ -31,40 +31,40 @@ GO
 IF OBJECT_ID(N'dialoq.break_notification') IS NOT NULL DROP PROCEDURE dialoq.break_notification
 GO
 CREATE PROCEDURE dialoq.break_notification
-    @endpoint_id bigint, @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @handle uniqueidentifier;
     SELECT @handle = e.conversation_handle FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     EXEC dialoq.lock_definitions;
-    EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+    EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
     DELETE FROM dialoq.event_notification WHERE conversation_handle = @handle;
     IF @@ROWCOUNT = 0 RETURN;
     UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
-    SET @said = CONCAT(@said, N' c');
+    SET @notices = CONCAT(@notices, N' c');
 END
 GO
 
 -- The other side of a notification's conversation ended (`@message_type_id` 2) or broke it (1): the notification goes,
 -- now if nobody posts over it at this moment, else as soon as somebody looks.
-IF OBJECT_ID(N'dialoq.tell_notification') IS NOT NULL DROP PROCEDURE dialoq.tell_notification
+IF OBJECT_ID(N'dialoq.stop_notification') IS NOT NULL DROP PROCEDURE dialoq.stop_notification
 GO
-CREATE PROCEDURE dialoq.tell_notification
-    @endpoint_id bigint, @message_type_id int, @said nvarchar(max) OUTPUT
+CREATE PROCEDURE dialoq.stop_notification
+    @endpoint_id bigint, @message_type_id int, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_locked bit, @now datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
-    EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+    EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
     IF @is_locked = 1
     BEGIN
-        EXEC dialoq.break_notification @endpoint_id, @said OUTPUT;
+        EXEC dialoq.break_notification @endpoint_id, @notices OUTPUT;
         RETURN;
     END
     IF @is_locked = 0 RETURN;
     SET @now = dialoq.current_time_utc();
-    INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at)
+    INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at)
     VALUES (@endpoint_id, 2 - @message_type_id, 0, @message_type_id, NEWID(), @now);
     SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
@@ -73,7 +73,7 @@ BEGIN
         SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     IF @conversation_id IS NOT NULL
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
 END
 GO
 
@@ -81,7 +81,7 @@ GO
 IF OBJECT_ID(N'dialoq.end_notification') IS NOT NULL DROP PROCEDURE dialoq.end_notification
 GO
 CREATE PROCEDURE dialoq.end_notification
-    @conversation_handle uniqueidentifier, @said nvarchar(max) OUTPUT
+    @conversation_handle uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -89,10 +89,10 @@ BEGIN
     SELECT @id = e.endpoint_id
     FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = @conversation_handle;
     IF @id IS NULL RETURN;
-    EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @said OUTPUT;
+    EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @notices OUTPUT;
     IF @is_locked = 0 RETURN;
     SET @now = dialoq.current_time_utc();
-    EXEC dialoq.end_endpoint @id, NULL, NULL, 0, @now, @said OUTPUT;
+    EXEC dialoq.end_endpoint @id, NULL, NULL, 0, @now, @notices OUTPUT;
 END
 GO
 
@@ -100,7 +100,7 @@ GO
 IF OBJECT_ID(N'dialoq.post_event') IS NOT NULL DROP PROCEDURE dialoq.post_event
 GO
 CREATE PROCEDURE dialoq.post_event
-    @queue_id int, @event nvarchar(64), @said nvarchar(max) OUTPUT
+    @queue_id int, @event nvarchar(64), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -117,13 +117,13 @@ BEGIN
         ORDER BY n.event_notification_id;
         IF @next IS NULL BREAK;
         SET @number = @next;
-        EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @notices OUTPUT;
         IF @is_locked = 0 CONTINUE;
         SELECT @sequence = e.send_sequence FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @id;
         UPDATE dialoq.conversation_endpoint SET state = N'CO', send_sequence = @sequence + 1 WHERE endpoint_id = @id;
         SET @body = dialoq.event_body(@event, @name, @now);
         SET @message_id = NEWID();
-        EXEC dialoq.dispatch @id, @sequence, 4, @message_id, @body, NULL, 0, 0, NULL, @now, @said OUTPUT;
+        EXEC dialoq.dispatch @id, @sequence, 4, @message_id, @body, NULL, 0, 0, NULL, @now, @notices OUTPUT;
     END
 END
 GO
@@ -176,7 +176,7 @@ GO
 IF OBJECT_ID(N'dialoq.count_attempt') IS NOT NULL DROP PROCEDURE dialoq.count_attempt
 GO
 CREATE PROCEDURE dialoq.count_attempt
-    @attempt_id uniqueidentifier, @said nvarchar(max) OUTPUT
+    @attempt_id uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -201,7 +201,7 @@ BEGIN
         SELECT @next = MIN(g.queue_id) FROM @gone AS g WHERE g.queue_id > @queue_id;
         IF @next IS NULL BREAK;
         SET @queue_id = @next;
-        SET @said = CONCAT(@said, N' q:', @queue_id);
+        SET @notices = CONCAT(@notices, N' q:', @queue_id);
         SET @is_handled = 0;
         SELECT @is_handled = q.is_poison_message_handling_enabled, @is_quarantine = q.is_poison_quarantine_enabled
         FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
@@ -226,7 +226,7 @@ BEGIN
                 UPDATE e SET is_quarantined = 1
                 FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
                 WHERE e.conversation_group_id = @group;
-                EXEC dialoq.put_right @group;
+                EXEC dialoq.rebuild_ready_rows @group;
             END
         END
         IF @is_quarantine = 1 CONTINUE;
@@ -260,8 +260,8 @@ BEGIN
             WHERE queue_id = @queue_id AND is_receive_enabled = 1;
             IF @@ROWCOUNT = 0 CONTINUE;
             UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
-            SET @said = CONCAT(@said, N' c');
-            EXEC dialoq.post_event @queue_id, N'BROKER_QUEUE_DISABLED', @said OUTPUT;
+            SET @notices = CONCAT(@notices, N' c');
+            EXEC dialoq.post_event @queue_id, N'BROKER_QUEUE_DISABLED', @notices OUTPUT;
         END
     END
 END

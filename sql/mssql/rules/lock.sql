@@ -165,7 +165,7 @@ GO
 IF OBJECT_ID(N'dialoq.lock_endpoint') IS NOT NULL DROP PROCEDURE dialoq.lock_endpoint
 GO
 CREATE PROCEDURE dialoq.lock_endpoint
-    @endpoint_id bigint, @wait bit, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @wait bit, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -190,7 +190,7 @@ BEGIN
         SET @group = @after;
     END
     SET @is_locked = 1;
-    EXEC dialoq.absorb @endpoint_id, @said OUTPUT;
+    EXEC dialoq.apply_pending @endpoint_id, @notices OUTPUT;
     IF NOT EXISTS (SELECT 1 FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id)
         SET @is_locked = 0;
 END
@@ -225,7 +225,7 @@ GO
 IF OBJECT_ID(N'dialoq.lock_handle') IS NOT NULL DROP PROCEDURE dialoq.lock_handle
 GO
 CREATE PROCEDURE dialoq.lock_handle
-    @conversation_handle uniqueidentifier, @wait bit, @endpoint_id bigint OUTPUT, @said nvarchar(max) OUTPUT
+    @conversation_handle uniqueidentifier, @wait bit, @endpoint_id bigint OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -246,7 +246,7 @@ BEGIN
     IF @endpoint_id IS NULL AND @wait = 0
         EXEC dialoq.find_handle @conversation_handle, @endpoint_id OUTPUT;
     IF @endpoint_id IS NULL OR @endpoint_id = -1 RETURN;
-    EXEC dialoq.lock_endpoint @endpoint_id, @wait, @is_locked OUTPUT, @said OUTPUT;
+    EXEC dialoq.lock_endpoint @endpoint_id, @wait, @is_locked OUTPUT, @notices OUTPUT;
     IF @is_locked IS NULL SET @endpoint_id = -1;
     IF @is_locked = 0 SET @endpoint_id = NULL;
 END
@@ -256,12 +256,12 @@ GO
 IF OBJECT_ID(N'dialoq.lock_open') IS NOT NULL DROP PROCEDURE dialoq.lock_open
 GO
 CREATE PROCEDURE dialoq.lock_open
-    @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT, @said nvarchar(max) OUTPUT
+    @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @text nvarchar(2048);
-    EXEC dialoq.lock_handle @conversation_handle, 1, @endpoint_id OUTPUT, @said OUTPUT;
+    EXEC dialoq.lock_handle @conversation_handle, 1, @endpoint_id OUTPUT, @notices OUTPUT;
     IF @endpoint_id IS NULL
     BEGIN
         SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),

@@ -9,16 +9,16 @@
 IF OBJECT_ID(N'dialoq.add_ready') IS NOT NULL DROP PROCEDURE dialoq.add_ready
 GO
 CREATE PROCEDURE dialoq.add_ready
-    @queue_id int, @priority int, @queuing_order bigint, @group uniqueidentifier, @said nvarchar(max) OUTPUT
+    @queue_id int, @priority int, @queuing_order bigint, @group uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @oldest bigint, @resource nvarchar(255), @got int;
     IF @queue_id = 0 RETURN;
-    SET @said = CONCAT(@said, N' q:', @queue_id);
+    SET @notices = CONCAT(@notices, N' q:', @queue_id);
     SELECT TOP (1) @oldest = r.oldest
     FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-    WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.below_top = 10 - @priority
+    WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.rank_from_top = 10 - @priority
         AND r.oldest <= @queuing_order
     ORDER BY r.oldest;
     IF @oldest IS NOT NULL
@@ -32,7 +32,7 @@ BEGIN
             -- Who held the lock may have removed the row meanwhile.
             IF @got >= 0 AND EXISTS (
                 SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.below_top = 10 - @priority
+                WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.rank_from_top = 10 - @priority
                     AND r.oldest = @oldest)
                 RETURN;
         END
@@ -40,7 +40,7 @@ BEGIN
     SET @oldest = NULL;
     SELECT @oldest = MIN(r.oldest)
     FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group;
-    INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+    INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
     VALUES (@queue_id, 10 - @priority,
         CASE WHEN @oldest < @queuing_order THEN @oldest ELSE @queuing_order END, @group);
 END
@@ -49,9 +49,9 @@ GO
 -- Makes the rows of a group, whose lock the caller holds, say what is. Each row is locked before the messages are looked
 -- at: a sender that relied on it has committed by then, and the next will add one, which may be like it: so only as many
 -- are removed as were there. Rows that a sender keeps stay. is_ready says whether something can be received.
-IF OBJECT_ID(N'dialoq.put_right') IS NOT NULL DROP PROCEDURE dialoq.put_right
+IF OBJECT_ID(N'dialoq.rebuild_ready_rows') IS NOT NULL DROP PROCEDURE dialoq.rebuild_ready_rows
 GO
-CREATE PROCEDURE dialoq.put_right
+CREATE PROCEDURE dialoq.rebuild_ready_rows
     @group uniqueidentifier, @is_ready bit = NULL OUTPUT
 AS
 BEGIN
@@ -62,14 +62,14 @@ BEGIN
     WHILE 1 = 1
     BEGIN
         SET @rows = NULL;
-        SELECT TOP (1) @queue_id = r.queue_id, @below_top = r.below_top, @oldest = r.oldest, @rows = COUNT(*)
+        SELECT TOP (1) @queue_id = r.queue_id, @below_top = r.rank_from_top, @oldest = r.oldest, @rows = COUNT(*)
         FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
         WHERE r.conversation_group_id = @group
             AND (r.queue_id > @queue_id
-                OR r.queue_id = @queue_id AND (r.below_top > @below_top
-                    OR r.below_top = @below_top AND r.oldest > @oldest))
-        GROUP BY r.queue_id, r.below_top, r.oldest
-        ORDER BY r.queue_id, r.below_top, r.oldest;
+                OR r.queue_id = @queue_id AND (r.rank_from_top > @below_top
+                    OR r.rank_from_top = @below_top AND r.oldest > @oldest))
+        GROUP BY r.queue_id, r.rank_from_top, r.oldest
+        ORDER BY r.queue_id, r.rank_from_top, r.oldest;
         IF @rows IS NULL BREAK;
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
         IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 CONTINUE;
@@ -83,11 +83,11 @@ BEGIN
             @last_place = MAX(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority)
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
+        CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
         CROSS APPLY (
             SELECT TOP (1) m.queuing_order
             FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = k.stored ORDER BY m.queuing_order
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
         ) AS f
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id <> 0;
@@ -98,34 +98,34 @@ BEGIN
             CONTINUE;
         END
         DELETE TOP (@rows) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-        WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
+        WHERE queue_id = @queue_id AND rank_from_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
     END
     IF @is_ready = 0 RETURN;
     -- Mostly what is left is in one place, and then it is known already.
     IF @first_place = @last_place
     BEGIN
         IF @place IS NULL OR @place <> @first_place
-            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
             SELECT @first_place / 10, @first_place % 10, @true_oldest, @group
             WHERE NOT EXISTS (
                 SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
                 WHERE r.conversation_group_id = @group AND r.queue_id = @first_place / 10
-                    AND r.below_top = @first_place % 10 AND r.oldest = @true_oldest);
+                    AND r.rank_from_top = @first_place % 10 AND r.oldest = @true_oldest);
         RETURN;
     END
     -- A row that is not ours to remove may vanish with its transaction only if it is not there yet, and that one we do not
     -- see.
-    INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-    SELECT k.queue_id, k.below_top, k.oldest, @group
+    INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+    SELECT k.queue_id, k.rank_from_top, k.oldest, @group
     FROM (
-        SELECT s.queue_id, 10 - e.priority AS below_top, MIN(MIN(f.queuing_order)) OVER () AS oldest
+        SELECT s.queue_id, 10 - e.priority AS rank_from_top, MIN(MIN(f.queuing_order)) OVER () AS oldest
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN (VALUES (0), (1), (2)) AS v (stored)
+        CROSS JOIN (VALUES (0), (1), (2)) AS v (delivery_class)
         CROSS APPLY (
             SELECT TOP (1) m.queuing_order
             FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = v.stored ORDER BY m.queuing_order
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = v.delivery_class ORDER BY m.queuing_order
         ) AS f
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id <> 0
@@ -133,7 +133,7 @@ BEGIN
     ) AS k
     WHERE NOT EXISTS (
         SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE r.conversation_group_id = @group AND r.queue_id = k.queue_id AND r.below_top = k.below_top
+        WHERE r.conversation_group_id = @group AND r.queue_id = k.queue_id AND r.rank_from_top = k.rank_from_top
             AND r.oldest = k.oldest);
     IF @@ROWCOUNT > 0 SET @is_ready = 1;
     IF @is_ready IS NULL AND @oldest >= 0 AND EXISTS (

@@ -35,14 +35,14 @@ IF OBJECT_ID(N'dialoq.group_rank') IS NOT NULL DROP FUNCTION dialoq.group_rank
 GO
 CREATE FUNCTION dialoq.group_rank(@group uniqueidentifier, @queue_id int)
 RETURNS TABLE AS RETURN (
-    SELECT MIN(10 - e.priority) AS below_top, MIN(f.queuing_order) AS oldest
+    SELECT MIN(10 - e.priority) AS rank_from_top, MIN(f.queuing_order) AS oldest
     FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
-    CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
+    CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
     CROSS APPLY (
         SELECT TOP (1) m.queuing_order
         FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = e.endpoint_id AND m.stored = k.stored ORDER BY m.queuing_order
+        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
     ) AS f
     WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
         AND s.queue_id = @queue_id
@@ -51,7 +51,7 @@ GO
 
 -- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
 -- claim index that says better than is true gets one beside it that says what is, which has its turn later; one of a group
--- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of below_top; by_age: age alone
+-- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of rank_from_top; by_age: age alone
 -- counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1. seen lists
 -- the groups already read at that level and age; begin with ''. After a MOVE two groups can have rows of the same level and age.
 -- A second call with these values reads no row again.
@@ -70,28 +70,28 @@ BEGIN
     BEGIN
         SET @candidate = NULL;
         IF @by_age = 1
-            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.below_top, @oldest = h.oldest
-            FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS l (below_top)
+            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.rank_from_top, @oldest = h.oldest
+            FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS l (rank_from_top)
             CROSS APPLY (
-                SELECT TOP (1) r.conversation_group_id, r.below_top, r.oldest
+                SELECT TOP (1) r.conversation_group_id, r.rank_from_top, r.oldest
                 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.queue_id = @queue_id AND r.below_top = l.below_top AND r.oldest >= @past
+                WHERE r.queue_id = @queue_id AND r.rank_from_top = l.rank_from_top AND r.oldest >= @past
                     AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
                 ORDER BY r.oldest
             ) AS h
             ORDER BY h.oldest;
         ELSE
         BEGIN
-            SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.below_top, @oldest = r.oldest
+            SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.rank_from_top, @oldest = r.oldest
             FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE r.queue_id = @queue_id AND r.below_top = @past_top AND r.oldest >= @past
+            WHERE r.queue_id = @queue_id AND r.rank_from_top = @past_top AND r.oldest >= @past
                 AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
             ORDER BY r.oldest;
             IF @candidate IS NULL
-                SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.below_top, @oldest = r.oldest
+                SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.rank_from_top, @oldest = r.oldest
                 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.queue_id = @queue_id AND r.below_top > @past_top AND r.below_top <= @to_top
-                ORDER BY r.below_top, r.oldest;
+                WHERE r.queue_id = @queue_id AND r.rank_from_top > @past_top AND r.rank_from_top <= @to_top
+                ORDER BY r.rank_from_top, r.oldest;
         END
         IF @candidate IS NULL RETURN;
         IF @oldest > @past OR @by_age = 0 AND @top > @past_top SET @seen = N'';
@@ -105,29 +105,29 @@ BEGIN
         SELECT @true_top = MIN(10 - e.priority), @true_oldest = MIN(f.queuing_order)
         FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN (VALUES (0), (1), (2)) AS k (stored)
+        CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
         CROSS APPLY (
             SELECT TOP (1) m.queuing_order
             FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = k.stored ORDER BY m.queuing_order
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
         ) AS f
         WHERE e.conversation_group_id = @candidate AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id = @queue_id;
         IF @true_top IS NULL
         BEGIN
             -- It has nothing. Whoever empties a group puts its rows right, so this is the leftover of a race.
-            EXEC dialoq.remove_ghost @queue_id, @top, @oldest, @candidate;
+            EXEC dialoq.delete_stale_ready_row @queue_id, @top, @oldest, @candidate;
             CONTINUE;
         END
         IF @by_age = 0 AND @true_top NOT BETWEEN @from_top AND @to_top CONTINUE;
         IF @by_age = 1 AND @true_oldest > @oldest
             OR @by_age = 0 AND (@true_top > @top OR @true_top = @top AND @true_oldest > @oldest)
         BEGIN
-            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
             SELECT @queue_id, @true_top, @true_oldest, @candidate
             WHERE NOT EXISTS (
                 SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.conversation_group_id = @candidate AND r.queue_id = @queue_id AND r.below_top = @true_top
+                WHERE r.conversation_group_id = @candidate AND r.queue_id = @queue_id AND r.rank_from_top = @true_top
                     AND r.oldest = @true_oldest);
             CONTINUE;
         END
@@ -140,9 +140,9 @@ END
 GO
 
 -- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
-IF OBJECT_ID(N'dialoq.remove_ghost') IS NOT NULL DROP PROCEDURE dialoq.remove_ghost
+IF OBJECT_ID(N'dialoq.delete_stale_ready_row') IS NOT NULL DROP PROCEDURE dialoq.delete_stale_ready_row
 GO
-CREATE PROCEDURE dialoq.remove_ghost
+CREATE PROCEDURE dialoq.delete_stale_ready_row
     @queue_id int, @below_top int, @oldest bigint, @group uniqueidentifier
 AS
 BEGIN
@@ -166,7 +166,7 @@ BEGIN
             AND s.queue_id = @queue_id)
         -- One: a sender that could not rely on it may have added one like it since.
         DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-        WHERE queue_id = @queue_id AND below_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
+        WHERE queue_id = @queue_id AND rank_from_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
 END
 GO
 
@@ -176,7 +176,7 @@ IF OBJECT_ID(N'dialoq.claim') IS NOT NULL DROP PROCEDURE dialoq.claim
 GO
 CREATE PROCEDURE dialoq.claim
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT,
-    @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @said nvarchar(max) OUTPUT
+    @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -206,13 +206,13 @@ BEGIN
             AND (e.due_at <= @now OR e.state = N'DO'
                 OR e.state IN (N'SO', N'CO', N'DI') AND EXISTS (
                     SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+                    WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1)
                 OR e.state = N'CO' AND 2 = (
                     SELECT TOP (1) m.message_type_id
                     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC));
+                    WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC));
         IF @id IS NULL RETURN;
-        EXEC dialoq.absorb @id, @said OUTPUT;
+        EXEC dialoq.apply_pending @id, @notices OUTPUT;
     END
 END
 GO
@@ -221,14 +221,14 @@ GO
 IF OBJECT_ID(N'dialoq.leave') IS NOT NULL DROP PROCEDURE dialoq.leave
 GO
 CREATE PROCEDURE dialoq.leave
-    @queue_id int, @group uniqueidentifier, @took int, @said nvarchar(max) OUTPUT
+    @queue_id int, @group uniqueidentifier, @took int, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_ready bit;
     IF @took > 0 EXEC dialoq.forget_group_rollbacks @group;
-    EXEC dialoq.put_right @group, @is_ready OUTPUT;
-    IF @is_ready = 1 SET @said = CONCAT(@said, N' q:', @queue_id);
+    EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
+    IF @is_ready = 1 SET @notices = CONCAT(@notices, N' q:', @queue_id);
 END
 GO
 
@@ -246,18 +246,18 @@ CREATE PROCEDURE dialoq.take_first
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @endpoint_id bigint, @stored smallint;
-    SELECT TOP (1) @endpoint_id = e.endpoint_id, @stored = m.stored, @order = m.queuing_order, @sequence = m.sequence,
+    DECLARE @endpoint_id bigint, @delivery_class smallint;
+    SELECT TOP (1) @endpoint_id = e.endpoint_id, @delivery_class = m.delivery_class, @order = m.queuing_order, @sequence = m.sequence,
         @type_id = m.message_type_id, @message_id = m.message_id, @enqueued_at = m.enqueued_at, @body = m.body,
         @trace = m.trace, @priority = e.priority, @handle = e.conversation_handle, @service_id = e.service_id,
         @contract_id = e.service_contract_id
     FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     CROSS APPLY (
-        SELECT TOP (1) n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
+        SELECT TOP (1) n.delivery_class, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at, n.body,
             n.trace
         FROM dialoq.queue_message AS n WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE n.endpoint_id = e.endpoint_id ORDER BY n.stored DESC, n.queuing_order
+        WHERE n.endpoint_id = e.endpoint_id ORDER BY n.delivery_class DESC, n.queuing_order
     ) AS m
     WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
         AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
@@ -265,12 +265,12 @@ BEGIN
     SET @took = @@ROWCOUNT;
     IF @took = 0 RETURN;
     INSERT INTO dialoq.retained_message (
-        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+        endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace
     )
-    SELECT @endpoint_id, @order, 0, @stored, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace
+    SELECT @endpoint_id, @order, 0, @delivery_class, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace
     FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1;
     DELETE FROM dialoq.queue_message
-    WHERE endpoint_id = @endpoint_id AND stored = @stored AND queuing_order = @order;
+    WHERE endpoint_id = @endpoint_id AND delivery_class = @delivery_class AND queuing_order = @order;
     -- The lock of the group makes it ours alone; if it is not there, it was not.
     IF @@ROWCOUNT <> 1
         THROW 51205, N'a message was taken away from under the lock of its group; run the transaction again', 1;
@@ -294,7 +294,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
+    DECLARE @notices nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
     DECLARE @seen nvarchar(max) = N'';
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
@@ -304,19 +304,19 @@ BEGIN
         WHILE @took = 0
         BEGIN
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-                @seen OUTPUT, @chosen OUTPUT, @said OUTPUT;
+                @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
             IF @chosen IS NULL BREAK;
             EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
                 @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
                 @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
-            EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
+            EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
             IF @group IS NOT NULL BREAK;
         END
         -- If this transaction rolls back, so does this, and it is counted again.
         IF @took = 1 EXEC dialoq.forget_rollbacks @queue_id;
         -- Before COMMIT: if this failed after it, the message would be lost.
-        SET @said = dialoq.words(@said);
+        SET @notices = dialoq.distinct_notices(@notices);
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
@@ -328,7 +328,7 @@ BEGIN
         @service_id AS service_id, @contract AS service_contract_name, @contract_id AS service_contract_id,
         @type AS message_type_name, @type_id AS message_type_id, @validation AS validation,
         @body AS message_body, @message_id AS message_id, @enqueued_at AS message_enqueue_time, @trace AS trace,
-        @said AS said
+        @notices AS notices
     FROM (VALUES (@took)) AS t (took)
     WHERE t.took = 1;
 END
@@ -345,14 +345,14 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
+    DECLARE @notices nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
     DECLARE @retains bit, @past_top int = COALESCE(@start_top, @from_top), @past bigint = COALESCE(@start, -1);
     DECLARE @seen nvarchar(max) = N'';
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
     DECLARE @taken TABLE (
-        item int NOT NULL, place bigint NOT NULL, endpoint_id bigint NULL, stored smallint NULL,
+        item int NOT NULL, place bigint NOT NULL, endpoint_id bigint NULL, delivery_class smallint NULL,
         queuing_order bigint NOT NULL, sequence bigint NOT NULL, message_type_id int NOT NULL,
         message_id uniqueidentifier NOT NULL, enqueued_at datetime2(6) NOT NULL, body varbinary(max) NULL,
         trace nvarchar(max) NULL, priority int NOT NULL, conversation_group_id uniqueidentifier NOT NULL,
@@ -372,7 +372,7 @@ BEGIN
             SET @item = @next;
             IF @top <= 0 CONTINUE;
             EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-                @seen OUTPUT, @chosen OUTPUT, @said OUTPUT;
+                @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
             IF @chosen IS NULL AND @start_top IS NULL BREAK;
             IF @chosen IS NULL
             BEGIN
@@ -404,7 +404,7 @@ BEGIN
             ELSE
             BEGIN
                 INSERT INTO @taken (
-                    item, place, endpoint_id, stored, queuing_order, sequence, message_type_id, message_id, enqueued_at,
+                    item, place, endpoint_id, delivery_class, queuing_order, sequence, message_type_id, message_id, enqueued_at,
                     body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
                     service_name, service_contract_name, message_type_name, validation
                 )
@@ -412,8 +412,8 @@ BEGIN
                     ROW_NUMBER() OVER (
                         ORDER BY e.priority DESC,
                             CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
-                            n.stored DESC, n.queuing_order) AS place,
-                    e.endpoint_id, n.stored, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
+                            n.delivery_class DESC, n.queuing_order) AS place,
+                    e.endpoint_id, n.delivery_class, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
                     n.body, n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id,
                     e.service_contract_id, s.name, c.name, y.name,
                     CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END
@@ -421,10 +421,10 @@ BEGIN
                 JOIN dialoq.service AS s ON s.service_id = e.service_id
                 LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
                 CROSS APPLY (
-                    SELECT TOP (@top) m.stored, m.queuing_order, m.sequence, m.message_type_id, m.message_id,
+                    SELECT TOP (@top) m.delivery_class, m.queuing_order, m.sequence, m.message_type_id, m.message_id,
                         m.enqueued_at, m.body, m.trace
                     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE m.endpoint_id = e.endpoint_id ORDER BY m.stored DESC, m.queuing_order
+                    WHERE m.endpoint_id = e.endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order
                 ) AS n
                 LEFT JOIN dialoq.message_type AS y ON y.message_type_id = n.message_type_id
                 WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
@@ -433,16 +433,16 @@ BEGIN
                 SET @took = @@ROWCOUNT;
                 IF @took > 0 AND @retains = 1
                     INSERT INTO dialoq.retained_message (
-                        endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at,
+                        endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at,
                         body, trace
                     )
-                    SELECT t.endpoint_id, t.queuing_order, 0, t.stored, t.sequence, t.message_type_id, t.message_id,
+                    SELECT t.endpoint_id, t.queuing_order, 0, t.delivery_class, t.sequence, t.message_type_id, t.message_id,
                         t.enqueued_at, t.body, t.trace
                     FROM @taken AS t WHERE t.item = @item;
                 DELETE FROM m
                 FROM @taken AS k
                 JOIN dialoq.queue_message AS m WITH (ROWLOCK, FORCESEEK)
-                    ON m.endpoint_id = k.endpoint_id AND m.stored = k.stored AND m.queuing_order = k.queuing_order
+                    ON m.endpoint_id = k.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = k.queuing_order
                 WHERE k.item = @item
                 OPTION (LOOP JOIN, FORCE ORDER);
                 -- The lock of the group makes these ours alone; if they were not all there, they were not.
@@ -450,7 +450,7 @@ BEGIN
                     THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
             END
             IF @took > 0 SET @any = 1;
-            EXEC dialoq.leave @queue_id, @chosen, @took, @said OUTPUT;
+            EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
             IF @group IS NOT NULL BREAK;
             -- Another had emptied it before the lock was ours: this RECEIVE looks again.
             IF @took = 0 SET @item = @item - 1;
@@ -458,7 +458,7 @@ BEGIN
         -- If this transaction rolls back, so does this, and it is counted again.
         IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
         -- Before COMMIT: if this failed after it, the messages would be lost.
-        SET @said = dialoq.words(@said);
+        SET @notices = dialoq.distinct_notices(@notices);
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
@@ -469,13 +469,13 @@ BEGIN
         SELECT t.item, 1 AS status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.sequence AS message_sequence_number, t.service_name, t.service_id, t.service_contract_name,
             t.service_contract_id, t.message_type_name, t.message_type_id, t.validation, t.body AS message_body,
-            t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @said AS said
+            t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @notices AS notices
         FROM @taken AS t ORDER BY t.item, t.place;
     ELSE
         SELECT 1 AS status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.sequence AS message_sequence_number, t.service_name, t.service_id, t.service_contract_name,
             t.service_contract_id, t.message_type_name, t.message_type_id, t.validation, t.body AS message_body,
-            t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @said AS said
+            t.message_id, t.enqueued_at AS message_enqueue_time, t.trace, @notices AS notices
         FROM @taken AS t ORDER BY t.item, t.place;
 END
 GO

@@ -1,6 +1,6 @@
 -- What definitions and tick have in common: looking at endpoints once more.
 -- Takes: see each procedure
--- Gives: words for others, added to said
+-- Gives: words for others, added to notices
 -- Errors: see each procedure
 -- Locks: see each procedure
 
@@ -92,7 +92,7 @@ GO
 IF OBJECT_ID(N'dialoq.try_revisit') IS NOT NULL DROP PROCEDURE dialoq.try_revisit
 GO
 CREATE PROCEDURE dialoq.try_revisit
-    @endpoint_id bigint, @transmission_id bigint, @reason nvarchar(256), @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @transmission_id bigint, @reason nvarchar(256), @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -102,9 +102,9 @@ BEGIN
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
     SAVE TRANSACTION dialoq_revisit;
     BEGIN TRY
-        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
         IF @is_locked = 1 AND @transmission_id IS NOT NULL
-            EXEC dialoq.deliver @transmission_id, @may_go_on OUTPUT, @said OUTPUT;
+            EXEC dialoq.deliver @transmission_id, @may_go_on OUTPUT, @notices OUTPUT;
         IF @is_locked = 1 AND @transmission_id IS NULL
             EXEC dialoq.hold_outbox @endpoint_id, @reason;
     END TRY
@@ -119,7 +119,7 @@ BEGIN
         SET @is_locked = NULL;
     END CATCH
     IF @is_locked IS NULL AND @conversation_id IS NOT NULL
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
 END
 GO
 
@@ -129,7 +129,7 @@ GO
 IF OBJECT_ID(N'dialoq.revisit_outboxes') IS NOT NULL DROP PROCEDURE dialoq.revisit_outboxes
 GO
 CREATE PROCEDURE dialoq.revisit_outboxes
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -153,7 +153,7 @@ BEGIN
         -- the endpoint has in the transmission queue would wait for its next SEND.
         IF @state IS NULL
         BEGIN
-            INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+            INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
             SELECT e.endpoint_id, e.conversation_id, e.is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME())
             FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
             CONTINUE;
@@ -165,7 +165,7 @@ BEGIN
             CONTINUE;
         END
         IF @reason = @status CONTINUE;
-        EXEC dialoq.try_revisit @endpoint_id, NULL, @reason, @said OUTPUT;
+        EXEC dialoq.try_revisit @endpoint_id, NULL, @reason, @notices OUTPUT;
     END
     -- A message never goes before an earlier one of its conversation, whose level may be lower: reprioritise changes the
     -- level of later messages only.
@@ -173,18 +173,18 @@ BEGIN
     SELECT o.transmission_id, o.endpoint_id
     FROM (
         SELECT t.transmission_id, t.endpoint_id,
-            MAX(10 - t.priority) OVER (PARTITION BY t.endpoint_id ORDER BY t.transmission_id ROWS UNBOUNDED PRECEDING) AS below_top
+            MAX(10 - t.priority) OVER (PARTITION BY t.endpoint_id ORDER BY t.transmission_id ROWS UNBOUNDED PRECEDING) AS rank_from_top
         FROM dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST) JOIN @held AS h ON h.endpoint_id = t.endpoint_id
     ) AS o
-    ORDER BY CASE @honor WHEN 1 THEN o.below_top ELSE 0 END, o.transmission_id;
+    ORDER BY CASE @honor WHEN 1 THEN o.rank_from_top ELSE 0 END, o.transmission_id;
     WHILE 1 = 1
     BEGIN
         SET @id = NULL;
         SELECT TOP (1) @place = o.place, @id = o.transmission_id, @endpoint_id = o.endpoint_id
         FROM @order AS o WHERE o.place > @place ORDER BY o.place;
         IF @id IS NULL BREAK;
-        EXEC dialoq.try_revisit @endpoint_id, @id, NULL, @said OUTPUT;
-        IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+        EXEC dialoq.try_revisit @endpoint_id, @id, NULL, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
     END
 END
 GO
@@ -219,13 +219,13 @@ END
 GO
 
 -- The look that unsettle asks for: removes what reached an endpoint that is gone, brings one that is there up to date,
--- sends what can go, and puts its group's rows right. is_settled: whether it is done; not while another transaction holds
+-- sends what can go, and puts its group's rows right. is_done: whether it is done; not while another transaction holds
 -- its group, or the peer's, whose transaction may have told it something that nobody sees yet, or changes definitions.
-IF OBJECT_ID(N'dialoq.settle') IS NOT NULL DROP PROCEDURE dialoq.settle
+IF OBJECT_ID(N'dialoq.recheck') IS NOT NULL DROP PROCEDURE dialoq.recheck
 GO
-CREATE PROCEDURE dialoq.settle
+CREATE PROCEDURE dialoq.recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit OUTPUT,
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -235,7 +235,7 @@ BEGIN
     IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
     IF @endpoint_id = 0
     BEGIN
-        EXEC dialoq.settle_definitions @is_initiator, @is_settled OUTPUT, @said OUTPUT;
+        EXEC dialoq.recheck_definitions @is_initiator, @is_settled OUTPUT, @notices OUTPUT;
         RETURN;
     END
     SELECT @peer_id = p.endpoint_id, @group = p.conversation_group_id
@@ -249,7 +249,7 @@ BEGIN
     IF @peer_id IS NOT NULL
         AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Transaction') = 0
         RETURN;
-    EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+    EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
     IF @is_locked IS NULL RETURN;
     SET @is_settled = 1;
     IF @is_locked = 0
@@ -257,14 +257,14 @@ BEGIN
         DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
         RETURN;
     END
-    EXEC dialoq.redeliver @endpoint_id, @said OUTPUT;
+    EXEC dialoq.redeliver @endpoint_id, @notices OUTPUT;
     SET @group = NULL;
     SELECT @group = e.conversation_group_id, @queue_id = s.queue_id
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = @endpoint_id;
     IF @group IS NULL RETURN;
-    EXEC dialoq.put_right @group, @is_ready OUTPUT;
-    IF @is_ready = 1 SET @said = CONCAT(@said, N' q:', @queue_id);
+    EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
+    IF @is_ready = 1 SET @notices = CONCAT(@notices, N' q:', @queue_id);
 END
 GO
 
@@ -272,27 +272,27 @@ GO
 -- transactions that ran when it was committed may have gone by what was before. No right of a user's tells when the last
 -- of them is over. The looks of an earlier definition that are still to come are later ones' too: the looks read all
 -- endpoints, and the last one (is_initiator is 1) all messages, so ten definitions in a row have no more of them than one.
-IF OBJECT_ID(N'dialoq.unsettle_definitions') IS NOT NULL DROP PROCEDURE dialoq.unsettle_definitions
+IF OBJECT_ID(N'dialoq.request_recheck_of_definitions') IS NOT NULL DROP PROCEDURE dialoq.request_recheck_of_definitions
 GO
-CREATE PROCEDURE dialoq.unsettle_definitions
+CREATE PROCEDURE dialoq.request_recheck_of_definitions
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @clock datetime2(6) = SYSUTCDATETIME();
     DECLARE @no_conversation uniqueidentifier = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier);
-    DELETE FROM dialoq.unsettled WITH (ROWLOCK, READPAST) WHERE endpoint_id = 0;
-    INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+    DELETE FROM dialoq.recheck_queue WITH (ROWLOCK, READPAST) WHERE endpoint_id = 0;
+    INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
     SELECT 0, @no_conversation, l.is_last, DATEADD(second, l.wait_s, @clock)
     FROM (VALUES (0, 0), (5, 0), (60, 1)) AS l (wait_s, is_last);
 END
 GO
 
--- The second look at one endpoint of settle_definitions, in a savepoint of its own: one that fails keeps no other from it.
-IF OBJECT_ID(N'dialoq.settle_wrong') IS NOT NULL DROP PROCEDURE dialoq.settle_wrong
+-- The second look at one endpoint of recheck_definitions, in a savepoint of its own: one that fails keeps no other from it.
+IF OBJECT_ID(N'dialoq.try_recheck') IS NOT NULL DROP PROCEDURE dialoq.try_recheck
 GO
-CREATE PROCEDURE dialoq.settle_wrong
+CREATE PROCEDURE dialoq.try_recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int, @is_settled bit OUTPUT,
-    @said nvarchar(max) OUTPUT
+    @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -305,13 +305,13 @@ BEGIN
             @service_id OUTPUT, @is_system OUTPUT;
         IF @code = -8470
         BEGIN
-            EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
             IF @is_locked IS NULL SET @is_settled = 0;
             IF @is_locked = 1
             BEGIN
                 SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
-                IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @body, @said OUTPUT;
-                EXEC dialoq.erase @endpoint_id, @said OUTPUT;
+                IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @body, @notices OUTPUT;
+                EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
             END
         END
         ELSE
@@ -320,9 +320,9 @@ BEGIN
             SET @body = dialoq.error_body(@code, CASE @code
                 WHEN -8487 THEN N'the contract of the conversation was dropped'
                 ELSE N'the service was altered: it lost the contract' END);
-            EXEC dialoq.tell_error @endpoint_id, @body, @said OUTPUT;
+            EXEC dialoq.add_error @endpoint_id, @body, @notices OUTPUT;
             SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
-            IF @code <> -8487 AND @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @far_body, @said OUTPUT;
+            IF @code <> -8487 AND @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @far_body, @notices OUTPUT;
         END
     END TRY
     BEGIN CATCH
@@ -335,10 +335,10 @@ GO
 
 -- The second look at a change of definitions: endpoints of a service that is gone, over a contract that is gone, at a
 -- target that lost it, and in the last look messages of endpoints that are gone. At most 500 endpoints at a time.
-IF OBJECT_ID(N'dialoq.settle_definitions') IS NOT NULL DROP PROCEDURE dialoq.settle_definitions
+IF OBJECT_ID(N'dialoq.recheck_definitions') IS NOT NULL DROP PROCEDURE dialoq.recheck_definitions
 GO
-CREATE PROCEDURE dialoq.settle_definitions
-    @is_last bit, @is_settled bit OUTPUT, @said nvarchar(max) OUTPUT
+CREATE PROCEDURE dialoq.recheck_definitions
+    @is_last bit, @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -363,7 +363,7 @@ BEGIN
         AND (c.is_dropped = 1 OR e.is_initiator = 0 AND u.service_id IS NULL)
         AND NOT EXISTS (
             SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1))
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1))
     ORDER BY e.endpoint_id;
     WHILE 1 = 1
     BEGIN
@@ -372,7 +372,7 @@ BEGIN
             @is_initiator = w.is_initiator, @code = w.code
         FROM @wrong AS w WHERE w.row_number > @number ORDER BY w.row_number;
         IF @id IS NULL BREAK;
-        EXEC dialoq.settle_wrong @id, @conversation_id, @is_initiator, @code, @is_one_settled OUTPUT, @said OUTPUT;
+        EXEC dialoq.try_recheck @id, @conversation_id, @is_initiator, @code, @is_one_settled OUTPUT, @notices OUTPUT;
         IF @is_one_settled = 0 SET @is_settled = 0;
     END
     IF @number >= 500 SET @is_settled = 0;
@@ -406,7 +406,7 @@ GO
 IF OBJECT_ID(N'dialoq.lock_affected') IS NOT NULL DROP PROCEDURE dialoq.lock_affected
 GO
 CREATE PROCEDURE dialoq.lock_affected
-    @service_id int, @contract_id int, @said nvarchar(max) OUTPUT
+    @service_id int, @contract_id int, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -423,8 +423,8 @@ BEGIN
         SET @id = NULL;
         SELECT TOP (1) @place = o.place, @id = o.endpoint_id FROM @order AS o WHERE o.place > @place ORDER BY o.place;
         IF @id IS NULL BREAK;
-        EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @said OUTPUT;
-        IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+        EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
     END
 END
 GO

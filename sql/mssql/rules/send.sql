@@ -151,7 +151,7 @@ BEGIN
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO')
     BEGIN
         SET @error_number = 58429;
-        SET @error_message = CONCAT(N'conversation ', dialoq.id_text(@handle), N' is ', dialoq.state_words(@state),
+        SET @error_message = CONCAT(N'conversation ', dialoq.id_text(@handle), N' is ', dialoq.state_name(@state),
             N'; SEND needs STARTED_OUTBOUND or CONVERSING');
     END
     ELSE IF @by_initiator IS NULL
@@ -186,7 +186,7 @@ IF OBJECT_ID(N'dialoq.send_from') IS NOT NULL DROP PROCEDURE dialoq.send_from
 GO
 CREATE PROCEDURE dialoq.send_from
     @endpoint_id bigint, @message_type_id int, @body varbinary(max), @trace nvarchar(max), @body_fault nvarchar(max),
-    @message_id uniqueidentifier, @said nvarchar(max) OUTPUT
+    @message_id uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -201,17 +201,17 @@ BEGIN
     IF @retains = 1
     BEGIN
         -- The copy has a place of its own in the order of its queue.
-        INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at)
+        INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at)
         VALUES (@endpoint_id, 3, @sequence, @message_type_id, @message_id, @now);
         SET @kept = SCOPE_IDENTITY();
-        DELETE FROM dialoq.queue_message WHERE endpoint_id = @endpoint_id AND stored = 3 AND queuing_order = @kept;
+        DELETE FROM dialoq.queue_message WHERE endpoint_id = @endpoint_id AND delivery_class = 3 AND queuing_order = @kept;
         INSERT INTO dialoq.retained_message (
-            endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+            endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace
         ) VALUES (
             @endpoint_id, @kept, 3, 0, @sequence, @message_type_id, @message_id, @now, @body, @trace
         );
     END
     EXEC dialoq.dispatch @endpoint_id, @sequence, @message_type_id, @message_id, @body, @trace, 0, 0, @body_fault, @now,
-        @said OUTPUT;
+        @notices OUTPUT;
 END
 GO

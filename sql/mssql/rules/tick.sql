@@ -2,7 +2,7 @@
 -- own, so that one that fails keeps nothing else from being done. A failure that leaves the transaction usable is noted and
 -- put off for a minute; one that does not (XACT_STATE() is -1) is thrown, and tick goes on without it in a new transaction.
 -- Takes: see each procedure
--- Gives: words for others, added to said
+-- Gives: words for others, added to notices
 -- Errors: those that leave the transaction unusable, and deadlocks
 -- Locks: groups, without waiting
 
@@ -11,7 +11,7 @@
 IF OBJECT_ID(N'dialoq.note_failure') IS NOT NULL DROP PROCEDURE dialoq.note_failure
 GO
 CREATE PROCEDURE dialoq.note_failure
-    @endpoint_id bigint, @unsettled_id bigint, @attempt_id uniqueidentifier, @error_number int, @error_message nvarchar(4000)
+    @endpoint_id bigint, @recheck_id bigint, @attempt_id uniqueidentifier, @error_number int, @error_message nvarchar(4000)
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -22,8 +22,8 @@ BEGIN
     IF @@ROWCOUNT = 0 AND NOT EXISTS (SELECT 1 FROM dialoq.tick_failure AS f WHERE f.endpoint_id = @endpoint_id)
         INSERT INTO dialoq.tick_failure (endpoint_id, failures, error_number, error_message, failed_at)
         VALUES (@endpoint_id, 1, @error_number, @error_message, @clock);
-    IF @unsettled_id IS NOT NULL
-        UPDATE dialoq.unsettled SET look_at = DATEADD(second, 60, @clock) WHERE unsettled_id = @unsettled_id;
+    IF @recheck_id IS NOT NULL
+        UPDATE dialoq.recheck_queue SET recheck_at = DATEADD(second, 60, @clock) WHERE recheck_id = @recheck_id;
     ELSE IF @attempt_id IS NOT NULL
         DELETE FROM dialoq.receive_attempt WITH (ROWLOCK, READPAST) WHERE attempt_id = @attempt_id;
     ELSE
@@ -36,7 +36,7 @@ GO
 IF OBJECT_ID(N'dialoq.try_due') IS NOT NULL DROP PROCEDURE dialoq.try_due
 GO
 CREATE PROCEDURE dialoq.try_due
-    @endpoint_id bigint, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
+    @endpoint_id bigint, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -44,7 +44,7 @@ BEGIN
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         -- To take the lock is to take note of what is due.
-        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
@@ -61,7 +61,7 @@ GO
 IF OBJECT_ID(N'dialoq.try_attempt') IS NOT NULL DROP PROCEDURE dialoq.try_attempt
 GO
 CREATE PROCEDURE dialoq.try_attempt
-    @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @said nvarchar(max) OUTPUT
+    @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -69,7 +69,7 @@ BEGIN
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
         EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, @said OUTPUT;
+        IF @is_locked = 1 EXEC dialoq.count_attempt @attempt_id, @notices OUTPUT;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
@@ -83,29 +83,29 @@ END
 GO
 
 -- Looks at an endpoint once more, as unsettle asked.
-IF OBJECT_ID(N'dialoq.try_settle') IS NOT NULL DROP PROCEDURE dialoq.try_settle
+IF OBJECT_ID(N'dialoq.try_requested_recheck') IS NOT NULL DROP PROCEDURE dialoq.try_requested_recheck
 GO
-CREATE PROCEDURE dialoq.try_settle
-    @unsettled_id bigint, @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @clock datetime2(6),
-    @is_settled bit OUTPUT, @said nvarchar(max) OUTPUT
+CREATE PROCEDURE dialoq.try_requested_recheck
+    @recheck_id bigint, @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @clock datetime2(6),
+    @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @error_number int, @error_message nvarchar(4000);
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
-        EXEC dialoq.settle @endpoint_id, @conversation_id, @is_initiator, @is_settled OUTPUT, @said OUTPUT;
+        EXEC dialoq.recheck @endpoint_id, @conversation_id, @is_initiator, @is_settled OUTPUT, @notices OUTPUT;
         IF @is_settled = 1
-            DELETE FROM dialoq.unsettled WHERE unsettled_id = @unsettled_id;
+            DELETE FROM dialoq.recheck_queue WHERE recheck_id = @recheck_id;
         ELSE
-            UPDATE dialoq.unsettled SET look_at = DATEADD(millisecond, 500, @clock) WHERE unsettled_id = @unsettled_id;
+            UPDATE dialoq.recheck_queue SET recheck_at = DATEADD(millisecond, 500, @clock) WHERE recheck_id = @recheck_id;
     END TRY
     BEGIN CATCH
         SET @error_number = ERROR_NUMBER();
         SET @error_message = ERROR_MESSAGE();
         IF XACT_STATE() <> 1 OR @error_number IN (1205, 51205) THROW;
         ROLLBACK TRANSACTION dialoq_step;
-        EXEC dialoq.note_failure @endpoint_id, @unsettled_id, NULL, @error_number, @error_message;
+        EXEC dialoq.note_failure @endpoint_id, @recheck_id, NULL, @error_number, @error_message;
         SET @is_settled = 0;
     END CATCH
 END

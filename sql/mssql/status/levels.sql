@@ -7,10 +7,10 @@ SELECT
     DATEDIFF_BIG(microsecond, '1970-01-01', MIN(w.oldest)) AS oldest, e.is_quarantined
 FROM (
     SELECT m.endpoint_id, COUNT_BIG(*) AS messages, MIN(m.enqueued_at) AS oldest
-    FROM dialoq.noted_message AS m
+    FROM dialoq.effective_message AS m
     GROUP BY m.endpoint_id
 ) AS w
-JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = w.endpoint_id
+JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = w.endpoint_id
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 GROUP BY s.queue_id, e.priority, e.is_quarantined
 ORDER BY s.queue_id, e.priority DESC, e.is_quarantined

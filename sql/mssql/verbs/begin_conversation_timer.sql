@@ -1,6 +1,6 @@
 -- BEGIN CONVERSATION TIMER: has a DialogTimer message arrive after that time; a new timer replaces the old.
 -- Takes: the handle, the seconds
--- Gives: said
+-- Gives: notices
 -- Errors: 58410, 58411, 58426, 58458
 -- Locks: the conversation's group, waiting
 IF OBJECT_ID(N'dialoq.begin_conversation_timer') IS NOT NULL DROP PROCEDURE dialoq.begin_conversation_timer
@@ -17,7 +17,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
     DECLARE @group uniqueidentifier, @lifetime datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
     DECLARE @now datetime2(6), @timer datetime2(6);
     BEGIN TRY
@@ -39,15 +39,15 @@ BEGIN
                 dialoq.time_text(@lifetime)));
             THROW 58410, @text, 1;
         END
-        EXEC dialoq.lock_unended @conversation_handle, 58458, N'BEGIN CONVERSATION TIMER', @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_unended @conversation_handle, 58458, N'BEGIN CONVERSATION TIMER', @endpoint_id OUTPUT, @notices OUTPUT;
         UPDATE dialoq.conversation_endpoint SET dialog_timer = @timer WHERE endpoint_id = @endpoint_id;
-        EXEC dialoq.reschedule @endpoint_id, @now, @said OUTPUT;
+        EXEC dialoq.reschedule @endpoint_id, @now, @notices OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

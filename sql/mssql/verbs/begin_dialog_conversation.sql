@@ -2,7 +2,7 @@
 -- Takes: the two services, the broker instance (NULL, 'CURRENT DATABASE' or a GUID), the contract (NULL is DEFAULT), the
 --     conversation or the group to be related to, the lifetime in seconds (NULL is the longest), the encryption option
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
--- Gives: conversation_handle, conversation_group_id, conversation_id, said
+-- Gives: conversation_handle, conversation_group_id, conversation_id, notices
 -- Errors: 58411, 58412, 58413, 58414, 58423, 58425, 58426, 59601, 59610, 60005
 -- Locks: the group, waiting if it is one that there was
 IF OBJECT_ID(N'dialoq.begin_dialog_conversation') IS NOT NULL DROP PROCEDURE dialoq.begin_dialog_conversation
@@ -22,7 +22,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @instance nvarchar(128), @lifetime datetime2(6), @group uniqueidentifier, @length int;
     DECLARE @related_id bigint, @state nvarchar(2), @other_id int, @other nvarchar(256), @is_locked bit, @due datetime2(6);
     DECLARE @is_known bit;
@@ -103,7 +103,7 @@ BEGIN
             END
             IF @is_locked = 1 BREAK;
             IF @related_conversation IS NOT NULL
-                EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @said OUTPUT;
+                EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @notices OUTPUT;
             ELSE
                 EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
             SET @is_locked = 1;
@@ -148,7 +148,7 @@ BEGIN
             @conversation_handle, @conversation_id, @group, @service_id, @contract_id, 1, @to_service, @instance, N'SO',
             dialoq.level_for(@contract_id, @service_id, @to_service), @lifetime, 0, 0, 0, 0, 0, @now, @due
         );
-        SET @said = CONCAT(@said, dialoq.due_word(@due));
+        SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
@@ -156,6 +156,6 @@ BEGIN
         THROW;
     END CATCH
     SELECT @conversation_handle AS conversation_handle, @group AS conversation_group_id, @conversation_id AS conversation_id,
-        dialoq.words(@said) AS said;
+        dialoq.distinct_notices(@notices) AS notices;
 END
 GO

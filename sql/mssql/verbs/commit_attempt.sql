@@ -1,6 +1,6 @@
 -- Ends an attempt well: the last thing in the transaction that received, just before its COMMIT.
 -- Takes: the attempt id
--- Gives: said
+-- Gives: notices
 -- Errors: none
 -- Locks: none but what the transaction holds
 IF OBJECT_ID(N'dialoq.commit_attempt') IS NOT NULL DROP PROCEDURE dialoq.commit_attempt
@@ -17,7 +17,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @number int = 0, @queue_id int, @group uniqueidentifier;
+    DECLARE @notices nvarchar(max), @number int = 0, @queue_id int, @group uniqueidentifier;
     DECLARE @gone TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
@@ -36,7 +36,7 @@ BEGIN
             -- What came while the group was locked can be received from now on.
             IF EXISTS (
                 SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group)
-                SET @said = CONCAT(@said, N' q:', @queue_id);
+                SET @notices = CONCAT(@notices, N' q:', @queue_id);
         END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
@@ -44,6 +44,6 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -1,7 +1,7 @@
 -- Ends an attempt badly: counts the rollback of a transaction that received and is gone. Does nothing if somebody has
 -- counted it already.
 -- Takes: the attempt id
--- Gives: said
+-- Gives: notices
 -- Errors: none
 -- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this
 IF OBJECT_ID(N'dialoq.count_rollback') IS NOT NULL DROP PROCEDURE dialoq.count_rollback
@@ -18,16 +18,16 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max);
+    DECLARE @notices nvarchar(max);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.count_attempt @attempt_id, @said OUTPUT;
+        EXEC dialoq.count_attempt @attempt_id, @notices OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -1,6 +1,6 @@
 -- END CONVERSATION, in one of its three forms: plain, WITH ERROR, WITH CLEANUP.
 -- Takes: the handle; code and description of WITH ERROR (NULL: plain); whether it is WITH CLEANUP
--- Gives: state, the two letters of the endpoint's state before; said
+-- Gives: state, the two letters of the endpoint's state before; notices
 -- Errors: 58424, 58426, 58427, 60005
 -- Locks: the conversation's group, waiting; the peer's if it has ended already, without waiting
 IF OBJECT_ID(N'dialoq.end_conversation') IS NOT NULL DROP PROCEDURE dialoq.end_conversation
@@ -17,7 +17,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @now datetime2(6), @length int;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @now datetime2(6), @length int;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         IF @error_code IS NULL AND @description IS NOT NULL OR @error_code < 1
@@ -33,20 +33,20 @@ BEGIN
             THROW 60005, @text, 1;
         END
         IF @cleanup = 1
-            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
         ELSE
-            EXEC dialoq.lock_unended @conversation_handle, 58427, NULL, @endpoint_id OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_unended @conversation_handle, 58427, NULL, @endpoint_id OUTPUT, @notices OUTPUT;
         SELECT @state = e.state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         SET @now = dialoq.current_time_utc();
         SET @description = COALESCE(@description, N'');
         SET @cleanup = COALESCE(@cleanup, 0);
-        EXEC dialoq.end_endpoint @endpoint_id, @error_code, @description, @cleanup, @now, @said OUTPUT;
+        EXEC dialoq.end_endpoint @endpoint_id, @error_code, @description, @cleanup, @now, @notices OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT @state AS state, dialoq.words(@said) AS said;
+    SELECT @state AS state, dialoq.distinct_notices(@notices) AS notices;
 END
 GO

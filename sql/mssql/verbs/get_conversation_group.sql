@@ -1,7 +1,7 @@
 -- GET CONVERSATION GROUP: locks the group that RECEIVE would take from. Never waits. Outside a transaction the lock is
 -- free again when this is over.
 -- Takes: the queue
--- Gives: conversation_group_id (NULL: none), said
+-- Gives: conversation_group_id (NULL: none), notices
 -- Errors: 59617, 60002
 -- Locks: the group, without waiting
 IF OBJECT_ID(N'dialoq.get_conversation_group') IS NOT NULL DROP PROCEDURE dialoq.get_conversation_group
@@ -36,6 +36,6 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT @group AS conversation_group_id, CAST(NULL AS nvarchar(max)) AS said;
+    SELECT @group AS conversation_group_id, CAST(NULL AS nvarchar(max)) AS notices;
 END
 GO

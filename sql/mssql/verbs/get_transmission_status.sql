@@ -21,7 +21,7 @@ BEGIN
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         SELECT TOP (1) @status = t.status
-        FROM dialoq.conversation_endpoint AS e JOIN dialoq.noted_transmission AS t ON t.endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.effective_transmission AS t ON t.endpoint_id = e.endpoint_id
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0
         ORDER BY t.transmission_id;
         IF @is_own = 1 COMMIT TRANSACTION;

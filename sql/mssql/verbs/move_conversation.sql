@@ -1,6 +1,6 @@
 -- MOVE CONVERSATION: puts a conversation into another group of the same service.
 -- Takes: the handle, the group, which must have conversations
--- Gives: said
+-- Gives: notices
 -- Errors: 58426, 58436, 58438, 58439
 -- Locks: both groups in the order of their ids, waiting
 IF OBJECT_ID(N'dialoq.move_conversation') IS NOT NULL DROP PROCEDURE dialoq.move_conversation
@@ -17,7 +17,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit;
+    DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit;
     DECLARE @group uniqueidentifier, @conversation_id uniqueidentifier, @is_initiator bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
@@ -31,7 +31,7 @@ BEGIN
             EXEC dialoq.check_group @conversation_group_id, @service_id;
             IF @conversation_group_id < @group EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
         END
-        EXEC dialoq.lock_unended @conversation_handle, 58438, N'MOVE CONVERSATION', @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_unended @conversation_handle, 58438, N'MOVE CONVERSATION', @endpoint_id OUTPUT, @notices OUTPUT;
         EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
         SELECT @group = e.conversation_group_id, @service_id = e.service_id, @conversation_id = e.conversation_id,
             @is_initiator = e.is_initiator
@@ -41,12 +41,12 @@ BEGIN
         BEGIN
             UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id
             WHERE endpoint_id = @endpoint_id;
-            EXEC dialoq.put_right @group;
-            EXEC dialoq.put_right @conversation_group_id, @is_ready OUTPUT;
+            EXEC dialoq.rebuild_ready_rows @group;
+            EXEC dialoq.rebuild_ready_rows @conversation_group_id, @is_ready OUTPUT;
             IF @is_ready = 1
-                SET @said = CONCAT(@said, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
+                SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
             -- Whoever sends at this moment still announces it to the old group.
-            EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+            EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
         END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
@@ -54,6 +54,6 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -1,7 +1,7 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
 -- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to look at (NULL: the best of
 --     the queue that nobody else holds); bounds of the level; whether age counts and not level
--- Gives: the messages in order of receipt, said in each
+-- Gives: the messages in order of receipt, notices in each
 -- Errors: 58426, 58436, 59617, 60002, 60005
 -- Locks: the group, without waiting
 IF OBJECT_ID(N'dialoq.receive') IS NOT NULL DROP PROCEDURE dialoq.receive

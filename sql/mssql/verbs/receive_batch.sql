@@ -25,7 +25,7 @@ BEGIN
     -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
     IF @from_order IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE r.queue_id = @queue_id AND r.below_top < 10 - @from_level)
+        WHERE r.queue_id = @queue_id AND r.rank_from_top < 10 - @from_level)
     BEGIN
         SET @start_top = 10 - @from_level;
         SET @start = @from_order;

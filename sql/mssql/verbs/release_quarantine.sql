@@ -1,6 +1,6 @@
 -- Puts a conversation group that poison handling set aside back into its queue. Ours.
 -- Takes: the group
--- Gives: said
+-- Gives: notices
 -- Errors: 58436
 -- Locks: the group, waiting
 IF OBJECT_ID(N'dialoq.release_quarantine') IS NOT NULL DROP PROCEDURE dialoq.release_quarantine
@@ -17,7 +17,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.check_group @conversation_group_id, NULL;
@@ -35,14 +35,14 @@ BEGIN
         UPDATE e SET is_quarantined = 0, rollbacks = 0
         FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
         WHERE e.conversation_group_id = @conversation_group_id;
-        EXEC dialoq.put_right @conversation_group_id;
-        SET @said = CONCAT(N'q:', @queue_id);
+        EXEC dialoq.rebuild_ready_rows @conversation_group_id;
+        SET @notices = CONCAT(N'q:', @queue_id);
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

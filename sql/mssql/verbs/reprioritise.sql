@@ -1,6 +1,6 @@
 -- Changes the level of one endpoint. Ours: Service Broker freezes it at the beginning.
 -- Takes: the handle, the level 1 (low) to 10 (high)
--- Gives: said
+-- Gives: notices
 -- Errors: 58426, 58438, 60005
 -- Locks: the conversation's group, waiting
 IF OBJECT_ID(N'dialoq.reprioritise') IS NOT NULL DROP PROCEDURE dialoq.reprioritise
@@ -17,7 +17,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @endpoint_id bigint, @state nvarchar(2), @service_id int;
     DECLARE @group uniqueidentifier, @lifetime datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
     DECLARE @is_ready bit;
     BEGIN TRY
@@ -27,22 +27,22 @@ BEGIN
             SET @text = dialoq.throw_text(CONCAT(N'the level is ', @level, N'; it must be 1 (low) to 10 (high)'));
             THROW 60005, @text, 1;
         END
-        EXEC dialoq.lock_unended @conversation_handle, 58438, N'REPRIORITISE', @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_unended @conversation_handle, 58438, N'REPRIORITISE', @endpoint_id OUTPUT, @notices OUTPUT;
         SELECT @state = e.state, @group = e.conversation_group_id, @service_id = e.service_id, @lifetime = e.lifetime,
             @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
         UPDATE dialoq.conversation_endpoint SET priority = @level WHERE endpoint_id = @endpoint_id;
-        EXEC dialoq.put_right @group, @is_ready OUTPUT;
+        EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
         IF @is_ready = 1
-            SET @said = CONCAT(@said, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
+            SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
         -- Whoever sends at this moment still announces it at the old level.
-        EXEC dialoq.unsettle @endpoint_id, @conversation_id, @is_initiator;
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

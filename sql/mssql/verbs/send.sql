@@ -2,7 +2,7 @@
 -- Takes: the handle, the message type (NULL is DEFAULT), the body (empty is none), the trace context, what the caller found
 --     wrong with the body (NULL: nobody looked; '': nothing; else code and description with | between), the version of the
 --     definitions it looked with (NULL: any), an id for the message (NULL: made here)
--- Gives: message_id, said
+-- Gives: message_id, notices
 -- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
 IF OBJECT_ID(N'dialoq.send') IS NOT NULL DROP PROCEDURE dialoq.send
@@ -21,33 +21,33 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.check_catalog_version @catalog_version;
         EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
         IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
         SET @message_id = COALESCE(@message_id, NEWID());
-        EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
-        IF @endpoint_id IS NULL EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+        EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
+        IF @endpoint_id IS NULL EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
         SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
         EXEC dialoq.find_message_type @message_type_name, @type_id OUTPUT;
         IF @endpoint_id = -1
         BEGIN
             EXEC dialoq.check_send_before @conversation_handle, @message_type_name, @number OUTPUT, @text OUTPUT;
             IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
-            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
         END
         EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
         IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
         IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
-        EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @said OUTPUT;
+        EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @notices OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT @message_id AS message_id, dialoq.words(@said) AS said;
+    SELECT @message_id AS message_id, dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -2,7 +2,7 @@
 -- Takes: send_batch_rows: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found
 --     wrong with the body and message id; the version of the definitions they looked with
 -- Gives: for each item, from 0: error_number (NULL: sent; -1: another transaction holds the group, do it alone),
---     error_message; said in the first row
+--     error_message; notices in the first row
 -- Errors: 60005, 60033
 -- Locks: the groups of the conversations, without waiting
 IF OBJECT_ID(N'dialoq.send_batch') IS NOT NULL DROP PROCEDURE dialoq.send_batch
@@ -19,7 +19,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @now datetime2(6), @is_enabled bit, @number int, @group uniqueidentifier, @is_locked bit;
+    DECLARE @notices nvarchar(max), @now datetime2(6), @is_enabled bit, @number int, @group uniqueidentifier, @is_locked bit;
     DECLARE @item int, @next int, @handle uniqueidentifier, @type_name nvarchar(4000), @type_id int, @endpoint_id bigint;
     DECLARE @body varbinary(max), @trace nvarchar(max), @fault nvarchar(max), @message_id uniqueidentifier;
     DECLARE @error_number int, @error_message nvarchar(2048), @queue_id int, @priority int, @oldest bigint;
@@ -117,21 +117,21 @@ BEGIN
         CROSS APPLY (
             SELECT TOP (1) m.queuing_order
             FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = p.endpoint_id AND m.stored = 1
+            WHERE m.endpoint_id = p.endpoint_id AND m.delivery_class = 1
         ) AS l;
         UPDATE p SET message_type_id = NULL
         FROM @plain AS p
         CROSS APPLY (
             SELECT TOP (1) m.queuing_order
             FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = p.peer_id AND m.stored = 1
+            WHERE m.endpoint_id = p.peer_id AND m.delivery_class = 1
         ) AS l;
         UPDATE p SET message_type_id = NULL
         FROM @plain AS p
         CROSS APPLY (
             SELECT TOP (1) m.message_type_id
             FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = p.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC
+            WHERE m.endpoint_id = p.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC
         ) AS l
         WHERE l.message_type_id = 2;
         -- READPAST can skip a row for one message and read it for the next, if another transaction ends between them.
@@ -140,7 +140,7 @@ BEGIN
             SELECT x.endpoint_id FROM @plain AS x GROUP BY x.endpoint_id
             HAVING SUM(CASE WHEN x.message_type_id IS NULL THEN 0 ELSE 1 END) < MAX(x.given));
         INSERT INTO dialoq.queue_message (
-            endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace
+            endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace
         )
         OUTPUT inserted.endpoint_id, inserted.queuing_order INTO @sent (endpoint_id, queuing_order)
         SELECT p.peer_id, 0, p.send_sequence + p.behind, p.message_type_id, COALESCE(s.message_id, NEWID()), @now,
@@ -173,9 +173,9 @@ BEGIN
             SET @priority = CAST(SUBSTRING(@row, 49, 12) AS int);
             SET @oldest = CAST(SUBSTRING(@row, 61, 20) AS bigint);
             SET @at = @at + 1;
-            EXEC dialoq.add_ready @queue_id, @priority, @oldest, @group, @said OUTPUT;
+            EXEC dialoq.add_ready @queue_id, @priority, @oldest, @group, @notices OUTPUT;
         END
-        SET @said = dialoq.words(@said);
+        SET @notices = dialoq.distinct_notices(@notices);
         -- The others, each by itself.
         SET @item = -1;
         WHILE 1 = 1
@@ -197,7 +197,7 @@ BEGIN
             IF CHARINDEX(CAST(@handle AS nvarchar(36)), @held) > 0
                 SET @endpoint_id = -1;
             ELSE
-                EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+                EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
             IF @endpoint_id IS NULL
             BEGIN
                 SET @error_number = 8426;
@@ -224,7 +224,7 @@ BEGIN
                 IF @error_number IS NULL
                 BEGIN
                     IF @fault IS NULL EXEC dialoq.find_body_fault @type_id, @body, @fault OUTPUT;
-                    EXEC dialoq.send_from @endpoint_id, @type_id, @body, @trace, @fault, @message_id, @said OUTPUT;
+                    EXEC dialoq.send_from @endpoint_id, @type_id, @body, @trace, @fault, @message_id, @notices OUTPUT;
                 END
             END
             IF @error_number IS NOT NULL
@@ -236,8 +236,8 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SET @said = dialoq.words(@said);
-    SELECT r.item, r.error_number, r.error_message, CASE r.item WHEN 0 THEN @said END AS said
+    SET @notices = dialoq.distinct_notices(@notices);
+    SELECT r.item, r.error_number, r.error_message, CASE r.item WHEN 0 THEN @notices END AS notices
     FROM @results AS r ORDER BY r.item;
 END
 GO

@@ -1,6 +1,6 @@
 -- SEND ON CONVERSATION ( h1, h2, ... ): one message on many conversations, on all of them or none.
 -- Takes: send_many_rows: the handles; then as send
--- Gives: said
+-- Gives: notices
 -- Errors: 58418, 58426, 58428, 58429, 58431, 58432, 58434, 58435, 58451, 58459, 59618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in one order for all, waiting
 IF OBJECT_ID(N'dialoq.send_many') IS NOT NULL DROP PROCEDURE dialoq.send_many
@@ -19,7 +19,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int, @count int, @item int;
+    DECLARE @notices nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int, @count int, @item int;
     DECLARE @handle uniqueidentifier, @message_id uniqueidentifier, @one uniqueidentifier, @error_number int;
     DECLARE @order TABLE (
         place int IDENTITY(1, 1) PRIMARY KEY, item int NOT NULL, conversation_handle uniqueidentifier NOT NULL,
@@ -67,7 +67,7 @@ BEGIN
         BEGIN
             SET @number = @number + 1;
             SELECT @handle = o.conversation_handle FROM @order AS o WHERE o.place = @number;
-            EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @said OUTPUT;
+            EXEC dialoq.lock_handle @handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
             IF @endpoint_id = -1
             BEGIN
                 SET @item = NULL;
@@ -82,13 +82,13 @@ BEGIN
                 END
             END
             IF @endpoint_id IS NULL OR @endpoint_id = -1
-                EXEC dialoq.lock_handle @handle, 1, @endpoint_id OUTPUT, @said OUTPUT;
+                EXEC dialoq.lock_handle @handle, 1, @endpoint_id OUTPUT, @notices OUTPUT;
             IF @endpoint_id IS NULL AND @count > 1
             BEGIN
                 SET @text = CONCAT(N'a handle of the list, ', dialoq.id_text(@handle), N', was not found');
                 THROW 58435, @text, 1;
             END
-            IF @endpoint_id IS NULL EXEC dialoq.lock_open @handle, @endpoint_id OUTPUT, @said OUTPUT;
+            IF @endpoint_id IS NULL EXEC dialoq.lock_open @handle, @endpoint_id OUTPUT, @notices OUTPUT;
             UPDATE @order SET endpoint_id = @endpoint_id WHERE place = @number;
         END
         SET @item = NULL;
@@ -110,7 +110,7 @@ BEGIN
             FROM @order AS o WHERE @item IS NULL OR o.item > @item ORDER BY o.item;
             IF @endpoint_id IS NULL BREAK;
             SET @message_id = NEWID();
-            EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @said OUTPUT;
+            EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @notices OUTPUT;
         END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
@@ -118,6 +118,6 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

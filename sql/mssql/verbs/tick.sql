@@ -3,7 +3,7 @@
 -- it at once: one does the work, the others come again later. One thing that fails is noted in tick_failure and tried again a
 -- minute later; the rest is done.
 -- Takes: how many things at most, 1 to 100000 (NULL: 500)
--- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
+-- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock
 -- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due; 1222 if a change
 --     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
@@ -28,7 +28,7 @@ BEGIN
     -- Without READ_COMMITTED_SNAPSHOT a step may meet a row that a transaction is just removing. If tick waited for the end of
     -- that transaction, nothing else would be done meanwhile; the step is put off instead.
     SET LOCK_TIMEOUT 1000;
-    DECLARE @said nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit, @did int, @got int;
+    DECLARE @notices nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit, @did int, @got int;
     DECLARE @due datetime2(6), @is_blocked bit, @past datetime2(6), @past_id bigint, @id bigint, @number bigint;
     DECLARE @is_locked bit, @attempt uniqueidentifier, @group uniqueidentifier, @text nvarchar(2048);
     DECLARE @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit;
@@ -45,7 +45,7 @@ BEGIN
     WHILE @is_done = 0
     BEGIN TRY
         SET @step = NULL;
-        SET @said = NULL;
+        SET @notices = NULL;
         SET @did = 0;
         SET @is_manual = 0;
         SET @is_blocked = 0;
@@ -73,11 +73,11 @@ BEGIN
             SET @past = @due;
             SET @past_id = @id;
             SET @step = N'due';
-            EXEC dialoq.try_due @id, @is_locked OUTPUT, @said OUTPUT;
+            EXEC dialoq.try_due @id, @is_locked OUTPUT, @notices OUTPUT;
             SET @step = NULL;
             IF @is_locked IS NULL SET @is_blocked = 1;
             ELSE SET @did = @did + 1;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
         -- READPAST passes over rows that another transaction writes. They are due all the same.
         IF @got >= 0 AND @did < @top AND EXISTS (
@@ -93,7 +93,7 @@ BEGIN
             WHERE a.attempt_number > @number ORDER BY a.attempt_number;
             IF @attempt IS NULL BREAK;
             SET @step = N'attempt';
-            EXEC dialoq.try_attempt @attempt, @group, @is_locked OUTPUT, @said OUTPUT;
+            EXEC dialoq.try_attempt @attempt, @group, @is_locked OUTPUT, @notices OUTPUT;
             SET @step = NULL;
             IF @is_locked = 1 SET @did = @did + 1;
         END
@@ -101,17 +101,17 @@ BEGIN
         WHILE @got >= 0 AND @did < @top
         BEGIN
             SET @id = NULL;
-            SELECT TOP (1) @id = u.unsettled_id, @endpoint_id = u.endpoint_id, @conversation_id = u.conversation_id,
+            SELECT TOP (1) @id = u.recheck_id, @endpoint_id = u.endpoint_id, @conversation_id = u.conversation_id,
                 @is_initiator = u.is_initiator
-            FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE u.unsettled_id > @number AND u.look_at <= @clock ORDER BY u.unsettled_id;
+            FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE u.recheck_id > @number AND u.recheck_at <= @clock ORDER BY u.recheck_id;
             IF @id IS NULL BREAK;
             SET @number = @id;
-            SET @step = N'settle';
-            EXEC dialoq.try_settle @id, @endpoint_id, @conversation_id, @is_initiator, @clock, @is_settled OUTPUT, @said OUTPUT;
+            SET @step = N'recheck';
+            EXEC dialoq.try_requested_recheck @id, @endpoint_id, @conversation_id, @is_initiator, @clock, @is_settled OUTPUT, @notices OUTPUT;
             SET @step = NULL;
             IF @is_settled = 1 SET @did = @did + 1;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
         IF @got >= 0
         BEGIN
@@ -141,7 +141,7 @@ BEGIN
         IF @did >= @top
             SET @due = @now;
         ELSE IF @is_blocked = 1 OR @is_manual = 0 AND EXISTS (
-            SELECT 1 FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST))
+            SELECT 1 FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST))
         BEGIN
             IF @due IS NULL OR @due > DATEADD(second, 1, @now) SET @due = DATEADD(second, 1, @now);
         END
@@ -174,6 +174,6 @@ BEGIN
     END CATCH
     SET LOCK_TIMEOUT -1;
     IF @is_manual = 0 SET @now = SYSUTCDATETIME();
-    SELECT @did AS did, @due AS due_at, dialoq.words(@said) AS said, @now AS now_at;
+    SELECT @did AS did, @due AS due_at, dialoq.distinct_notices(@notices) AS notices, @now AS now_at;
 END
 GO

@@ -26,7 +26,7 @@ SELECT
     CAST(NULL AS bigint) AS first_out_of_order_sequence, CAST(NULL AS bigint) AS last_out_of_order_sequence,
     CAST(NULL AS int) AS last_out_of_order_frag, CAST(NULL AS varbinary(max)) AS last_send_tran_id,
     e.is_system, e.priority, e.is_quarantined, e.begun_at
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 LEFT JOIN dialoq.conversation_endpoint AS peer
     ON peer.conversation_id = e.conversation_id AND peer.is_initiator <> e.is_initiator;
 GO

@@ -4,7 +4,7 @@
 SELECT
     q.name AS subject, pg_catalog.count(DISTINCT e.conversation_group_id) AS amount,
     (extract(epoch FROM pg_catalog.min(e.begun_at)) * 1000000.0)::bigint AS since, NULL::text AS detail
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
 WHERE e.is_quarantined

@@ -4,8 +4,8 @@
 SELECT
     e.far_service AS subject, pg_catalog.count(*) AS amount, (extract(epoch FROM pg_catalog.min(t.enqueued_at)) * 1000000.0)::bigint AS since,
     t.status AS detail
-FROM dialoq.noted_transmission AS t
-JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id
+FROM dialoq.effective_transmission AS t
+JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = t.endpoint_id
 WHERE t.enqueued_at < timestamptz 'epoch' + $1::bigint::float8 * interval '1 microsecond'
 GROUP BY e.far_service, t.status
 ORDER BY amount DESC, subject, detail

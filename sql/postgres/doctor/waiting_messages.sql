@@ -4,8 +4,8 @@
 SELECT
     q.name AS subject, pg_catalog.count(*) AS amount, (extract(epoch FROM pg_catalog.min(m.enqueued_at)) * 1000000.0)::bigint AS since,
     CASE WHEN q.is_activation_enabled THEN q.activation_procedure END AS detail
-FROM dialoq.noted_message AS m
-JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = m.endpoint_id
+FROM dialoq.effective_message AS m
+JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = m.endpoint_id
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
 WHERE m.enqueued_at < timestamptz 'epoch' + $1::bigint::float8 * interval '1 microsecond'

@@ -4,7 +4,7 @@
 SELECT
     s.name AS subject, pg_catalog.count(*) AS amount, (extract(epoch FROM pg_catalog.min(e.begun_at)) * 1000000.0)::bigint AS since,
     e.far_service AS detail
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 WHERE e.state IN ('SO', 'CO') AND e.is_initiator AND NOT e.is_system
     AND e.begun_at < timestamptz 'epoch' + $1::bigint::float8 * interval '1 microsecond'

@@ -60,15 +60,15 @@ SELECT
             'configure', 'count_rollback', 'define_begin', 'define_end', 'delete_activated_task',
             'delete_conversation_priority', 'delete_event_notification', 'delete_process', 'delete_queue_monitor',
             'delete_service', 'delete_service_queue', 'delete_xml_schema_collection', 'end_conversation',
-            'follow_contract_dropped', 'follow_error_broker_conversations', 'follow_new_broker',
-            'follow_notification_created', 'follow_notification_dropped', 'follow_queue_dropped',
-            'follow_queue_status_changed', 'follow_service_contracts_dropped', 'follow_service_dropped',
-            'follow_service_moved', 'free_reader_slot', 'get_conversation_group', 'get_transmission_status',
-            'hold_presence', 'look', 'move_conversation', 'post_queue_activation', 'put_activated_task',
+            'on_contract_dropped', 'on_error_broker_conversations', 'on_new_broker',
+            'on_notification_created', 'on_notification_dropped', 'on_queue_dropped',
+            'on_queue_status_changed', 'on_service_contracts_dropped', 'on_service_dropped',
+            'on_service_moved', 'free_reader_slot', 'get_conversation_group', 'get_transmission_status',
+            'hold_presence', 'move_conversation', 'notify_processes', 'poll', 'post_queue_activation', 'put_activated_task',
             'put_conversation_priority', 'put_event_notification', 'put_message_type', 'put_queue_monitor',
             'put_service', 'put_service_contract', 'put_service_queue', 'put_settings', 'put_xml_schema_collection',
             'receive', 'receive_batch', 'release_quarantine', 'reprioritise', 'send', 'send_batch', 'send_many',
-            'set_manual_now', 'take_reader_slot', 'tell', 'tick', 'unit_happened', 'unlock_session')
+            'set_manual_now', 'take_reader_slot', 'tick', 'unit_happened', 'unlock_session')
             LIMIT 1))
     END AS distrust,
     u.rolname::text AS user_name,

@@ -18,10 +18,10 @@ BEGIN
         SELECT m.xid
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN generate_series(0, 2) AS k (stored)
+        CROSS JOIN generate_series(0, 2) AS k (delivery_class)
         CROSS JOIN LATERAL (
             SELECT n.xmax::text::bigint AS xid FROM dialoq.queue_message AS n
-            WHERE n.endpoint_id = e.endpoint_id AND n.stored = k.stored ORDER BY n.queuing_order LIMIT 1
+            WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class ORDER BY n.queuing_order LIMIT 1
         ) AS m
         WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0
     LOOP
@@ -55,7 +55,7 @@ CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_row record;
-    v_said text;
+    v_notices text;
 BEGIN
     FOR v_row IN
         WITH gone AS (
@@ -73,12 +73,12 @@ BEGIN
         FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
     LOOP
         IF v_row.status = 'aborted' THEN
-            v_said := concat_ws(' ', v_said, dialoq.count_against(v_row.queue_id, v_row.groups));
+            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups));
         ELSE
             PERFORM dialoq.forget_rollbacks(v_row.queue_id);
             UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
             WHERE e.conversation_group_id = ANY (v_row.groups) AND e.rollbacks <> 0;
         END IF;
     END LOOP;
-    RETURN v_said;
+    RETURN v_notices;
 END $$;

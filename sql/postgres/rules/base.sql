@@ -11,10 +11,10 @@ BEGIN
 END $$;
 
 -- Tells other processes, in pieces that NOTIFY can carry.
-CREATE OR REPLACE FUNCTION dialoq.notify_words(p_words text) RETURNS void
+CREATE OR REPLACE FUNCTION dialoq.send_notices(p_notices text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_rest text := p_words;
+    v_rest text := p_notices;
     v_cut integer;
 BEGIN
     WHILE length(v_rest) > 7000 LOOP
@@ -26,19 +26,19 @@ BEGIN
 END $$;
 
 -- Each word once; tells the others now, unless a client of Dialoq will do so after its commit.
-CREATE OR REPLACE FUNCTION dialoq.say(p_words text) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.publish_notices(p_notices text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_words text := nullif(btrim(p_words), '');
+    v_notices text := nullif(btrim(p_notices), '');
 BEGIN
-    IF strpos(v_words, ' ') > 0 THEN
-        SELECT string_agg(DISTINCT w.word, ' ') INTO v_words
-        FROM unnest(string_to_array(v_words, ' ')) AS w (word) WHERE w.word <> '';
+    IF strpos(v_notices, ' ') > 0 THEN
+        SELECT string_agg(DISTINCT w.word, ' ') INTO v_notices
+        FROM unnest(string_to_array(v_notices, ' ')) AS w (word) WHERE w.word <> '';
     END IF;
-    IF v_words IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
-        PERFORM dialoq.notify_words(v_words);
+    IF v_notices IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+        PERFORM dialoq.send_notices(v_notices);
     END IF;
-    RETURN v_words;
+    RETURN v_notices;
 END $$;
 
 -- The server's clock, or the tests'.
@@ -66,7 +66,7 @@ LANGUAGE sql STABLE AS $$
 $$;
 
 -- The word that says when something falls due.
-CREATE OR REPLACE FUNCTION dialoq.due_word(p_due timestamptz) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.due_notice(p_due timestamptz) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT 'd:' || (extract(epoch FROM p_due) * 1000000)::bigint
 $$;
@@ -143,7 +143,7 @@ BEGIN
 END $$;
 
 -- The words of a state.
-CREATE OR REPLACE FUNCTION dialoq.state_words(p_state text) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.state_name(p_state text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE p_state
         WHEN 'SO' THEN 'STARTED_OUTBOUND' WHEN 'SI' THEN 'STARTED_INBOUND' WHEN 'CO' THEN 'CONVERSING'

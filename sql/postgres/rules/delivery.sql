@@ -2,8 +2,8 @@
 -- Takes: see each function
 -- Gives: words for others where a function gives text
 
--- Where something of an endpoint would go now: 'peer' (that is there), 'service' (where it makes the target), 'deaf' (the
--- peer has ended and hears nothing), 'gone' (the peer is gone without a word), 'delayed' (with the status), 'refused'
+-- Where something of an endpoint would go now: 'peer' (that is there), 'service' (where it makes the target), 'peer_ended' (the
+-- peer has ended and hears nothing), 'peer_missing' (the peer is gone without a word), 'delayed' (with the status), 'refused'
 -- (with the code).
 CREATE OR REPLACE FUNCTION dialoq.route(
     p_endpoint_id bigint, OUT way text, OUT peer_id bigint, OUT service_id integer, OUT status text, OUT code integer)
@@ -29,7 +29,7 @@ BEGIN
     IF FOUND THEN
         peer_id := v_peer.endpoint_id;
         IF v_peer.state IN ('DO', 'CD') THEN
-            way := 'deaf';
+            way := 'peer_ended';
         ELSIF v_peer.is_system OR v_peer.is_enqueue_enabled THEN
             way := 'peer';
         ELSE
@@ -39,7 +39,7 @@ BEGIN
         RETURN;
     END IF;
     IF e.is_peer_known OR NOT e.is_initiator THEN
-        way := 'gone';
+        way := 'peer_missing';
         RETURN;
     END IF;
     IF e.far_broker_instance <> v_broker.service_broker_guid::text THEN
@@ -120,19 +120,19 @@ DECLARE
     v_description text;
 BEGIN
     IF p_is_error THEN
-        RETURN dialoq.tell_error(p_to, p_body);
+        RETURN dialoq.add_error(p_to, p_body);
     END IF;
     SELECT c.priority, c.conversation_group_id, c.is_system, s.queue_id INTO e
     FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
     -- An endpoint that is disconnected or broken takes no more in.
     WHERE c.endpoint_id = p_to AND c.state = 'CO'
-        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_to AND m.stored = 1);
+        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_to AND m.delivery_class = 1);
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     IF e.is_system THEN
         -- The broker reads nothing that it is told, but the end.
-        RETURN CASE WHEN p_is_end THEN dialoq.tell_notification(p_to, 2) END;
+        RETURN CASE WHEN p_is_end THEN dialoq.stop_notification(p_to, 2) END;
     END IF;
     IF NOT p_is_end AND p_body_fault <> '' THEN
         -- A body that fails validation breaks both sides. The receiver of bad XML sees another number than its sender.
@@ -143,7 +143,7 @@ BEGIN
             dialoq.break_conversation(p_from, v_code, v_description, p_now));
     END IF;
     INSERT INTO dialoq.queue_message (
-        endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+        endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
     VALUES (p_to, 0, p_sequence, p_message_type_id, p_message_id, p_now, p_body, p_trace)
     RETURNING queuing_order INTO v_order;
     RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
@@ -180,14 +180,14 @@ BEGIN
         END IF;
         IF v_route.way = 'delayed' THEN
             -- What it waits for may be happening unseen at this moment.
-            PERFORM dialoq.unsettle(p_from);
+            PERFORM dialoq.request_recheck(p_from);
             RETURN NULL;
         END IF;
         RETURN dialoq.break_conversation(p_from, v_route.code, dialoq.refusal(p_from, v_route.code), p_now);
     END IF;
-    IF v_route.way = 'gone' THEN
+    IF v_route.way = 'peer_missing' THEN
         RETURN dialoq.break_conversation(p_from, -8462, 'the other endpoint of the conversation is gone', p_now);
-    ELSIF v_route.way = 'deaf' THEN
+    ELSIF v_route.way = 'peer_ended' THEN
         RETURN NULL;
     END IF;
     v_to := coalesce(v_route.peer_id, dialoq.make_target(p_from, v_route.service_id, p_now));
@@ -197,7 +197,7 @@ END $$;
 
 -- Tries to deliver a row of the transmission queue. The group of its endpoint is locked.
 -- Gives: words, and whether the endpoint's next row may go now
-CREATE OR REPLACE FUNCTION dialoq.deliver(p_transmission_id bigint, OUT may_go_on boolean, OUT said text)
+CREATE OR REPLACE FUNCTION dialoq.deliver(p_transmission_id bigint, OUT may_go_on boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     t dialoq.transmission;
@@ -225,21 +225,21 @@ BEGIN
             -- Fire and forget: the sender has ended and hears nothing of the refusal.
             PERFORM dialoq.erase(t.endpoint_id);
         ELSE
-            said := dialoq.break_conversation(t.endpoint_id, v_route.code, dialoq.refusal(t.endpoint_id, v_route.code), v_now);
+            notices := dialoq.break_conversation(t.endpoint_id, v_route.code, dialoq.refusal(t.endpoint_id, v_route.code), v_now);
         END IF;
         RETURN;
     END IF;
     DELETE FROM dialoq.transmission AS x WHERE x.transmission_id = p_transmission_id;
     may_go_on := true;
-    IF v_route.way = 'gone' THEN
-        said := dialoq.break_conversation(t.endpoint_id, -8462, 'the other endpoint of the conversation is gone', v_now);
+    IF v_route.way = 'peer_missing' THEN
+        notices := dialoq.break_conversation(t.endpoint_id, -8462, 'the other endpoint of the conversation is gone', v_now);
     ELSIF v_route.way IN ('peer', 'service') THEN
         v_to := coalesce(v_route.peer_id, dialoq.make_target(t.endpoint_id, v_route.service_id, v_now));
-        said := dialoq.arrive(t.endpoint_id, v_to, t.sequence, t.message_type_id, t.message_id, t.body, t.trace,
+        notices := dialoq.arrive(t.endpoint_id, v_to, t.sequence, t.message_type_id, t.message_id, t.body, t.trace,
             t.is_end_of_dialog, t.is_conversation_error, t.body_fault, v_now);
     END IF;
     IF (t.is_end_of_dialog OR t.is_conversation_error) AND v_state = 'DO' THEN
-        said := concat_ws(' ', said, dialoq.finish(t.endpoint_id, v_now));
+        notices := concat_ws(' ', notices, dialoq.finish(t.endpoint_id, v_now));
         may_go_on := false;
     END IF;
 END $$;
@@ -250,19 +250,19 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
     v_done record;
-    v_said text;
+    v_notices text;
 BEGIN
     LOOP
         SELECT t.transmission_id INTO v_id
         FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id ORDER BY t.transmission_id LIMIT 1;
         EXIT WHEN v_id IS NULL;
         SELECT * INTO v_done FROM dialoq.deliver(v_id);
-        IF v_done.said IS NOT NULL AND strpos(coalesce(v_said, ''), v_done.said) = 0 THEN
-            v_said := concat_ws(' ', v_said, v_done.said);
+        IF v_done.notices IS NOT NULL AND strpos(coalesce(v_notices, ''), v_done.notices) = 0 THEN
+            v_notices := concat_ws(' ', v_notices, v_done.notices);
         END IF;
         EXIT WHEN NOT v_done.may_go_on;
     END LOOP;
-    RETURN dialoq.distinct_words(v_said);
+    RETURN dialoq.distinct_notices(v_notices);
 END $$;
 
 -- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
@@ -289,7 +289,7 @@ DECLARE
     v_row record;
     v_route record;
     v_done record;
-    v_said text;
+    v_notices text;
     v_held bigint[] := '{}';
     v_locked integer := 0;
 BEGIN
@@ -305,7 +305,7 @@ BEGIN
             CONTINUE WHEN v_route.status = v_row.status;
             v_locked := v_locked + 1;
             IF v_locked > 500 THEN
-                PERFORM dialoq.unsettle(v_row.endpoint_id);
+                PERFORM dialoq.request_recheck(v_row.endpoint_id);
                 CONTINUE;
             END IF;
             IF p_is_alone THEN
@@ -314,9 +314,9 @@ BEGIN
                 SELECT * INTO v_done FROM dialoq.do_step('hold', v_row.endpoint_id, NULL, NULL);
             END IF;
             IF v_done.is_done IS NULL THEN
-                PERFORM dialoq.unsettle(v_row.endpoint_id);
+                PERFORM dialoq.request_recheck(v_row.endpoint_id);
             END IF;
-            v_said := concat_ws(' ', v_said, v_done.said);
+            v_notices := concat_ws(' ', v_notices, v_done.notices);
         ELSE
             v_held := v_held || v_row.endpoint_id;
         END IF;
@@ -327,9 +327,9 @@ BEGIN
         ORDER BY min(CASE WHEN v_honor THEN 10 - t.priority ELSE 0 END), min(t.transmission_id));
     v_locked := greatest(500 - v_locked, 0);
     IF cardinality(v_held) > v_locked THEN
-        PERFORM dialoq.unsettle(h.endpoint_id)
+        PERFORM dialoq.request_recheck(h.endpoint_id)
         FROM unnest(v_held) WITH ORDINALITY AS h (endpoint_id, place) WHERE h.place > v_locked ORDER BY h.place;
-        v_said := concat_ws(' ', v_said, dialoq.due_word(dialoq.current_time_utc()));
+        v_notices := concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc()));
         v_held := v_held[:v_locked];
     END IF;
     FOR v_row IN
@@ -346,13 +346,13 @@ BEGIN
         ELSE
             SELECT * INTO v_done FROM dialoq.do_step('deliver', v_row.endpoint_id, v_row.transmission_id, NULL);
         END IF;
-        v_said := concat_ws(' ', v_said, v_done.said);
+        v_notices := concat_ws(' ', v_notices, v_done.notices);
         IF v_done.is_done IS NULL THEN
-            PERFORM dialoq.unsettle(v_row.endpoint_id);
+            PERFORM dialoq.request_recheck(v_row.endpoint_id);
         END IF;
-        IF length(v_said) > 4000 THEN
-            SELECT string_agg(DISTINCT w.word, ' ') INTO v_said FROM unnest(string_to_array(v_said, ' ')) AS w (word);
+        IF length(v_notices) > 4000 THEN
+            SELECT string_agg(DISTINCT w.word, ' ') INTO v_notices FROM unnest(string_to_array(v_notices, ' ')) AS w (word);
         END IF;
     END LOOP;
-    RETURN dialoq.distinct_words(v_said);
+    RETURN dialoq.distinct_notices(v_notices);
 END $$;

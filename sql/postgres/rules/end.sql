@@ -12,7 +12,7 @@ DECLARE
     v_peer record;
     v_lock record;
     v_rest record;
-    v_said text;
+    v_notices text;
 BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
     SELECT p.endpoint_id, p.state INTO v_peer
@@ -20,7 +20,7 @@ BEGIN
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
     IF FOUND THEN
-        PERFORM dialoq.put_right(e.conversation_group_id);
+        PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
     END IF;
     DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = p_endpoint_id;
     IF p_is_cleanup OR e.state IN ('SO', 'SI') THEN
@@ -33,31 +33,31 @@ BEGIN
             -- The target never heard of this conversation, and an Error may not be the first it hears.
             PERFORM dialoq.erase(p_endpoint_id);
         ELSE
-            v_said := dialoq.send_end(p_endpoint_id, p_error_code, p_description, p_now);
+            v_notices := dialoq.send_end(p_endpoint_id, p_error_code, p_description, p_now);
         END IF;
     ELSIF e.state = 'DI' THEN
         DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
-        v_said := dialoq.finish(p_endpoint_id, p_now);
+        v_notices := dialoq.finish(p_endpoint_id, p_now);
     ELSIF e.state = 'ER' THEN
         -- Only if the error was this side's alone does the other still wait for a word.
         IF v_peer.state IN ('SO', 'CO') THEN
-            v_said := dialoq.raise_error(v_peer.endpoint_id, -8462, 'the other endpoint of the conversation has ended');
+            v_notices := dialoq.raise_error(v_peer.endpoint_id, -8462, 'the other endpoint of the conversation has ended');
         END IF;
         PERFORM dialoq.erase(p_endpoint_id);
     END IF;
     -- The others of the group can be received from again, once this transaction is over.
     FOR v_rest IN SELECT DISTINCT r.queue_id FROM dialoq.ready_group AS r WHERE r.conversation_group_id = e.conversation_group_id LOOP
-        v_said := concat_ws(' ', v_said, 'q:' || v_rest.queue_id);
+        v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id);
     END LOOP;
     IF v_peer.state = 'DO' THEN
         -- Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_peer.endpoint_id, false);
         IF v_lock.is_locked IS NULL THEN
-            PERFORM dialoq.unsettle(v_peer.endpoint_id);
+            PERFORM dialoq.request_recheck(v_peer.endpoint_id);
         END IF;
-        v_said := concat_ws(' ', v_said, v_lock.said);
+        v_notices := concat_ws(' ', v_notices, v_lock.notices);
     END IF;
-    RETURN v_said;
+    RETURN v_notices;
 END $$;
 
 -- Tells the peer, over whatever waits before it, and stands aside until it knows.
@@ -67,7 +67,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_sequence bigint;
     v_is_error boolean := p_error_code IS NOT NULL;
-    v_said text;
+    v_notices text;
 BEGIN
     UPDATE dialoq.conversation_endpoint AS c
     SET state = 'DO', end_dialog_sequence = c.send_sequence, send_sequence = c.send_sequence + 1, dialog_timer = NULL,
@@ -75,7 +75,7 @@ BEGIN
     FROM dialoq.broker AS b
     WHERE c.endpoint_id = p_endpoint_id
     RETURNING c.send_sequence - 1 INTO v_sequence;
-    v_said := dialoq.dispatch(p_endpoint_id, v_sequence, CASE WHEN v_is_error THEN 1 ELSE 2 END, gen_random_uuid(),
+    v_notices := dialoq.dispatch(p_endpoint_id, v_sequence, CASE WHEN v_is_error THEN 1 ELSE 2 END, gen_random_uuid(),
         CASE WHEN v_is_error THEN dialoq.error_body(p_error_code, p_description) END, NULL, NOT v_is_error, v_is_error, NULL,
         p_now);
     IF EXISTS (
@@ -85,8 +85,8 @@ BEGIN
             WHERE t.endpoint_id = p_endpoint_id AND (t.is_end_of_dialog OR t.is_conversation_error))
     THEN
         -- Whoever sends to this side without seeing its end leaves something behind.
-        PERFORM dialoq.unsettle(p_endpoint_id);
-        v_said := concat_ws(' ', v_said, dialoq.finish(p_endpoint_id, p_now));
+        PERFORM dialoq.request_recheck(p_endpoint_id);
+        v_notices := concat_ws(' ', v_notices, dialoq.finish(p_endpoint_id, p_now));
     END IF;
-    RETURN v_said;
+    RETURN v_notices;
 END $$;

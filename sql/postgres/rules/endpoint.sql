@@ -3,7 +3,7 @@
 -- Gives: words for others where a function gives text
 
 -- Whether an endpoint was told something, or something is due, that its row does not say yet.
-CREATE OR REPLACE FUNCTION dialoq.has_news(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
+CREATE OR REPLACE FUNCTION dialoq.has_pending(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
     IF p_endpoint.due_at IS NOT NULL AND p_endpoint.due_at <= dialoq.current_time_utc() THEN
@@ -20,13 +20,13 @@ BEGIN
 END $$;
 
 -- Brings an endpoint up to date with what it was told and what is due. Its group is locked by the caller.
-CREATE OR REPLACE FUNCTION dialoq.absorb(p_endpoint_id bigint) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.apply_pending(p_endpoint_id bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     e dialoq.conversation_endpoint;
     v_now timestamptz := dialoq.current_time_utc();
     v_last record;
-    v_said text;
+    v_notices text;
     v_peer_state text;
 BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
@@ -40,7 +40,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF e.state IN ('SO', 'CO', 'DI') AND EXISTS (
-        SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id AND m.stored = 1)
+        SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 1)
     THEN
         e.state := 'ER';
         PERFORM dialoq.put_state(p_endpoint_id, 'ER', v_now);
@@ -49,7 +49,7 @@ BEGIN
     ELSIF e.state = 'CO' THEN
         SELECT m.message_type_id, m.sequence INTO v_last
         FROM dialoq.queue_message AS m
-        WHERE m.endpoint_id = p_endpoint_id AND m.stored = 0
+        WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 0
         ORDER BY m.queuing_order DESC LIMIT 1;
         IF v_last.message_type_id = 2 THEN
             e.state := 'DI';
@@ -74,9 +74,9 @@ BEGIN
         DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
     END IF;
     IF e.due_at <= v_now THEN
-        v_said := dialoq.fall_due(p_endpoint_id, v_now);
+        v_notices := dialoq.fall_due(p_endpoint_id, v_now);
     END IF;
-    RETURN v_said;
+    RETURN v_notices;
 END $$;
 
 -- Does what is due at an endpoint whose group is locked: its timer, else the end of its time.
@@ -84,13 +84,13 @@ CREATE OR REPLACE FUNCTION dialoq.fall_due(p_endpoint_id bigint, p_now timestamp
 LANGUAGE plpgsql AS $$
 DECLARE
     e dialoq.conversation_endpoint;
-    v_said text;
+    v_notices text;
     v_end_of_life timestamptz;
 BEGIN
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
     IF e.dialog_timer <= p_now THEN
         UPDATE dialoq.conversation_endpoint AS c SET dialog_timer = NULL WHERE c.endpoint_id = p_endpoint_id;
-        v_said := dialoq.add_system_message(p_endpoint_id, 2, 3, NULL, p_now);
+        v_notices := dialoq.add_system_message(p_endpoint_id, 2, 3, NULL, p_now);
     END IF;
     SELECT CASE e.state
             WHEN 'CD' THEN coalesce(e.security_timestamp, e.lifetime + b.closed_retention_s * interval '1 second')
@@ -99,15 +99,15 @@ BEGIN
     FROM dialoq.broker AS b;
     IF v_end_of_life <= p_now THEN
         IF e.state IN ('SO', 'CO', 'DI') THEN
-            v_said := concat_ws(' ', v_said,
+            v_notices := concat_ws(' ', v_notices,
                 dialoq.break_conversation(p_endpoint_id, -8489, 'the conversation has reached its LIFETIME', p_now));
         ELSIF e.state IN ('DO', 'CD') THEN
             -- Nobody is told: this side has ended, and what it could not say any more is dropped.
             PERFORM dialoq.erase(p_endpoint_id);
-            RETURN v_said;
+            RETURN v_notices;
         END IF;
     END IF;
-    RETURN concat_ws(' ', v_said, dialoq.reschedule(p_endpoint_id, p_now));
+    RETURN concat_ws(' ', v_notices, dialoq.reschedule(p_endpoint_id, p_now));
 END $$;
 
 -- Writes when something next happens to an endpoint whose group is locked.
@@ -121,7 +121,7 @@ BEGIN
     FROM dialoq.broker AS b
     WHERE c.endpoint_id = p_endpoint_id
     RETURNING c.due_at INTO v_due;
-    RETURN dialoq.due_word(v_due);
+    RETURN dialoq.due_notice(v_due);
 END $$;
 
 -- Sets the state of an endpoint whose group is locked.
@@ -135,7 +135,7 @@ BEGIN
     WHERE c.endpoint_id = p_endpoint_id;
 END $$;
 
--- Queues an Error (stored 1, type 1) or a DialogTimer (stored 2, type 3). Needs no lock.
+-- Queues an Error (delivery_class 1, type 1) or a DialogTimer (delivery_class 2, type 3). Needs no lock.
 CREATE OR REPLACE FUNCTION dialoq.add_system_message(
     p_endpoint_id bigint, p_stored integer, p_message_type_id integer, p_body bytea, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -150,7 +150,7 @@ BEGIN
         -- Its service is being dropped too, and takes it along.
         RETURN NULL;
     END IF;
-    INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body)
+    INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body)
     VALUES (p_endpoint_id, p_stored, 0, p_message_type_id, gen_random_uuid(), p_now, p_body)
     RETURNING queuing_order INTO v_order;
     RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
@@ -161,11 +161,11 @@ END $$;
 CREATE OR REPLACE FUNCTION dialoq.raise_error(p_endpoint_id bigint, p_code integer, p_description text) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN dialoq.tell_error(p_endpoint_id, dialoq.error_body(p_code, p_description));
+    RETURN dialoq.add_error(p_endpoint_id, dialoq.error_body(p_code, p_description));
 END $$;
 
 -- Likewise, with the body as it is.
-CREATE OR REPLACE FUNCTION dialoq.tell_error(p_endpoint_id bigint, p_body bytea) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.add_error(p_endpoint_id bigint, p_body bytea) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_is_system boolean;
@@ -175,12 +175,12 @@ BEGIN
     FROM dialoq.conversation_endpoint AS c
     -- Broken already, or deaf: an Error that reaches an endpoint after its END is discarded.
     WHERE c.endpoint_id = p_endpoint_id AND c.state IN ('SO', 'CO', 'DI')
-        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = c.endpoint_id AND m.stored = 1);
+        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = c.endpoint_id AND m.delivery_class = 1);
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
     IF v_is_system THEN
-        RETURN dialoq.tell_notification(p_endpoint_id, 1);
+        RETURN dialoq.stop_notification(p_endpoint_id, 1);
     END IF;
     RETURN dialoq.add_system_message(p_endpoint_id, 1, 1, p_body, dialoq.current_time_utc());
 END $$;
@@ -190,9 +190,9 @@ CREATE OR REPLACE FUNCTION dialoq.break_conversation(
     p_endpoint_id bigint, p_code integer, p_description text, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_said text := dialoq.raise_error(p_endpoint_id, p_code, p_description);
+    v_notices text := dialoq.raise_error(p_endpoint_id, p_code, p_description);
 BEGIN
-    RETURN concat_ws(' ', v_said, dialoq.absorb(p_endpoint_id));
+    RETURN concat_ws(' ', v_notices, dialoq.apply_pending(p_endpoint_id));
 END $$;
 
 -- Why everything of an endpoint that waits in the transmission queue waits. Its group is locked.
@@ -225,8 +225,8 @@ BEGIN
     SET state = 'CD', dialog_timer = NULL, security_timestamp = v_security, due_at = v_due
     WHERE c.endpoint_id = p_endpoint_id;
     DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
-    PERFORM dialoq.put_right(e.conversation_group_id);
-    RETURN dialoq.due_word(v_due);
+    PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
+    RETURN dialoq.due_notice(v_due);
 END $$;
 
 -- Takes an endpoint away, and all that waits. Its group is locked. Whoever tells it something without having seen this
@@ -247,14 +247,14 @@ BEGIN
     DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = p_endpoint_id;
     DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
     IF v_removed > 0 THEN
-        PERFORM dialoq.put_right(e.conversation_group_id);
+        PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
     END IF;
     SELECT p.endpoint_id, p.conversation_group_id, p.state INTO v_peer
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
     -- One that has ended may still have something in the transmission queue, which leaves at this moment.
     IF v_peer.state <> 'CD' THEN
-        PERFORM dialoq.unsettle(p_endpoint_id);
+        PERFORM dialoq.request_recheck(p_endpoint_id);
     END IF;
     IF v_peer.state NOT IN ('DO', 'CD') THEN
         -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now,
@@ -267,37 +267,37 @@ BEGIN
 END $$;
 
 -- Has tick look at an endpoint once more when every transaction that runs now is over.
-CREATE OR REPLACE FUNCTION dialoq.unsettle(p_endpoint_id bigint) RETURNS void
+CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO dialoq.unsettled (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
+    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
 END $$;
 
 -- The look itself: removes what reached an endpoint that is gone, brings one that is there up to date, sends what can
 -- go, and puts its group's rows right.
 -- Gives: whether it is settled; false if another transaction holds the group.
-CREATE OR REPLACE FUNCTION dialoq.settle(p_endpoint_id bigint, OUT is_settled boolean, OUT said text)
+CREATE OR REPLACE FUNCTION dialoq.recheck(p_endpoint_id bigint, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     e dialoq.conversation_endpoint;
 BEGIN
     IF p_endpoint_id = 0 THEN
-        SELECT d.is_settled, d.said INTO is_settled, said FROM dialoq.settle_definitions() AS d;
+        SELECT d.is_done, d.notices INTO is_done, notices FROM dialoq.recheck_definitions() AS d;
         RETURN;
     END IF;
-    SELECT l.is_locked, l.said INTO is_settled, said FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
-    IF is_settled IS NULL THEN
-        is_settled := false;
+    SELECT l.is_locked, l.notices INTO is_done, notices FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
+    IF is_done IS NULL THEN
+        is_done := false;
         RETURN;
     END IF;
-    IF NOT is_settled THEN
-        is_settled := true;
+    IF NOT is_done THEN
+        is_done := true;
         DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
         RETURN;
     END IF;
-    said := concat_ws(' ', said, dialoq.absorb(p_endpoint_id), dialoq.redeliver(p_endpoint_id));
+    notices := concat_ws(' ', notices, dialoq.apply_pending(p_endpoint_id), dialoq.redeliver(p_endpoint_id));
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
-    IF e.endpoint_id IS NOT NULL AND dialoq.put_right(e.conversation_group_id) THEN
-        said := concat_ws(' ', said, (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id));
+    IF e.endpoint_id IS NOT NULL AND dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
+        notices := concat_ws(' ', notices, (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id));
     END IF;
 END $$;

@@ -29,27 +29,27 @@ BEGIN
     SELECT e.endpoint_id INTO v_id FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = p_conversation_handle;
     SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_id, true);
     IF NOT v_lock.is_locked THEN
-        RETURN v_lock.said;
+        RETURN v_lock.notices;
     END IF;
-    RETURN concat_ws(' ', v_lock.said, dialoq.end_endpoint(v_id, NULL, NULL, false, dialoq.current_time_utc()));
+    RETURN concat_ws(' ', v_lock.notices, dialoq.end_endpoint(v_id, NULL, NULL, false, dialoq.current_time_utc()));
 END $$;
 
 -- The other side of a notification's conversation ended (`p_message_type_id` 2) or broke it (1): the notification goes,
 -- now if nobody posts over it at this moment, else as soon as somebody looks.
-CREATE OR REPLACE FUNCTION dialoq.tell_notification(p_endpoint_id bigint, p_message_type_id integer) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.stop_notification(p_endpoint_id bigint, p_message_type_id integer) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_lock record;
 BEGIN
     SELECT * INTO v_lock FROM dialoq.lock_endpoint(p_endpoint_id, false);
     IF v_lock.is_locked THEN
-        RETURN concat_ws(' ', v_lock.said, dialoq.break_notification(p_endpoint_id));
+        RETURN concat_ws(' ', v_lock.notices, dialoq.break_notification(p_endpoint_id));
     ELSIF v_lock.is_locked IS NULL THEN
-        INSERT INTO dialoq.queue_message (endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at)
+        INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at)
         VALUES (p_endpoint_id, 2 - p_message_type_id, 0, p_message_type_id, gen_random_uuid(), dialoq.current_time_utc());
-        PERFORM dialoq.unsettle(p_endpoint_id);
+        PERFORM dialoq.request_recheck(p_endpoint_id);
     END IF;
-    RETURN v_lock.said;
+    RETURN v_lock.notices;
 END $$;
 
 -- Drops a notification with its conversation, whose group is locked.
@@ -76,7 +76,7 @@ DECLARE
     v_row record;
     v_lock record;
     v_sequence bigint;
-    v_said text;
+    v_notices text;
 BEGIN
     FOR v_row IN
         SELECT e.endpoint_id, q.name
@@ -87,15 +87,15 @@ BEGIN
         ORDER BY n.event_notification_id
     LOOP
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
-        v_said := concat_ws(' ', v_said, v_lock.said);
+        v_notices := concat_ws(' ', v_notices, v_lock.notices);
         CONTINUE WHEN NOT v_lock.is_locked;
         UPDATE dialoq.conversation_endpoint AS e SET state = 'CO', send_sequence = e.send_sequence + 1
         WHERE e.endpoint_id = v_row.endpoint_id
         RETURNING e.send_sequence - 1 INTO v_sequence;
-        v_said := concat_ws(' ', v_said, dialoq.dispatch(v_row.endpoint_id, v_sequence, 4, gen_random_uuid(),
+        v_notices := concat_ws(' ', v_notices, dialoq.dispatch(v_row.endpoint_id, v_sequence, 4, gen_random_uuid(),
             dialoq.event_body(p_event, v_row.name, v_now), NULL, false, false, NULL, v_now));
     END LOOP;
-    RETURN v_said;
+    RETURN v_notices;
 END $$;
 
 -- Forgets the rollbacks of a queue, but those that another transaction is about to forget.
@@ -117,12 +117,12 @@ DECLARE
     v_queue record;
     v_group uuid;
     v_rollbacks integer;
-    v_said text := 'q:' || p_queue_id;
+    v_notices text := 'q:' || p_queue_id;
 BEGIN
     SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine INTO v_queue
     FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
     IF v_queue.is_handled IS NOT TRUE THEN
-        RETURN v_said;
+        RETURN v_notices;
     END IF;
     IF v_queue.is_quarantine THEN
         FOREACH v_group IN ARRAY p_groups LOOP
@@ -132,17 +132,17 @@ BEGIN
             FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group;
             IF v_rollbacks >= 5 THEN
                 UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = true WHERE e.conversation_group_id = v_group;
-                PERFORM dialoq.put_right(v_group);
+                PERFORM dialoq.rebuild_ready_rows(v_group);
             END IF;
         END LOOP;
-        RETURN v_said;
+        RETURN v_notices;
     END IF;
     INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= 5 THEN
         -- If another session is changing definitions, the next rollback disables the queue instead: counting must not wait
         -- for a definition that its session never ends.
         IF NOT dialoq.try_lock_definitions() THEN
-            RETURN v_said;
+            RETURN v_notices;
         END IF;
         -- The same if another session holds the group of a notification of that event. The groups are found before any is
         -- locked: in one statement the planner may lock the groups of all conversations.
@@ -154,19 +154,19 @@ BEGIN
             ORDER BY n.event_notification_id
         LOOP
             IF NOT dialoq.try_lock_group(v_group) THEN
-                RETURN v_said;
+                RETURN v_notices;
             END IF;
         END LOOP;
         PERFORM dialoq.forget_rollbacks(p_queue_id);
         UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
         WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
         IF NOT FOUND THEN
-            RETURN v_said;
+            RETURN v_notices;
         END IF;
         UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
-        v_said := concat_ws(' ', v_said, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
+        v_notices := concat_ws(' ', v_notices, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
     END IF;
-    RETURN v_said;
+    RETURN v_notices;
 END $$;
 
 -- Locks the definitions as define_begin does, before any queue's row; says whether that took less than a moment.

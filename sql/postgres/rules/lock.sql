@@ -104,7 +104,7 @@ END $$;
 
 -- Locks the group of an endpoint and takes note of what the endpoint was told. Says whether it is there and locked;
 -- NULL if `p_wait` is false and another transaction holds it.
-CREATE OR REPLACE FUNCTION dialoq.lock_endpoint(p_endpoint_id bigint, p_wait boolean, OUT is_locked boolean, OUT said text)
+CREATE OR REPLACE FUNCTION dialoq.lock_endpoint(p_endpoint_id bigint, p_wait boolean, OUT is_locked boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_group uuid;
@@ -126,7 +126,7 @@ BEGIN
             PERFORM dialoq.lock_group(v_group);
         END IF;
         -- It may have ended or moved before the lock was ours.
-        SELECT e.conversation_group_id, dialoq.has_news(e) INTO v_after, v_has_news
+        SELECT e.conversation_group_id, dialoq.has_pending(e) INTO v_after, v_has_news
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
         EXIT WHEN v_after = v_group;
         v_group := v_after;
@@ -134,7 +134,7 @@ BEGIN
     END LOOP;
     is_locked := true;
     IF v_has_news THEN
-        said := dialoq.absorb(p_endpoint_id);
+        notices := dialoq.apply_pending(p_endpoint_id);
         is_locked := EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id);
     END IF;
 END $$;
@@ -152,7 +152,7 @@ END $$;
 
 -- The endpoint of a handle that an application may name, its group locked; NULL if there is none, -1 if `p_wait` is
 -- false and another transaction holds it.
-CREATE OR REPLACE FUNCTION dialoq.lock_handle(p_handle uuid, p_wait boolean, OUT endpoint_id bigint, OUT said text)
+CREATE OR REPLACE FUNCTION dialoq.lock_handle(p_handle uuid, p_wait boolean, OUT endpoint_id bigint, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_is_locked boolean;
@@ -163,7 +163,7 @@ BEGIN
     IF lock_handle.endpoint_id IS NULL THEN
         RETURN;
     END IF;
-    SELECT l.is_locked, l.said INTO v_is_locked, lock_handle.said FROM dialoq.lock_endpoint(lock_handle.endpoint_id, p_wait) AS l;
+    SELECT l.is_locked, l.notices INTO v_is_locked, lock_handle.notices FROM dialoq.lock_endpoint(lock_handle.endpoint_id, p_wait) AS l;
     IF v_is_locked IS NULL THEN
         lock_handle.endpoint_id := -1;
     ELSIF NOT v_is_locked THEN

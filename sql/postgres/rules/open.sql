@@ -2,13 +2,13 @@
 -- that is checked before the lock is waited for, and again under it.
 -- Takes: the handle; the error if this side has ended, and the verb it names (NULL: END)
 -- Gives: the endpoint, its group locked; words for others
-CREATE OR REPLACE FUNCTION dialoq.lock_open(p_handle uuid, p_error integer, p_statement text, OUT endpoint_id bigint, OUT said text)
+CREATE OR REPLACE FUNCTION dialoq.lock_open(p_handle uuid, p_error integer, p_statement text, OUT endpoint_id bigint, OUT notices text)
 LANGUAGE plpgsql AS $$
 BEGIN
-    SELECT l.endpoint_id, l.said INTO lock_open.endpoint_id, lock_open.said FROM dialoq.lock_handle(p_handle, false) AS l;
+    SELECT l.endpoint_id, l.notices INTO lock_open.endpoint_id, lock_open.notices FROM dialoq.lock_handle(p_handle, false) AS l;
     IF lock_open.endpoint_id = -1 THEN
         PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);
-        SELECT l.endpoint_id, l.said INTO lock_open.endpoint_id, lock_open.said FROM dialoq.lock_handle(p_handle, true) AS l;
+        SELECT l.endpoint_id, l.notices INTO lock_open.endpoint_id, lock_open.notices FROM dialoq.lock_handle(p_handle, true) AS l;
     END IF;
     IF lock_open.endpoint_id IS NULL THEN
         PERFORM dialoq.fail(8426, format(
@@ -35,7 +35,7 @@ BEGIN
         END IF;
     END IF;
     IF e.state IN ('DO', 'CD') THEN
-        PERFORM dialoq.fail(p_error, format('conversation %s is %s%s', p_handle, dialoq.state_words(e.state),
+        PERFORM dialoq.fail(p_error, format('conversation %s is %s%s', p_handle, dialoq.state_name(e.state),
             coalesce('; ' || p_statement || ' needs one that this side has not ended', ': this side has ended it already')));
     END IF;
 END $$;

@@ -4,19 +4,19 @@
 
 -- Every queue and level at which groups have messages that can be received, and the oldest of each group.
 CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
-RETURNS TABLE (group_id uuid, queue_id integer, below_top smallint, oldest bigint)
+RETURNS TABLE (group_id uuid, queue_id integer, rank_from_top smallint, oldest bigint)
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY
-    SELECT w.group_id, w.queue_id, w.below_top, min(min(w.oldest)) OVER (PARTITION BY w.group_id)
+    SELECT w.group_id, w.queue_id, w.rank_from_top, min(min(w.oldest)) OVER (PARTITION BY w.group_id)
     FROM (
-        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS below_top, least(
+        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, least(
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order LIMIT 1),
+                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1 ORDER BY m.queuing_order LIMIT 1),
+                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = e.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
+                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
         FROM unnest(p_groups) AS g (id)
         CROSS JOIN LATERAL (
             SELECT * FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
@@ -26,7 +26,7 @@ BEGIN
         OFFSET 0
     ) AS w
     WHERE w.oldest IS NOT NULL
-    GROUP BY w.group_id, w.queue_id, w.below_top;
+    GROUP BY w.group_id, w.queue_id, w.rank_from_top;
 END $$;
 
 -- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.
@@ -40,12 +40,12 @@ BEGIN
     END IF;
     -- The sums keep the planner from the other index, which it may prefer while the table is small.
     PERFORM FROM dialoq.ready_group AS r
-    WHERE r.conversation_group_id = p_group AND r.queue_id + 0 = p_queue_id AND r.below_top + 0 = 10 - p_priority
+    WHERE r.conversation_group_id = p_group AND r.queue_id + 0 = p_queue_id AND r.rank_from_top + 0 = 10 - p_priority
         AND r.oldest + 0 <= p_queuing_order
     LIMIT 1
     FOR KEY SHARE SKIP LOCKED;
     IF NOT FOUND THEN
-        INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
         VALUES (p_queue_id, 10 - p_priority, least(p_queuing_order,
             (SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p_group)), p_group);
     END IF;
@@ -55,7 +55,7 @@ END $$;
 -- Makes the rows of a group say what is. The rows are locked before the messages are looked at: a sender that relied on
 -- one of them has committed by then, and the next will not find them. Rows that a sender keeps stay.
 -- Gives: whether something can be received.
-CREATE OR REPLACE FUNCTION dialoq.put_right(p_group uuid) RETURNS boolean
+CREATE OR REPLACE FUNCTION dialoq.rebuild_ready_rows(p_group uuid) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_held tid[] := ARRAY(
@@ -70,13 +70,13 @@ BEGIN
         SELECT r.ctid INTO v_row
         FROM dialoq.ready_group AS r
         WHERE r.conversation_group_id = p_group AND r.queue_id + 0 = v_rank.queue_id
-            AND r.below_top + 0 = v_rank.below_top AND r.oldest + 0 = v_rank.oldest
+            AND r.rank_from_top + 0 = v_rank.rank_from_top AND r.oldest + 0 = v_rank.oldest
         ORDER BY r.ctid = ANY (v_held) DESC
         LIMIT 1;
         IF v_row IS NULL OR NOT v_row = ANY (v_held) THEN
             -- Another's row may vanish with its transaction.
-            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-            VALUES (v_rank.queue_id, v_rank.below_top, v_rank.oldest, p_group);
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            VALUES (v_rank.queue_id, v_rank.rank_from_top, v_rank.oldest, p_group);
         ELSE
             v_kept := v_kept || v_row;
         END IF;

@@ -23,7 +23,7 @@ END $$;
 
 -- Chooses the best group of a queue that this transaction may take, and locks it. A row of the claim index that says
 -- better than is true waits for its turn; a row of a group that has nothing is removed if nobody keeps it.
--- Takes: the queue, the bounds of the level (the lowest and the highest below_top), whether age alone counts, groups to
+-- Takes: the queue, the bounds of the level (the lowest and the highest rank_from_top), whether age alone counts, groups to
 --     pass over
 -- Gives: the group; NULL if there is none
 CREATE OR REPLACE FUNCTION dialoq.choose(
@@ -47,22 +47,22 @@ BEGIN
             SELECT * INTO v_row
             FROM (
                 -- The messages of a group that somebody else holds are not looked at: batches hold many.
-                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id, f.is_free, k.below_top AS true_top,
+                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id, f.is_free, k.rank_from_top AS true_top,
                     k.oldest AS true_oldest
                 FROM dialoq.ready_group AS r
                 CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.conversation_group_id) AS is_free OFFSET 0) AS f
                 LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.conversation_group_id END, p_queue_id) AS k ON true
-                WHERE r.queue_id = p_queue_id AND r.below_top <= p_to_top
-                    AND (r.below_top, r.oldest) >= (v_past_top, v_past)
-                    AND ((r.below_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_seen))
-                ORDER BY r.below_top, r.oldest
+                WHERE r.queue_id = p_queue_id AND r.rank_from_top <= p_to_top
+                    AND (r.rank_from_top, r.oldest) >= (v_past_top, v_past)
+                    AND ((r.rank_from_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_seen))
+                ORDER BY r.rank_from_top, r.oldest
                 -- Else the planner may lock every group of the queue before it sorts them.
                 OFFSET 0
             ) AS c
             WHERE CASE
                 WHEN NOT c.is_free OR c.group_id = ANY (p_passed) THEN false
                 -- It has nothing, or waits for its turn: see below.
-                WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.below_top, c.oldest) THEN true
+                WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.rank_from_top, c.oldest) THEN true
                 WHEN c.true_top NOT BETWEEN p_from_top AND p_to_top THEN false
                 ELSE dialoq.try_lock_group(c.group_id)
             END
@@ -73,7 +73,7 @@ BEGIN
         SELECT l.place INTO v_late
         FROM unnest(v_late_groups, v_late_tops, v_late_oldest) WITH ORDINALITY AS l (group_id, top, oldest, place)
         WHERE v_row.oldest IS NULL OR CASE WHEN p_oldest THEN l.oldest <= v_row.oldest
-            ELSE (l.top, l.oldest) <= (v_row.below_top, v_row.oldest) END
+            ELSE (l.top, l.oldest) <= (v_row.rank_from_top, v_row.oldest) END
         ORDER BY CASE WHEN p_oldest THEN 0 ELSE l.top END, l.oldest
         LIMIT 1;
         IF v_late IS NOT NULL THEN
@@ -89,9 +89,9 @@ BEGIN
             RETURN NULL;
         END IF;
         IF v_row.true_top IS NULL THEN
-            PERFORM dialoq.remove_ghost(p_queue_id, v_row.below_top, v_row.oldest, v_row.group_id);
+            PERFORM dialoq.delete_stale_ready_row(p_queue_id, v_row.rank_from_top, v_row.oldest, v_row.group_id);
         ELSIF p_oldest AND v_row.true_oldest > v_row.oldest
-            OR NOT p_oldest AND (v_row.true_top, v_row.true_oldest) > (v_row.below_top, v_row.oldest)
+            OR NOT p_oldest AND (v_row.true_top, v_row.true_oldest) > (v_row.rank_from_top, v_row.oldest)
         THEN
             IF v_row.true_top BETWEEN p_from_top AND p_to_top AND NOT v_row.group_id = ANY (v_late_groups) THEN
                 v_late_groups := v_late_groups || v_row.group_id;
@@ -101,18 +101,18 @@ BEGIN
         ELSE
             RETURN v_row.group_id;
         END IF;
-        IF v_row.oldest > v_past OR NOT p_oldest AND v_row.below_top > v_past_top THEN
+        IF v_row.oldest > v_past OR NOT p_oldest AND v_row.rank_from_top > v_past_top THEN
             v_seen := '{}';
         END IF;
         v_seen := v_seen || v_row.group_id;
-        v_past_top := v_row.below_top;
+        v_past_top := v_row.rank_from_top;
         v_past := v_row.oldest;
     END LOOP;
 END $$;
 
 -- The rank of a group in a queue: no row if nothing can be received.
 CREATE OR REPLACE FUNCTION dialoq.group_rank(p_group uuid, p_queue_id integer)
-RETURNS TABLE (below_top smallint, oldest bigint)
+RETURNS TABLE (rank_from_top smallint, oldest bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_count integer := 0;
@@ -120,7 +120,7 @@ DECLARE
     v_order bigint;
 BEGIN
     FOR v_row IN
-        SELECT e.endpoint_id, (10 - e.priority)::smallint AS below_top
+        SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
@@ -128,13 +128,13 @@ BEGIN
     LOOP
         SELECT least(
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order LIMIT 1),
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.stored = 1 ORDER BY m.queuing_order LIMIT 1),
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
             (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.stored = 2 ORDER BY m.queuing_order LIMIT 1)) INTO v_order;
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1)) INTO v_order;
         IF v_order IS NOT NULL THEN
-            below_top := least(below_top, v_row.below_top);
+            rank_from_top := least(rank_from_top, v_row.rank_from_top);
             oldest := least(oldest, v_order);
         END IF;
     END LOOP;
@@ -145,7 +145,7 @@ END $$;
 
 -- The next candidate when age alone counts: one look per level that is there.
 CREATE OR REPLACE FUNCTION dialoq.oldest_claim(
-    p_queue_id integer, p_past bigint, p_seen uuid[], p_passed uuid[], OUT below_top smallint, OUT oldest bigint, OUT group_id uuid,
+    p_queue_id integer, p_past bigint, p_seen uuid[], p_passed uuid[], OUT rank_from_top smallint, OUT oldest bigint, OUT group_id uuid,
     OUT true_top smallint, OUT true_oldest bigint)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -153,16 +153,16 @@ DECLARE
 BEGIN
     -- First the head of each level; all of them only if others hold every head.
     FOREACH v_limit IN ARRAY ARRAY[20, 9223372036854775807] LOOP
-        SELECT c.below_top, c.oldest, c.group_id, c.true_top, c.true_oldest
-        INTO oldest_claim.below_top, oldest_claim.oldest, oldest_claim.group_id, oldest_claim.true_top, oldest_claim.true_oldest
+        SELECT c.rank_from_top, c.oldest, c.group_id, c.true_top, c.true_oldest
+        INTO oldest_claim.rank_from_top, oldest_claim.oldest, oldest_claim.group_id, oldest_claim.true_top, oldest_claim.true_oldest
         FROM (
-            SELECT h.below_top, h.oldest, h.group_id, k.below_top AS true_top, k.oldest AS true_oldest
+            SELECT h.rank_from_top, h.oldest, h.group_id, k.rank_from_top AS true_top, k.oldest AS true_oldest
             FROM (
-                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id
-                FROM generate_series(0, 9) AS l (below_top)
+                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id
+                FROM generate_series(0, 9) AS l (rank_from_top)
                 CROSS JOIN LATERAL (
                     SELECT g.* FROM dialoq.ready_group AS g
-                    WHERE g.queue_id = p_queue_id AND g.below_top = l.below_top AND g.oldest >= p_past
+                    WHERE g.queue_id = p_queue_id AND g.rank_from_top = l.rank_from_top AND g.oldest >= p_past
                         AND (g.oldest > p_past OR g.conversation_group_id <> ALL (p_seen))
                     ORDER BY g.oldest
                     LIMIT v_limit
@@ -184,12 +184,12 @@ BEGIN
 END $$;
 
 -- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
-CREATE OR REPLACE FUNCTION dialoq.remove_ghost(p_queue_id integer, p_below_top smallint, p_oldest bigint, p_group uuid) RETURNS void
+CREATE OR REPLACE FUNCTION dialoq.delete_stale_ready_row(p_queue_id integer, p_below_top smallint, p_oldest bigint, p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_rows tid[] := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r
-        WHERE r.queue_id = p_queue_id AND r.below_top = p_below_top AND r.oldest = p_oldest
+        WHERE r.queue_id = p_queue_id AND r.rank_from_top = p_below_top AND r.oldest = p_oldest
             AND r.conversation_group_id = p_group
         FOR UPDATE SKIP LOCKED);
 BEGIN
@@ -207,7 +207,7 @@ RETURNS TABLE (
     status integer, priority integer, queuing_order bigint, conversation_group_id uuid, conversation_handle uuid,
     message_sequence_number bigint, service_name text, service_id integer, service_contract_name text,
     service_contract_id integer, message_type_name text, message_type_id integer, validation text, message_body bytea,
-    message_id uuid, message_enqueue_time timestamptz, trace text, said text)
+    message_id uuid, message_enqueue_time timestamptz, trace text, notices text)
 LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
@@ -217,12 +217,12 @@ DECLARE
     v_retains boolean;
     v_row record;
     v_rows tid[];
-    v_said text;
+    v_notices text;
     v_is_more boolean := p_only IS NOT NULL;
 BEGIN
     SELECT q.is_retention_enabled INTO v_retains FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
     FOR v_row IN
-        SELECT e.endpoint_id, e.rollbacks, dialoq.has_news(e) AS has_news
+        SELECT e.endpoint_id, e.rollbacks, dialoq.has_pending(e) AS has_pending
         FROM dialoq.conversation_endpoint AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND s.queue_id = p_queue_id
@@ -233,13 +233,13 @@ BEGIN
             v_is_more := true;
             EXIT;
         END IF;
-        IF v_row.has_news THEN
-            v_said := concat_ws(' ', v_said, dialoq.absorb(v_row.endpoint_id));
+        IF v_row.has_pending THEN
+            v_notices := concat_ws(' ', v_notices, dialoq.apply_pending(v_row.endpoint_id));
         END IF;
         v_rows := ARRAY(
             SELECT m.ctid FROM dialoq.queue_message AS m
             WHERE m.endpoint_id = v_row.endpoint_id
-            ORDER BY m.stored DESC, m.queuing_order
+            ORDER BY m.delivery_class DESC, m.queuing_order
             LIMIT v_left + 1);
         CONTINUE WHEN cardinality(v_rows) = 0;
         IF cardinality(v_rows) > v_left THEN
@@ -253,8 +253,8 @@ BEGIN
         END IF;
         IF v_retains THEN
             INSERT INTO dialoq.retained_message (
-                endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
-            SELECT m.endpoint_id, m.queuing_order, 0, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
+                endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            SELECT m.endpoint_id, m.queuing_order, 0, m.delivery_class, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
                 m.body, m.trace
             FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_rows);
         END IF;
@@ -266,14 +266,14 @@ BEGIN
             g.sequence, s.name, e.service_id, c.name, e.service_contract_id, t.name, g.message_type_id,
             CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END, g.body,
             g.message_id, g.enqueued_at, g.trace,
-            concat_ws(' ', v_said, CASE WHEN v_is_more THEN 'q:' || p_queue_id END)
+            concat_ws(' ', v_notices, CASE WHEN v_is_more THEN 'q:' || p_queue_id END)
         FROM gone AS g
         JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = v_row.endpoint_id
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
         JOIN dialoq.message_type AS t ON t.message_type_id = g.message_type_id
         WHERE e.state NOT IN ('DO', 'CD')
-        ORDER BY g.stored DESC, g.queuing_order;
+        ORDER BY g.delivery_class DESC, g.queuing_order;
     END LOOP;
     -- If there was none, its service may have gone to another queue before the lock was ours.
     v_is_more := v_is_more OR NOT FOUND;
@@ -281,7 +281,7 @@ BEGIN
         PERFORM dialoq.forget_rollbacks(p_queue_id);
     END IF;
     IF v_is_more THEN
-        PERFORM dialoq.put_right(p_group);
+        PERFORM dialoq.rebuild_ready_rows(p_group);
     ELSE
         -- Everything that could be seen after the rows were locked was taken.
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);

@@ -95,7 +95,7 @@ END $$;
 -- only says why not, of an endpoint whose group need not be locked: none of the reasons goes away again.
 CREATE OR REPLACE FUNCTION dialoq.send_from(
     p_endpoint_id bigint, p_message_type_id integer, p_message_type text, p_body bytea, p_trace text, p_body_fault text,
-    p_message_id uuid, OUT error_number integer, OUT error_message text, OUT said text, p_is_check boolean DEFAULT false)
+    p_message_id uuid, OUT error_number integer, OUT error_message text, OUT notices text, p_is_check boolean DEFAULT false)
 LANGUAGE plpgsql AS $$
 DECLARE
     e record;
@@ -110,12 +110,12 @@ BEGIN
     WHERE c.endpoint_id = p_endpoint_id;
     IF p_is_check THEN
         -- Only who holds the group notes in the row what arrived.
-        SELECT n.state INTO e.state FROM dialoq.noted_endpoint AS n WHERE n.endpoint_id = p_endpoint_id;
+        SELECT n.state INTO e.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = p_endpoint_id;
     END IF;
     IF e.state NOT IN ('SO', 'CO') THEN
         error_number := 8429;
         error_message := format('conversation %s is %s; SEND needs STARTED_OUTBOUND or CONVERSING',
-            e.conversation_handle, dialoq.state_words(e.state));
+            e.conversation_handle, dialoq.state_name(e.state));
         RETURN;
     END IF;
     SELECT u.is_sent_by_initiator, u.is_sent_by_target INTO v_usage
@@ -150,11 +150,11 @@ BEGIN
     WHERE c.endpoint_id = p_endpoint_id;
     IF e.is_retention_enabled THEN
         INSERT INTO dialoq.retained_message (
-            endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
         VALUES (p_endpoint_id, nextval('dialoq.queue_message_queuing_order_seq'), 3, 0, e.send_sequence, p_message_type_id,
             p_message_id, v_now, p_body, p_trace);
     END IF;
-    said := dialoq.dispatch(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
+    notices := dialoq.dispatch(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
         p_body_fault, v_now);
 END $$;
 

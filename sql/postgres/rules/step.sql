@@ -8,30 +8,30 @@
 -- Takes: the step; its endpoint, row of the transmission queue or attempt
 -- Gives: whether it is done: NULL if another transaction holds the group; words
 CREATE OR REPLACE FUNCTION dialoq.do_step(
-    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT said text)
+    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_route record;
     v_more text;
 BEGIN
     IF p_step = 'count' THEN
-        said := dialoq.count_attempt(p_attempt_id);
+        notices := dialoq.count_attempt(p_attempt_id);
         is_done := CASE WHEN NOT EXISTS (SELECT FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id) THEN true END;
         RETURN;
-    ELSIF p_step = 'settle' THEN
-        SELECT s.is_settled, s.said INTO is_done, said FROM dialoq.settle(p_endpoint_id) AS s;
+    ELSIF p_step = 'recheck' THEN
+        SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.recheck(p_endpoint_id) AS s;
         RETURN;
     END IF;
     -- To take the lock is to take note of what is due.
-    SELECT l.is_locked, l.said INTO is_done, said FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
+    SELECT l.is_locked, l.notices INTO is_done, notices FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
     IF is_done AND p_step = 'hold' THEN
         SELECT r.way, r.status INTO v_route FROM dialoq.route(p_endpoint_id) AS r;
         IF v_route.way = 'delayed' THEN
             PERFORM dialoq.hold_outbox(p_endpoint_id, v_route.status);
         END IF;
     ELSIF is_done AND p_step = 'deliver' THEN
-        SELECT d.said INTO v_more FROM dialoq.deliver(p_id) AS d;
-        said := concat_ws(' ', said, v_more);
+        SELECT d.notices INTO v_more FROM dialoq.deliver(p_id) AS d;
+        notices := concat_ws(' ', notices, v_more);
     END IF;
     is_done := CASE WHEN is_done IS NOT NULL THEN true END;
 END $$;
@@ -39,12 +39,12 @@ END $$;
 -- The same by itself: if it fails, its conversation breaks. What is no fault of the row is not caught: a deadlock, a
 -- server that shuts down or has run out of something.
 CREATE OR REPLACE FUNCTION dialoq.do_step_alone(
-    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT said text)
+    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_why text;
 BEGIN
-    SELECT s.is_done, s.said INTO is_done, said FROM dialoq.do_step(p_step, p_endpoint_id, p_id, p_attempt_id) AS s;
+    SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.do_step(p_step, p_endpoint_id, p_id, p_attempt_id) AS s;
 EXCEPTION
     WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state OR operator_intervention
         OR system_error THEN
@@ -56,14 +56,14 @@ EXCEPTION
             RAISE WARNING 'dialoq: a rollback could not be counted: %', v_why;
             DELETE FROM dialoq.receive_attempt AS a WHERE a.attempt_id = p_attempt_id;
         ELSE
-            SELECT b.is_done, b.said INTO is_done, said FROM dialoq.break_damaged(p_endpoint_id, v_why) AS b;
+            SELECT b.is_done, b.notices INTO is_done, notices FROM dialoq.break_damaged(p_endpoint_id, v_why) AS b;
         END IF;
 END $$;
 
 -- Breaks a conversation whose rows make a step fail: both sides get Error -60012. An endpoint that has ended goes. Rows
 -- that do not even allow that are left where no step finds them.
 -- Gives: whether it is broken, or gone: NULL if another transaction holds the group; words
-CREATE OR REPLACE FUNCTION dialoq.break_damaged(p_endpoint_id bigint, p_why text, OUT is_done boolean, OUT said text)
+CREATE OR REPLACE FUNCTION dialoq.break_damaged(p_endpoint_id bigint, p_why text, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     e record;
@@ -85,7 +85,7 @@ BEGIN
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
     BEGIN
-        said := dialoq.raise_error(v_peer, -60012, v_text);
+        notices := dialoq.raise_error(v_peer, -60012, v_text);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
         RAISE WARNING 'dialoq: the other side of conversation % could not be told', e.conversation_handle;
     END;
@@ -99,7 +99,7 @@ BEGIN
         IF e.state IN ('DO', 'CD') THEN
             PERFORM dialoq.erase(p_endpoint_id);
         ELSE
-            said := concat_ws(' ', said, dialoq.break_conversation(p_endpoint_id, -60012, v_text, v_now));
+            notices := concat_ws(' ', notices, dialoq.break_conversation(p_endpoint_id, -60012, v_text, v_now));
         END IF;
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
         UPDATE dialoq.conversation_endpoint AS c SET state = 'ER', dialog_timer = NULL, due_at = NULL

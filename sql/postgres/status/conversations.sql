@@ -2,7 +2,7 @@
 -- Takes: nothing
 -- Gives: service_name, state, endpoints
 SELECT s.name AS service_name, e.state, pg_catalog.count(*) AS endpoints
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 WHERE NOT e.is_system
 GROUP BY s.service_id, s.name, e.state

@@ -1,10 +1,10 @@
 -- BEGIN CONVERSATION TIMER: has a DialogTimer message arrive after that time; a new timer replaces the old.
 -- Takes: the handle, the seconds
--- Gives: said
+-- Gives: notices
 -- Errors: 8410, 8411, 8426, 8458
 -- Locks: the conversation's group, waiting
 CREATE OR REPLACE FUNCTION dialoq.begin_conversation_timer(p_conversation_handle uuid, p_timeout_seconds bigint)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -28,5 +28,5 @@ BEGIN
     END IF;
     SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8458, 'BEGIN CONVERSATION TIMER');
     UPDATE dialoq.conversation_endpoint AS e SET dialog_timer = v_timer WHERE e.endpoint_id = v_lock.endpoint_id;
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_lock.said, dialoq.reschedule(v_lock.endpoint_id, v_now)));
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, dialoq.reschedule(v_lock.endpoint_id, v_now)));
 END $$;

@@ -2,7 +2,7 @@
 -- Takes: the two services, the broker instance (NULL, 'CURRENT DATABASE' or a GUID), the contract (NULL is DEFAULT), the
 --     conversation or the group to be related to, the lifetime in seconds (NULL is the longest), the encryption option
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
--- Gives: conversation_handle, conversation_group_id, conversation_id, said
+-- Gives: conversation_handle, conversation_group_id, conversation_id, notices
 -- Errors: 8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005
 -- Locks: the group, waiting if it is one that there was
 CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
@@ -10,7 +10,7 @@ CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_related_conversation uuid DEFAULT NULL, p_related_group uuid DEFAULT NULL, p_lifetime_seconds bigint DEFAULT NULL,
     p_encryption boolean DEFAULT false, p_conversation_handle uuid DEFAULT NULL, p_conversation_id uuid DEFAULT NULL,
     p_conversation_group_id uuid DEFAULT NULL)
-RETURNS TABLE (conversation_handle uuid, conversation_group_id uuid, conversation_id uuid, said text)
+RETURNS TABLE (conversation_handle uuid, conversation_group_id uuid, conversation_id uuid, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -33,7 +33,7 @@ DECLARE
     v_due timestamptz;
     v_handle uuid := coalesce(p_conversation_handle, dialoq.next_id());
     v_conversation uuid := coalesce(p_conversation_id, dialoq.next_id());
-    v_said text;
+    v_notices text;
 BEGIN
     SELECT coalesce(b.manual_now, clock_timestamp()), b.service_broker_guid INTO v_now, v_guid FROM dialoq.broker AS b;
     SELECT s.service_id INTO v_service_id FROM dialoq.service AS s WHERE s.name = p_from_service;
@@ -99,7 +99,7 @@ BEGIN
                 PERFORM dialoq.fail(8426, format(
                     'conversation handle %s was not found: it was never begun here, or it has ended', p_related_conversation));
             END IF;
-            v_said := v_related.said;
+            v_notices := v_related.notices;
         ELSE
             PERFORM dialoq.check_isolation();
             PERFORM dialoq.lock_group(v_group);
@@ -133,5 +133,5 @@ BEGIN
             v_handle, v_conversation, v_group));
     END IF;
     RETURN QUERY
-    SELECT v_handle, v_group, v_conversation, dialoq.say(concat_ws(' ', v_said, dialoq.due_word(v_due)));
+    SELECT v_handle, v_group, v_conversation, dialoq.publish_notices(concat_ws(' ', v_notices, dialoq.due_notice(v_due)));
 END $$;

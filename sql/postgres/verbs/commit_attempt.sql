@@ -1,15 +1,15 @@
 -- Ends an attempt well: the last thing in the transaction that received, just before its COMMIT.
 -- Takes: the attempt id
--- Gives: said
+-- Gives: notices
 -- Errors: none
 -- Locks: none but what the transaction holds
 CREATE OR REPLACE FUNCTION dialoq.commit_attempt(p_attempt_id uuid)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_row record;
-    v_said text;
+    v_notices text;
 BEGIN
     FOR v_row IN
         WITH gone AS (
@@ -23,8 +23,8 @@ BEGIN
         WHERE e.conversation_group_id = v_row.conversation_group_id AND e.rollbacks <> 0;
         -- What came while the group was locked can be received from now on.
         IF EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_row.conversation_group_id) THEN
-            v_said := concat_ws(' ', v_said, 'q:' || v_row.queue_id);
+            v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id);
         END IF;
     END LOOP;
-    RETURN QUERY SELECT dialoq.say(v_said);
+    RETURN QUERY SELECT dialoq.publish_notices(v_notices);
 END $$;

@@ -1,13 +1,13 @@
 -- Ends an attempt badly: counts the rollback of a transaction that received and is gone. Does nothing if somebody has
 -- counted it already, or the transaction has committed; if it is still open, tick counts it afterwards.
 -- Takes: the attempt id
--- Gives: said
+-- Gives: notices
 -- Errors: none
 -- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this, 250 ms at most
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
-    RETURN QUERY SELECT dialoq.say(dialoq.count_attempt(p_attempt_id));
+    RETURN QUERY SELECT dialoq.publish_notices(dialoq.count_attempt(p_attempt_id));
 END $$;

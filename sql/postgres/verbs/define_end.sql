@@ -1,17 +1,17 @@
 -- Ends a change of definitions: what waits to be delivered goes where it now can, and why the rest waits is brought up to
 -- date; the version is raised.
 -- Takes: nothing
--- Gives: catalog_version, said
+-- Gives: catalog_version, notices
 -- Errors: none of its own
 -- Locks: the groups of what can be delivered, without waiting for those that others hold
 CREATE FUNCTION dialoq.define_end()
-RETURNS TABLE (catalog_version bigint, said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+RETURNS TABLE (catalog_version bigint, notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
-    v_said text := dialoq.revisit_outboxes();
+    v_notices text := dialoq.revisit_outboxes();
 BEGIN
     RETURN QUERY
     UPDATE dialoq.broker AS b SET catalog_version = b.catalog_version + 1
-    RETURNING b.catalog_version, dialoq.say(concat_ws(' ', 'c', v_said));
+    RETURNING b.catalog_version, dialoq.publish_notices(concat_ws(' ', 'c', v_notices));
 END
 $$;

@@ -1,18 +1,18 @@
 -- END CONVERSATION, in one of its three forms: plain, WITH ERROR, WITH CLEANUP.
 -- Takes: the handle; code and description of WITH ERROR (NULL: plain); whether it is WITH CLEANUP
--- Gives: state, the two letters of the endpoint's state before; said
+-- Gives: state, the two letters of the endpoint's state before; notices
 -- Errors: 8424, 8426, 8427, 60005
 -- Locks: the conversation's group, waiting; the peer's if it has ended already, without waiting
 CREATE OR REPLACE FUNCTION dialoq.end_conversation(
     p_conversation_handle uuid, p_error_code integer DEFAULT NULL, p_description text DEFAULT NULL,
     p_cleanup boolean DEFAULT false)
-RETURNS TABLE (state text, said text)
+RETURNS TABLE (state text, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_lock record;
     v_state text;
-    v_said text;
+    v_notices text;
 BEGIN
     IF p_error_code IS NULL AND p_description IS NOT NULL OR p_error_code < 1 THEN
         PERFORM dialoq.fail(8424, format(
@@ -33,7 +33,7 @@ BEGIN
         SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8427, NULL);
     END IF;
     SELECT e.state INTO v_state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = v_lock.endpoint_id;
-    v_said := dialoq.end_endpoint(v_lock.endpoint_id, p_error_code, coalesce(p_description, ''),
+    v_notices := dialoq.end_endpoint(v_lock.endpoint_id, p_error_code, coalesce(p_description, ''),
         p_cleanup IS TRUE, dialoq.current_time_utc());
-    RETURN QUERY SELECT v_state, dialoq.say(concat_ws(' ', v_lock.said, v_said));
+    RETURN QUERY SELECT v_state, dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

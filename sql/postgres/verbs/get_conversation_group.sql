@@ -1,10 +1,10 @@
 -- GET CONVERSATION GROUP: locks the group that RECEIVE would take from. Never waits.
 -- Takes: the queue
--- Gives: conversation_group_id (NULL: none), said
+-- Gives: conversation_group_id (NULL: none), notices
 -- Errors: 9617, 60002
 -- Locks: the group, without waiting
 CREATE OR REPLACE FUNCTION dialoq.get_conversation_group(p_queue text)
-RETURNS TABLE (conversation_group_id uuid, said text)
+RETURNS TABLE (conversation_group_id uuid, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_sort = off SET jit = off AS $$
 DECLARE

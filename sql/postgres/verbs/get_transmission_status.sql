@@ -11,7 +11,7 @@ BEGIN
     RETURN QUERY
     SELECT coalesce((
         SELECT t.status
-        FROM dialoq.conversation_endpoint AS e JOIN dialoq.noted_transmission AS t ON t.endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e JOIN dialoq.effective_transmission AS t ON t.endpoint_id = e.endpoint_id
         WHERE e.conversation_handle = p_conversation_handle AND NOT e.is_system
         ORDER BY t.transmission_id
         LIMIT 1), '');

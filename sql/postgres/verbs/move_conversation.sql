@@ -1,16 +1,16 @@
 -- MOVE CONVERSATION: puts a conversation into another group of the same service.
 -- Takes: the handle, the group, which must have conversations
--- Gives: said
+-- Gives: notices
 -- Errors: 8426, 8436, 8438, 8439
 -- Locks: both groups in the order of their keys, waiting
 CREATE OR REPLACE FUNCTION dialoq.move_conversation(p_conversation_handle uuid, p_conversation_group_id uuid)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_lock record;
     e dialoq.conversation_endpoint;
-    v_said text;
+    v_notices text;
 BEGIN
     PERFORM dialoq.check_isolation();
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c
@@ -29,14 +29,14 @@ BEGIN
     IF e.conversation_group_id <> p_conversation_group_id THEN
         UPDATE dialoq.conversation_endpoint AS c SET conversation_group_id = p_conversation_group_id
         WHERE c.endpoint_id = e.endpoint_id;
-        PERFORM dialoq.put_right(e.conversation_group_id);
-        IF dialoq.put_right(p_conversation_group_id) THEN
-            v_said := (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id);
+        PERFORM dialoq.rebuild_ready_rows(e.conversation_group_id);
+        IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
+            v_notices := (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id);
         END IF;
         -- Whoever sends at this moment still announces it to the old group.
-        PERFORM dialoq.unsettle(e.endpoint_id);
+        PERFORM dialoq.request_recheck(e.endpoint_id);
     END IF;
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_lock.said, v_said));
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;
 
 -- Refuses a MOVE into a group that has no conversations, or those of another service.

@@ -1,10 +1,10 @@
 -- Tells the QUEUE_ACTIVATION notifications of a queue that there is work and nobody receives. For queue monitors.
 -- Takes: the queue
--- Gives: said
+-- Gives: notices
 -- Errors: 60002
 -- Locks: the groups of the notifications' conversations, waiting
 CREATE OR REPLACE FUNCTION dialoq.post_queue_activation(p_queue text)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -14,5 +14,5 @@ BEGIN
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60002, format('queue ''%s'' was not found', p_queue));
     END IF;
-    RETURN QUERY SELECT dialoq.say(dialoq.post_event(v_queue_id, 'QUEUE_ACTIVATION'));
+    RETURN QUERY SELECT dialoq.publish_notices(dialoq.post_event(v_queue_id, 'QUEUE_ACTIVATION'));
 END $$;

@@ -1,7 +1,7 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
 -- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to look at (NULL: the best of
 --     the queue that nobody else holds); bounds of the level; whether age counts and not level
--- Gives: the messages in order of receipt, said in the first
+-- Gives: the messages in order of receipt, notices in the first
 -- Errors: 8426, 8436, 9617, 60002, 60005
 -- Locks: the group, without waiting
 CREATE OR REPLACE FUNCTION dialoq.receive(
@@ -12,7 +12,7 @@ RETURNS TABLE (
     status integer, priority integer, queuing_order bigint, conversation_group_id uuid, conversation_handle uuid,
     message_sequence_number bigint, service_name text, service_id integer, service_contract_name text,
     service_contract_id integer, message_type_name text, message_type_id integer, validation text, message_body bytea,
-    message_id uuid, message_enqueue_time timestamptz, trace text, said text)
+    message_id uuid, message_enqueue_time timestamptz, trace text, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -74,7 +74,7 @@ BEGIN
         SELECT t.status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.message_sequence_number, t.service_name, t.service_id, t.service_contract_name, t.service_contract_id,
             t.message_type_name, t.message_type_id, t.validation, t.message_body, t.message_id, t.message_enqueue_time,
-            t.trace, CASE WHEN row_number() OVER () = 1 THEN dialoq.say(t.said) END
+            t.trace, CASE WHEN row_number() OVER () = 1 THEN dialoq.publish_notices(t.notices) END
         FROM dialoq.take(v_group, v_queue_id, p_top, v_only) AS t;
         -- Another may have emptied it before the lock was ours.
         EXIT WHEN FOUND OR NOT v_is_any;

@@ -11,7 +11,7 @@ RETURNS TABLE (
     item integer, status integer, priority integer, queuing_order bigint, conversation_group_id uuid,
     conversation_handle uuid, message_sequence_number bigint, service_name text, service_id integer,
     service_contract_name text, service_contract_id integer, message_type_name text, message_type_id integer,
-    validation text, message_body bytea, message_id uuid, message_enqueue_time timestamptz, trace text, said text)
+    validation text, message_body bytea, message_id uuid, message_enqueue_time timestamptz, trace text, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 #variable_conflict use_column
@@ -60,7 +60,7 @@ DECLARE
     v_rest_groups uuid[];
     v_rest_oldest bigint[];
     v_wrong uuid[];
-    v_said text;
+    v_notices text;
     -- Whether every caller wants one message; the signposts of the groups.
     v_is_plain boolean;
     v_rows tid[];
@@ -99,7 +99,7 @@ BEGIN
     v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
     -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
     IF p_from_order IS NOT NULL AND NOT EXISTS (
-        SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.below_top < 10 - p_from_level)
+        SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
     THEN
         v_start_top := 10 - p_from_level;
         v_start := p_from_order;
@@ -108,16 +108,16 @@ BEGIN
     END IF;
     WHILE cardinality(v_items) > 0 LOOP
         -- The best groups that nobody else holds, as many as there are callers; of those the ones of the best level.
-        SELECT array_agg(c.below_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
+        SELECT array_agg(c.rank_from_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
         INTO v_row_tops, v_oldest, v_groups, v_are_distinct
         FROM (
             SELECT r.*
             FROM (
-                SELECT r.below_top, r.oldest, r.conversation_group_id AS group_id
+                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id
                 FROM dialoq.ready_group AS r
-                WHERE r.queue_id = v_queue_id AND (r.below_top, r.oldest) >= (v_past_top, v_past)
-                    AND ((r.below_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_past_groups))
-                ORDER BY r.below_top, r.oldest
+                WHERE r.queue_id = v_queue_id AND (r.rank_from_top, r.oldest) >= (v_past_top, v_past)
+                    AND ((r.rank_from_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_past_groups))
+                ORDER BY r.rank_from_top, r.oldest
                 -- Else the planner may lock every group of the queue before it sorts them.
                 OFFSET 0
             ) AS r
@@ -152,7 +152,7 @@ BEGIN
             FROM unnest(v_groups) AS g (id)
             CROSS JOIN LATERAL (
                 SELECT r.ctid AS place, r.oldest FROM dialoq.ready_group AS r
-                WHERE r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.below_top + 0 = v_top
+                WHERE r.conversation_group_id = g.id AND r.queue_id + 0 = v_queue_id AND r.rank_from_top + 0 = v_top
                 FOR UPDATE SKIP LOCKED
             ) AS r
         ) AS h;
@@ -190,7 +190,7 @@ BEGIN
                     SELECT (array_agg(q.row))[1] AS row, nullif(max(q.queuing_order), min(q.queuing_order)) AS next
                     FROM (
                         SELECT n.ctid AS row, n.queuing_order FROM dialoq.queue_message AS n
-                        WHERE n.endpoint_id = c.endpoint_id AND n.stored = 0 AND n.queuing_order >= c.oldest
+                        WHERE n.endpoint_id = c.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= c.oldest
                         ORDER BY n.queuing_order
                         LIMIT 2
                     ) AS q
@@ -207,7 +207,7 @@ BEGIN
             ), unready AS (
                 DELETE FROM dialoq.ready_group AS r USING first AS f WHERE r.ctid = f.row
             ), ready AS (
-                INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+                INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
                 SELECT v_queue_id, v_top, f.next, f.group_id FROM first AS f WHERE f.next IS NOT NULL
             ), names AS MATERIALIZED (
                 SELECT d.service_id, s.name AS service, d.service_contract_id, c.name AS contract, d.message_type_id,
@@ -224,7 +224,7 @@ BEGIN
             SELECT v_items[g.place], 1, 10 - v_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
                 n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,
                 g.enqueued_at, g.trace,
-                CASE WHEN g.place = 1 THEN dialoq.say(concat_ws(' ', v_said,
+                CASE WHEN g.place = 1 THEN dialoq.publish_notices(concat_ws(' ', v_notices,
                     CASE WHEN EXISTS (SELECT FROM first AS f WHERE f.next IS NOT NULL) THEN 'q:' || v_queue_id END)) END
             FROM gone AS g
             JOIN names AS n ON n.message_type_id = g.message_type_id AND n.service_id = g.service_id
@@ -233,7 +233,7 @@ BEGIN
             GET DIAGNOSTICS v_served = ROW_COUNT;
             IF v_served > 0 THEN
                 v_is_any := true;
-                v_said := NULL;
+                v_notices := NULL;
                 v_items := v_items[v_served + 1:];
                 v_tops := v_tops[v_served + 1:];
                 v_is_plain := v_served = cardinality(v_groups);
@@ -254,39 +254,39 @@ BEGIN
         LOOP
             WITH seen AS MATERIALIZED (
                 SELECT g.place AS group_place, e.endpoint_id, e.conversation_handle, e.service_id, e.service_contract_id,
-                    e.below_top, e.has_news, m.row, m.stored, m.queuing_order, row_number() OVER w AS place,
-                    -- A group whose row said better than is true waits for its level.
-                    row_number() OVER w <= g.most AND first_value(e.below_top) OVER w <= v_top AS is_taken
+                    e.rank_from_top, e.has_pending, m.row, m.delivery_class, m.queuing_order, row_number() OVER w AS place,
+                    -- A group whose row notices better than is true waits for its level.
+                    row_number() OVER w <= g.most AND first_value(e.rank_from_top) OVER w <= v_top AS is_taken
                 FROM unnest(v_groups, v_most, v_oldest) WITH ORDINALITY AS g (id, most, oldest, place)
                 CROSS JOIN LATERAL (
                     SELECT c.endpoint_id, c.conversation_handle, c.service_id, c.service_contract_id,
-                        (10 - c.priority)::smallint AS below_top,
-                        c.rollbacks <> 0 OR c.due_at <= v_now OR c.state IN ('SO', 'CO', 'DI') AND m.told_by <= CASE c.state
-                            WHEN 'CO' THEN 2 ELSE 1 END AS has_news, m.told_by IS NOT NULL AS has_system
+                        (10 - c.priority)::smallint AS rank_from_top,
+                        c.rollbacks <> 0 OR c.due_at <= v_now OR c.state IN ('SO', 'CO', 'DI') AND m.first_system <= CASE c.state
+                            WHEN 'CO' THEN 2 ELSE 1 END AS has_pending, m.first_system IS NOT NULL AS has_system
                     FROM dialoq.conversation_endpoint AS c
                     CROSS JOIN LATERAL (
-                        SELECT min(n.message_type_id) AS told_by FROM dialoq.queue_message AS n
+                        SELECT min(n.message_type_id) AS first_system FROM dialoq.queue_message AS n
                         WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3)
                     ) AS m
                     WHERE c.conversation_group_id = g.id AND NOT c.is_quarantined AND c.state NOT IN ('DO', 'CD')
                     OFFSET 0
                 ) AS e
                 CROSS JOIN LATERAL (
-                    (SELECT n.ctid AS row, n.stored, n.queuing_order FROM dialoq.queue_message AS n
-                    WHERE e.has_system AND n.endpoint_id = e.endpoint_id AND n.stored IN (1, 2)
-                    ORDER BY n.stored DESC, n.queuing_order
+                    (SELECT n.ctid AS row, n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
+                    WHERE e.has_system AND n.endpoint_id = e.endpoint_id AND n.delivery_class IN (1, 2)
+                    ORDER BY n.delivery_class DESC, n.queuing_order
                     LIMIT g.most + 1)
                     UNION ALL
                     -- Nothing of the group is older than its row says, so what was taken and cannot be cleaned up yet,
                     -- because somebody still looks at the database as it was, is passed over.
-                    (SELECT n.ctid, n.stored, n.queuing_order FROM dialoq.queue_message AS n
-                    WHERE n.endpoint_id = e.endpoint_id AND n.stored = 0 AND n.queuing_order >= g.oldest
+                    (SELECT n.ctid, n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
+                    WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= g.oldest
                     ORDER BY n.queuing_order
                     LIMIT g.most + 1)
                 ) AS m
                 WHERE e.service_id = ANY (v_services) AND g.most > 0
                 WINDOW w AS (
-                    PARTITION BY g.place ORDER BY e.below_top, e.conversation_handle, m.stored DESC, m.queuing_order)
+                    PARTITION BY g.place ORDER BY e.rank_from_top, e.conversation_handle, m.delivery_class DESC, m.queuing_order)
             ), taken AS MATERIALIZED (
                 SELECT s.*, CASE WHEN s.place <= v_tops[s.group_place] THEN v_items[s.group_place] ELSE (
                     SELECT i.item
@@ -302,7 +302,7 @@ BEGIN
             INTO v_messages, v_takers, v_levels, v_taken_groups, v_handles, v_taken_services, v_contracts,
                 v_rest_groups, v_rest_oldest, v_wrong, v_seen, v_news
             FROM (
-                SELECT array_agg(o.row) AS rows, array_agg(o.item) AS items, array_agg(o.below_top) AS levels,
+                SELECT array_agg(o.row) AS rows, array_agg(o.item) AS items, array_agg(o.rank_from_top) AS levels,
                     array_agg(v_groups[o.group_place]) AS groups, array_agg(o.conversation_handle) AS handles,
                     array_agg(o.service_id) AS services, array_agg(o.service_contract_id) AS contracts
                 FROM (SELECT * FROM taken AS t ORDER BY t.item, t.place) AS o
@@ -313,16 +313,16 @@ BEGIN
                     array_agg(g.id) FILTER (WHERE NOT g.is_plain) AS wrong, array_agg(g.id) AS seen
                 FROM (
                     SELECT v_groups[s.group_place] AS id, min(s.queuing_order) FILTER (WHERE NOT s.is_taken) AS oldest,
-                        bool_and(s.is_taken OR s.below_top = v_top AND s.stored = 0) AS is_plain
+                        bool_and(s.is_taken OR s.rank_from_top = v_top AND s.delivery_class = 0) AS is_plain
                     FROM seen AS s GROUP BY s.group_place
                 ) AS g
             ) AS r
-            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS news FROM seen AS s WHERE s.has_news) AS n;
+            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS news FROM seen AS s WHERE s.has_pending) AS n;
             EXIT WHEN v_news IS NULL;
             -- Those that were told something take note of it first.
             FOREACH v_id IN ARRAY v_news LOOP
                 UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_id AND e.rollbacks <> 0;
-                v_said := concat_ws(' ', v_said, dialoq.absorb(v_id));
+                v_notices := concat_ws(' ', v_notices, dialoq.apply_pending(v_id));
             END LOOP;
         END LOOP;
         IF coalesce(cardinality(v_seen), 0) < cardinality(v_groups) THEN
@@ -332,19 +332,19 @@ BEGIN
         END IF;
         IF v_retains AND v_messages IS NOT NULL THEN
             INSERT INTO dialoq.retained_message (
-                endpoint_id, queuing_order, status, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
-            SELECT m.endpoint_id, m.queuing_order, 0, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
+                endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            SELECT m.endpoint_id, m.queuing_order, 0, m.delivery_class, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
                 m.body, m.trace
             FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_messages);
         END IF;
-        v_said := dialoq.say(concat_ws(' ', v_said,
+        v_notices := dialoq.publish_notices(concat_ws(' ', v_notices,
             CASE WHEN v_rest_groups IS NOT NULL OR v_wrong IS NOT NULL THEN 'q:' || v_queue_id END));
         RETURN QUERY
         WITH gone AS MATERIALIZED (
             -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
             DELETE FROM dialoq.queue_message AS m
             USING unnest(v_messages, v_takers, v_levels, v_taken_groups, v_handles, v_taken_services, v_contracts)
-                WITH ORDINALITY AS t (row, item, below_top, group_id, handle, service_id, service_contract_id, place)
+                WITH ORDINALITY AS t (row, item, rank_from_top, group_id, handle, service_id, service_contract_id, place)
             WHERE m.ctid = t.row
             RETURNING t.*, m.queuing_order, m.sequence, m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
         ), names AS MATERIALIZED (
@@ -359,24 +359,24 @@ BEGIN
                 SELECT v.name, v.validation FROM dialoq.message_type AS v
                 WHERE v.message_type_id = d.message_type_id OFFSET 0) AS t
         )
-        SELECT g.item, 1, 10 - g.below_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
+        SELECT g.item, 1, 10 - g.rank_from_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
             n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,
-            g.enqueued_at, g.trace, CASE WHEN g.place = 1 THEN v_said END
+            g.enqueued_at, g.trace, CASE WHEN g.place = 1 THEN v_notices END
         FROM gone AS g
         JOIN names AS n ON n.message_type_id = g.message_type_id AND n.service_id = g.service_id
             AND n.service_contract_id = g.service_contract_id
         ORDER BY g.place;
         IF FOUND THEN
-            v_said := NULL;
+            v_notices := NULL;
         END IF;
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
         IF v_rest_groups IS NOT NULL THEN
-            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
             SELECT v_queue_id, v_top, r.oldest, r.group_id FROM unnest(v_rest_groups, v_rest_oldest) AS r (group_id, oldest);
         END IF;
         IF v_wrong IS NOT NULL THEN
-            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-            SELECT k.queue_id, k.below_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_wrong) AS k;
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            SELECT k.queue_id, k.rank_from_top, k.oldest, k.group_id FROM dialoq.group_ranks(v_wrong) AS k;
         END IF;
         v_is_any := v_is_any OR v_messages IS NOT NULL;
         EXIT WHEN cardinality(v_messages) = cardinality(v_items) AND 1 = ALL (v_tops);
@@ -394,7 +394,7 @@ BEGIN
         PERFORM dialoq.forget_rollbacks(v_queue_id);
     END IF;
     -- There was no message to say it with.
-    IF v_said IS NOT NULL THEN
-        PERFORM dialoq.notify_words(v_said);
+    IF v_notices IS NOT NULL THEN
+        PERFORM dialoq.send_notices(v_notices);
     END IF;
 END $$;

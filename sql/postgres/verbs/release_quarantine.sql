@@ -1,10 +1,10 @@
 -- Puts a conversation group that poison handling set aside back into its queue. Ours.
 -- Takes: the group
--- Gives: said
+-- Gives: notices
 -- Errors: 8436
 -- Locks: the group, waiting
 CREATE OR REPLACE FUNCTION dialoq.release_quarantine(p_conversation_group_id uuid)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -12,7 +12,7 @@ DECLARE
 BEGIN
     PERFORM dialoq.check_isolation();
     -- Before the lock is waited for, and under it.
-    FOR v_look IN 1..2 LOOP
+    FOR v_attempt IN 1..2 LOOP
         SELECT s.queue_id INTO v_queue_id
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_conversation_group_id LIMIT 1;
@@ -24,6 +24,6 @@ BEGIN
     END LOOP;
     UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, rollbacks = 0
     WHERE e.conversation_group_id = p_conversation_group_id;
-    PERFORM dialoq.put_right(p_conversation_group_id);
-    RETURN QUERY SELECT dialoq.say('q:' || v_queue_id);
+    PERFORM dialoq.rebuild_ready_rows(p_conversation_group_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || v_queue_id);
 END $$;

@@ -1,16 +1,16 @@
 -- Changes the level of one endpoint. Ours: Service Broker freezes it at the beginning.
 -- Takes: the handle, the level 1 (low) to 10 (high)
--- Gives: said
+-- Gives: notices
 -- Errors: 8426, 8438, 60005
 -- Locks: the conversation's group, waiting
 CREATE OR REPLACE FUNCTION dialoq.reprioritise(p_conversation_handle uuid, p_level integer)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_lock record;
     e record;
-    v_said text;
+    v_notices text;
 BEGIN
     IF p_level IS NULL OR p_level NOT BETWEEN 1 AND 10 THEN
         PERFORM dialoq.fail(60005, format('the level is %s; it must be 1 (low) to 10 (high)', p_level));
@@ -20,10 +20,10 @@ BEGIN
     SELECT c.conversation_group_id, s.queue_id INTO e
     FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
     WHERE c.endpoint_id = v_lock.endpoint_id;
-    IF dialoq.put_right(e.conversation_group_id) THEN
-        v_said := 'q:' || e.queue_id;
+    IF dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
+        v_notices := 'q:' || e.queue_id;
     END IF;
     -- Whoever sends at this moment still announces it at the old level.
-    PERFORM dialoq.unsettle(v_lock.endpoint_id);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_lock.said, v_said));
+    PERFORM dialoq.request_recheck(v_lock.endpoint_id);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

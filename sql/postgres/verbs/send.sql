@@ -2,14 +2,14 @@
 -- Takes: the handle, the message type (NULL is DEFAULT), the body (empty is none), the trace context, what the caller found
 --     wrong with the body (NULL: nobody looked; '': nothing; else code and description with | between), the version of the
 --     definitions it looked with (NULL: any), an id for the message (NULL: made here)
--- Gives: message_id, said
+-- Gives: message_id, notices
 -- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
 CREATE OR REPLACE FUNCTION dialoq.send(
     p_conversation_handle uuid, p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL,
     p_message_id uuid DEFAULT NULL)
-RETURNS TABLE (message_id uuid, said text)
+RETURNS TABLE (message_id uuid, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -51,5 +51,5 @@ BEGIN
     IF v_sent.error_number IS NOT NULL THEN
         PERFORM dialoq.fail(v_sent.error_number, v_sent.error_message);
     END IF;
-    RETURN QUERY SELECT v_id, dialoq.say(concat_ws(' ', v_lock.said, v_sent.said));
+    RETURN QUERY SELECT v_id, dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_sent.notices));
 END $$;

@@ -2,13 +2,13 @@
 -- Takes: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found wrong with the body
 --     and message id; the version of the definitions they looked with
 -- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
---     transaction holds the group, do it alone), error_message; said in the first row
+--     transaction holds the group, do it alone), error_message; notices in the first row
 -- Errors: 1205, 60005, 60026, 60033; of an item also those of send
 -- Locks: the groups of the conversations, without waiting
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_conversation_handles uuid[], p_message_type_names text[], p_message_bodies bytea[], p_traces text[],
     p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL)
-RETURNS TABLE (item integer, error_number integer, error_message text, said text)
+RETURNS TABLE (item integer, error_number integer, error_message text, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET enable_memoize = off SET jit = off AS $$
 #variable_conflict use_column
@@ -46,7 +46,7 @@ DECLARE
     v_row record;
     v_lock record;
     v_sent record;
-    v_said text;
+    v_notices text;
     -- Conversations with a message that is not sent because another transaction holds the group. Their later messages must not
     -- overtake it.
     v_held uuid[] := '{}';
@@ -104,7 +104,7 @@ BEGIN
             ) AS e
             CROSS JOIN LATERAL (
                 SELECT c.endpoint_id AS peer_id, c.conversation_group_id AS group_id, c.service_id,
-                    (10 - c.priority)::smallint AS below_top
+                    (10 - c.priority)::smallint AS rank_from_top
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
                     AND NOT c.is_system
@@ -148,7 +148,7 @@ BEGIN
                 AND t.service_id = t.other_service_id
         ), sent AS (
             INSERT INTO dialoq.queue_message (
-                queuing_order, endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+                queuing_order, endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
             OVERRIDING SYSTEM VALUE
             SELECT p.queuing_order, p.peer_id, 0, p.sequence, w.message_type_id,
                 coalesce(p_message_ids[p.place], gen_random_uuid()), v_now,
@@ -164,28 +164,28 @@ BEGIN
             RETURNING true
         ), ready AS (
             -- As add_ready, for all of them.
-            INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-            SELECT w.queue_id, p.below_top, least(p.queuing_order, (
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            SELECT w.queue_id, p.rank_from_top, least(p.queuing_order, (
                     SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = p.group_id)), p.group_id
             FROM whole AS w
             CROSS JOIN plain AS p
             LEFT JOIN LATERAL (
                 SELECT true AS is_kept FROM dialoq.ready_group AS r
                 WHERE r.conversation_group_id = p.group_id AND r.queue_id + 0 = w.queue_id
-                    AND r.below_top + 0 = p.below_top AND r.oldest + 0 <= p.queuing_order
+                    AND r.rank_from_top + 0 = p.rank_from_top AND r.oldest + 0 <= p.queuing_order
                 LIMIT 1
                 FOR KEY SHARE SKIP LOCKED
             ) AS k ON true
             WHERE k.is_kept IS NULL
         )
-        SELECT 'q:' || w.queue_id, (SELECT count(*) FROM counted) INTO v_said, v_counted FROM whole AS w;
+        SELECT 'q:' || w.queue_id, (SELECT count(*) FROM counted) INTO v_notices, v_counted FROM whole AS w;
         IF FOUND THEN
             IF v_counted < v_count THEN
                 RAISE EXCEPTION 'somebody else sent on a conversation of this batch at the same moment; run the transaction again'
                     USING ERRCODE = 'serialization_failure';
             END IF;
-            v_said := dialoq.say(v_said);
-            RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_said;
+            v_notices := dialoq.publish_notices(v_notices);
+            RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_notices;
             RETURN;
         END IF;
     END IF;
@@ -232,11 +232,11 @@ BEGIN
     END IF;
     -- OFFSET 0 keeps the planner from reading a table whole where it has to be looked into.
     SELECT array_agg(r.place), array_agg(r.row), array_agg(r.peer_id), array_agg(r.sequence), array_agg(r.type_id),
-        array_agg(r.peer_group), array_agg(r.peer_service_id), array_agg(r.below_top)
+        array_agg(r.peer_group), array_agg(r.peer_service_id), array_agg(r.rank_from_top)
     INTO v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_peer_services, v_tops
     FROM (
         SELECT i.place, i.type_id, e.row, e.send_sequence + i.behind AS sequence, p.endpoint_id AS peer_id,
-            p.conversation_group_id AS peer_group, p.service_id AS peer_service_id, (10 - p.priority)::smallint AS below_top
+            p.conversation_group_id AS peer_group, p.service_id AS peer_service_id, (10 - p.priority)::smallint AS rank_from_top
         FROM unnest(v_endpoints, v_groups, v_are_ours, v_behind, v_type_ids)
             WITH ORDINALITY AS i (endpoint_id, group_id, is_ours, behind, type_id, place)
         CROSS JOIN LATERAL (
@@ -275,12 +275,12 @@ BEGIN
         -- If one message of a conversation is not plain, none of it is.
         IF array_position(v_queues, NULL) IS NOT NULL OR cardinality(v_places) < v_count AND 0 < ANY (v_behind) THEN
             SELECT array_agg(p.place), array_agg(p.row), array_agg(p.peer_id), array_agg(p.sequence),
-                array_agg(p.message_type_id), array_agg(p.peer_group), array_agg(p.queue_id), array_agg(p.below_top)
+                array_agg(p.message_type_id), array_agg(p.peer_group), array_agg(p.queue_id), array_agg(p.rank_from_top)
             INTO v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops
             FROM (
                 SELECT u.*, v_endpoints[u.place] AS endpoint_id, count(*) OVER (PARTITION BY v_endpoints[u.place]) AS plain
                 FROM unnest(v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_queues, v_tops)
-                    AS u (place, row, peer_id, sequence, message_type_id, peer_group, queue_id, below_top)
+                    AS u (place, row, peer_id, sequence, message_type_id, peer_group, queue_id, rank_from_top)
                 WHERE u.queue_id IS NOT NULL
                 ORDER BY u.place
             ) AS p
@@ -292,7 +292,7 @@ BEGIN
         -- The numbers are given here, so that the rows are inserted in the order of the places.
         v_orders := ARRAY(SELECT nextval('dialoq.queue_message_queuing_order_seq') FROM unnest(v_places));
         INSERT INTO dialoq.queue_message (
-            queuing_order, endpoint_id, stored, sequence, message_type_id, message_id, enqueued_at, body, trace)
+            queuing_order, endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
         OVERRIDING SYSTEM VALUE
         SELECT n.queuing_order, n.peer_id, 0, n.sequence, n.message_type_id,
             coalesce(p_message_ids[n.place], gen_random_uuid()), v_now,
@@ -312,28 +312,28 @@ BEGIN
         END IF;
         -- As add_ready, for all of them.
         WITH arrived AS MATERIALIZED (
-            SELECT a.group_id, a.queue_id, a.below_top, min(a.oldest) AS oldest
-            FROM unnest(v_peer_groups, v_queues, v_tops, v_orders) AS a (group_id, queue_id, below_top, oldest)
-            GROUP BY a.group_id, a.queue_id, a.below_top
+            SELECT a.group_id, a.queue_id, a.rank_from_top, min(a.oldest) AS oldest
+            FROM unnest(v_peer_groups, v_queues, v_tops, v_orders) AS a (group_id, queue_id, rank_from_top, oldest)
+            GROUP BY a.group_id, a.queue_id, a.rank_from_top
         )
-        INSERT INTO dialoq.ready_group (queue_id, below_top, oldest, conversation_group_id)
-        SELECT a.queue_id, a.below_top, least(a.oldest, (
+        INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+        SELECT a.queue_id, a.rank_from_top, least(a.oldest, (
                 SELECT min(r.oldest) FROM dialoq.ready_group AS r WHERE r.conversation_group_id = a.group_id)), a.group_id
         FROM arrived AS a
         LEFT JOIN LATERAL (
             SELECT true AS is_kept FROM dialoq.ready_group AS r
             WHERE r.conversation_group_id = a.group_id AND r.queue_id + 0 = a.queue_id
-                AND r.below_top + 0 = a.below_top AND r.oldest + 0 <= a.oldest
+                AND r.rank_from_top + 0 = a.rank_from_top AND r.oldest + 0 <= a.oldest
             LIMIT 1
             FOR KEY SHARE SKIP LOCKED
         ) AS k ON true
         WHERE k.is_kept IS NULL;
-        v_said := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1] ELSE (
+        v_notices := CASE WHEN v_queues[1] = ALL (v_queues) THEN 'q:' || v_queues[1] ELSE (
             SELECT string_agg(DISTINCT 'q:' || q.id, ' ') FROM unnest(v_queues) AS q (id)) END;
     END IF;
     IF cardinality(v_places) = v_count THEN
-        v_said := dialoq.say(v_said);
-        RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_said;
+        v_notices := dialoq.publish_notices(v_notices);
+        RETURN QUERY SELECT 0, NULL::integer, NULL::text, v_notices;
         RETURN;
     END IF;
     v_errors := array_fill(NULL::integer, ARRAY[v_count]);
@@ -365,7 +365,7 @@ BEGIN
             CONTINUE;
         END IF;
         SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, false);
-        v_said := concat_ws(' ', v_said, v_lock.said);
+        v_notices := concat_ws(' ', v_notices, v_lock.notices);
         IF v_lock.endpoint_id IS NULL THEN
             v_errors[v_row.place] := 8426;
             v_texts[v_row.place] := format(
@@ -382,12 +382,12 @@ BEGIN
                 v_row.body, v_row.trace, coalesce(v_row.fault, dialoq.body_fault(v_row.message_type_id, v_row.body)), v_row.id);
             v_errors[v_row.place] := v_sent.error_number;
             v_texts[v_row.place] := v_sent.error_message;
-            v_said := concat_ws(' ', v_said, v_sent.said);
+            v_notices := concat_ws(' ', v_notices, v_sent.notices);
         END IF;
     END LOOP;
-    v_said := dialoq.say(v_said);
+    v_notices := dialoq.publish_notices(v_notices);
     RETURN QUERY
-    SELECT r.place::integer - 1, r.number, r.message, CASE WHEN r.place = 1 THEN v_said END
+    SELECT r.place::integer - 1, r.number, r.message, CASE WHEN r.place = 1 THEN v_notices END
     FROM unnest(v_errors, v_texts) WITH ORDINALITY AS r (number, message, place)
     ORDER BY r.place;
 END $$;

@@ -1,12 +1,12 @@
 -- SEND ON CONVERSATION ( h1, h2, ... ): one message on many conversations, on all of them or none.
 -- Takes: the handles, then as send
--- Gives: said
+-- Gives: notices
 -- Errors: 8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 9618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in order of their keys, waiting
 CREATE OR REPLACE FUNCTION dialoq.send_many(
     p_conversation_handles uuid[], p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL)
-RETURNS TABLE (said text)
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
@@ -17,7 +17,7 @@ DECLARE
     v_row record;
     v_lock record;
     v_sent record;
-    v_said text;
+    v_notices text;
 BEGIN
     IF p_body_fault <> '' THEN
         PERFORM dialoq.check_body_fault(p_body_fault);
@@ -71,7 +71,7 @@ BEGIN
             PERFORM dialoq.fail(8435, format('handle %s of %s in the list, %s, was not found',
                 array_position(p_conversation_handles, v_row.handle), v_count, v_row.handle));
         END IF;
-        v_said := concat_ws(' ', v_said, v_lock.said);
+        v_notices := concat_ws(' ', v_notices, v_lock.notices);
     END LOOP;
     FOR v_row IN
         SELECT e.endpoint_id
@@ -84,7 +84,7 @@ BEGIN
         IF v_sent.error_number IS NOT NULL THEN
             PERFORM dialoq.fail(v_sent.error_number, v_sent.error_message);
         END IF;
-        v_said := concat_ws(' ', v_said, v_sent.said);
+        v_notices := concat_ws(' ', v_notices, v_sent.notices);
     END LOOP;
-    RETURN QUERY SELECT dialoq.say(v_said);
+    RETURN QUERY SELECT dialoq.publish_notices(v_notices);
 END $$;

@@ -2,11 +2,11 @@
 -- counted yet, rows of ended processes, ids of units older than a week. It skips locked rows. Several sessions may call it
 -- at the same time; each step happens once.
 -- Takes: how many things at most (NULL: 500), up to 10000
--- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); said; now_at, the server's clock
+-- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock
 -- Errors: 60005 in a transaction that has written something
 -- Locks: groups, without waiting
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
-RETURNS TABLE (did integer, due_at timestamptz, said text, now_at timestamptz)
+RETURNS TABLE (did integer, due_at timestamptz, notices text, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -17,7 +17,7 @@ DECLARE
     v_did integer := 0;
     v_step text;
     v_done record;
-    v_said text;
+    v_notices text;
     v_due timestamptz;
     v_is_blocked boolean := false;
 BEGIN
@@ -26,7 +26,7 @@ BEGIN
         PERFORM dialoq.fail(60005, 'tick was called in a transaction that has written something, and would keep what is due from '
             'all others until its end; call it outside');
     END IF;
-    FOREACH v_step IN ARRAY ARRAY['due', 'count', 'settle'] LOOP
+    FOREACH v_step IN ARRAY ARRAY['due', 'count', 'recheck'] LOOP
         BEGIN
             SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, false);
         EXCEPTION
@@ -37,13 +37,13 @@ BEGIN
                 SELECT * INTO v_done FROM dialoq.do_steps(v_step, v_now, v_top - v_did, true);
         END;
         v_did := v_did + v_done.did;
-        v_said := dialoq.distinct_words(concat_ws(' ', v_said, v_done.said));
+        v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_done.notices));
         v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
-    UPDATE dialoq.unsettled AS u SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
-    WHERE u.unsettled_id IN (
-        SELECT n.unsettled_id FROM dialoq.unsettled AS n
-        WHERE n.after_xid IS NULL ORDER BY n.unsettled_id LIMIT 10000 FOR UPDATE SKIP LOCKED);
+    UPDATE dialoq.recheck_queue AS u SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
+    WHERE u.recheck_id IN (
+        SELECT n.recheck_id FROM dialoq.recheck_queue AS n
+        WHERE n.after_xid IS NULL ORDER BY n.recheck_id LIMIT 10000 FOR UPDATE SKIP LOCKED);
     DELETE FROM dialoq.done_unit AS d
     WHERE d.unit_id IN (
         SELECT o.unit_id FROM dialoq.done_unit AS o
@@ -53,20 +53,20 @@ BEGIN
     SELECT min(e.due_at) INTO v_due FROM dialoq.conversation_endpoint AS e WHERE e.due_at > v_now;
     IF v_did >= v_top THEN
         v_due := v_now;
-    ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.unsettled) THEN
+    ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.recheck_queue) THEN
         v_due := least(v_due, v_now + interval '1 second');
     ELSIF NOT v_is_manual AND EXISTS (SELECT FROM dialoq.receive_attempt) THEN
         -- Its host may die without a word.
         v_due := least(v_due, v_now + interval '5 seconds');
     END IF;
-    RETURN QUERY SELECT v_did, v_due, dialoq.say(v_said), dialoq.current_time_utc();
+    RETURN QUERY SELECT v_did, v_due, dialoq.publish_notices(v_notices), dialoq.current_time_utc();
 END $$;
 
--- Does what is due ('due'), counts rollbacks that are not counted yet ('count'), or looks once more at endpoints ('settle').
+-- Does what is due ('due'), counts rollbacks that are not counted yet ('count'), or looks once more at endpoints ('recheck').
 -- Takes: what, until when, how many at most, and whether each is done by itself
 -- Gives: how many were done; words; whether some wait for a transaction that holds their group
 CREATE OR REPLACE FUNCTION dialoq.do_steps(
-    p_step text, p_now timestamptz, p_top integer, p_is_alone boolean, OUT did integer, OUT said text, OUT is_blocked boolean)
+    p_step text, p_now timestamptz, p_top integer, p_is_alone boolean, OUT did integer, OUT notices text, OUT is_blocked boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_items refcursor;
@@ -88,10 +88,10 @@ BEGIN
             GROUP BY a.attempt_id ORDER BY a.attempt_id;
     ELSE
         OPEN v_items FOR
-            SELECT u.endpoint_id, u.unsettled_id AS id, NULL::uuid AS attempt_id FROM dialoq.unsettled AS u
+            SELECT u.endpoint_id, u.recheck_id AS id, NULL::uuid AS attempt_id FROM dialoq.recheck_queue AS u
             WHERE u.after_xid <= pg_snapshot_xmin(pg_current_snapshot())
                 AND u.noted_at < clock_timestamp() - interval '0.5 seconds'
-            ORDER BY u.unsettled_id
+            ORDER BY u.recheck_id
             LIMIT greatest(p_top, 0)
             FOR UPDATE SKIP LOCKED;
     END IF;
@@ -101,7 +101,7 @@ BEGIN
         EXIT WHEN NOT FOUND;
         -- One look at all that changes of definitions concern serves all of them.
         IF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
-            SELECT v_are_definitions_settled AS is_done, NULL::text AS said INTO v_done;
+            SELECT v_are_definitions_settled AS is_done, NULL::text AS notices INTO v_done;
         ELSIF p_is_alone THEN
             SELECT * INTO v_done FROM dialoq.do_step_alone(p_step, v_row.endpoint_id, v_row.id, v_row.attempt_id);
         ELSE
@@ -112,9 +112,9 @@ BEGIN
         END IF;
         IF v_done.is_done IS TRUE THEN
             did := did + 1;
-            said := dialoq.distinct_words(concat_ws(' ', said, v_done.said));
-            IF p_step = 'settle' THEN
-                DELETE FROM dialoq.unsettled AS u WHERE u.unsettled_id = v_row.id;
+            notices := dialoq.distinct_notices(concat_ws(' ', notices, v_done.notices));
+            IF p_step = 'recheck' THEN
+                DELETE FROM dialoq.recheck_queue AS u WHERE u.recheck_id = v_row.id;
             END IF;
         ELSE
             is_blocked := is_blocked OR p_step = 'due';
@@ -124,9 +124,9 @@ BEGIN
 END $$;
 
 -- Each word once.
-CREATE OR REPLACE FUNCTION dialoq.distinct_words(p_words text) RETURNS text
+CREATE OR REPLACE FUNCTION dialoq.distinct_notices(p_notices text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT string_agg(DISTINCT w.word, ' ') FROM unnest(string_to_array(p_words, ' ')) AS w (word) WHERE w.word <> ''
+    SELECT string_agg(DISTINCT w.word, ' ') FROM unnest(string_to_array(p_notices, ' ')) AS w (word) WHERE w.word <> ''
 $$;
 
 -- Deletes the reader rows of processes that have ended. It skips rows that another session has locked, because every

@@ -16,7 +16,7 @@ SELECT
     CASE
         WHEN peer.endpoint_id IS NULL THEN greatest(e.receive_sequence, (
             SELECT m.sequence + 1 FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC LIMIT 1))
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC LIMIT 1))
         ELSE coalesce(
             (SELECT min(t.sequence) FROM dialoq.transmission AS t
              WHERE t.endpoint_id = peer.endpoint_id AND NOT t.is_conversation_error),
@@ -26,6 +26,6 @@ SELECT
     NULL::bigint AS first_out_of_order_sequence, NULL::bigint AS last_out_of_order_sequence,
     NULL::integer AS last_out_of_order_frag, NULL::bytea AS last_send_tran_id,
     e.is_system, e.priority, e.is_quarantined, e.begun_at
-FROM dialoq.noted_endpoint AS e
+FROM dialoq.effective_endpoint AS e
 LEFT JOIN dialoq.conversation_endpoint AS peer
     ON peer.conversation_id = e.conversation_id AND peer.is_initiator = (NOT e.is_initiator);

@@ -84,7 +84,7 @@ pub(in crate::store::database) fn only(rows: &[SqlRow]) -> Result<Row<'_>> {
 pub(in crate::store::database) fn said(rows: &[SqlRow]) -> String {
     let mut words = String::new();
     for row in rows {
-        if let Ok(Some(more)) = Row(row).maybe_text("said")
+        if let Ok(Some(more)) = Row(row).maybe_text("notices")
             && !more.is_empty()
         {
             if !words.is_empty() {

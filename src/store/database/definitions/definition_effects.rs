@@ -40,29 +40,29 @@ pub(in crate::store::database) fn row<'a>(
 /// The call that does what a definition means for conversations; `None` if `define_end` does all that is to do.
 pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Call<'static>> {
     let (name, args) = match consequence {
-        Consequence::ContractDropped { contract_id } => ("follow_contract_dropped", vec![Arg::Int(*contract_id)]),
+        Consequence::ContractDropped { contract_id } => ("on_contract_dropped", vec![Arg::Int(*contract_id)]),
         Consequence::ServiceMoved { service_id, from_queue_id, to_queue_id } => {
-            ("follow_service_moved", vec![Arg::Int(*service_id), Arg::Int(*from_queue_id), Arg::Int(*to_queue_id)])
+            ("on_service_moved", vec![Arg::Int(*service_id), Arg::Int(*from_queue_id), Arg::Int(*to_queue_id)])
         }
         Consequence::ServiceContractsDropped { service_id, contract_ids: ids } => {
-            ("follow_service_contracts_dropped", vec![Arg::Int(*service_id), put::contract_ids(ids)])
+            ("on_service_contracts_dropped", vec![Arg::Int(*service_id), put::contract_ids(ids)])
         }
         Consequence::ServiceDropped { service_id, queue_id } => {
-            ("follow_service_dropped", vec![Arg::Int(*service_id), Arg::Int(*queue_id)])
+            ("on_service_dropped", vec![Arg::Int(*service_id), Arg::Int(*queue_id)])
         }
-        Consequence::QueueDropped { queue_id } => ("follow_queue_dropped", vec![Arg::Int(*queue_id)]),
+        Consequence::QueueDropped { queue_id } => ("on_queue_dropped", vec![Arg::Int(*queue_id)]),
         Consequence::QueueStatusChanged { queue_id, is_enabled } => {
-            ("follow_queue_status_changed", vec![Arg::Int(*queue_id), Arg::Bool(*is_enabled)])
+            ("on_queue_status_changed", vec![Arg::Int(*queue_id), Arg::Bool(*is_enabled)])
         }
-        Consequence::NewBroker => ("follow_new_broker", Vec::new()),
-        Consequence::ErrorBrokerConversations => ("follow_error_broker_conversations", Vec::new()),
+        Consequence::NewBroker => ("on_new_broker", Vec::new()),
+        Consequence::ErrorBrokerConversations => ("on_error_broker_conversations", Vec::new()),
         // What waits is looked at again after all definitions are in.
         Consequence::BrokerEnabledChanged { .. } => return None,
         Consequence::NotificationCreated { notification } => {
-            ("follow_notification_created", vec![Arg::Int(notification.id)])
+            ("on_notification_created", vec![Arg::Int(notification.id)])
         }
         Consequence::NotificationDropped { conversation_handle, .. } => {
-            ("follow_notification_dropped", vec![Arg::Uuid(*conversation_handle)])
+            ("on_notification_dropped", vec![Arg::Uuid(*conversation_handle)])
         }
     };
     Some(Call { name, args })

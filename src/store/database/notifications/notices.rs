@@ -167,7 +167,9 @@ impl Database {
         loop {
             self.outbox.came.notified().await;
             for words in self.outbox.take(&process) {
-                if let Err(failure) = self.side.call(Call { name: "tell", args: vec![Arg::Text(&words)] }).await {
+                if let Err(failure) =
+                    self.side.call(Call { name: "notify_processes", args: vec![Arg::Text(&words)] }).await
+                {
                     // They look by themselves, if less often.
                     tracing::warn!(error = %failure.error, "other processes could not be told: {words}");
                 }

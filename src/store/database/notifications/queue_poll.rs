@@ -195,7 +195,7 @@ impl Database {
             let queues = &self.definitions.known().catalog.queues;
             queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
         };
-        let rows = self.side.call(Call { name: "look", args: Vec::new() }).await.map_err(Failure::into_caller_error)?;
+        let rows = self.side.call(Call { name: "poll", args: Vec::new() }).await.map_err(Failure::into_caller_error)?;
         let row = only(&rows)?;
         let picture = Picture {
             ready: counts(row, "ready_queues")?,

@@ -46,7 +46,7 @@ async fn what_a_unit_received_is_given_back_if_its_caller_has_left() {
             stage.gate.add_permits(10);
             stage.until_asked("rollback", 1).await;
             // Receivers that met the locked group are told that it is free.
-            stage.until_asked("tell", 1).await;
+            stage.until_asked("notify_processes", 1).await;
             store.close().await.unwrap();
             assert!(stage.asked(&["commit"]).is_empty(), "{unit_id:?}");
         }
@@ -138,16 +138,16 @@ async fn a_close_tells_other_processes_what_was_committed_before_it() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    stage.play(|name, _| (name == "send").then(|| Ok(vec![row([("said", SqlValue::from(format!("q:{QUEUE}")))])])));
+    stage.play(|name, _| (name == "send").then(|| Ok(vec![row([("notices", SqlValue::from(format!("q:{QUEUE}")))])])));
     for number in 1..=2 {
         store.submit(vec![send(number, "Text", b"x")]).await.unwrap();
         if number == 1 {
             // The next word waits a few milliseconds for others.
-            stage.until_asked("tell", 1).await;
+            stage.until_asked("notify_processes", 1).await;
         }
     }
     store.close().await.unwrap();
-    assert_eq!(stage.asked(&["tell"]).len(), 2);
+    assert_eq!(stage.asked(&["notify_processes"]).len(), 2);
 }
 
 /// A batch in the runtime of one caller must not end with that runtime: other callers' messages gather behind it.

@@ -350,8 +350,8 @@ async fn what_a_commit_brought_about_is_told_to_others_once() {
     let told = Arc::new(std::sync::Mutex::new(Vec::new()));
     let heard = told.clone();
     stage.play(move |name, args| match (name, args) {
-        ("send", _) => Some(Ok(vec![row([("said", SqlValue::from(format!("q:{QUEUE}")))])])),
-        ("tell", [Arg::Text(words)]) => {
+        ("send", _) => Some(Ok(vec![row([("notices", SqlValue::from(format!("q:{QUEUE}")))])])),
+        ("notify_processes", [Arg::Text(words)]) => {
             heard.lock().unwrap().push((*words).to_owned());
             None
         }
@@ -361,7 +361,7 @@ async fn what_a_commit_brought_about_is_told_to_others_once() {
     signal.as_mut().enable();
     store.submit(vec![send(1, "Text", b"x")]).await.unwrap();
     signal.await;
-    stage.until_asked("tell", 1).await;
+    stage.until_asked("notify_processes", 1).await;
     let own = store.database.process.simple();
     assert_eq!(*told.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
 }
@@ -388,7 +388,7 @@ async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_ma
     let _limit = crate::testing::limit();
     assert_eq!(asked_while_idle(0).await, ["tick"; 10], "nobody waits, so nobody looks");
     let one = asked_while_idle(1).await;
-    assert_eq!(one, [["look"; 10], ["tick"; 10]].concat());
+    assert_eq!(one, [["poll"; 10], ["tick"; 10]].concat());
     assert_eq!(asked_while_idle(100).await, one);
 }
 
@@ -402,7 +402,7 @@ async fn a_queue_is_empty_only_if_nothing_was_received_beside_the_look() {
     let look = async |shown: &'static str, received_meanwhile: u64| {
         let context = activity.clone();
         stage.play(move |name, _| {
-            (name == "look").then(|| {
+            (name == "poll").then(|| {
                 context.took(received_meanwhile);
                 Ok(vec![row([
                     ("catalog_version", 1.into()),

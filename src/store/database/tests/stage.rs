@@ -118,8 +118,8 @@ impl Stage {
 
     fn usual(call: &Call<'_>) -> Vec<SqlRow> {
         match call.name {
-            "tick" => vec![row([("did", 0.into()), ("due_at", SqlValue::Null), ("said", SqlValue::Null)])],
-            "look" => vec![row([
+            "tick" => vec![row([("did", 0.into()), ("due_at", SqlValue::Null), ("notices", SqlValue::Null)])],
+            "poll" => vec![row([
                 ("catalog_version", 1.into()),
                 ("due_at", SqlValue::Null),
                 ("ready_queues", SqlValue::Null),
@@ -158,7 +158,7 @@ pub(super) fn received(item: i64, text: &str) -> SqlRow {
         ("message_id", id()),
         ("message_enqueue_time", 0.into()),
         ("trace", SqlValue::Null),
-        ("said", SqlValue::Null),
+        ("notices", SqlValue::Null),
     ])
 }
 

@@ -1,7 +1,7 @@
 -- What a change of definitions means for conversations that are open. Called after the rows of the definitions are
 -- written, before define_end.
 -- Takes: see each function; p_affected: endpoints
--- Gives: said
+-- Gives: notices
 -- Errors: 1205, if two transactions wait for each other's groups
 -- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
 -- are not locked
@@ -13,7 +13,7 @@ RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 DECLARE
     v_row record;
     v_lock record;
-    v_said text;
+    v_notices text;
 BEGIN
     FOR v_row IN
         SELECT DISTINCT ON (dialoq.group_key(e.conversation_group_id)) e.endpoint_id
@@ -27,9 +27,9 @@ BEGIN
         ORDER BY dialoq.group_key(e.conversation_group_id), e.endpoint_id
     LOOP
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
-        v_said := concat_ws(' ', v_said, v_lock.said);
+        v_notices := concat_ws(' ', v_notices, v_lock.notices);
     END LOOP;
-    RETURN v_said;
+    RETURN v_notices;
 END
 $$;
 
@@ -47,29 +47,29 @@ END
 $$;
 
 -- The contract was dropped: conversations over it break.
-CREATE FUNCTION dialoq.follow_contract_dropped(p_contract_id integer)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_contract_dropped(p_contract_id integer)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_affected bigint[] := ARRAY(
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_contract_id = p_contract_id
         ORDER BY e.endpoint_id);
     v_id bigint;
-    v_words text := dialoq.lock_affected(v_affected);
+    v_notices text := dialoq.lock_affected(v_affected);
 BEGIN
     FOREACH v_id IN ARRAY v_affected LOOP
-        v_words := dialoq.once(v_words, dialoq.raise_error(v_id, -8487, 'the contract of the conversation was dropped'));
+        v_notices := dialoq.add_notices(v_notices, dialoq.raise_error(v_id, -8487, 'the contract of the conversation was dropped'));
     END LOOP;
-    PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, dialoq.due_word(dialoq.current_time_utc())));
+    PERFORM dialoq.request_recheck(0);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
 
 -- The service accepts these contracts no longer: conversations over them that it is the target of break, on both sides.
-CREATE FUNCTION dialoq.follow_service_contracts_dropped(p_service_id integer, p_service_contract_id integer[])
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_service_contracts_dropped(p_service_id integer, p_service_contract_id integer[])
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_row record;
-    v_words text;
+    v_notices text;
 BEGIN
     FOR v_row IN
         SELECT e.endpoint_id, p.endpoint_id AS peer_id
@@ -79,56 +79,56 @@ BEGIN
             AND e.service_contract_id = ANY (p_service_contract_id)
         ORDER BY e.endpoint_id
     LOOP
-        v_words := dialoq.once(v_words,
+        v_notices := dialoq.add_notices(v_notices,
             dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
-        v_words := dialoq.once(v_words,
+        v_notices := dialoq.add_notices(v_notices,
             dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
     END LOOP;
-    PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, dialoq.due_word(dialoq.current_time_utc())));
+    PERFORM dialoq.request_recheck(0);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
 
 -- All messages of the service go to another queue: rows name endpoints, so only the places to look change.
-CREATE FUNCTION dialoq.follow_service_moved(p_service_id integer, p_from_queue_id integer, p_to_queue_id integer)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_service_moved(p_service_id integer, p_from_queue_id integer, p_to_queue_id integer)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_affected bigint[] := ARRAY(
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_id = p_service_id
         ORDER BY e.endpoint_id);
-    v_words text;
+    v_notices text;
 BEGIN
     IF NOT EXISTS (SELECT FROM dialoq.service AS s WHERE s.service_id = p_service_id AND s.queue_id = p_to_queue_id) THEN
         PERFORM dialoq.fail(60005, format('service %s does not use queue %s; write the service first', p_service_id,
             p_to_queue_id));
     END IF;
-    v_words := dialoq.lock_affected(v_affected);
+    v_notices := dialoq.lock_affected(v_affected);
     UPDATE dialoq.ready_group AS r SET queue_id = p_to_queue_id
     WHERE r.queue_id = p_from_queue_id AND EXISTS (
         SELECT FROM dialoq.conversation_endpoint AS e
         WHERE e.conversation_group_id = r.conversation_group_id AND e.service_id = p_service_id);
-    PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id,
-        dialoq.due_word(dialoq.current_time_utc())));
+    PERFORM dialoq.request_recheck(0);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_from_queue_id, 'q:' || p_to_queue_id,
+        dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
 
 -- The service was dropped: its conversations vanish, and their peers are told.
-CREATE FUNCTION dialoq.follow_service_dropped(p_service_id integer, p_queue_id integer)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_service_dropped(p_service_id integer, p_queue_id integer)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_affected bigint[] := ARRAY(
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE e.service_id = p_service_id
         ORDER BY e.endpoint_id);
     v_row record;
-    v_words text := dialoq.lock_affected(v_affected);
+    v_notices text := dialoq.lock_affected(v_affected);
 BEGIN
     FOR v_row IN
         SELECT e.endpoint_id, e.conversation_id, e.is_initiator
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (v_affected)
         ORDER BY e.endpoint_id
     LOOP
-        v_words := dialoq.once(v_words, (
+        v_notices := dialoq.add_notices(v_notices, (
             SELECT dialoq.raise_error(p.endpoint_id, -8470, 'the remote service was dropped')
             FROM dialoq.conversation_endpoint AS p
             WHERE p.conversation_id = v_row.conversation_id AND p.is_initiator = (NOT v_row.is_initiator)));
@@ -139,69 +139,69 @@ BEGIN
     IF cardinality(v_affected) > 500 THEN
         PERFORM dialoq.erase_all(v_affected);
     END IF;
-    PERFORM dialoq.unsettle(0);
-    RETURN QUERY SELECT dialoq.say(concat_ws(' ', v_words, 'q:' || p_queue_id, dialoq.due_word(dialoq.current_time_utc())));
+    PERFORM dialoq.request_recheck(0);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_notices, 'q:' || p_queue_id, dialoq.due_notice(dialoq.current_time_utc())));
 END
 $$;
 
 -- The queue was dropped: who waits in it hears of it.
-CREATE FUNCTION dialoq.follow_queue_dropped(p_queue_id integer)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_queue_dropped(p_queue_id integer)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM dialoq.ready_group AS r WHERE r.queue_id = p_queue_id;
-    RETURN QUERY SELECT dialoq.say('q:' || p_queue_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id);
 END
 $$;
 
 -- The queue was enabled, which forgets its rollbacks, or disabled.
-CREATE FUNCTION dialoq.follow_queue_status_changed(p_queue_id integer, p_is_enabled boolean)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_queue_status_changed(p_queue_id integer, p_is_enabled boolean)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF p_is_enabled THEN
         PERFORM dialoq.forget_rollbacks(p_queue_id);
     END IF;
-    RETURN QUERY SELECT dialoq.say('q:' || p_queue_id);
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || p_queue_id);
 END
 $$;
 
 -- The broker is another: all conversations vanish without a word. Notifications begin theirs anew.
-CREATE FUNCTION dialoq.follow_new_broker()
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_new_broker()
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_affected bigint[] := ARRAY(SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e);
     v_id integer;
-    v_words text := dialoq.lock_affected(v_affected);
+    v_notices text := dialoq.lock_affected(v_affected);
 BEGIN
     PERFORM dialoq.erase_all(v_affected);
-    PERFORM dialoq.unsettle(0);
+    PERFORM dialoq.request_recheck(0);
     FOR v_id IN SELECT n.event_notification_id FROM dialoq.event_notification AS n ORDER BY n.event_notification_id LOOP
         PERFORM dialoq.begin_notification(v_id);
     END LOOP;
     RETURN QUERY
-    SELECT dialoq.say(concat_ws(' ', v_words, (SELECT string_agg('q:' || q.queue_id, ' ') FROM dialoq.service_queue AS q)));
+    SELECT dialoq.publish_notices(concat_ws(' ', v_notices, (SELECT string_agg('q:' || q.queue_id, ' ') FROM dialoq.service_queue AS q)));
 END
 $$;
 
 -- Every conversation breaks.
-CREATE FUNCTION dialoq.follow_error_broker_conversations()
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_error_broker_conversations()
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_id bigint;
-    v_words text;
+    v_notices text;
 BEGIN
     FOR v_id IN
         SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e WHERE NOT e.is_system ORDER BY e.endpoint_id
     LOOP
-        v_words := dialoq.once(v_words, dialoq.raise_error(
+        v_notices := dialoq.add_notices(v_notices, dialoq.raise_error(
             v_id, -9719, 'the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS'));
     END LOOP;
-    RETURN QUERY SELECT dialoq.say(v_words);
+    RETURN QUERY SELECT dialoq.publish_notices(v_notices);
 END
 $$;
 
 -- An event notification begins its conversation.
-CREATE FUNCTION dialoq.follow_notification_created(p_event_notification_id integer)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_notification_created(p_event_notification_id integer)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM dialoq.begin_notification(p_event_notification_id);
     RETURN QUERY SELECT NULL::text;
@@ -209,21 +209,21 @@ END
 $$;
 
 -- An event notification ends its conversation.
-CREATE FUNCTION dialoq.follow_notification_dropped(p_conversation_handle uuid)
-RETURNS TABLE (said text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION dialoq.on_notification_dropped(p_conversation_handle uuid)
+RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    RETURN QUERY SELECT dialoq.say(dialoq.end_notification(p_conversation_handle));
+    RETURN QUERY SELECT dialoq.publish_notices(dialoq.end_notification(p_conversation_handle));
 END
 $$;
 
 -- Words with one more that is not among them yet: a million conversations are mostly of one queue.
-CREATE FUNCTION dialoq.once(p_words text, p_more text)
+CREATE FUNCTION dialoq.add_notices(p_notices text, p_more text)
 RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF p_more IS NULL OR strpos(' ' || coalesce(p_words, '') || ' ', ' ' || p_more || ' ') > 0 THEN
-        RETURN p_words;
+    IF p_more IS NULL OR strpos(' ' || coalesce(p_notices, '') || ' ', ' ' || p_more || ' ') > 0 THEN
+        RETURN p_notices;
     END IF;
-    RETURN concat_ws(' ', p_words, p_more);
+    RETURN concat_ws(' ', p_notices, p_more);
 END
 $$;
 
@@ -231,7 +231,7 @@ $$;
 -- have gone by what was before, and made or told an endpoint what the change had no knowledge of. tick calls it, because
 -- follow_* noted endpoint 0 as unsettled. At most 500 endpoints at a time.
 -- Gives: whether nothing is left to do; words
-CREATE FUNCTION dialoq.settle_definitions(OUT is_settled boolean, OUT said text)
+CREATE FUNCTION dialoq.recheck_definitions(OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET enable_hashjoin = on
 SET enable_mergejoin = on AS $$
 DECLARE
@@ -240,7 +240,7 @@ DECLARE
     v_broken record;
     v_count integer := 0;
 BEGIN
-    is_settled := true;
+    is_done := true;
     -- Places to look in a queue that the service has left.
     FOR v_row IN
         WITH wrong AS (
@@ -258,7 +258,7 @@ BEGIN
         )
         SELECT DISTINCT m.queue_id FROM moved AS m
     LOOP
-        said := dialoq.once(said, 'q:' || v_row.queue_id);
+        notices := dialoq.add_notices(notices, 'q:' || v_row.queue_id);
     END LOOP;
     -- Endpoints of a service that is gone, over a contract that is gone, at a target that lost it.
     FOR v_row IN
@@ -273,7 +273,7 @@ BEGIN
             ON p.conversation_id = e.conversation_id AND p.is_initiator = (NOT e.is_initiator)
         WHERE NOT e.is_system AND (s.service_id IS NULL OR e.state IN ('SO', 'CO', 'DI')
             AND (c.is_dropped OR NOT e.is_initiator AND u.service_id IS NULL)
-            AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1))
+            AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1))
         ORDER BY e.endpoint_id
         LIMIT 500
     LOOP
@@ -281,28 +281,28 @@ BEGIN
         BEGIN
             IF v_row.is_homeless THEN
                 SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
-                is_settled := is_settled AND v_lock.is_locked IS NOT NULL;
+                is_done := is_done AND v_lock.is_locked IS NOT NULL;
                 CONTINUE WHEN v_lock.is_locked IS NOT TRUE;
-                said := dialoq.once(said, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
+                notices := dialoq.add_notices(notices, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
                 PERFORM dialoq.erase(v_row.endpoint_id);
             ELSIF v_row.code = -8487 THEN
-                said := dialoq.once(said,
+                notices := dialoq.add_notices(notices,
                     dialoq.raise_error(v_row.endpoint_id, -8487, 'the contract of the conversation was dropped'));
             ELSE
-                said := dialoq.once(said,
+                notices := dialoq.add_notices(notices,
                     dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
-                said := dialoq.once(said,
+                notices := dialoq.add_notices(notices,
                     dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
             END IF;
         EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
-            SELECT b.is_done, b.said INTO v_broken FROM dialoq.break_damaged(v_row.endpoint_id, SQLERRM) AS b;
-            is_settled := is_settled AND v_broken.is_done IS NOT NULL;
-            said := dialoq.once(said, v_broken.said);
+            SELECT b.is_done, b.notices INTO v_broken FROM dialoq.break_damaged(v_row.endpoint_id, SQLERRM) AS b;
+            is_done := is_done AND v_broken.is_done IS NOT NULL;
+            notices := dialoq.add_notices(notices, v_broken.notices);
         END;
     END LOOP;
     DELETE FROM dialoq.queue_message AS m
     WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id);
-    is_settled := is_settled AND v_count < 500 AND NOT EXISTS (
+    is_done := is_done AND v_count < 500 AND NOT EXISTS (
         SELECT FROM dialoq.ready_group AS r
         JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = r.conversation_group_id
         JOIN dialoq.service AS s ON s.service_id = e.service_id

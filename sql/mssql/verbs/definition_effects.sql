@@ -1,15 +1,15 @@
 -- What a change of definitions means for conversations that are open. Called after the rows of the definitions are
 -- written, before define_end.
 -- Takes: see each procedure
--- Gives: said
+-- Gives: notices
 -- Errors: 51205, if two transactions wait for each other's groups
 -- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
 -- are not locked
 
 -- The contract was dropped: conversations over it break.
-IF OBJECT_ID(N'dialoq.follow_contract_dropped') IS NOT NULL DROP PROCEDURE dialoq.follow_contract_dropped
+IF OBJECT_ID(N'dialoq.on_contract_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_contract_dropped
 GO
-CREATE PROCEDURE dialoq.follow_contract_dropped
+CREATE PROCEDURE dialoq.on_contract_dropped
     @contract_id int
 AS
 BEGIN
@@ -21,11 +21,11 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
+    DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected NULL, @contract_id, @said OUTPUT;
+        EXEC dialoq.lock_affected NULL, @contract_id, @notices OUTPUT;
         SET @body = dialoq.error_body(-8487, N'the contract of the conversation was dropped');
         WHILE 1 = 1
         BEGIN
@@ -35,24 +35,24 @@ BEGIN
             WHERE e.service_contract_id = @contract_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
             IF @next IS NULL BREAK;
             SET @id = @next;
-            EXEC dialoq.tell_error @id, @body, @said OUTPUT;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            EXEC dialoq.add_error @id, @body, @notices OUTPUT;
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
-        EXEC dialoq.unsettle_definitions;
+        EXEC dialoq.request_recheck_of_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- The service accepts these contracts no longer: conversations over them that it is the target of break, on both sides.
-IF OBJECT_ID(N'dialoq.follow_service_contracts_dropped') IS NOT NULL DROP PROCEDURE dialoq.follow_service_contracts_dropped
+IF OBJECT_ID(N'dialoq.on_service_contracts_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_service_contracts_dropped
 GO
-CREATE PROCEDURE dialoq.follow_service_contracts_dropped
+CREATE PROCEDURE dialoq.on_service_contracts_dropped
     @service_id int, @contracts dialoq.contract_id_rows READONLY
 AS
 BEGIN
@@ -64,7 +64,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
+    DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     DECLARE @far_body varbinary(max);
     BEGIN TRY
@@ -81,27 +81,27 @@ BEGIN
             ORDER BY e.endpoint_id;
             IF @next IS NULL BREAK;
             SET @id = @next;
-            EXEC dialoq.tell_error @id, @body, @said OUTPUT;
+            EXEC dialoq.add_error @id, @body, @notices OUTPUT;
             EXEC dialoq.find_peer @conversation_id, 0, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT, @far_service OUTPUT,
                 @is_system OUTPUT;
-            IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @far_body, @said OUTPUT;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @far_body, @notices OUTPUT;
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
-        EXEC dialoq.unsettle_definitions;
+        EXEC dialoq.request_recheck_of_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- All messages of the service go to another queue: rows name endpoints, so only the places to look change.
-IF OBJECT_ID(N'dialoq.follow_service_moved') IS NOT NULL DROP PROCEDURE dialoq.follow_service_moved
+IF OBJECT_ID(N'dialoq.on_service_moved') IS NOT NULL DROP PROCEDURE dialoq.on_service_moved
 GO
-CREATE PROCEDURE dialoq.follow_service_moved
+CREATE PROCEDURE dialoq.on_service_moved
     @service_id int, @from_queue_id int, @to_queue_id int
 AS
 BEGIN
@@ -113,11 +113,11 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
+    DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected @service_id, NULL, @said OUTPUT;
+        EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
         WHILE 1 = 1
         BEGIN
             SET @next = NULL;
@@ -127,26 +127,26 @@ BEGIN
             WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
             IF @next IS NULL BREAK;
             SET @id = @next;
-            EXEC dialoq.put_right @group;
+            EXEC dialoq.rebuild_ready_rows @group;
             -- A message that arrives at this moment may still go by the old queue: tick looks once more.
-            EXEC dialoq.unsettle @id, @conversation_id, @is_initiator;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            EXEC dialoq.request_recheck @id, @conversation_id, @is_initiator;
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
-        SET @said = CONCAT(@said, N' q:', @from_queue_id, N' q:', @to_queue_id);
+        SET @notices = CONCAT(@notices, N' q:', @from_queue_id, N' q:', @to_queue_id);
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- The service was dropped: its conversations vanish, and their peers are told.
-IF OBJECT_ID(N'dialoq.follow_service_dropped') IS NOT NULL DROP PROCEDURE dialoq.follow_service_dropped
+IF OBJECT_ID(N'dialoq.on_service_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_service_dropped
 GO
-CREATE PROCEDURE dialoq.follow_service_dropped
+CREATE PROCEDURE dialoq.on_service_dropped
     @service_id int, @queue_id int
 AS
 BEGIN
@@ -158,11 +158,11 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
+    DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected @service_id, NULL, @said OUTPUT;
+        EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
         SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
         WHILE 1 = 1
         BEGIN
@@ -174,26 +174,26 @@ BEGIN
             SET @id = @next;
             EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
                 @far_service OUTPUT, @is_system OUTPUT;
-            IF @peer_id IS NOT NULL EXEC dialoq.tell_error @peer_id, @body, @said OUTPUT;
-            EXEC dialoq.erase @id, @said OUTPUT;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @body, @notices OUTPUT;
+            EXEC dialoq.erase @id, @notices OUTPUT;
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
-        SET @said = CONCAT(@said, N' q:', @queue_id);
-        EXEC dialoq.unsettle_definitions;
+        SET @notices = CONCAT(@notices, N' q:', @queue_id);
+        EXEC dialoq.request_recheck_of_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- The queue was dropped: who waits in it hears of it.
-IF OBJECT_ID(N'dialoq.follow_queue_dropped') IS NOT NULL DROP PROCEDURE dialoq.follow_queue_dropped
+IF OBJECT_ID(N'dialoq.on_queue_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_queue_dropped
 GO
-CREATE PROCEDURE dialoq.follow_queue_dropped
+CREATE PROCEDURE dialoq.on_queue_dropped
     @queue_id int
 AS
 BEGIN
@@ -205,7 +205,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max) = CONCAT(N' q:', @queue_id);
+    DECLARE @notices nvarchar(max) = CONCAT(N' q:', @queue_id);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         DELETE FROM dialoq.ready_group WHERE queue_id = @queue_id;
@@ -215,14 +215,14 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- The queue was enabled, which forgets its rollbacks, or disabled.
-IF OBJECT_ID(N'dialoq.follow_queue_status_changed') IS NOT NULL DROP PROCEDURE dialoq.follow_queue_status_changed
+IF OBJECT_ID(N'dialoq.on_queue_status_changed') IS NOT NULL DROP PROCEDURE dialoq.on_queue_status_changed
 GO
-CREATE PROCEDURE dialoq.follow_queue_status_changed
+CREATE PROCEDURE dialoq.on_queue_status_changed
     @queue_id int, @is_enabled bit
 AS
 BEGIN
@@ -234,7 +234,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max) = CONCAT(N' q:', @queue_id);
+    DECLARE @notices nvarchar(max) = CONCAT(N' q:', @queue_id);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         IF @is_enabled = 1
@@ -245,14 +245,14 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- The broker is another: all conversations vanish without a word. Notifications begin theirs anew.
-IF OBJECT_ID(N'dialoq.follow_new_broker') IS NOT NULL DROP PROCEDURE dialoq.follow_new_broker
+IF OBJECT_ID(N'dialoq.on_new_broker') IS NOT NULL DROP PROCEDURE dialoq.on_new_broker
 GO
-CREATE PROCEDURE dialoq.follow_new_broker
+CREATE PROCEDURE dialoq.on_new_broker
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -263,12 +263,12 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @id int = -2147483648, @next int, @now datetime2(6) = SYSUTCDATETIME();
+    DECLARE @notices nvarchar(max), @id int = -2147483648, @next int, @now datetime2(6) = SYSUTCDATETIME();
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected NULL, NULL, @said OUTPUT;
+        EXEC dialoq.lock_affected NULL, NULL, @notices OUTPUT;
         -- What arrives at one of them at this moment is removed by tick.
-        INSERT INTO dialoq.unsettled (endpoint_id, conversation_id, is_initiator, look_at)
+        INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
         SELECT e.endpoint_id, e.conversation_id, e.is_initiator, @now FROM dialoq.conversation_endpoint AS e;
         DELETE FROM dialoq.transmission;
         DELETE FROM dialoq.retained_message;
@@ -284,23 +284,23 @@ BEGIN
             SET @id = @next;
             EXEC dialoq.begin_notification @id;
         END
-        SELECT @said = CONCAT(@said, N' ', STRING_AGG(CAST(CONCAT(N'q:', q.queue_id) AS nvarchar(max)), N' '))
+        SELECT @notices = CONCAT(@notices, N' ', STRING_AGG(CAST(CONCAT(N'q:', q.queue_id) AS nvarchar(max)), N' '))
         FROM dialoq.service_queue AS q;
-        EXEC dialoq.unsettle_definitions;
+        EXEC dialoq.request_recheck_of_definitions;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- Every conversation breaks.
-IF OBJECT_ID(N'dialoq.follow_error_broker_conversations') IS NOT NULL DROP PROCEDURE dialoq.follow_error_broker_conversations
+IF OBJECT_ID(N'dialoq.on_error_broker_conversations') IS NOT NULL DROP PROCEDURE dialoq.on_error_broker_conversations
 GO
-CREATE PROCEDURE dialoq.follow_error_broker_conversations
+CREATE PROCEDURE dialoq.on_error_broker_conversations
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -311,7 +311,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
+    DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
@@ -326,8 +326,8 @@ BEGIN
             WHERE e.is_system = 0 AND e.endpoint_id > @id ORDER BY e.endpoint_id;
             IF @next IS NULL BREAK;
             SET @id = @next;
-            EXEC dialoq.tell_error @id, @body, @said OUTPUT;
-            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.words(@said);
+            EXEC dialoq.add_error @id, @body, @notices OUTPUT;
+            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
@@ -335,14 +335,14 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- An event notification begins its conversation.
-IF OBJECT_ID(N'dialoq.follow_notification_created') IS NOT NULL DROP PROCEDURE dialoq.follow_notification_created
+IF OBJECT_ID(N'dialoq.on_notification_created') IS NOT NULL DROP PROCEDURE dialoq.on_notification_created
 GO
-CREATE PROCEDURE dialoq.follow_notification_created
+CREATE PROCEDURE dialoq.on_notification_created
     @event_notification_id int
 AS
 BEGIN
@@ -354,7 +354,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max);
+    DECLARE @notices nvarchar(max);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
         EXEC dialoq.begin_notification @event_notification_id;
@@ -364,14 +364,14 @@ BEGIN
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO
 
 -- An event notification ends its conversation.
-IF OBJECT_ID(N'dialoq.follow_notification_dropped') IS NOT NULL DROP PROCEDURE dialoq.follow_notification_dropped
+IF OBJECT_ID(N'dialoq.on_notification_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_notification_dropped
 GO
-CREATE PROCEDURE dialoq.follow_notification_dropped
+CREATE PROCEDURE dialoq.on_notification_dropped
     @conversation_handle uniqueidentifier
 AS
 BEGIN
@@ -383,16 +383,16 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
-    DECLARE @said nvarchar(max);
+    DECLARE @notices nvarchar(max);
     BEGIN TRY
         IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.end_notification @conversation_handle, @said OUTPUT;
+        EXEC dialoq.end_notification @conversation_handle, @notices OUTPUT;
         IF @is_own = 1 COMMIT TRANSACTION;
     END TRY
     BEGIN CATCH
         IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
         THROW;
     END CATCH
-    SELECT dialoq.words(@said) AS said;
+    SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -5,9 +5,9 @@
 --     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
 -- Errors: none
 -- Locks: none
-IF OBJECT_ID(N'dialoq.look') IS NOT NULL DROP PROCEDURE dialoq.look
+IF OBJECT_ID(N'dialoq.poll') IS NOT NULL DROP PROCEDURE dialoq.poll
 GO
-CREATE PROCEDURE dialoq.look
+CREATE PROCEDURE dialoq.poll
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -18,7 +18,7 @@ BEGIN
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
-    DECLARE @look_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
+    DECLARE @recheck_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
     SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,
         @now = b.manual_now
     FROM dialoq.broker AS b WHERE b.singleton = 1;
@@ -35,7 +35,7 @@ BEGIN
         CROSS APPLY (
             SELECT TOP (1000) r.conversation_group_id
             FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE r.queue_id = q.queue_id ORDER BY r.below_top, r.oldest
+            WHERE r.queue_id = q.queue_id ORDER BY r.rank_from_top, r.oldest
         ) AS f;
         INSERT INTO @groups (queue_id, group_id, is_free)
         SELECT r.queue_id, r.group_id,
@@ -54,13 +54,13 @@ BEGIN
         IF EXISTS (SELECT 1 FROM @groups AS g WHERE g.is_free = 0) SET @has_locked = 1;
     END
     IF @is_manual = 0
-        SELECT @look_at = MIN(u.look_at) FROM dialoq.unsettled AS u WITH (READCOMMITTEDLOCK, READPAST);
-    IF @look_at < @due OR @due IS NULL SET @due = @look_at;
+        SELECT @recheck_at = MIN(u.recheck_at) FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST);
+    IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     -- The host of a transaction that has received may die without a word.
     IF @is_manual = 0 AND EXISTS (SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST))
     BEGIN
-        SET @look_at = DATEADD(second, 5, SYSUTCDATETIME());
-        IF @look_at < @due OR @due IS NULL SET @due = @look_at;
+        SET @recheck_at = DATEADD(second, 5, SYSUTCDATETIME());
+        IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     END
     SELECT @version AS catalog_version, @due AS due_at, COALESCE(@queues, N'') AS ready_queues, @has_locked AS has_locked,
         COALESCE(@now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at;

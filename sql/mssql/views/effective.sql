@@ -1,19 +1,19 @@
 -- The endpoints and messages as they are after taking note of what arrived: only who holds a conversation group's lock
 -- writes its endpoints, so an end or an error that arrived may still be a row only. The other views read these.
-IF OBJECT_ID(N'dialoq.noted_endpoint') IS NOT NULL DROP VIEW dialoq.noted_endpoint
+IF OBJECT_ID(N'dialoq.effective_endpoint') IS NOT NULL DROP VIEW dialoq.effective_endpoint
 GO
-CREATE VIEW dialoq.noted_endpoint AS
+CREATE VIEW dialoq.effective_endpoint AS
 SELECT
     e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
     e.service_contract_id, e.is_initiator, e.far_service, e.far_broker_instance,
     CASE
         WHEN e.state IN (N'SO', N'CO', N'DI')
-            AND EXISTS (SELECT 1 FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+            AND EXISTS (SELECT 1 FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1)
             THEN N'ER'
         -- An EndDialog is the last that a conversation receives.
         WHEN e.state = N'CO' AND 2 = (
             SELECT TOP (1) m.message_type_id FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC
         ) THEN N'DI'
         ELSE e.state
     END AS state,
@@ -23,19 +23,19 @@ FROM dialoq.conversation_endpoint AS e;
 GO
 -- Messages that can be received. The rest of an endpoint that has ended cannot, nor can messages to a notification of the
 -- broker's own.
-IF OBJECT_ID(N'dialoq.noted_message') IS NOT NULL DROP VIEW dialoq.noted_message
+IF OBJECT_ID(N'dialoq.effective_message') IS NOT NULL DROP VIEW dialoq.effective_message
 GO
-CREATE VIEW dialoq.noted_message AS
+CREATE VIEW dialoq.effective_message AS
 SELECT
-    m.queuing_order, m.endpoint_id, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
+    m.queuing_order, m.endpoint_id, m.delivery_class, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
 FROM dialoq.queue_message AS m
 JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 WHERE e.state NOT IN (N'DO', N'CD') AND e.is_system = 0;
 GO
 -- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
-IF OBJECT_ID(N'dialoq.noted_transmission') IS NOT NULL DROP VIEW dialoq.noted_transmission
+IF OBJECT_ID(N'dialoq.effective_transmission') IS NOT NULL DROP VIEW dialoq.effective_transmission
 GO
-CREATE VIEW dialoq.noted_transmission AS
+CREATE VIEW dialoq.effective_transmission AS
 SELECT
     t.transmission_id, t.endpoint_id, t.sequence, t.message_type_id, t.is_conversation_error, t.is_end_of_dialog,
     t.message_id, t.enqueued_at, t.priority, t.body, t.trace,
@@ -45,5 +45,5 @@ SELECT
         ELSE t.status
     END AS status
 FROM dialoq.transmission AS t
-JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id;
+JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = t.endpoint_id;
 GO

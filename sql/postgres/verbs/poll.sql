@@ -6,7 +6,7 @@
 --     clock
 -- Errors: none
 -- Locks: none
-CREATE OR REPLACE FUNCTION dialoq.look()
+CREATE OR REPLACE FUNCTION dialoq.poll()
 RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, held_queues text, has_locked boolean, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET jit = off AS $$
@@ -24,7 +24,7 @@ BEGIN
     FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q ORDER BY q.queue_id LOOP
         v_groups := ARRAY(
             SELECT r.conversation_group_id FROM dialoq.ready_group AS r
-            WHERE r.queue_id = v_queue_id ORDER BY r.below_top, r.oldest LIMIT 1000);
+            WHERE r.queue_id = v_queue_id ORDER BY r.rank_from_top, r.oldest LIMIT 1000);
         CONTINUE WHEN cardinality(v_groups) = 0;
         IF v_locked IS NULL THEN
             v_locked := ARRAY(

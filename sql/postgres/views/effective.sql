@@ -1,18 +1,18 @@
 -- The endpoints and messages as they are after taking note of what arrived: only who holds a conversation group's lock
 -- writes its endpoints, so an end or an error that arrived may still be a row only. The other views read these.
 
-CREATE VIEW dialoq.noted_endpoint AS
+CREATE VIEW dialoq.effective_endpoint AS
 SELECT
     e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
     e.service_contract_id, e.is_initiator, e.far_service, e.far_broker_instance,
     CASE
         WHEN e.state IN ('SO', 'CO', 'DI')
-            AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.stored = 1)
+            AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1)
             THEN 'ER'
         -- An EndDialog is the last that a conversation receives.
         WHEN e.state = 'CO' AND 2 = (
             SELECT m.message_type_id FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = e.endpoint_id AND m.stored = 0 ORDER BY m.queuing_order DESC LIMIT 1
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC LIMIT 1
         ) THEN 'DI'
         ELSE e.state
     END AS state,
@@ -22,15 +22,15 @@ FROM dialoq.conversation_endpoint AS e;
 
 -- Messages that can be received. The rest of an endpoint that has ended cannot, nor can messages to a notification of the
 -- broker's own.
-CREATE VIEW dialoq.noted_message AS
+CREATE VIEW dialoq.effective_message AS
 SELECT
-    m.queuing_order, m.endpoint_id, m.stored, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
+    m.queuing_order, m.endpoint_id, m.delivery_class, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
 FROM dialoq.queue_message AS m
 JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 WHERE e.state NOT IN ('DO', 'CD') AND NOT e.is_system;
 
 -- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
-CREATE VIEW dialoq.noted_transmission AS
+CREATE VIEW dialoq.effective_transmission AS
 SELECT
     t.transmission_id, t.endpoint_id, t.sequence, t.message_type_id, t.is_conversation_error, t.is_end_of_dialog,
     t.message_id, t.enqueued_at, t.priority, t.body, t.trace,
@@ -40,4 +40,4 @@ SELECT
         ELSE t.status
     END AS status
 FROM dialoq.transmission AS t
-JOIN dialoq.noted_endpoint AS e ON e.endpoint_id = t.endpoint_id;
+JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = t.endpoint_id;

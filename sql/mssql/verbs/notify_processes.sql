@@ -1,13 +1,13 @@
--- Tells other processes what a commit said. SQL Server has nothing to say it with: processes ask with look. Here so that
+-- Tells other processes what a commit notices. SQL Server has nothing to say it with: processes ask with look. Here so that
 -- every store has the same verbs.
 -- Takes: words separated by spaces
 -- Gives: nothing
 -- Errors: none
 -- Locks: none
-IF OBJECT_ID(N'dialoq.tell') IS NOT NULL DROP PROCEDURE dialoq.tell
+IF OBJECT_ID(N'dialoq.notify_processes') IS NOT NULL DROP PROCEDURE dialoq.notify_processes
 GO
-CREATE PROCEDURE dialoq.tell
-    @words nvarchar(max)
+CREATE PROCEDURE dialoq.notify_processes
+    @notices nvarchar(max)
 AS
 BEGIN
     SET NOCOUNT ON;

@@ -1,14 +1,14 @@
--- Tells other processes what a commit said.
+-- Tells other processes what a commit notices.
 -- Takes: words separated by spaces
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: none of ours; NOTIFY serialises commits, so call it in a transaction of its own
-CREATE OR REPLACE FUNCTION dialoq.tell(p_words text) RETURNS void
+CREATE OR REPLACE FUNCTION dialoq.notify_processes(p_notices text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF p_words !~ '^[a-z](:[0-9A-Za-z-]{1,40})?( [a-z](:[0-9A-Za-z-]{1,40})?)*$' THEN
+    IF p_notices !~ '^[a-z](:[0-9A-Za-z-]{1,40})?( [a-z](:[0-9A-Za-z-]{1,40})?)*$' THEN
         PERFORM dialoq.fail(60005, format('the words are ''%s''; they must be like ''q:1 c d:0'', with one space between',
-            left(p_words, 60)));
+            left(p_notices, 60)));
     END IF;
-    PERFORM dialoq.notify_words(p_words);
+    PERFORM dialoq.send_notices(p_notices);
 END $$;
