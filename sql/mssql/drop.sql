@@ -8,9 +8,9 @@ FROM sys.objects AS o
 WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.type = 'U' AND o.name NOT IN (
     N'activated_task', N'broker', N'conversation_endpoint', N'conversation_priority', N'done_unit',
     N'event_notification', N'installed', N'message_type', N'queue_message', N'queue_monitor', N'queue_rollback',
-    N'ready_group', N'receive_attempt', N'retained_message', N'service', N'service_contract',
+    N'ready_group', N'receive_attempt', N'recheck_queue', N'retained_message', N'service', N'service_contract',
     N'service_contract_message_usage', N'service_contract_usage', N'service_queue', N'tick_failure', N'transmission',
-    N'recheck_queue', N'xml_schema_collection');
+    N'unsettled', N'xml_schema_collection');
 IF @strangers IS NOT NULL
 BEGIN
     -- THROW takes a doubled % for one.
