@@ -4,7 +4,7 @@ use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSet
 use super::reader::panic_text;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
-use crate::catalog::{Catalog, Queue};
+use crate::catalog::{Catalog, Queue, fold_name};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
 use crate::protocol::definition::QueueEvent;
@@ -209,7 +209,7 @@ impl Driver {
                         self.take_failures();
                         // Polling the monitor in a loop wins each select, so ended readers are reaped here too.
                         while let Some(ended) = self.readers.try_join_next_with_id() {
-                            stopping |= self.saw_out(ended);
+                            stopping |= self.saw_out(ended).await;
                         }
                         if !stopping {
                             self.look().await;
@@ -232,7 +232,7 @@ impl Driver {
                     }
                 },
                 Some(ended) = self.readers.join_next_with_id() => {
-                    stopping |= self.saw_out(ended);
+                    stopping |= self.saw_out(ended).await;
                 }
                 Some((task_id, error)) = self.failures.1.recv() => self.failed(task_id, &error),
                 () = quietly, if !stopping => {}
@@ -242,8 +242,8 @@ impl Driver {
     }
 
     /// Reaps an ended reader; returns whether the readers stop because the store is closed.
-    fn saw_out(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
-        let is_closed = matches!(self.ended(ended), Some(code) if code == Code::STORE_CLOSED);
+    async fn saw_out(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
+        let is_closed = self.ended(ended).await;
         if is_closed {
             self.stopping.send_replace(true);
         }
@@ -252,8 +252,13 @@ impl Driver {
 
     async fn see_out(&mut self) {
         while let Some(ended) = self.readers.join_next_with_id().await {
-            self.ended(ended);
+            self.ended(ended).await;
         }
+    }
+
+    /// Whether this broker is closed. A reader may end with 60016 because it uses another broker, and that one is closed.
+    async fn is_closed(&self) -> bool {
+        self.store.begin().await.is_err_and(|error| error.code() == Code::STORE_CLOSED)
     }
 
     /// Passes the facts to the monitor and carries out its decision.
@@ -425,11 +430,11 @@ impl Driver {
         });
     }
 
-    /// Reaps an ended reader; returns the code of its own error, if it had one.
-    fn ended(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> Option<Code> {
+    /// Reaps an ended reader; returns whether it ended because this broker is closed.
+    async fn ended(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
         self.take_failures();
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
-        let reader = self.running.remove(&id)?;
+        let Some(reader) = self.running.remove(&id) else { return false };
         gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(1.0);
         self.store.activity().monitors().remove_task(reader.task_id);
         let received = reader.traces.received();
@@ -438,9 +443,13 @@ impl Driver {
             Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
             Err(error) => (Err(Error::new(Code::HANDLER_FAILED, error.to_string())), false),
         };
-        let own = outcome.as_ref().err().map(Error::code);
         self.spare.push(reader.place);
-        let (end, code, why) = self.judge(outcome, left_open, received);
+        let is_closed = matches!(&outcome, Err(error) if error.code() == Code::STORE_CLOSED) && self.is_closed().await;
+        let (end, code, why) = match is_closed {
+            // A closed broker has no work left; its readers have not failed.
+            true => (ReaderEnd::Left, None, String::new()),
+            false => self.judge(outcome, left_open, received),
+        };
         self.monitor.reader_ended(end, self.store.clock().now());
         match code {
             Some(code) if end != ReaderEnd::Left => {
@@ -449,7 +458,7 @@ impl Driver {
             _ => tracing::debug!(queue = %self.queue, task_id = reader.task_id, why, "a reader has left"),
         }
         self.event(ReaderEvent::Ended { task_id: reader.task_id, code, why });
-        own
+        is_closed
     }
 
     /// Why a reader ended (reference 5.4).
@@ -457,22 +466,23 @@ impl Driver {
         let catalog = self.store.catalog();
         let queue = catalog.queue(&self.queue);
         let own = outcome.as_ref().err();
-        // A RECEIVE may see a definition before the catalog shows it, so the reader's own error counts too.
+        // A RECEIVE may see a definition before the catalog shows it, so the reader's own error counts too. The error may be
+        // about another queue.
+        let quoted = fold_name(&format!("'{}'", self.queue));
+        let names_queue = |error: &Error| fold_name(error.message()).contains(&quoted);
         let is_dropped = queue.is_none_or(|queue| Some(queue.id) != self.queue_id);
-        if own.map_or(is_dropped, |error| {
-            error.code() == Code::OBJECT_NOT_FOUND && (is_dropped || error.message().contains(&*self.queue))
-        }) {
+        if own.map_or(is_dropped, |error| error.code() == Code::OBJECT_NOT_FOUND && (is_dropped || names_queue(error)))
+        {
             let why = format!("the reader was ended because queue '{}' was dropped", self.queue);
             return (ReaderEnd::Left, Some(Code::READER_QUEUE_DROPPED), why);
         }
         let is_disabled = queue.is_some_and(|queue| !queue.is_receive_enabled);
-        if own.map_or(is_disabled, |error| error.code() == Code::QUEUE_DISABLED) {
+        if own.map_or(is_disabled, |error| error.code() == Code::QUEUE_DISABLED && (is_disabled || names_queue(error)))
+        {
             let why = format!("the reader was ended because queue '{}' was disabled", self.queue);
             return (ReaderEnd::Left, Some(Code::READER_QUEUE_DISABLED), why);
         }
         match outcome {
-            // A closed broker has no work left; its readers have not failed.
-            Err(error) if error.code() == Code::STORE_CLOSED => (ReaderEnd::Left, None, String::new()),
             Err(error) => {
                 let why = format!("the reader ended with an error: {error}");
                 let end = match error.kind() {

@@ -1,7 +1,11 @@
 //! How readers end (5.4), and how they are stopped.
 
-use crate::stage::{Stage, Theatre, ended, row, soon};
-use dialoq::Act;
+use crate::stage::{FIVE_SECONDS, Stage, Theatre, ended, row, soon, until};
+use dialoq::activation::{Handlers, Session};
+use dialoq::testing::TestBroker;
+use dialoq::{Act, Broker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 // assertions: 199
 staged!(a_transaction_left_open_is_rolled_back, async |store| {
@@ -164,4 +168,48 @@ staged!(readers_leave_when_the_broker_closes, async |store| {
     stage.close().await.unwrap();
     assert_eq!(ended(&mut events).await, 0);
     soon("the stop", readers.stop()).await;
+});
+
+staged!(a_reader_that_ends_because_another_broker_is_closed_stops_nothing, async |store| {
+    let stage = Stage::new(store).await;
+    let elsewhere = TestBroker::in_memory().await.unwrap();
+    let other = Broker::clone(&elsewhere);
+    other.close().await.unwrap();
+    let (closed, forwarded) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let (is_closed, count) = (closed.clone(), forwarded.clone());
+    let handlers = Handlers::new().otherwise(async move |context, _| {
+        if is_closed.load(SeqCst) {
+            other.query("select 1", ()).await?;
+        }
+        count.fetch_add(1, SeqCst);
+        context.end_conversation().await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    stage.arrive(1).await;
+    assert_eq!(ended(&mut events).await, 28088);
+    // The pause begins when the monitor looks.
+    row(&readers).await;
+    closed.store(false, SeqCst);
+    stage.advance(FIVE_SECONDS);
+    until("the message to be handled", || forwarded.load(SeqCst) == 1).await;
+    soon("the stop", readers.stop()).await;
+});
+
+staged!(a_reader_that_ends_with_an_error_about_another_queue_has_failed, async |store| {
+    let stage = Stage::new(store).await;
+    stage.ddl("ALTER QUEUE home WITH STATUS = OFF").await;
+    for (queue, code) in [("home", 9617), ("work2", 60002)] {
+        let readers = stage.activate_with("work", async move |session: Session| {
+            session.receive("work").await?;
+            session.receive(queue).await?;
+            Ok(())
+        });
+        let readers = readers.start();
+        let mut events = readers.events();
+        stage.arrive(1).await;
+        assert_eq!(ended(&mut events).await, 28088, "{code} of queue {queue}");
+        soon("the stop", readers.stop()).await;
+    }
 });
