@@ -24,6 +24,11 @@ pub trait Perform: Send + Sync {
     /// Where it is done.
     #[doc(hidden)]
     fn store(&self) -> &dyn Store;
+
+    /// Whether it may hold conversation groups. Only their holder receives the messages that arrive in them, so a
+    /// signal for one of several receivers may go to a receiver that finds nothing.
+    #[doc(hidden)]
+    fn may_hold_groups(&self) -> bool;
 }
 
 /// The statements of a broker. [`Broker`](crate::Broker) commits each at once; [`Tx`](crate::Tx) commits them together.

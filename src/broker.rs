@@ -316,4 +316,8 @@ impl Perform for Broker {
     fn store(&self) -> &dyn Store {
         &*self.store
     }
+
+    fn may_hold_groups(&self) -> bool {
+        false
+    }
 }

@@ -82,4 +82,8 @@ impl Perform for Enlisted<'_> {
     fn store(&self) -> &dyn Store {
         &*self.store
     }
+
+    fn may_hold_groups(&self) -> bool {
+        true
+    }
 }

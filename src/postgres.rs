@@ -79,4 +79,8 @@ impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
     fn store(&self) -> &dyn Store {
         &*self.store
     }
+
+    fn may_hold_groups(&self) -> bool {
+        true
+    }
 }

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::Mutex;
 use tracing::Instrument;
 use uuid::Uuid;
@@ -28,6 +29,8 @@ use uuid::Uuid;
 pub struct Tx {
     store: Arc<dyn Store>,
     state: Mutex<State>,
+    /// Shared with the state.
+    may_hold_groups: Arc<AtomicBool>,
 }
 
 impl fmt::Debug for Tx {
@@ -45,6 +48,8 @@ struct State {
     savepoints: Vec<(String, Memory)>,
     /// The deadlock that ended the transaction.
     deadlock: Option<Deadlock>,
+    /// Set by the first verb that may have locked a group; `rollback_to` keeps locks.
+    may_hold_groups: Arc<AtomicBool>,
 }
 
 struct Deadlock {
@@ -135,6 +140,18 @@ impl Followed {
     }
 }
 
+impl Done {
+    /// Whether a group may be locked since.
+    fn may_have_locked(&self) -> bool {
+        match self {
+            Self::Verb(Followed::Receives(_), outcome) => outcome.as_ref().is_ok_and(holds_something),
+            Self::Verb(Followed::Asks, _) => false,
+            Self::Verb(Followed::Ends(_) | Followed::Nothing, _) => true,
+            _ => false,
+        }
+    }
+}
+
 impl Unseen {
     /// A commit does not lose a group that was only locked; it would lose messages.
     fn is_messages(&self) -> bool {
@@ -176,6 +193,9 @@ impl State {
     async fn finish(&mut self) -> Option<Done> {
         let Step::Busy(running) = &mut self.step else { return None };
         let (session, done) = running.await;
+        if done.may_have_locked() {
+            self.may_hold_groups.store(true, Relaxed);
+        }
         match &done {
             Done::Verb(Followed::Ends(handle), Ok(_)) => {
                 self.memory.ended.insert(*handle);
@@ -276,6 +296,7 @@ fn same_question(one: &Verb, other: &Verb) -> bool {
 
 impl Tx {
     pub(crate) fn new(store: Arc<dyn Store>, session: Session) -> Self {
+        let may_hold_groups = Arc::new(AtomicBool::new(false));
         Self {
             store,
             state: Mutex::new(State {
@@ -283,7 +304,9 @@ impl Tx {
                 memory: Memory::default(),
                 savepoints: Vec::new(),
                 deadlock: None,
+                may_hold_groups: may_hold_groups.clone(),
             }),
+            may_hold_groups,
         }
     }
 
@@ -471,6 +494,10 @@ impl Perform for Tx {
 
     fn store(&self) -> &dyn Store {
         &*self.store
+    }
+
+    fn may_hold_groups(&self) -> bool {
+        self.may_hold_groups.load(Relaxed)
     }
 }
 

@@ -164,6 +164,10 @@ impl Perform for Context {
     fn store(&self) -> &dyn Store {
         self.tx.store()
     }
+
+    fn may_hold_groups(&self) -> bool {
+        self.tx.may_hold_groups()
+    }
 }
 
 /// A handler of a `T`: an `async` closure `async |context, value| {...}` or a function, cloned for each message.

@@ -94,6 +94,10 @@ impl Perform for Session {
     fn store(&self) -> &dyn Store {
         self.broker.store()
     }
+
+    fn may_hold_groups(&self) -> bool {
+        self.broker.may_hold_groups()
+    }
 }
 
 /// The parts of a reader's work that matter to activation.

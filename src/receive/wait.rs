@@ -162,7 +162,7 @@ async fn look(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize
 
 async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> Result<Option<(usize, Outcome)>> {
     let store = act.store();
-    let mut waiting = Waiting::begin(store, questions);
+    let mut waiting = Waiting::begin(store, questions, act.may_hold_groups());
     // Judged by the clock once and by the alarm from then on: a clock that is put right meanwhile neither ends a wait
     // nor makes it longer.
     let mut is_due = matches!(deadline, Deadline::At(due) if store.clock().now() >= due);
@@ -206,7 +206,8 @@ struct Place {
 }
 
 impl Waiting {
-    fn begin(store: &dyn Store, questions: &[Question]) -> Self {
+    /// `choosy`: the session receives messages that no other session can.
+    fn begin(store: &dyn Store, questions: &[Question], choosy: bool) -> Self {
         let mut places: Vec<Place> = Vec::with_capacity(questions.len());
         let mut guarded: Vec<Arc<QueueActivity>> = Vec::new();
         for question in questions {
@@ -214,9 +215,10 @@ impl Waiting {
             if !guarded.iter().any(|known| Arc::ptr_eq(known, &activity)) && take_all(questions, &question.queue) {
                 guarded.push(activity.clone());
             }
-            let known = |place: &Place| place.choosy == question.choosy && Arc::ptr_eq(&place.activity, &activity);
+            let choosy = choosy || question.choosy;
+            let known = |place: &Place| place.choosy == choosy && Arc::ptr_eq(&place.activity, &activity);
             if !places.iter().any(known) {
-                places.push(Place { activity, choosy: question.choosy });
+                places.push(Place { activity, choosy });
             }
         }
         Self { places, guarded, guards: Vec::new(), asleep: None }

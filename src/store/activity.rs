@@ -150,7 +150,7 @@ pub struct QueueFacts {
 
 impl QueueActivity {
     /// Registers for the next signal. Try a receive after registering, then sleep on the returned future.
-    /// `choosy`: the receiver wants one conversation, group or level.
+    /// `choosy`: the receiver wants one conversation, group or level, or holds groups itself.
     pub fn register(&self, choosy: bool) -> OwnedNotified {
         if choosy { &self.choosy } else { &self.any }.clone().notified_owned()
     }

@@ -109,6 +109,26 @@ case!(waits_end_when_a_group_is_freed, [161], async |t| {
     assert_eq!(waiting.await?.texts(), ["returned"]);
 });
 
+case!(waits_end_with_a_message_for_the_transactions_own_group, [153, 161], async |t| {
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "first").await?;
+    let tx = t.begin().await?;
+    assert_eq!(tx.receive("QT").await?.texts(), ["first"]);
+    // It sleeps before the other, so that a signal for one session goes to it.
+    let other = t.clone();
+    let mut elsewhere = Box::pin(async move { other.wait_receive("QT", None).await });
+    t.still_waits(&mut elsewhere).await;
+    for text in ["second", "third"] {
+        let mut waiting = Box::pin(tx.wait_receive("QT", None));
+        t.still_waits(&mut waiting).await;
+        t.send(dialog, "Text", text).await?;
+        assert_eq!(waiting.await?.texts(), [text]);
+    }
+    tx.commit().await?;
+    t.send(t.dialog().await?, "Text", "fourth").await?;
+    assert_eq!(elsewhere.await?.texts(), ["fourth"]);
+});
+
 case!(waits_end_with_their_queue, [162], async |t| {
     t.define("CREATE QUEUE [Lone]").await?;
     for statement in ["ALTER QUEUE [Lone] WITH STATUS = OFF", "DROP QUEUE [Lone]"] {

@@ -333,15 +333,6 @@ impl Rig {
         self.send(dialog, "Text", text).await
     }
 
-    pub(crate) async fn wait_receive(&self, queue: &str, seconds: Option<u64>) -> Result<Vec<Message>> {
-        let receive = self.broker.receive(queue);
-        let batch = match seconds {
-            Some(seconds) => receive.wait(Duration::from_secs(seconds)).await?,
-            None => receive.wait_forever().await?,
-        };
-        Ok(batch.map(dialoq::Batch::into_messages).unwrap_or_default())
-    }
-
     pub(crate) async fn wait_for_conversation(
         &self,
         queue: &str,
@@ -614,6 +605,15 @@ macro_rules! statements {
 
             pub(crate) async fn receive(&$self, queue: &str) -> Result<Vec<Message>> {
                 Ok($act.receive(queue).await?.map(dialoq::Batch::into_messages).unwrap_or_default())
+            }
+
+            pub(crate) async fn wait_receive(&$self, queue: &str, seconds: Option<u64>) -> Result<Vec<Message>> {
+                let receive = $act.receive(queue);
+                let batch = match seconds {
+                    Some(seconds) => receive.wait(Duration::from_secs(seconds)).await?,
+                    None => receive.wait_forever().await?,
+                };
+                Ok(batch.map(dialoq::Batch::into_messages).unwrap_or_default())
             }
 
             pub(crate) async fn receive_top(&$self, queue: &str, top: u64) -> Result<Vec<Message>> {
