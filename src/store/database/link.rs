@@ -182,6 +182,6 @@ pub trait Driver: Send + Sync + 'static {
 
 /// Hears what other processes say.
 pub trait Listener: Send {
-    /// The next words, separated by spaces.
-    fn next(&mut self) -> BoxFuture<'_, Result<String>>;
+    /// The payloads that have come; waits for the first.
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>>;
 }

@@ -1,6 +1,6 @@
 //! What the server stores have in common: everything but how a server is reached and the SQL it runs.
 //!
-//! The semantics are the server's own, in the functions and procedures of `sql/<dialect>`; this side calls them, folds
+//! The semantics are the server's own, in the functions and procedures of `sql/<dialect>`; this control calls them, folds
 //! calls of concurrent callers into few, checks bodies, keeps the definitions, and sees that those who sleep are woken.
 
 mod batching;
@@ -35,7 +35,7 @@ use calls::rows;
 use definitions::catalog;
 use installation::install;
 use link::{Arg, Call, Driver, EnlistedConnection, Failure, Fate};
-use notifications::{control_connection, notices, queue_poll};
+use notifications::{control_connection, publish, queue_poll};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -50,7 +50,7 @@ pub struct DatabaseStore {
     database: Arc<Database>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Tells other processes; it ends by itself once the outbox is closed.
-    teller: Mutex<Option<JoinHandle<()>>>,
+    notifier: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What everything that goes on in a store shares.
@@ -64,21 +64,21 @@ struct Database {
     checks: Arc<BodyChecks>,
     check_room: CheckRoom,
     board: ActivityBoard,
-    watch: queue_poll::Watch,
-    taken: Arc<uncommitted_receives::UncommittedReceives>,
-    outbox: notices::Outbox,
+    watch: queue_poll::PollTrigger,
+    uncommitted: Arc<uncommitted_receives::UncommittedReceives>,
+    outbox: publish::Outbox,
     sends: batcher::Batcher<send_batches::Sending>,
     receives: receive_batches::Receives,
     upkeep: upkeep::Upkeep,
-    side: control_connection::ControlConnection,
-    upkeep_side: control_connection::ControlConnection,
+    control: control_connection::ControlConnection,
+    upkeep_control: control_connection::ControlConnection,
     presence: presence::Presence,
     /// Names this process to others.
     process: Uuid,
     /// How long a lone SEND keeps others from being sent.
     patience: Duration,
     /// What a clock that tests move has told the server.
-    told_time: tokio::sync::Mutex<Option<Timestamp>>,
+    pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
     life: life::Life,
     endings: life::Endings,
     runtime: tokio::runtime::Handle,
@@ -92,7 +92,7 @@ impl Database {
     /// What comes before whatever is asked: transactions dropped earlier are rolled back, a clock that tests move is told.
     async fn before_work(self: &Arc<Self>) -> Result<()> {
         self.endings.wait_for_rollbacks().await;
-        self.tell_time().await
+        self.push_test_clock().await
     }
 }
 
@@ -131,18 +131,18 @@ impl DatabaseStore {
             checks: Arc::default(),
             check_room: CheckRoom::default(),
             board: ActivityBoard::default(),
-            watch: queue_poll::Watch::default(),
-            taken: Arc::default(),
-            outbox: notices::Outbox::default(),
+            watch: queue_poll::PollTrigger::default(),
+            uncommitted: Arc::default(),
+            outbox: publish::Outbox::default(),
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
             receives: receive_batches::Receives::new(kinds, options.gathering),
             upkeep: upkeep::Upkeep::new(clock.clone()),
-            side: control_connection::ControlConnection::new(driver.clone()),
-            upkeep_side: control_connection::ControlConnection::new(driver.clone()),
+            control: control_connection::ControlConnection::new(driver.clone()),
+            upkeep_control: control_connection::ControlConnection::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
             process,
             patience,
-            told_time: tokio::sync::Mutex::default(),
+            pushed_time: tokio::sync::Mutex::default(),
             life: life::Life::default(),
             endings: life::Endings::default(),
             runtime: tokio::runtime::Handle::current(),
@@ -156,20 +156,20 @@ impl DatabaseStore {
             let call = Call { name: "configure", args: vec![Arg::BigInt(seconds), Arg::Null] };
             database.call_on_a_link(call).await.map_err(Failure::into_caller_error)?;
         }
-        database.tell_time().await?;
+        database.push_test_clock().await?;
         database.watch.set_polling(listener.is_none());
-        let teller = Mutex::new(Some(tokio::spawn(database.clone().tell_others())));
+        let notifier = Mutex::new(Some(tokio::spawn(database.clone().notify_peers())));
         let mut tasks = vec![
-            tokio::spawn(database.clone().watch_queues()),
+            tokio::spawn(database.clone().run_queue_poll()),
             tokio::spawn(database.clone().publish_monitors()),
             tokio::spawn(database.clone().keep_up()),
         ];
         if let Some(listener) = listener {
-            tasks.push(tokio::spawn(database.clone().listen_to_others(listener)));
+            tasks.push(tokio::spawn(database.clone().listen_to_peers(listener)));
         }
         // What fell due while nobody was here.
         database.upkeep.falls_due(Timestamp(0));
-        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), teller }))
+        Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), notifier }))
     }
 
     fn stop_tasks(&self) {
@@ -184,24 +184,24 @@ impl DatabaseStore {
         }
         self.stop_tasks();
         database.board.wake_all();
-        let teller = self.teller.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let telling = teller.as_ref().map(JoinHandle::abort_handle);
+        let notifier = self.notifier.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let abort_notifier = notifier.as_ref().map(JoinHandle::abort_handle);
         let context = async {
             database.outbox.close();
-            if let Some(teller) = teller {
-                let _ = teller.await;
+            if let Some(notifier) = notifier {
+                let _ = notifier.await;
             }
             database.presence.close().await;
-            database.side.close().await;
-            database.upkeep_side.close().await;
+            database.control.close().await;
+            database.upkeep_control.close().await;
         };
         let context = tokio::time::timeout(life::LONGEST_CLOSE, context);
         if let (Err(_), ()) = tokio::join!(context, database.driver.close()) {
             tracing::warn!(
                 "the broker is closed while calls beside its transactions wait for locks; they are given up"
             );
-            if let Some(telling) = telling {
-                telling.abort();
+            if let Some(abort_notifier) = abort_notifier {
+                abort_notifier.abort();
             }
         }
     }

@@ -4,6 +4,7 @@ use super::Database;
 use crate::error::{Code, Result};
 use crate::store::database::calls::rows::only;
 use crate::store::database::link::{Arg, Call, Driver, Failure, Fate, Link, Linked};
+use crate::store::database::notifications::notice::Notice;
 use crate::store::{ActivatedTaskRow, MonitorRow, ReaderSlot, SqlRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -343,7 +344,7 @@ impl Database {
         }
         drop(state);
         // Whoever was refused a place tries again when he hears of it.
-        self.heard(&format!("s:{queue_id}"), 0).await;
+        self.publish_local(&[Notice::PlaceFree(queue_id)].into_iter().collect(), 0).await;
     }
 
     /// Finds out whether the link that holds the places of readers was lost, and takes them again. No place is asked for.

@@ -3,9 +3,9 @@
 
 use super::Database;
 use crate::error::Result;
-use crate::store::database::calls::rows::{Row, only, said};
+use crate::store::database::calls::rows::{Row, notices_in, only};
 use crate::store::database::link::{Arg, Call, Failure};
-use crate::store::database::notifications::notices::Notices;
+use crate::store::database::notifications::notice::Notice;
 use crate::time::{Clock, Timestamp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Database {
             let mut done = tokio::select! {
                 () = self.upkeep.came.notified() => Ok(()),
                 () = tokio::time::sleep_until(self.upkeep.next()), if !self.is_manual() => self.tick().await,
-                true = moved => self.tell_time().await,
+                true = moved => self.push_test_clock().await,
             };
             if done.is_ok() && self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
                 done = self.tick().await;
@@ -142,13 +142,13 @@ impl Database {
         self.upkeep.forget();
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
-            let rows = self.upkeep_side.call(call).await.map_err(Failure::into_caller_error)?;
+            let rows = self.upkeep_control.call(call).await.map_err(Failure::into_caller_error)?;
             let row = only(&rows)?;
             self.upkeep.learn(row)?;
             let did = row.int("did")?;
-            let words = said(&rows);
-            let groups = Notices::parse(&words).queues.len().max(usize::try_from(did).unwrap_or(0));
-            self.heard(&words, groups).await;
+            let notices = notices_in(&rows);
+            let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
+            self.publish_local(&notices, groups).await;
             if did < i64::from(MOST_AT_ONCE) {
                 return Ok(());
             }
@@ -166,21 +166,21 @@ impl Database {
             return;
         }
         let at = self.clock.now().after(ATTEMPTS);
-        self.outbox.put([&*format!("d:{}", at.0)]);
+        self.outbox.put([Notice::Due(at)]);
         self.upkeep.falls_due(at);
     }
 
     /// With a clock that a test moves: tells the server how late it is, and does what is due by that, before anything else
     /// is done.
-    pub(super) async fn tell_time(self: &Arc<Self>) -> Result<()> {
+    pub(super) async fn push_test_clock(self: &Arc<Self>) -> Result<()> {
         if !self.is_manual() {
             return Ok(());
         }
-        let mut told = self.told_time.lock().await;
+        let mut told = self.pushed_time.lock().await;
         let now = self.clock.now();
         if *told != Some(now) {
             let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
-            self.upkeep_side.call(call).await.map_err(Failure::into_caller_error)?;
+            self.upkeep_control.call(call).await.map_err(Failure::into_caller_error)?;
             self.tick().await?;
             *told = Some(now);
         }

@@ -9,39 +9,36 @@ use crate::store::database::link::Listener;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-/// Hears notifications of channel `dialoq`.
+/// Receives the notifications of channel `dialoq`.
 pub(super) struct PgListener {
     connector: Arc<Connector>,
-    heard: UnboundedReceiver<String>,
+    payloads: UnboundedReceiver<String>,
     /// Lives as long as its client.
     session: Session,
 }
 
 impl PgListener {
     pub(super) async fn start(connector: Arc<Connector>) -> Result<Self> {
-        let (tell, heard) = unbounded_channel();
+        let (sender, payloads) = unbounded_channel();
         // The receiver goes with the listener, and its connection too.
-        let session = connector.connect(move |words| drop(tell.send(words))).await?;
+        let session = connector.connect(move |payload| drop(sender.send(payload))).await?;
         session.client.batch_execute(session::LISTEN).await.map_err(|error| {
             let loss = Loss { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
             failure(error, Asked::Ours("listening"), Stake::Nothing, loss, connector.place()).error
         })?;
-        Ok(Self { connector, heard, session })
+        Ok(Self { connector, payloads, session })
     }
 }
 
 impl Listener for PgListener {
-    fn next(&mut self) -> BoxFuture<'_, Result<String>> {
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async move {
-            let Some(mut words) = self.heard.recv().await else {
+            let Some(first) = self.payloads.recv().await else {
                 let why = self.session.lost.get().cloned().unwrap_or_else(|| "the server closed it".to_owned());
                 return Err(lost(why, Stake::Nothing, self.connector.place()).error);
             };
-            while let Ok(more) = self.heard.try_recv() {
-                words.push(' ');
-                words.push_str(&more);
-            }
-            Ok(words)
+            let others = std::iter::from_fn(|| self.payloads.try_recv().ok());
+            Ok(std::iter::once(first).chain(others).collect())
         })
     }
 }

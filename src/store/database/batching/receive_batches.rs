@@ -7,7 +7,7 @@ use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::retry::Tries;
-use crate::store::database::calls::rows::said;
+use crate::store::database::calls::rows::notices_in;
 use crate::store::database::calls::verbs::most;
 use crate::store::database::life::Work;
 use crate::store::database::link::{Arg, Call, Column};
@@ -197,7 +197,7 @@ impl Database {
         };
         let received = match rows {
             Ok(rows) => {
-                self.heard(&said(&rows), 0).await;
+                self.publish_local(&notices_in(&rows), 0).await;
                 messages(rows)
             }
             Err(error) => Err(error),
@@ -254,7 +254,7 @@ impl Database {
             ),
         }
         if groups > 0 || facts.ready_groups > 0 {
-            self.watch.heard();
+            self.watch.note_change();
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::Item;
 use crate::store::database::calls::retry::Tries;
-use crate::store::database::calls::rows::{Row, said};
+use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::calls::verbs::{self, CallContext};
 use crate::store::database::life::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate};
@@ -116,7 +116,7 @@ impl Database {
         let result = loop {
             let failure = match self.call_on_a_link(sending.call()).await {
                 Ok(rows) => {
-                    self.heard(&said(&rows), 1).await;
+                    self.publish_local(&notices_in(&rows), 1).await;
                     break Ok(Outcome::Done);
                 }
                 Err(failure) => failure,
@@ -175,7 +175,7 @@ impl Database {
                 return self.batch_failed(batch, failure);
             }
         };
-        self.heard(&said(&rows), batch.len()).await;
+        self.publish_local(&notices_in(&rows), batch.len()).await;
         let mut verdicts: Vec<Option<(i64, String)>> = vec![None; batch.len()];
         if let Err(error) = rows.iter().try_for_each(|row| note(&mut verdicts, row)) {
             return self.all_told(batch, &error);

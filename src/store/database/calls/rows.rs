@@ -1,6 +1,7 @@
 //! Reading what a server answers: values by the names of their columns.
 
 use crate::error::{Code, Error, Result};
+use crate::store::database::notifications::notice::Notices;
 use crate::store::{SqlRow, SqlValue};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -80,20 +81,10 @@ pub(in crate::store::database) fn only(rows: &[SqlRow]) -> Result<Row<'_>> {
     rows.first().map(Row).ok_or_else(|| damaged("it gives no row"))
 }
 
-/// What the rows of an answer tell others.
-pub(in crate::store::database) fn said(rows: &[SqlRow]) -> String {
-    let mut words = String::new();
-    for row in rows {
-        if let Ok(Some(more)) = Row(row).maybe_text("notices")
-            && !more.is_empty()
-        {
-            if !words.is_empty() {
-                words.push(' ');
-            }
-            words.push_str(more);
-        }
-    }
-    words
+/// The notices in the rows of an answer.
+pub(in crate::store::database) fn notices_in(rows: &[SqlRow]) -> Notices {
+    let texts = rows.iter().filter_map(|row| Row(row).maybe_text("notices").ok().flatten());
+    texts.flat_map(Notices::decode).collect()
 }
 
 fn wrong(column: &str, found: &SqlValue, right: &str) -> Error {

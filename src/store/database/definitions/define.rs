@@ -6,10 +6,11 @@ use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use crate::store::database::Database;
 use crate::store::database::calls::retry::Tries;
-use crate::store::database::calls::rows::{only, said};
+use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::definitions::catalog::Known;
 use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
 use crate::store::database::link::{Arg, Call, Fate, Link, Linked};
+use crate::store::database::notifications::notice::Notices;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use uuid::Uuid;
@@ -23,8 +24,8 @@ enum Written {
     Stale,
     /// The unit's id was claimed before.
     HappenedBefore,
-    /// The new version, and what others must hear.
-    Done(i64, String),
+    /// The new version, and the notices to publish.
+    Done(i64, Notices),
 }
 
 impl Database {
@@ -51,11 +52,11 @@ impl Database {
             let failure = match self.take().await {
                 Err(failure) => failure,
                 Ok(mut link) => match self.write(&mut *link, &known, &catalog, &applied, unit_id).await {
-                    Ok(Ok(Written::Done(version, words))) => {
+                    Ok(Ok(Written::Done(version, notices))) => {
                         drop(link);
                         self.definitions.learn(Known { catalog: Arc::new(catalog), version });
                         self.board.wake_all();
-                        self.heard(&words, 1).await;
+                        self.publish_local(&notices, 1).await;
                         let warnings = applied.into_iter().flat_map(|applied| applied.warnings).collect();
                         return Ok(Some(Outcome::Warnings(warnings)));
                     }
@@ -135,7 +136,7 @@ impl Database {
             }
             Err(error) => return Ok(Err(error)),
         }
-        let mut words = String::new();
+        let mut notices = Notices::default();
         let mut last = None;
         for &touched in applied.iter().flat_map(|applied| &applied.touched) {
             let folded_name = folded_name(catalog, touched);
@@ -147,16 +148,16 @@ impl Database {
             }
         }
         for call in applied.iter().flat_map(|applied| &applied.consequences).filter_map(follow) {
-            add(&mut words, &said(&link.call(call).await?));
+            notices.extend(notices_in(&link.call(call).await?));
         }
         let ended = link.call(Call { name: "define_end", args: Vec::new() }).await?;
-        add(&mut words, &said(&ended));
+        notices.extend(notices_in(&ended));
         let version = match only(&ended).and_then(|row| row.int("catalog_version")) {
             Ok(version) => version,
             Err(error) => return Ok(Err(error)),
         };
         link.commit().await?;
-        Ok(Ok(Written::Done(version, words)))
+        Ok(Ok(Written::Done(version, notices)))
     }
 }
 
@@ -164,15 +165,4 @@ impl Database {
 pub(in crate::store::database) async fn claim(link: &mut dyn Link, unit_id: Uuid) -> Linked<Result<bool>> {
     let rows = link.call(Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] }).await?;
     Ok(only(&rows).and_then(|row| row.flag("is_new")))
-}
-
-/// Adds words to words.
-pub(in crate::store::database) fn add(words: &mut String, more: &str) {
-    if more.is_empty() {
-        return;
-    }
-    if !words.is_empty() {
-        words.push(' ');
-    }
-    words.push_str(more);
 }

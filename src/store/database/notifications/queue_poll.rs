@@ -1,14 +1,14 @@
-//! Hearing what happens in the queues: what other processes say, and a look of one's own where nobody can say it.
+//! Polls the queues: finds ready messages that no notice announces, and counts them for queue monitors.
 //!
-//! A lock that is freed by a transaction of another process, or by the death of its host, makes no word. So a process in
-//! which somebody sleeps looks once when he goes to sleep, and on while something ready is locked. A server that carries
-//! no words is looked at by one poller for all who sleep, and by none if nobody does.
+//! A lock that another process frees, or that ends with its host, makes no notice. So a process with a sleeping receiver
+//! polls when the receiver goes to sleep, and again while a ready group is locked. On a server without NOTIFY one poller
+//! per process polls while a receiver sleeps or a queue monitor runs.
 
 use crate::error::Result;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Call, Failure, Listener};
-use crate::store::database::notifications::notices::Notices;
+use crate::store::database::notifications::notice::Notices;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,100 +17,100 @@ use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// The steps between looks: from the first to the last, growing while nothing changes.
-const SHORTEST_POLL: Duration = Duration::from_millis(1);
-const LONGEST_POLL: Duration = Duration::from_millis(100);
-const SHORTEST_LOOK: Duration = Duration::from_millis(4);
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
-/// How often queue monitors are shown new facts while much happens.
-const MONITOR_LOOK: Duration = Duration::from_millis(50);
-/// The facts of queue monitors are refreshed this often at most.
+/// The shortest and longest pause between two polls without notifications. A pause grows while nothing changes.
+const WITHOUT_NOTIFICATIONS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
+/// The same with notifications, while a ready group is locked.
+const WHILE_LOCKED: (Duration, Duration) = (Duration::from_millis(4), Duration::from_secs(1));
+/// The pause between two polls for queue monitors while much happens.
+const FOR_MONITORS: Duration = Duration::from_millis(50);
+/// The facts of queue monitors are refreshed at most this often.
 const REFRESH: Duration = Duration::from_millis(20);
-/// What happens during a look may not be in it; where much happens, it is enough to be nearly right.
-const MOST_LOOKS: u32 = 2;
-/// A look for words that were lost with whoever should have said them.
-const SAFETY_LOOK: Duration = Duration::from_secs(60);
+/// A poll can miss changes that happen meanwhile; two polls are accurate enough.
+const MOST_POLLS: u32 = 2;
+/// The pause between two polls that search for lost notices.
+const SAFETY_POLL: Duration = Duration::from_secs(60);
+/// The longest pause between two attempts to listen again.
 const LONGEST_RECONNECT: Duration = Duration::from_secs(5);
 
-/// What wants the queues to be looked at.
+/// When to poll next.
 #[derive(Debug, Default)]
-pub(in crate::store::database) struct Watch {
-    /// Nobody tells this process anything: it must look for itself.
+pub(in crate::store::database) struct PollTrigger {
+    /// No notifications arrive, so this process must poll.
     is_polling: AtomicBool,
-    has_heard: AtomicBool,
-    wants_look: AtomicBool,
-    told: Notify,
-    /// How often something has happened.
-    times: AtomicU64,
-    /// What that was when the queues were last looked at, and one more; at first they were not.
-    seen_times: AtomicU64,
+    has_changed: AtomicBool,
+    wants_poll: AtomicBool,
+    signal: Notify,
+    /// How many changes were seen.
+    changes: AtomicU64,
+    /// That number at the last poll, plus one; 0 before the first poll.
+    polled_changes: AtomicU64,
     refreshing: Mutex<Option<Instant>>,
-    looking: Mutex<()>,
+    polling: Mutex<()>,
 }
 
-impl Watch {
-    /// Nothing has happened since the last look.
-    fn is_fresh(&self) -> bool {
-        self.times.load(SeqCst) + 1 == self.seen_times.load(SeqCst)
+impl PollTrigger {
+    /// No change since the last poll.
+    fn is_current(&self) -> bool {
+        self.changes.load(SeqCst) + 1 == self.polled_changes.load(SeqCst)
     }
 
-    /// Something happened in a queue.
-    pub(in crate::store::database) fn heard(&self) {
-        self.times.fetch_add(1, SeqCst);
-        if !self.has_heard.swap(true, SeqCst) {
-            self.told.notify_one();
+    /// A queue changed.
+    pub(in crate::store::database) fn note_change(&self) {
+        self.changes.fetch_add(1, SeqCst);
+        if !self.has_changed.swap(true, SeqCst) {
+            self.signal.notify_one();
         }
     }
 
-    /// Something may be ready that nobody speaks of.
-    pub(in crate::store::database) fn look_soon(&self) {
-        if !self.wants_look.swap(true, SeqCst) {
-            self.told.notify_one();
+    /// A group may be ready without a notice.
+    pub(in crate::store::database) fn poll_soon(&self) {
+        if !self.wants_poll.swap(true, SeqCst) {
+            self.signal.notify_one();
         }
     }
 
     pub(in crate::store::database) fn set_polling(&self, is_polling: bool) {
         self.is_polling.store(is_polling, SeqCst);
-        self.told.notify_one();
+        self.signal.notify_one();
     }
 }
 
-/// What a look showed.
+/// What a poll found.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Picture {
-    /// Queues with groups that nobody holds, and how many.
+struct QueueStates {
+    /// Ready groups that no session holds, by queue.
     ready: BTreeMap<i32, usize>,
-    /// Queues with groups that somebody holds, and their messages as last committed.
+    /// Messages in groups that a session holds, as last committed, by queue.
     held: BTreeMap<i32, usize>,
     has_locked: bool,
 }
 
-/// When the queues were last looked at, and when they may be again.
+/// When the last poll was, and the pause before the next.
 struct Pace {
-    looked_at: Instant,
-    step: Duration,
+    polled_at: Instant,
+    pause: Duration,
 }
 
 impl Pace {
-    /// The same picture again: look less often.
+    /// Nothing has changed: polls less often.
     fn slow_down(&mut self, longest: Duration) {
-        self.step = (self.step.mul_f64(1.5)).min(longest);
+        self.pause = (self.pause.mul_f64(1.5)).min(longest);
     }
 }
 
 impl Database {
-    /// Looks at the queues, as often as need be, until the store closes.
-    pub(in crate::store::database) async fn watch_queues(self: Arc<Self>) {
-        let mut pace = Pace { looked_at: Instant::now(), step: SHORTEST_POLL };
-        let mut last = Picture::default();
+    /// Polls as often as needed, until the store closes.
+    pub(in crate::store::database) async fn run_queue_poll(self: Arc<Self>) {
+        let mut pace = Pace { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0 };
+        let mut last = QueueStates::default();
         loop {
             let is_polling = self.watch.is_polling.load(SeqCst);
             let has_monitors = self.board.monitors().has_monitors();
             let is_awaited = self.board.sleeping() > 0 || has_monitors;
             let next = match (is_awaited, is_polling, last.has_locked) {
                 (false, ..) => None,
-                (true, true, _) | (true, _, true) => Some(pace.looked_at + pace.step),
-                (true, false, false) => Some(pace.looked_at + SAFETY_LOOK),
+                (true, true, _) | (true, _, true) => Some(pace.polled_at + pace.pause),
+                (true, false, false) => Some(pace.polled_at + SAFETY_POLL),
             };
             let alarm = async {
                 match next {
@@ -118,57 +118,56 @@ impl Database {
                     None => std::future::pending().await,
                 }
             };
-            let (shortest, longest) =
-                if is_polling { (SHORTEST_POLL, LONGEST_POLL) } else { (SHORTEST_LOOK, LONGEST_LOOK) };
+            let (shortest, longest) = if is_polling { WITHOUT_NOTIFICATIONS } else { WHILE_LOCKED };
             tokio::select! {
                 () = self.board.somebody_sleeps() => {}
                 () = self.board.monitors().began() => {}
-                () = self.watch.told.notified() => {
-                    let wants_look = self.watch.wants_look.swap(false, SeqCst);
-                    let has_heard = self.watch.has_heard.swap(false, SeqCst);
+                () = self.watch.signal.notified() => {
+                    let wants_poll = self.watch.wants_poll.swap(false, SeqCst);
+                    let has_changed = self.watch.has_changed.swap(false, SeqCst);
                     if is_polling {
-                        pace.step = shortest;
-                    } else if !wants_look {
-                        if !has_heard || !has_monitors {
+                        pace.pause = shortest;
+                    } else if !wants_poll {
+                        if !has_changed || !has_monitors {
                             continue;
                         }
-                        sleep_until(pace.looked_at + MONITOR_LOOK).await;
+                        sleep_until(pace.polled_at + FOR_MONITORS).await;
                     }
                 }
                 () = alarm => {}
             }
-            if pace.looked_at.elapsed() > longest {
-                pace.step = shortest;
+            if pace.polled_at.elapsed() > longest {
+                pace.pause = shortest;
             }
-            sleep_until(pace.looked_at + pace.step).await;
+            sleep_until(pace.polled_at + pace.pause).await;
             if self.board.sleeping() == 0 && !self.board.monitors().has_monitors() {
                 continue;
             }
-            pace.looked_at = Instant::now();
-            match self.look().await {
-                Ok(picture) => {
-                    if picture == last || !is_polling {
+            pace.polled_at = Instant::now();
+            match self.poll_queues().await {
+                Ok(states) => {
+                    if states == last || !is_polling {
                         pace.slow_down(longest);
                     } else {
-                        pace.step = shortest;
+                        pace.pause = shortest;
                     }
-                    last = picture;
+                    last = states;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the queues could not be looked at");
-                    pace.step = longest;
+                    tracing::warn!(%error, "the queues could not be polled");
+                    pace.pause = longest;
                 }
             }
         }
     }
 
-    /// Brings the facts that queue monitors judge up to date, if anything has happened since they were last.
+    /// Refreshes the facts for queue monitors, if anything has happened since the last poll.
     pub(in crate::store::database) async fn refresh_facts(self: &Arc<Self>) {
-        if self.watch.is_fresh() {
+        if self.watch.is_current() {
             return;
         }
         let mut refreshed = self.watch.refreshing.lock().await;
-        if self.watch.is_fresh() {
+        if self.watch.is_current() {
             return;
         }
         if let Some(last) = *refreshed
@@ -176,28 +175,29 @@ impl Database {
         {
             sleep_until(last + REFRESH).await;
         }
-        for _ in 0..MOST_LOOKS {
-            if let Err(error) = self.look().await {
-                tracing::warn!(%error, "the queues could not be looked at");
+        for _ in 0..MOST_POLLS {
+            if let Err(error) = self.poll_queues().await {
+                tracing::warn!(%error, "the queues could not be polled");
             }
-            if self.watch.is_fresh() {
+            if self.watch.is_current() {
                 break;
             }
         }
         *refreshed = Some(Instant::now());
     }
 
-    /// Looks once, and wakes whom it concerns.
-    async fn look(self: &Arc<Self>) -> Result<Picture> {
-        let _alone = self.watch.looking.lock().await;
-        let times = self.watch.times.load(SeqCst);
+    /// Polls once; wakes receivers and updates the facts of the queues.
+    async fn poll_queues(self: &Arc<Self>) -> Result<QueueStates> {
+        let _alone = self.watch.polling.lock().await;
+        let changes = self.watch.changes.load(SeqCst);
         let taken: BTreeMap<i32, u64> = {
             let queues = &self.definitions.known().catalog.queues;
             queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
         };
-        let rows = self.side.call(Call { name: "poll", args: Vec::new() }).await.map_err(Failure::into_caller_error)?;
+        let call = Call { name: "poll", args: Vec::new() };
+        let rows = self.control.call(call).await.map_err(Failure::into_caller_error)?;
         let row = only(&rows)?;
-        let picture = Picture {
+        let states = QueueStates {
             ready: counts(row, "ready_queues")?,
             held: counts(row, "held_queues")?,
             has_locked: row.flag("has_locked")?,
@@ -211,9 +211,9 @@ impl Database {
         for queue in catalog.queues.values() {
             let activity = self.board.queue(&queue.name);
             let facts = activity.facts();
-            let groups = picture.ready.get(&queue.id).copied().unwrap_or(0);
-            let held = picture.held.get(&queue.id).copied().unwrap_or(0) as u64;
-            let shown = groups as u64 + held.saturating_sub(self.taken.of(queue.id));
+            let groups = states.ready.get(&queue.id).copied().unwrap_or(0);
+            let held = states.held.get(&queue.id).copied().unwrap_or(0) as u64;
+            let shown = groups as u64 + held.saturating_sub(self.uncommitted.of(queue.id));
             let meanwhile = activity.taken() - taken.get(&queue.id).copied().unwrap_or_default();
             let unread = unread_after(facts.unread, shown, meanwhile);
             if groups > 0 && is_awaited {
@@ -222,26 +222,23 @@ impl Database {
                 activity.stands_for_monitors(groups, unread);
             }
         }
-        self.watch.seen_times.store(times + 1, SeqCst);
-        Ok(picture)
+        self.watch.polled_changes.store(changes + 1, SeqCst);
+        Ok(states)
     }
 
-    /// Listens to other processes until the store closes; when the connection is lost, looks for itself meanwhile.
-    pub(in crate::store::database) async fn listen_to_others(self: Arc<Self>, mut listener: Box<dyn Listener>) {
-        let own = self.process.simple().to_string();
+    /// Listens to other processes until the store closes. Polls while the connection is lost.
+    pub(in crate::store::database) async fn listen_to_peers(self: Arc<Self>, mut listener: Box<dyn Listener>) {
         loop {
             let error = loop {
                 match listener.next().await {
-                    Ok(text) => {
-                        let words = Notices::parse(&text);
-                        if words.process.as_deref() != Some(&*own) {
-                            self.hear(&words, 1).await;
-                        }
+                    Ok(payloads) => {
+                        let of_peers = payloads.iter().map(|payload| Notices::of_peer(payload, self.process));
+                        self.apply_peer_notices(&of_peers.flatten().collect()).await;
                     }
                     Err(error) => break error,
                 }
             };
-            tracing::warn!(%error, "the connection on which other processes are heard was lost");
+            tracing::warn!(%error, "the connection for notifications of other processes was lost");
             self.watch.set_polling(true);
             let Some(again) = self.listen_again().await else { return };
             listener = again;
@@ -251,31 +248,31 @@ impl Database {
     }
 
     async fn listen_again(&self) -> Option<Box<dyn Listener>> {
-        let mut step = SHORTEST_LOOK;
+        let mut pause = WHILE_LOCKED.0;
         loop {
-            sleep(step).await;
+            sleep(pause).await;
             match self.driver.listen().await {
                 Ok(listener) => return listener,
-                Err(error) => tracing::debug!(%error, "other processes can still not be heard"),
+                Err(error) => tracing::debug!(%error, "the server still cannot be listened to"),
             }
-            step = (step * 2).min(LONGEST_RECONNECT);
+            pause = (pause * 2).min(LONGEST_RECONNECT);
         }
     }
 
-    /// Notices may have been missed: reads what they would have told, and wakes everybody to look.
+    /// Notices may have been lost: reads the definitions, wakes all receivers, and polls.
     async fn catch_up(self: &Arc<Self>) {
         if let Err(error) = self.reload().await {
             tracing::warn!(%error, "the definitions could not be read");
         }
         self.board.wake_all();
         self.upkeep.falls_due(Timestamp(0));
-        self.watch.look_soon();
+        self.watch.poll_soon();
     }
 }
 
-/// How many messages are unread after a look that shows so many, while this process received some: those may be among them
-/// or not. So a look that something was received beside never says that nothing is left where something was; a queue
-/// monitor that believes it goes INACTIVE, and launches once more for the messages that it did not expect.
+/// How many messages are unread after a poll that shows `shown`, while this process received `received_meanwhile`: those
+/// may be counted in it or not. So a poll beside a RECEIVE never reports an empty queue where a message was. A queue
+/// monitor that believed it would go INACTIVE, and launch once more for the messages that it did not expect.
 fn unread_after(before: u64, shown: u64, received_meanwhile: u64) -> u64 {
     match shown.saturating_sub(received_meanwhile) {
         0 => before.min(shown).min(1),
@@ -283,7 +280,7 @@ fn unread_after(before: u64, shown: u64, received_meanwhile: u64) -> u64 {
     }
 }
 
-/// Numbers by queue, `<queue_id>:<number> ...`; none if the server does not tell.
+/// Numbers by queue, `<queue_id>:<number> ...`; empty if the server reports none.
 fn counts(row: Row<'_>, column: &str) -> Result<BTreeMap<i32, usize>> {
     let text = if row.has(column) { row.text(column)? } else { "" };
     let pair = |word: &str| {

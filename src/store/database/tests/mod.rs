@@ -366,6 +366,63 @@ async fn what_a_commit_brought_about_is_told_to_others_once() {
     assert_eq!(*told.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
 }
 
+#[tokio::test]
+async fn a_payload_of_this_process_does_not_hide_those_that_came_with_it() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    stage.say(&format!("p:{} q:{QUEUE}", Uuid::from_u128(1).simple()));
+    stage.say(&format!("p:{} q:1", store.database.process.simple()));
+    signal.await;
+}
+
+#[tokio::test]
+async fn malformed_payloads_stop_nothing() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let mut signal = Box::pin(store.activity().queue("q").register(false));
+    signal.as_mut().enable();
+    for payload in ["", " ", "p:", "q:", "q:99999999999", "s:-1", "d:x", "d:-9223372036854775808", "nonsense \u{1} :"] {
+        stage.say(payload);
+    }
+    stage.say(&format!("p:nonsense q:x q:{QUEUE}"));
+    signal.await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_of_plain_sql_wakes_as_many_receivers_as_groups_are_ready() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let _sleeping = [store.activity().sleep(), store.activity().sleep()];
+    // The time of these tests passes when everybody sleeps. A receiver that goes to sleep polls once.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    stage.play(|name, _| {
+        (name == "poll").then(|| {
+            Ok(vec![row([
+                ("catalog_version", 1.into()),
+                ("due_at", SqlValue::Null),
+                ("ready_queues", format!("{QUEUE}:2").into()),
+                ("has_locked", false.into()),
+            ])])
+        })
+    });
+    let signals = [(); 2].map(|()| {
+        let mut signal = Box::pin(store.activity().queue("q").register(false));
+        signal.as_mut().enable();
+        signal
+    });
+    let began = tokio::time::Instant::now();
+    stage.say(&format!("q:{QUEUE}"));
+    for signal in signals {
+        signal.await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "the second was woken after {:?}", began.elapsed());
+}
+
 /// What a process asks in ten minutes in which nothing happens, with so many who wait for messages.
 async fn asked_while_idle(receivers: usize) -> Vec<String> {
     let stage = Stage::new();
@@ -412,7 +469,7 @@ async fn a_queue_is_empty_only_if_nothing_was_received_beside_the_look() {
                 ])])
             })
         });
-        store.database.watch.heard();
+        store.database.watch.note_change();
         store.refresh_facts().await;
         activity.facts().unread
     };

@@ -198,8 +198,11 @@ impl Driver for Played {
 struct Heard(mpsc::UnboundedReceiver<String>);
 
 impl Listener for Heard {
-    fn next(&mut self) -> BoxFuture<'_, Result<String>> {
-        Box::pin(async { self.0.recv().await.ok_or_else(Error::closed) })
+    fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
+        Box::pin(async {
+            let first = self.0.recv().await.ok_or_else(Error::closed)?;
+            Ok(std::iter::once(first).chain(std::iter::from_fn(|| self.0.try_recv().ok())).collect())
+        })
     }
 }
 

@@ -27,7 +27,7 @@ impl Database {
             return Err(Error::definition_in_transaction());
         }
         verb.check_texts()?;
-        self.tell_time().await?;
+        self.push_test_clock().await?;
         let verb = normalise_empty_body(verb);
         let mut context = self.call_context(&verb).await?;
         let mut tries = Tries::default();

@@ -8,11 +8,11 @@ use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::retry::Tries;
-use crate::store::database::calls::rows::{only, said};
+use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::calls::verbs::{self, received_queue};
-use crate::store::database::definitions::define::add;
 use crate::store::database::life::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
+use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
@@ -48,7 +48,7 @@ struct Session {
 /// What the end of the transaction means for others.
 #[derive(Default)]
 struct Did {
-    words: String,
+    notices: Notices,
     /// Groups that may become ready.
     ready: usize,
     /// Queues that messages were received from, or whose groups were locked.
@@ -94,7 +94,7 @@ impl Step<'_> {
 impl Session {
     fn new(database: Arc<Database>) -> Self {
         Self {
-            taken: Share::of(&database.taken),
+            taken: Share::of(&database.uncommitted),
             database,
             link: None,
             has_ended: false,
@@ -187,23 +187,21 @@ impl Session {
     }
 
     async fn after_rollback(&mut self) {
-        let mut words = String::new();
+        let mut notices = Notices::default();
         self.taken.clear();
         if let Some(attempt) = self.attempt.take() {
             let counted = Call { name: "count_rollback", args: vec![Arg::Uuid(attempt)] };
-            match self.database.side.call(counted).await {
-                Ok(rows) => add(&mut words, &said(&rows)),
+            match self.database.control.call(counted).await {
+                Ok(rows) => notices.extend(notices_in(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
                 }
             }
         }
         let did = std::mem::take(&mut self.did);
-        for queue in did.queues {
-            add(&mut words, &format!("q:{queue}"));
-        }
-        self.database.heard(&words, 1).await;
-        self.database.freed();
+        notices.extend(did.queues.into_iter().map(Notice::Queue));
+        self.database.publish_local(&notices, 1).await;
+        self.database.lock_released();
     }
 
     async fn run(&mut self, verb: Verb) -> Result<Outcome> {
@@ -236,11 +234,11 @@ impl Session {
 
     /// Notes what a verb did.
     async fn did(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
-        add(&mut self.did.words, &said(&rows));
+        self.did.notices.extend(notices_in(&rows));
         let outcome = verbs::outcome(verb, rows)?;
         self.did.ready += groups_made_ready_at_most(verb);
         if found_nothing(&outcome) {
-            self.database.saw(verb, &outcome);
+            self.database.observe(verb, &outcome);
             self.give_back_if_untouched().await;
             return Ok(outcome);
         }
@@ -252,7 +250,7 @@ impl Session {
         if let (Some((queue_id, _)), Outcome::Received(messages)) = (queue, &outcome) {
             self.taken.add(queue_id, messages.len() as u64);
         }
-        self.database.saw(verb, &outcome);
+        self.database.observe(verb, &outcome);
         let Some((queue_id, counts)) = queue else { return Ok(outcome) };
         self.did.queues.insert(queue_id);
         match (verb, &outcome) {
@@ -272,7 +270,7 @@ impl Session {
     async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
         let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
         let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
-        match self.database.side.call(Call { name: "begin_attempt", args }).await {
+        match self.database.control.call(Call { name: "begin_attempt", args }).await {
             Ok(_) => self.database.attempt_began(),
             Err(failure) => {
                 tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
@@ -301,7 +299,7 @@ impl Session {
         self.has_ended = true;
         let did = std::mem::take(&mut self.did);
         match end(&mut *link, self.attempt).await {
-            Ok(words) => {
+            Ok(notices) => {
                 self.attempt = None;
                 self.taken.clear();
                 if self.holds_locks {
@@ -309,13 +307,13 @@ impl Session {
                     let _ = link.call(unlock_session()).await;
                 }
                 drop(link);
-                let mut all = did.words;
-                add(&mut all, &words);
-                self.database.heard(&all, did.ready.max(1)).await;
+                let mut all = did.notices;
+                all.extend(notices);
+                self.database.publish_local(&all, did.ready.max(1)).await;
                 if did.has_left_some {
-                    self.database.left_some(did.queues);
+                    self.database.publish_left_messages(did.queues);
                 }
-                self.database.freed();
+                self.database.lock_released();
                 Ok(())
             }
             Err(failure) => {
@@ -399,7 +397,7 @@ impl Session {
         }
         self.savepoints.truncate(place + 1);
         self.taken.truncate(times);
-        self.database.watch.heard();
+        self.database.watch.note_change();
         Ok(())
     }
 }
@@ -422,15 +420,15 @@ impl Database {
     }
 }
 
-/// Commits what a link has done; gives what others must hear.
-async fn end(link: &mut dyn Link, attempt: Option<Uuid>) -> Linked<String> {
-    let mut words = String::new();
+/// Commits what a link has done; gives the notices to publish.
+async fn end(link: &mut dyn Link, attempt: Option<Uuid>) -> Linked<Notices> {
+    let mut notices = Notices::default();
     if let Some(attempt) = attempt {
         let rows = link.call(Call { name: "commit_attempt", args: vec![Arg::Uuid(attempt)] }).await;
-        words = said(&rows.map_err(undone)?);
+        notices = notices_in(&rows.map_err(undone)?);
     }
     link.commit().await?;
-    Ok(words)
+    Ok(notices)
 }
 
 /// Whatever became of a call before COMMIT, the transaction has not happened.

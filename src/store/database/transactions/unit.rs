@@ -7,18 +7,19 @@ use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::retry::Tries;
-use crate::store::database::calls::rows::said;
+use crate::store::database::calls::rows::notices_in;
 use crate::store::database::calls::verbs::{self, CallContext, received_queue};
-use crate::store::database::definitions::define::{add, claim};
+use crate::store::database::definitions::define::claim;
 use crate::store::database::life::Work;
 use crate::store::database::link::{Call, Failure, Link, Linked};
+use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::handover::{Gives, Handover};
 use std::sync::Arc;
 use uuid::Uuid;
 
 /// What came of a transaction that was tried.
 enum Tried {
-    Done(Vec<Outcome>, String),
+    Done(Vec<Outcome>, Notices),
     HappenedBefore,
     /// The caller left before COMMIT, so the messages that the unit received are back in their queues.
     GivenBack,
@@ -100,7 +101,7 @@ impl Database {
             let _work = work;
             let done = database.transact(&unit, unit_id, &caller).await;
             if !matches!(done, Ok(Some(_))) {
-                database.gave_back(&unit).await;
+                database.publish_given_back(&unit).await;
             }
             done.map(Handover::new)
         })
@@ -135,10 +136,10 @@ impl Database {
             };
             let failure = match answer {
                 Ok(rows) => {
-                    let words = said(&rows);
+                    let notices = notices_in(&rows);
                     let outcome = verbs::outcome(&verb, rows)?;
-                    self.heard(&words, groups_made_ready_at_most(&verb)).await;
-                    self.saw(&verb, &outcome);
+                    self.publish_local(&notices, groups_made_ready_at_most(&verb)).await;
+                    self.observe(&verb, &outcome);
                     return Ok(outcome);
                 }
                 Err(failure) => failure,
@@ -164,7 +165,7 @@ impl Database {
     }
 
     /// Notes what a receiving verb shows of its queue.
-    pub(in crate::store::database) fn saw(&self, verb: &Verb, outcome: &Outcome) {
+    pub(in crate::store::database) fn observe(&self, verb: &Verb, outcome: &Outcome) {
         let (Some(queue), is_whole) = (received_queue(verb), takes_anything(verb)) else { return };
         let is_empty = found_nothing(outcome);
         if is_whole || !is_empty {
@@ -178,16 +179,16 @@ impl Database {
     }
 
     /// Wakes receivers that saw the groups of a unit locked: it was rolled back.
-    async fn gave_back(self: &Arc<Self>, unit: &[Verb]) {
-        let mut words = String::new();
+    async fn publish_given_back(self: &Arc<Self>, unit: &[Verb]) {
+        let mut notices = Notices::default();
         for queue in unit.iter().filter_map(received_queue) {
             if let Some((queue_id, _)) = self.counted_queue(queue).await {
-                add(&mut words, &format!("q:{queue_id}"));
+                notices.extend([Notice::Queue(queue_id)]);
             }
         }
-        if !words.is_empty() {
-            self.heard(&words, 1).await;
-            self.freed();
+        if !notices.is_empty() {
+            self.publish_local(&notices, 1).await;
+            self.lock_released();
         }
     }
 
@@ -210,10 +211,10 @@ impl Database {
             let failure = match self.take().await {
                 Err(failure) => failure,
                 Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id, caller).await {
-                    Ok(Ok(Tried::Done(outcomes, words))) => {
+                    Ok(Ok(Tried::Done(outcomes, notices))) => {
                         drop(link);
-                        self.heard(&words, unit.iter().map(groups_made_ready_at_most).sum()).await;
-                        unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.saw(verb, outcome));
+                        self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
+                        unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.observe(verb, outcome));
                         return Ok(Some(outcomes));
                     }
                     Ok(Ok(Tried::HappenedBefore)) => return Ok(None),
@@ -270,7 +271,7 @@ async fn try_once(
             Err(error) => return Ok(Err(error)),
         }
     }
-    let mut words = String::new();
+    let mut notices = Notices::default();
     let mut outcomes = Vec::with_capacity(unit.len());
     for (verb, context) in unit.iter().zip(besides) {
         let call = match verbs::call(verb, context) {
@@ -278,7 +279,7 @@ async fn try_once(
             Err(error) => return Ok(Err(error)),
         };
         let rows = link.call(call).await?;
-        add(&mut words, &said(&rows));
+        notices.extend(notices_in(&rows));
         match verbs::outcome(verb, rows) {
             Ok(outcome) => outcomes.push(outcome),
             Err(error) => return Ok(Err(error)),
@@ -289,7 +290,7 @@ async fn try_once(
         return Ok(Ok(Tried::GivenBack));
     }
     link.commit().await?;
-    Ok(Ok(Tried::Done(outcomes, words)))
+    Ok(Ok(Tried::Done(outcomes, notices)))
 }
 
 fn is_single(verb: &Verb) -> bool {
