@@ -26,6 +26,7 @@ pub struct Session {
     broker: Broker,
     queue: Arc<str>,
     task_id: u64,
+    traces: Arc<Traces>,
     stopping: watch::Receiver<bool>,
     failures: mpsc::UnboundedSender<Failure>,
 }
@@ -46,7 +47,7 @@ impl Session {
     ) -> (Self, Arc<Traces>) {
         let traces = Arc::new(Traces::default());
         let broker = Broker::over(Arc::new(WatchedStore { inner: store, traces: traces.clone() }));
-        (Self { broker, queue, task_id, stopping, failures }, traces)
+        (Self { broker, queue, task_id, traces: traces.clone(), stopping, failures }, traces)
     }
 
     /// The queue this reader was launched for.
@@ -71,8 +72,10 @@ impl Session {
         let _ = stopping.wait_for(|stopping| *stopping).await;
     }
 
-    /// Reports to the monitor a failure that the reader survives.
+    /// Reports to the monitor a failure that the reader survives, and whose transaction it has rolled back: also one that
+    /// was dropped with a verb under way was not left open.
     pub(super) fn note_failure(&self, error: Error) {
+        self.traces.left_open.store(false, SeqCst);
         // If the driver is gone, failures are not counted.
         let _ = self.failures.send((self.task_id, error));
     }

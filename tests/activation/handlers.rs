@@ -2,7 +2,7 @@
 
 use crate::servers::Store;
 use crate::stage::{Stage, ended, failed, row, soon, until};
-use dialoq::activation::{HandlerError, Handlers, Ramp};
+use dialoq::activation::{HandlerError, Handlers, Ramp, Readers};
 use dialoq::protocol::ReceiveFrom;
 use dialoq::{Act, ConversationHandle, Message, MessageType};
 use serde::{Deserialize, Serialize};
@@ -44,6 +44,16 @@ async fn order(stage: &Stage, pieces: u32) -> ConversationHandle {
     let dialog = begin(stage).await;
     stage.send(dialog, ORDER, &Order { sku: "A-1".into(), pieces }).await.unwrap();
     dialog
+}
+
+/// Waits until a reader has found nothing and waits.
+async fn until_waiting(readers: &Readers) {
+    let looking = async {
+        while row(readers).await.tasks_waiting == 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the reader waiting", looking).await;
 }
 
 /// The next message at home.
@@ -295,6 +305,38 @@ staged!(a_handler_that_hangs_is_cut_off_and_rolled_back, async |store| {
     assert!(answer(&stage).await.is_end_dialog());
 });
 
+staged!(a_handler_that_is_given_up_while_a_verb_waits_leaves_no_transaction_open, async |store| {
+    let stage = stage(store).await;
+    let (held, holder) = (begin(&stage).await, stage.begin().await.unwrap());
+    let waits = Arc::new(Notify::new());
+    let said = waits.clone();
+    holder.send(held, ORDER, &Order { sku: "A-1".into(), pieces: 1 }).await.unwrap();
+    let attempts = Arc::new(AtomicUsize::new(0));
+    let count = attempts.clone();
+    let handlers = Handlers::new()
+        .on(ORDER, async move |context, _| {
+            if count.fetch_add(1, SeqCst) == 0 {
+                said.notify_one();
+                // The other transaction holds its group.
+                context.timer(held, Duration::from_secs(60)).await?;
+            }
+            context.end_conversation().await?;
+            Ok(())
+        })
+        .timeout(Duration::from_secs(30));
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 1).await;
+    soon("the verb waiting", waits.notified()).await;
+    stage.advance(Duration::from_secs(30));
+    assert_eq!(failed(&mut events).await.0, 60024);
+    assert!(answer(&stage).await.is_end_dialog());
+    until_waiting(&readers).await;
+    stage.advance(Duration::from_millis(500));
+    assert_eq!(ended(&mut events).await, 0, "it has ended each of its transactions");
+    assert_eq!(row(&readers).await.tasks_aborted_total, 0);
+});
+
 staged!(an_idle_reader_leaves_after_its_wait_and_comes_back_with_work, async |store| {
     let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |context, _| {
@@ -306,12 +348,7 @@ staged!(an_idle_reader_leaves_after_its_wait_and_comes_back_with_work, async |st
     for started in 1..=2 {
         order(&stage, 1).await;
         assert!(answer(&stage).await.is_end_dialog());
-        soon("the reader waiting", async {
-            while row(&readers).await.tasks_waiting == 0 {
-                tokio::task::yield_now().await;
-            }
-        })
-        .await;
+        until_waiting(&readers).await;
         stage.advance(Duration::from_millis(500));
         assert_eq!(ended(&mut events).await, 0);
         let row = row(&readers).await;
