@@ -1,29 +1,13 @@
--- What a verb may be refused for before it waits for a lock: see docs/locks.md. These read what is committed and wait for no
--- row: where READ_COMMITTED_SNAPSHOT is OFF and another transaction writes the row, they say nothing, and the verb waits and
--- is checked under the lock.
+-- Checks that refuse a verb before it waits for a lock: see docs/locks.md. They read committed rows and wait for no row. With
+-- READ_COMMITTED_SNAPSHOT OFF they cannot read a row that another transaction writes; then they do not refuse, and the verb
+-- checks again under the lock.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: see each procedure
 -- Locks: none
 
--- Throws what a check found.
--- Errors: the one given
-IF OBJECT_ID(N'dialoq.refuse') IS NOT NULL DROP PROCEDURE dialoq.refuse
-GO
-CREATE PROCEDURE dialoq.refuse
-    @error_number int, @error_message nvarchar(2048)
-AS
-BEGIN
-    SET NOCOUNT ON;
-    SET @error_message = dialoq.throw_text(@error_message);
-    THROW @error_number, @error_message, 1;
-END
-GO
-
 -- The id of the message type that a SEND names.
 -- Errors: 58428
-IF OBJECT_ID(N'dialoq.find_message_type') IS NOT NULL DROP PROCEDURE dialoq.find_message_type
-GO
 CREATE PROCEDURE dialoq.find_message_type
     @name nvarchar(4000), @type_id int OUTPUT
 AS
@@ -39,11 +23,90 @@ BEGIN
 END
 GO
 
+-- The queue of that name, if it gives something out.
+-- Errors: 59617, 60002
+CREATE PROCEDURE dialoq.find_receivable
+    @queue nvarchar(4000), @queue_id int OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @name nvarchar(256), @is_receive_enabled bit, @text nvarchar(2048);
+    SET @queue_id = NULL;
+    SELECT @queue_id = q.queue_id, @name = q.name, @is_receive_enabled = q.is_receive_enabled
+    FROM dialoq.service_queue AS q WHERE q.folded_name = dialoq.fold_name(@queue) AND DATALENGTH(q.folded_name) = DATALENGTH(@queue);
+    IF @queue_id IS NULL
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @queue, N''' was not found'));
+        THROW 60002, @text, 1;
+    END
+    IF @is_receive_enabled = 0
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it'));
+        THROW 59617, @text, 1;
+    END
+END
+GO
+
+-- Refuses a name that ends in a space: no index of SQL Server tells it from the name without.
+-- Errors: 60003
+CREATE PROCEDURE dialoq.check_name
+    @name nvarchar(4000)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048);
+    IF RIGHT(@name COLLATE Latin1_General_100_BIN2, 1) <> N' ' RETURN;
+    SET @text = dialoq.throw_text(CONCAT(N'the name ''', @name, N''' is empty or ends in a space, and SQL Server compares names without spaces at ',
+        N'their end; take another'));
+    THROW 60003, @text, 1;
+END
+GO
+
+-- What is wrong with what a caller of SEND gives beside the conversation and the type; NULL if nothing. A fault of the body
+-- has one of the two codes that checks of bodies give: it is told to both sides later, when nobody is there to be refused.
+CREATE PROCEDURE dialoq.check_sent
+    @body varbinary(max), @body_fault nvarchar(max), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET @error_number = NULL;
+    SET @error_message = NULL;
+    IF @body_fault IS NOT NULL AND DATALENGTH(@body_fault) > 0
+        AND LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 NOT IN (N'-8430|', N'-9615|')
+    BEGIN
+        SET @error_number = 60005;
+        SET @error_message = CONCAT(N'@body_fault is ''', LEFT(@body_fault, 100),
+            N'''; it must be empty, or begin with -8430| or -9615|');
+    END
+    -- The largest max_body_bytes that a client takes.
+    ELSE IF DATALENGTH(@body) > 999000000
+    BEGIN
+        SET @error_number = 58459;
+        SET @error_message = CONCAT(N'the message body has ', DATALENGTH(@body), N' bytes; the limit is 999000000');
+    END
+END
+GO
+
+-- Refuses a client whose definitions are old.
+-- Errors: 60033
+CREATE PROCEDURE dialoq.check_catalog_version
+    @catalog_version bigint
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @now bigint, @text nvarchar(2048);
+    IF @catalog_version IS NULL RETURN;
+    SELECT @now = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
+    IF @now = @catalog_version RETURN;
+    SET @text = dialoq.throw_text(CONCAT(N'the definitions are at version ', @now, N', the client''s at ', @catalog_version,
+        N'; read them again'));
+    THROW 60033, @text, 1;
+END
+GO
+
 -- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too is as good as gone: only
 -- the holder of its group removes the row. statement is NULL for END.
 -- Errors: 58426, and the one given
-IF OBJECT_ID(N'dialoq.check_not_ended') IS NOT NULL DROP PROCEDURE dialoq.check_not_ended
-GO
 CREATE PROCEDURE dialoq.check_not_ended
     @conversation_handle uniqueidentifier, @error_number int, @statement nvarchar(64)
 AS
@@ -84,58 +147,7 @@ BEGIN
 END
 GO
 
--- Locks the group of a conversation that this side has not ended, waiting.
--- Errors: 58426, and the one given
-IF OBJECT_ID(N'dialoq.lock_unended') IS NOT NULL DROP PROCEDURE dialoq.lock_unended
-GO
-CREATE PROCEDURE dialoq.lock_unended
-    @conversation_handle uniqueidentifier, @error_number int, @statement nvarchar(64), @endpoint_id bigint OUTPUT,
-    @notices nvarchar(max) OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
-    IF @endpoint_id IS NULL OR @endpoint_id = -1
-    BEGIN
-        EXEC dialoq.check_not_ended @conversation_handle, @error_number, @statement;
-        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
-    END
-    EXEC dialoq.check_not_ended @conversation_handle, @error_number, @statement;
-END
-GO
-
--- Why a SEND is refused whoever holds the conversation's group; NULL if it is not.
-IF OBJECT_ID(N'dialoq.check_send_before') IS NOT NULL DROP PROCEDURE dialoq.check_send_before
-GO
-CREATE PROCEDURE dialoq.check_send_before
-    @conversation_handle uniqueidentifier, @message_type nvarchar(256), @error_number int OUTPUT,
-    @error_message nvarchar(2048) OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    SET LOCK_TIMEOUT 0;
-    SET XACT_ABORT OFF;
-    DECLARE @endpoint_id bigint, @state nvarchar(2);
-    SET @error_number = NULL;
-    BEGIN TRY
-        SELECT @endpoint_id = e.endpoint_id
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
-        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-        -- Only who holds the group notes in the row what arrived.
-        SELECT @state = n.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = @endpoint_id;
-        IF @endpoint_id IS NOT NULL
-            EXEC dialoq.check_send @endpoint_id, @message_type, @error_number OUTPUT, @error_message OUTPUT, @state;
-    END TRY
-    BEGIN CATCH
-        IF ERROR_NUMBER() <> 1222 THROW;
-        SET @error_number = NULL;
-    END CATCH
-END
-GO
-
 -- The service of a group's conversations; NULL if it has none. is_known is 0 if another transaction writes them.
-IF OBJECT_ID(N'dialoq.find_group_service') IS NOT NULL DROP PROCEDURE dialoq.find_group_service
-GO
 CREATE PROCEDURE dialoq.find_group_service
     @group uniqueidentifier, @service_id int OUTPUT, @is_known bit OUTPUT
 AS
@@ -159,8 +171,6 @@ GO
 
 -- Refuses a group that has no conversations, or with a service those of another.
 -- Errors: 58436, 58439
-IF OBJECT_ID(N'dialoq.check_group') IS NOT NULL DROP PROCEDURE dialoq.check_group
-GO
 CREATE PROCEDURE dialoq.check_group
     @group uniqueidentifier, @service_id int
 AS

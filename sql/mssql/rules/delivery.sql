@@ -1,13 +1,11 @@
--- From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
--- Takes: see each procedure; the group of the sending endpoint is locked
--- Gives: words for others, added to notices
--- Errors: none of its own
--- Locks: none that wait
+-- Delivery: from one endpoint straight into the peer's queue, or into the transmission queue with the reason.
+-- Takes: see each procedure; the caller has locked the group of the sending endpoint
+-- Gives: notices, added to @notices
+-- Errors: none of its own, but try_revisit's
+-- Locks: none that it waits for
 
 -- Where something of an endpoint would go now: peer (that is there), service (where it makes the target), deaf (the peer
 -- has ended and hears nothing), gone (the peer is gone without a word), delayed (with the status), refused (with the code).
-IF OBJECT_ID(N'dialoq.route') IS NOT NULL DROP PROCEDURE dialoq.route
-GO
 CREATE PROCEDURE dialoq.route
     @endpoint_id bigint, @way nvarchar(10) OUTPUT, @peer_id bigint OUTPUT, @service_id int OUTPUT,
     @status nvarchar(256) OUTPUT, @code int OUTPUT
@@ -82,8 +80,6 @@ END
 GO
 
 -- What a refused conversation is told.
-IF OBJECT_ID(N'dialoq.refusal') IS NOT NULL DROP FUNCTION dialoq.refusal
-GO
 CREATE FUNCTION dialoq.refusal(@endpoint_id bigint, @code int) RETURNS nvarchar(max) AS
 BEGIN
     RETURN (
@@ -97,8 +93,6 @@ END
 GO
 
 -- The target endpoint of a conversation, made when its first message arrives.
-IF OBJECT_ID(N'dialoq.make_target') IS NOT NULL DROP PROCEDURE dialoq.make_target
-GO
 CREATE PROCEDURE dialoq.make_target
     @from bigint, @service_id int, @now datetime2(6), @peer_id bigint OUTPUT
 AS
@@ -120,8 +114,6 @@ END
 GO
 
 -- A letter reaches the other endpoint.
-IF OBJECT_ID(N'dialoq.arrive') IS NOT NULL DROP PROCEDURE dialoq.arrive
-GO
 CREATE PROCEDURE dialoq.arrive
     @from bigint, @to bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
     @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
@@ -197,8 +189,6 @@ END
 GO
 
 -- Tries to deliver a row of the transmission queue; may_go_on says whether the endpoint's next row may go now.
-IF OBJECT_ID(N'dialoq.deliver') IS NOT NULL DROP PROCEDURE dialoq.deliver
-GO
 CREATE PROCEDURE dialoq.deliver
     @transmission_id bigint, @may_go_on bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -256,8 +246,6 @@ END
 GO
 
 -- Sends what waits of one endpoint, as far as it can go.
-IF OBJECT_ID(N'dialoq.redeliver') IS NOT NULL DROP PROCEDURE dialoq.redeliver
-GO
 CREATE PROCEDURE dialoq.redeliver
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
@@ -278,8 +266,6 @@ GO
 
 -- Sends a letter of an endpoint off: delivers it if nothing stands before it and its way is free, else puts it in the
 -- transmission queue.
-IF OBJECT_ID(N'dialoq.dispatch') IS NOT NULL DROP PROCEDURE dialoq.dispatch
-GO
 CREATE PROCEDURE dialoq.dispatch
     @from bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
     @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
@@ -332,5 +318,105 @@ BEGIN
     IF @way = N'service' EXEC dialoq.make_target @from, @service_id, @now, @to OUTPUT;
     EXEC dialoq.arrive @from, @to, @sequence, @message_type_id, @message_id, @body, @trace, @is_end, @is_error,
         @body_fault, @now, @notices OUTPUT;
+END
+GO
+
+-- Delivers a row of the transmission queue, or without one writes why an endpoint's messages wait, in a savepoint of its own: one
+-- that fails is left to tick, which tries again. One that leaves the transaction unusable is thrown, named: the transaction is
+-- that of the definition, so nothing can go on in it.
+-- Locks: the group, without waiting; if another transaction holds it, the endpoint is left to tick
+CREATE PROCEDURE dialoq.try_revisit
+    @endpoint_id bigint, @transmission_id bigint, @reason nvarchar(256), @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_locked bit, @may_go_on bit, @conversation_id uniqueidentifier, @is_initiator bit, @text nvarchar(2048);
+    DECLARE @handle uniqueidentifier, @error_number int;
+    SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator, @handle = e.conversation_handle
+    FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+    SAVE TRANSACTION dialoq_revisit;
+    BEGIN TRY
+        EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
+        IF @is_locked = 1 AND @transmission_id IS NOT NULL
+            EXEC dialoq.deliver @transmission_id, @may_go_on OUTPUT, @notices OUTPUT;
+        IF @is_locked = 1 AND @transmission_id IS NULL
+            EXEC dialoq.hold_outbox @endpoint_id, @reason;
+    END TRY
+    BEGIN CATCH
+        SET @error_number = ERROR_NUMBER();
+        SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@handle),
+            N' keeps the definition from taking effect (error ', @error_number, N': ', LEFT(ERROR_MESSAGE(), 1000),
+            N'); end it WITH CLEANUP, then run the definition again'));
+        IF @error_number IN (1205, 51205) THROW;
+        IF XACT_STATE() <> 1 THROW 60018, @text, 1;
+        ROLLBACK TRANSACTION dialoq_revisit;
+        SET @is_locked = NULL;
+    END CATCH
+    IF @is_locked IS NULL AND @conversation_id IS NOT NULL
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
+END
+GO
+
+-- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
+-- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick.
+-- Locks: the groups of what can go or changes its reason, without waiting
+CREATE PROCEDURE dialoq.revisit_outboxes
+    @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @held TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
+    DECLARE @order TABLE (place int IDENTITY(1, 1) PRIMARY KEY, transmission_id bigint NOT NULL, endpoint_id bigint NOT NULL);
+    DECLARE @honor bit, @endpoint_id bigint = -1, @next bigint, @status nvarchar(256), @place int = 0, @id bigint;
+    DECLARE @way nvarchar(10), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int, @state nvarchar(2);
+    SELECT @honor = b.is_honor_broker_priority_on FROM dialoq.broker AS b WHERE b.singleton = 1;
+    -- One look for each endpoint; what stays as it is needs no lock.
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = t.endpoint_id, @status = t.status, @state = e.state
+        FROM dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST)
+        LEFT JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST) ON e.endpoint_id = t.endpoint_id
+        WHERE t.endpoint_id > @endpoint_id AND (e.state IS NULL OR e.state NOT IN (N'DI', N'ER'))
+        ORDER BY t.endpoint_id, t.transmission_id;
+        IF @next IS NULL BREAK;
+        SET @endpoint_id = @next;
+        -- READPAST passes over the row of an endpoint on which another transaction sends. If nothing looked again, all that
+        -- the endpoint has in the transmission queue would wait for its next SEND.
+        IF @state IS NULL
+        BEGIN
+            INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
+            SELECT e.endpoint_id, e.conversation_id, e.is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME())
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = @endpoint_id;
+            CONTINUE;
+        END
+        EXEC dialoq.route @endpoint_id, @way OUTPUT, @peer_id OUTPUT, @service_id OUTPUT, @reason OUTPUT, @code OUTPUT;
+        IF @way <> N'delayed'
+        BEGIN
+            INSERT INTO @held (endpoint_id) VALUES (@endpoint_id);
+            CONTINUE;
+        END
+        IF @reason = @status CONTINUE;
+        EXEC dialoq.try_revisit @endpoint_id, NULL, @reason, @notices OUTPUT;
+    END
+    -- A message never goes before an earlier one of its conversation, whose level may be lower: reprioritise changes the
+    -- level of later messages only.
+    INSERT INTO @order (transmission_id, endpoint_id)
+    SELECT o.transmission_id, o.endpoint_id
+    FROM (
+        SELECT t.transmission_id, t.endpoint_id,
+            MAX(10 - t.priority) OVER (PARTITION BY t.endpoint_id ORDER BY t.transmission_id ROWS UNBOUNDED PRECEDING) AS rank_from_top
+        FROM dialoq.transmission AS t WITH (READCOMMITTEDLOCK, READPAST) JOIN @held AS h ON h.endpoint_id = t.endpoint_id
+    ) AS o
+    ORDER BY CASE @honor WHEN 1 THEN o.rank_from_top ELSE 0 END, o.transmission_id;
+    WHILE 1 = 1
+    BEGIN
+        SET @id = NULL;
+        SELECT TOP (1) @place = o.place, @id = o.transmission_id, @endpoint_id = o.endpoint_id
+        FROM @order AS o WHERE o.place > @place ORDER BY o.place;
+        IF @id IS NULL BREAK;
+        EXEC dialoq.try_revisit @endpoint_id, @id, NULL, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
 END
 GO

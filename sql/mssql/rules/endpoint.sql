@@ -1,15 +1,12 @@
--- What happens to one endpoint: what it was told, errors, its end. No procedure here is called while it runs: every call
--- goes from a later one to an earlier one or to another file's.
--- Takes: see each procedure; the group of the endpoint is locked unless it says otherwise
--- Gives: words for others, added to notices
+-- State changes of one endpoint. Procedures of this file call only earlier ones, and those of other files.
+-- Takes: see each procedure; the caller has locked the endpoint's group unless the procedure needs no lock
+-- Gives: notices, added to @notices
 -- Errors: none of its own
--- Locks: none that wait
+-- Locks: none that it waits for
 
 -- The other endpoint of a conversation, needing no lock. Its row may be under change by whoever holds its group; then
 -- what cannot change is read past that, and its state is taken for listening: what is told to it then is dropped by
 -- whoever looks at it, if it has ended. Only a row that is just being made or removed is waited for.
-IF OBJECT_ID(N'dialoq.find_peer') IS NOT NULL DROP PROCEDURE dialoq.find_peer
-GO
 CREATE PROCEDURE dialoq.find_peer
     @conversation_id uniqueidentifier, @is_initiator bit, @peer_id bigint OUTPUT, @state nvarchar(2) OUTPUT,
     @group uniqueidentifier OUTPUT, @service_id int OUTPUT, @is_system bit OUTPUT
@@ -36,24 +33,9 @@ BEGIN
 END
 GO
 
--- Has tick look at an endpoint once more when whoever works on its peer at this moment is done. Needs no lock.
-IF OBJECT_ID(N'dialoq.request_recheck') IS NOT NULL DROP PROCEDURE dialoq.request_recheck
-GO
-CREATE PROCEDURE dialoq.request_recheck
-    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit
-AS
-BEGIN
-    SET NOCOUNT ON;
-    INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
-    VALUES (@endpoint_id, @conversation_id, @is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME()));
-END
-GO
-
 -- Reads the committed group of an endpoint, without waiting; @group keeps its value if there is none. A message that arrives
 -- during another transaction's MOVE is announced in that group, because a rollback of the MOVE announces nothing. If the server
 -- keeps no committed version of the row, tick checks the endpoint later.
-IF OBJECT_ID(N'dialoq.find_committed_group') IS NOT NULL DROP PROCEDURE dialoq.find_committed_group
-GO
 CREATE PROCEDURE dialoq.find_committed_group
     @endpoint_id bigint, @group uniqueidentifier OUTPUT
 AS
@@ -76,8 +58,6 @@ END
 GO
 
 -- Sets the state of an endpoint, and when something next happens to it.
-IF OBJECT_ID(N'dialoq.put_state') IS NOT NULL DROP PROCEDURE dialoq.put_state
-GO
 CREATE PROCEDURE dialoq.put_state
     @endpoint_id bigint, @state nvarchar(2), @now datetime2(6)
 AS
@@ -92,26 +72,7 @@ BEGIN
 END
 GO
 
--- Writes when something next happens to an endpoint.
-IF OBJECT_ID(N'dialoq.reschedule') IS NOT NULL DROP PROCEDURE dialoq.reschedule
-GO
-CREATE PROCEDURE dialoq.reschedule
-    @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @closed_retention_s bigint, @due datetime2(6);
-    SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
-    SELECT @due = dialoq.next_due(e.state, e.lifetime, e.dialog_timer, e.security_timestamp, @closed_retention_s, @now)
-    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-    UPDATE dialoq.conversation_endpoint SET due_at = @due WHERE endpoint_id = @endpoint_id;
-    SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
-END
-GO
-
 -- Why everything of an endpoint that waits in the transmission queue waits.
-IF OBJECT_ID(N'dialoq.hold_outbox') IS NOT NULL DROP PROCEDURE dialoq.hold_outbox
-GO
 CREATE PROCEDURE dialoq.hold_outbox
     @endpoint_id bigint, @status nvarchar(256)
 AS
@@ -122,8 +83,6 @@ END
 GO
 
 -- Queues an Error (delivery_class 1, type 1) or a DialogTimer (delivery_class 2, type 3). Needs no lock.
-IF OBJECT_ID(N'dialoq.add_system_message') IS NOT NULL DROP PROCEDURE dialoq.add_system_message
-GO
 CREATE PROCEDURE dialoq.add_system_message
     @endpoint_id bigint, @delivery_class smallint, @message_type_id int, @body varbinary(max), @now datetime2(6),
     @notices nvarchar(max) OUTPUT
@@ -158,8 +117,6 @@ GO
 
 -- Tells an endpoint of an error: an Error row before all others, and no more sending once it takes note. Broken already,
 -- or deaf: an Error that reaches an endpoint after its END is discarded. Needs no lock.
-IF OBJECT_ID(N'dialoq.add_error') IS NOT NULL DROP PROCEDURE dialoq.add_error
-GO
 CREATE PROCEDURE dialoq.add_error
     @endpoint_id bigint, @body varbinary(max), @notices nvarchar(max) OUTPUT
 AS
@@ -190,8 +147,6 @@ END
 GO
 
 -- Breaks a conversation's endpoint whose group is locked: the row that tells of it, and the state at once.
-IF OBJECT_ID(N'dialoq.break_conversation') IS NOT NULL DROP PROCEDURE dialoq.break_conversation
-GO
 CREATE PROCEDURE dialoq.break_conversation
     @endpoint_id bigint, @code int, @description nvarchar(max), @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
@@ -221,8 +176,6 @@ GO
 
 -- Takes an endpoint away, and all that waits. Whoever tells it something without having seen this leaves a row that tick
 -- finds by what is noted here.
-IF OBJECT_ID(N'dialoq.erase') IS NOT NULL DROP PROCEDURE dialoq.erase
-GO
 CREATE PROCEDURE dialoq.erase
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
@@ -260,8 +213,6 @@ END
 GO
 
 -- This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while.
-IF OBJECT_ID(N'dialoq.finish') IS NOT NULL DROP PROCEDURE dialoq.finish
-GO
 CREATE PROCEDURE dialoq.finish
     @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
@@ -294,45 +245,7 @@ BEGIN
 END
 GO
 
--- Does what is due at an endpoint: its timer, else the end of its time.
-IF OBJECT_ID(N'dialoq.fall_due') IS NOT NULL DROP PROCEDURE dialoq.fall_due
-GO
-CREATE PROCEDURE dialoq.fall_due
-    @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @state nvarchar(2), @timer datetime2(6), @end_of_life datetime2(6), @closed bigint;
-    SELECT @closed = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
-    SELECT @state = e.state, @timer = e.dialog_timer,
-        @end_of_life = CASE e.state
-            WHEN N'CD' THEN COALESCE(e.security_timestamp, DATEADD(second, CAST(@closed AS int), e.lifetime))
-            ELSE e.lifetime END
-    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
-    IF @timer <= @now
-    BEGIN
-        UPDATE dialoq.conversation_endpoint SET dialog_timer = NULL WHERE endpoint_id = @endpoint_id;
-        EXEC dialoq.add_system_message @endpoint_id, 2, 3, NULL, @now, @notices OUTPUT;
-    END
-    IF @end_of_life <= @now
-    BEGIN
-        IF @state IN (N'SO', N'CO', N'DI')
-            EXEC dialoq.break_conversation
-                @endpoint_id, -8489, N'the conversation has reached its LIFETIME', @now, @notices OUTPUT;
-        IF @state IN (N'DO', N'CD')
-        BEGIN
-            -- Nobody is told: this side has ended, and what it could not say any more is dropped.
-            EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
-            RETURN;
-        END
-    END
-    EXEC dialoq.reschedule @endpoint_id, @now, @notices OUTPUT;
-END
-GO
-
 -- Brings an endpoint up to date with what it was told and what is due.
-IF OBJECT_ID(N'dialoq.apply_pending') IS NOT NULL DROP PROCEDURE dialoq.apply_pending
-GO
 CREATE PROCEDURE dialoq.apply_pending
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS

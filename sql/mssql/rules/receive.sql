@@ -1,179 +1,11 @@
--- RECEIVE, but for what the verbs check first.
+-- RECEIVE, after the verbs have checked the arguments.
 -- Takes: see each procedure
 -- Gives: see each procedure
--- Errors: see each procedure
+-- Errors: 51205 if a message was deleted although the group was locked
 -- Locks: groups, without waiting
-
--- The queue of that name, if it gives something out.
--- Errors: 59617, 60002
-IF OBJECT_ID(N'dialoq.find_receivable') IS NOT NULL DROP PROCEDURE dialoq.find_receivable
-GO
-CREATE PROCEDURE dialoq.find_receivable
-    @queue nvarchar(4000), @queue_id int OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @name nvarchar(256), @is_receive_enabled bit, @text nvarchar(2048);
-    SET @queue_id = NULL;
-    SELECT @queue_id = q.queue_id, @name = q.name, @is_receive_enabled = q.is_receive_enabled
-    FROM dialoq.service_queue AS q WHERE q.folded_name = dialoq.fold_name(@queue) AND DATALENGTH(q.folded_name) = DATALENGTH(@queue);
-    IF @queue_id IS NULL
-    BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @queue, N''' was not found'));
-        THROW 60002, @text, 1;
-    END
-    IF @is_receive_enabled = 0
-    BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it'));
-        THROW 59617, @text, 1;
-    END
-END
-GO
-
--- The rank of a group in a queue: NULLs if nothing can be received.
-IF OBJECT_ID(N'dialoq.group_rank') IS NOT NULL DROP FUNCTION dialoq.group_rank
-GO
-CREATE FUNCTION dialoq.group_rank(@group uniqueidentifier, @queue_id int)
-RETURNS TABLE AS RETURN (
-    SELECT MIN(10 - e.priority) AS rank_from_top, MIN(f.queuing_order) AS oldest
-    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-    JOIN dialoq.service AS s ON s.service_id = e.service_id
-    CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
-    CROSS APPLY (
-        SELECT TOP (1) m.queuing_order
-        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
-    ) AS f
-    WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-        AND s.queue_id = @queue_id
-)
-GO
-
--- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
--- claim index that says better than is true gets one beside it that says what is, which has its turn later; one of a group
--- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of rank_from_top; by_age: age alone
--- counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1. seen lists
--- the groups already read at that level and age; begin with ''. After a MOVE two groups can have rows of the same level and age.
--- A second call with these values reads no row again.
-IF OBJECT_ID(N'dialoq.choose') IS NOT NULL DROP PROCEDURE dialoq.choose
-GO
-CREATE PROCEDURE dialoq.choose
-    @queue_id int, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT, @past bigint OUTPUT,
-    @seen nvarchar(max) OUTPUT, @group uniqueidentifier OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @candidate uniqueidentifier, @top int, @oldest bigint, @true_top int, @true_oldest bigint, @is_locked bit;
-    DECLARE @resource nvarchar(255);
-    SET @group = NULL;
-    WHILE 1 = 1
-    BEGIN
-        SET @candidate = NULL;
-        IF @by_age = 1
-            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.rank_from_top, @oldest = h.oldest
-            FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS l (rank_from_top)
-            CROSS APPLY (
-                SELECT TOP (1) r.conversation_group_id, r.rank_from_top, r.oldest
-                FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.queue_id = @queue_id AND r.rank_from_top = l.rank_from_top AND r.oldest >= @past
-                    AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
-                ORDER BY r.oldest
-            ) AS h
-            ORDER BY h.oldest;
-        ELSE
-        BEGIN
-            SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.rank_from_top, @oldest = r.oldest
-            FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE r.queue_id = @queue_id AND r.rank_from_top = @past_top AND r.oldest >= @past
-                AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
-            ORDER BY r.oldest;
-            IF @candidate IS NULL
-                SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.rank_from_top, @oldest = r.oldest
-                FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.queue_id = @queue_id AND r.rank_from_top > @past_top AND r.rank_from_top <= @to_top
-                ORDER BY r.rank_from_top, r.oldest;
-        END
-        IF @candidate IS NULL RETURN;
-        IF @oldest > @past OR @by_age = 0 AND @top > @past_top SET @seen = N'';
-        SET @seen = CONCAT(@seen, CAST(@candidate AS nvarchar(36)), N' ');
-        IF @by_age = 0 SET @past_top = @top;
-        SET @past = @oldest;
-        SET @resource = CONCAT(N'dialoq:group:', @candidate);
-        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
-            AND APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
-            CONTINUE;
-        SELECT @true_top = MIN(10 - e.priority), @true_oldest = MIN(f.queuing_order)
-        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
-        CROSS APPLY (
-            SELECT TOP (1) m.queuing_order
-            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
-        ) AS f
-        WHERE e.conversation_group_id = @candidate AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-            AND s.queue_id = @queue_id;
-        IF @true_top IS NULL
-        BEGIN
-            -- It has nothing. Whoever empties a group puts its rows right, so this is the leftover of a race.
-            EXEC dialoq.delete_stale_ready_row @queue_id, @top, @oldest, @candidate;
-            CONTINUE;
-        END
-        IF @by_age = 0 AND @true_top NOT BETWEEN @from_top AND @to_top CONTINUE;
-        IF @by_age = 1 AND @true_oldest > @oldest
-            OR @by_age = 0 AND (@true_top > @top OR @true_top = @top AND @true_oldest > @oldest)
-        BEGIN
-            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
-            SELECT @queue_id, @true_top, @true_oldest, @candidate
-            WHERE NOT EXISTS (
-                SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.conversation_group_id = @candidate AND r.queue_id = @queue_id AND r.rank_from_top = @true_top
-                    AND r.oldest = @true_oldest);
-            CONTINUE;
-        END
-        EXEC dialoq.lock_group @candidate, 0, @is_locked OUTPUT;
-        IF @is_locked = 0 CONTINUE;
-        SET @group = @candidate;
-        RETURN;
-    END
-END
-GO
-
--- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
-IF OBJECT_ID(N'dialoq.delete_stale_ready_row') IS NOT NULL DROP PROCEDURE dialoq.delete_stale_ready_row
-GO
-CREATE PROCEDURE dialoq.delete_stale_ready_row
-    @queue_id int, @below_top int, @oldest bigint, @group uniqueidentifier
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest), @got int;
-    DECLARE @is_locked bit;
-    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
-    EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
-        @DbPrincipal = N'dialoq_user';
-    IF @got < 0 RETURN;
-    -- Who holds the group may have just taken what it has, and give it back: so it is looked at under its lock.
-    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-    IF @is_locked = 0 RETURN;
-    IF NOT EXISTS (
-        SELECT 1
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
-        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-            AND s.queue_id = @queue_id)
-        -- One: a sender that could not rely on it may have added one like it since.
-        DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-        WHERE queue_id = @queue_id AND rank_from_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
-END
-GO
 
 -- Locks the group that a RECEIVE is from, and takes note of what its conversations were told: `@group`, if it has anything
 -- to give, or if that is NULL the best of the queue. chosen is NULL if there is none. The rest is choose's.
-IF OBJECT_ID(N'dialoq.claim') IS NOT NULL DROP PROCEDURE dialoq.claim
-GO
 CREATE PROCEDURE dialoq.claim
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT,
     @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @notices nvarchar(max) OUTPUT
@@ -218,8 +50,6 @@ END
 GO
 
 -- What follows taking messages from a group, or none: the rollbacks of its conversations are over, its rows are right.
-IF OBJECT_ID(N'dialoq.leave') IS NOT NULL DROP PROCEDURE dialoq.leave
-GO
 CREATE PROCEDURE dialoq.leave
     @queue_id int, @group uniqueidentifier, @took int, @notices nvarchar(max) OUTPUT
 AS
@@ -235,8 +65,6 @@ GO
 -- Takes the first message of a group whose lock the caller holds, or of its conversation `@only`: of the first
 -- conversation by level downwards, then by handle; of that the timers, the errors, then in sequence. took: 1, or 0 if there
 -- is none.
-IF OBJECT_ID(N'dialoq.take_first') IS NOT NULL DROP PROCEDURE dialoq.take_first
-GO
 CREATE PROCEDURE dialoq.take_first
     @queue_id int, @group uniqueidentifier, @only bigint, @took int OUTPUT, @order bigint OUTPUT, @sequence bigint OUTPUT,
     @type_id int OUTPUT, @message_id uniqueidentifier OUTPUT, @enqueued_at datetime2(6) OUTPUT,
@@ -286,8 +114,6 @@ GO
 
 -- RECEIVEs one message, and gives it. `@group` NULL: of the best group of the queue that nobody else holds, within the
 -- bounds; else of that group, or of the one conversation `@only` of it.
-IF OBJECT_ID(N'dialoq.receive_one') IS NOT NULL DROP PROCEDURE dialoq.receive_one
-GO
 CREATE PROCEDURE dialoq.receive_one
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit
 AS
@@ -336,8 +162,6 @@ GO
 
 -- Does RECEIVEs, one after the other, and gives what they took in one result; with_item: whether that says which one took
 -- it. The rest is as receive_one's, and each takes from one group.
-IF OBJECT_ID(N'dialoq.receive_items') IS NOT NULL DROP PROCEDURE dialoq.receive_items
-GO
 CREATE PROCEDURE dialoq.receive_items
     @queue_id int, @items dialoq.receive_batch_rows READONLY, @group uniqueidentifier, @only bigint, @from_top int,
     @to_top int, @by_age bit, @start_top int, @start bigint, @with_item bit

@@ -1,12 +1,10 @@
--- SEND, but for what the verbs do with a refusal.
+-- SEND: its checks, and the message itself.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: see each procedure
 -- Locks: none
 
 -- The name of a contract, '' if there is none.
-IF OBJECT_ID(N'dialoq.contract_name') IS NOT NULL DROP FUNCTION dialoq.contract_name
-GO
 CREATE FUNCTION dialoq.contract_name(@service_contract_id int) RETURNS nvarchar(256) AS
 BEGIN
     RETURN COALESCE((
@@ -16,8 +14,6 @@ GO
 
 -- What is wrong with a body for its type, as far as the server can tell: '' or the code and the description.
 -- Errors: 60026 for a type that has a schema
-IF OBJECT_ID(N'dialoq.find_body_fault') IS NOT NULL DROP PROCEDURE dialoq.find_body_fault
-GO
 CREATE PROCEDURE dialoq.find_body_fault
     @message_type_id int, @body varbinary(max), @fault nvarchar(max) OUTPUT
 AS
@@ -76,56 +72,8 @@ BEGIN
 END
 GO
 
--- What is wrong with what a caller of SEND gives beside the conversation and the type; NULL if nothing. A fault of the body
--- has one of the two codes that checks of bodies give: it is told to both sides later, when nobody is there to be refused.
-IF OBJECT_ID(N'dialoq.check_sent') IS NOT NULL DROP PROCEDURE dialoq.check_sent
-GO
-CREATE PROCEDURE dialoq.check_sent
-    @body varbinary(max), @body_fault nvarchar(max), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
-AS
-BEGIN
-    SET NOCOUNT ON;
-    SET @error_number = NULL;
-    SET @error_message = NULL;
-    IF @body_fault IS NOT NULL AND DATALENGTH(@body_fault) > 0
-        AND LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 NOT IN (N'-8430|', N'-9615|')
-    BEGIN
-        SET @error_number = 60005;
-        SET @error_message = CONCAT(N'@body_fault is ''', LEFT(@body_fault, 100),
-            N'''; it must be empty, or begin with -8430| or -9615|');
-    END
-    -- The largest max_body_bytes that a client takes.
-    ELSE IF DATALENGTH(@body) > 999000000
-    BEGIN
-        SET @error_number = 58459;
-        SET @error_message = CONCAT(N'the message body has ', DATALENGTH(@body), N' bytes; the limit is 999000000');
-    END
-END
-GO
-
--- Refuses a client whose definitions are old.
--- Errors: 60033
-IF OBJECT_ID(N'dialoq.check_catalog_version') IS NOT NULL DROP PROCEDURE dialoq.check_catalog_version
-GO
-CREATE PROCEDURE dialoq.check_catalog_version
-    @catalog_version bigint
-AS
-BEGIN
-    SET NOCOUNT ON;
-    DECLARE @now bigint, @text nvarchar(2048);
-    IF @catalog_version IS NULL RETURN;
-    SELECT @now = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
-    IF @now = @catalog_version RETURN;
-    SET @text = dialoq.throw_text(CONCAT(N'the definitions are at version ', @now, N', the client''s at ', @catalog_version,
-        N'; read them again'));
-    THROW 60033, @text, 1;
-END
-GO
-
 -- Says why an endpoint whose group is locked may not send that; NULL if it may. With `@noted_state`, which counts instead of
 -- the row's, the group need not be locked.
-IF OBJECT_ID(N'dialoq.check_send') IS NOT NULL DROP PROCEDURE dialoq.check_send
-GO
 CREATE PROCEDURE dialoq.check_send
     @endpoint_id bigint, @message_type nvarchar(256), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT,
     @noted_state nvarchar(2) = NULL
@@ -181,9 +129,34 @@ BEGIN
 END
 GO
 
--- Sends a message of an endpoint whose group is locked, after check_send.
-IF OBJECT_ID(N'dialoq.send_from') IS NOT NULL DROP PROCEDURE dialoq.send_from
+-- Why a SEND is refused whoever holds the conversation's group; NULL if it is not.
+CREATE PROCEDURE dialoq.check_send_before
+    @conversation_handle uniqueidentifier, @message_type nvarchar(256), @error_number int OUTPUT,
+    @error_message nvarchar(2048) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    DECLARE @endpoint_id bigint, @state nvarchar(2);
+    SET @error_number = NULL;
+    BEGIN TRY
+        SELECT @endpoint_id = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
+        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
+        -- Only who holds the group notes in the row what arrived.
+        SELECT @state = n.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = @endpoint_id;
+        IF @endpoint_id IS NOT NULL
+            EXEC dialoq.check_send @endpoint_id, @message_type, @error_number OUTPUT, @error_message OUTPUT, @state;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @error_number = NULL;
+    END CATCH
+END
 GO
+
+-- Sends a message of an endpoint whose group is locked, after check_send.
 CREATE PROCEDURE dialoq.send_from
     @endpoint_id bigint, @message_type_id int, @body varbinary(max), @trace nvarchar(max), @body_fault nvarchar(max),
     @message_id uniqueidentifier, @notices nvarchar(max) OUTPUT

@@ -1,15 +1,13 @@
--- What tick and changes of definitions do for one endpoint, one attempt or one note at a time: each in a savepoint of its
--- own, so that one that fails keeps nothing else from being done. A failure that leaves the transaction usable is noted and
--- put off for a minute; one that does not (XACT_STATE() is -1) is thrown, and tick goes on without it in a new transaction.
+-- One step of tick each: an endpoint that is due, an attempt to count, a recheck. Each has a savepoint of its own, so a step that
+-- fails undoes nothing else. If the transaction stays usable, the failure is recorded and the step postponed for a minute. If
+-- not (XACT_STATE() is -1), the error is thrown, and tick begins a new transaction without that step.
 -- Takes: see each procedure
--- Gives: words for others, added to notices
--- Errors: those that leave the transaction unusable, and deadlocks
+-- Gives: notices, added to @notices
+-- Errors: deadlocks, and errors that leave the transaction unusable
 -- Locks: groups, without waiting
 
 -- Notes that a background step failed, and puts it off for a minute. endpoint_id 0 is all of a change of definitions. The row
 -- of the endpoint is passed over if another transaction writes it, which then works on it anyway.
-IF OBJECT_ID(N'dialoq.note_failure') IS NOT NULL DROP PROCEDURE dialoq.note_failure
-GO
 CREATE PROCEDURE dialoq.note_failure
     @endpoint_id bigint, @recheck_id bigint, @attempt_id uniqueidentifier, @error_number int, @error_message nvarchar(4000)
 AS
@@ -33,8 +31,6 @@ END
 GO
 
 -- Does what is due at an endpoint. is_locked is NULL if another transaction holds its group.
-IF OBJECT_ID(N'dialoq.try_due') IS NOT NULL DROP PROCEDURE dialoq.try_due
-GO
 CREATE PROCEDURE dialoq.try_due
     @endpoint_id bigint, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -58,8 +54,6 @@ END
 GO
 
 -- Counts the rollback of a transaction that received and is gone, if nobody holds its group.
-IF OBJECT_ID(N'dialoq.try_attempt') IS NOT NULL DROP PROCEDURE dialoq.try_attempt
-GO
 CREATE PROCEDURE dialoq.try_attempt
     @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -83,8 +77,6 @@ END
 GO
 
 -- Looks at an endpoint once more, as unsettle asked.
-IF OBJECT_ID(N'dialoq.try_requested_recheck') IS NOT NULL DROP PROCEDURE dialoq.try_requested_recheck
-GO
 CREATE PROCEDURE dialoq.try_requested_recheck
     @recheck_id bigint, @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @clock datetime2(6),
     @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT

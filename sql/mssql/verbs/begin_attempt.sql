@@ -4,8 +4,6 @@
 -- Gives: nothing; nothing is noted of a group that no transaction holds, or that has no conversation in that queue
 -- Errors: 60005
 -- Locks: none
-IF OBJECT_ID(N'dialoq.begin_attempt') IS NOT NULL DROP PROCEDURE dialoq.begin_attempt
-GO
 CREATE PROCEDURE dialoq.begin_attempt
     @attempt_id uniqueidentifier, @queue_id int, @conversation_group_id uniqueidentifier
 AS

@@ -3,8 +3,6 @@
 -- Gives: notices
 -- Errors: 58410, 58411, 58426, 58458
 -- Locks: the conversation's group, waiting
-IF OBJECT_ID(N'dialoq.begin_conversation_timer') IS NOT NULL DROP PROCEDURE dialoq.begin_conversation_timer
-GO
 CREATE PROCEDURE dialoq.begin_conversation_timer
     @conversation_handle uniqueidentifier, @timeout_seconds bigint
 AS

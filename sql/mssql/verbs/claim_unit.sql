@@ -4,8 +4,6 @@
 -- Gives: is_new
 -- Errors: 51205, 60005
 -- Locks: the unit's id
-IF OBJECT_ID(N'dialoq.claim_unit') IS NOT NULL DROP PROCEDURE dialoq.claim_unit
-GO
 CREATE PROCEDURE dialoq.claim_unit
     @unit_id uniqueidentifier
 AS

@@ -3,8 +3,6 @@
 -- Gives: notices
 -- Errors: none
 -- Locks: none but what the transaction holds
-IF OBJECT_ID(N'dialoq.commit_attempt') IS NOT NULL DROP PROCEDURE dialoq.commit_attempt
-GO
 CREATE PROCEDURE dialoq.commit_attempt
     @attempt_id uniqueidentifier
 AS

@@ -4,8 +4,6 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the broker's row
-IF OBJECT_ID(N'dialoq.configure') IS NOT NULL DROP PROCEDURE dialoq.configure
-GO
 CREATE PROCEDURE dialoq.configure
     @closed_retention_s bigint, @unconfirmed_retention_s bigint = NULL
 AS
@@ -25,8 +23,6 @@ BEGIN
     WHERE closed_retention_s <> @closed_retention_s
         OR COALESCE(unconfirmed_retention_s, -1) <> COALESCE(@unconfirmed_retention_s, -1);
 END
-GO
-IF OBJECT_ID(N'dialoq.set_manual_now') IS NOT NULL DROP PROCEDURE dialoq.set_manual_now
 GO
 CREATE PROCEDURE dialoq.set_manual_now
     @now datetime2(6)

@@ -4,8 +4,6 @@
 -- Gives: notices
 -- Errors: none
 -- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this
-IF OBJECT_ID(N'dialoq.count_rollback') IS NOT NULL DROP PROCEDURE dialoq.count_rollback
-GO
 CREATE PROCEDURE dialoq.count_rollback
     @attempt_id uniqueidentifier
 AS

@@ -4,8 +4,6 @@
 -- Gives: catalog_version, notices
 -- Errors: none of its own
 -- Locks: the groups of what can be delivered, without waiting for those that others hold
-IF OBJECT_ID(N'dialoq.define_end') IS NOT NULL DROP PROCEDURE dialoq.define_end
-GO
 CREATE PROCEDURE dialoq.define_end
 AS
 BEGIN

@@ -4,8 +4,6 @@
 -- Gives: conversation_group_id (NULL: none), notices
 -- Errors: 59617, 60002
 -- Locks: the group, without waiting
-IF OBJECT_ID(N'dialoq.get_conversation_group') IS NOT NULL DROP PROCEDURE dialoq.get_conversation_group
-GO
 CREATE PROCEDURE dialoq.get_conversation_group
     @queue nvarchar(4000)
 AS

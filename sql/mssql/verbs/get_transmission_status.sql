@@ -3,8 +3,6 @@
 -- Gives: transmission_status, '' if nothing waits or the handle is unknown
 -- Errors: none
 -- Locks: none
-IF OBJECT_ID(N'dialoq.get_transmission_status') IS NOT NULL DROP PROCEDURE dialoq.get_transmission_status
-GO
 CREATE PROCEDURE dialoq.get_transmission_status
     @conversation_handle uniqueidentifier
 AS

@@ -5,8 +5,6 @@
 -- Gives: nothing
 -- Errors: 51205 if the server ends the wait for a deadlock, 60018 after 30 s
 -- Locks: the process's lock, until the session ends
-IF OBJECT_ID(N'dialoq.hold_presence') IS NOT NULL DROP PROCEDURE dialoq.hold_presence
-GO
 CREATE PROCEDURE dialoq.hold_presence
     @process uniqueidentifier
 AS

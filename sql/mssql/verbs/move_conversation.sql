@@ -3,8 +3,6 @@
 -- Gives: notices
 -- Errors: 58426, 58436, 58438, 58439
 -- Locks: both groups in the order of their ids, waiting
-IF OBJECT_ID(N'dialoq.move_conversation') IS NOT NULL DROP PROCEDURE dialoq.move_conversation
-GO
 CREATE PROCEDURE dialoq.move_conversation
     @conversation_handle uniqueidentifier, @conversation_group_id uniqueidentifier
 AS

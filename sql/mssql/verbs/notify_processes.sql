@@ -4,8 +4,6 @@
 -- Gives: nothing
 -- Errors: none
 -- Locks: none
-IF OBJECT_ID(N'dialoq.notify_processes') IS NOT NULL DROP PROCEDURE dialoq.notify_processes
-GO
 CREATE PROCEDURE dialoq.notify_processes
     @notices nvarchar(max)
 AS

@@ -5,8 +5,6 @@
 --     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
 -- Errors: none
 -- Locks: none
-IF OBJECT_ID(N'dialoq.poll') IS NOT NULL DROP PROCEDURE dialoq.poll
-GO
 CREATE PROCEDURE dialoq.poll
 AS
 BEGIN

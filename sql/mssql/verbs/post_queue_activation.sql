@@ -3,8 +3,6 @@
 -- Gives: notices
 -- Errors: 60002
 -- Locks: the groups of the notifications' conversations, waiting
-IF OBJECT_ID(N'dialoq.post_queue_activation') IS NOT NULL DROP PROCEDURE dialoq.post_queue_activation
-GO
 CREATE PROCEDURE dialoq.post_queue_activation
     @queue nvarchar(4000)
 AS

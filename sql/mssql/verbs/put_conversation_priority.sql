@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row
-IF OBJECT_ID(N'dialoq.put_conversation_priority') IS NOT NULL DROP PROCEDURE dialoq.put_conversation_priority
-GO
 CREATE PROCEDURE dialoq.put_conversation_priority
     @priority_id int, @name nvarchar(256), @service_contract_id int, @local_service_id int,
     @remote_service_name nvarchar(512), @priority int
@@ -28,8 +26,6 @@ BEGIN
             @priority_id, @name, @service_contract_id, @local_service_id, @remote_service_name, @priority
         );
 END
-GO
-IF OBJECT_ID(N'dialoq.delete_conversation_priority') IS NOT NULL DROP PROCEDURE dialoq.delete_conversation_priority
 GO
 CREATE PROCEDURE dialoq.delete_conversation_priority
     @priority_id int

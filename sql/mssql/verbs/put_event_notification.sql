@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row
-IF OBJECT_ID(N'dialoq.put_event_notification') IS NOT NULL DROP PROCEDURE dialoq.put_event_notification
-GO
 CREATE PROCEDURE dialoq.put_event_notification
     @event_notification_id int, @name nvarchar(256), @queue_id int, @event nvarchar(64), @service nvarchar(512),
     @conversation_handle uniqueidentifier
@@ -28,8 +26,6 @@ BEGIN
             @event_notification_id, @name, @queue_id, @event, @service, @conversation_handle
         );
 END
-GO
-IF OBJECT_ID(N'dialoq.delete_event_notification') IS NOT NULL DROP PROCEDURE dialoq.delete_event_notification
 GO
 CREATE PROCEDURE dialoq.delete_event_notification
     @event_notification_id int

@@ -5,8 +5,6 @@
 -- Errors: 60005; 1222 if another session holds the row. Only the process itself writes its rows, so nothing waits long for
 -- one of them but behind a session that holds it on purpose.
 -- Locks: the row, 100 ms at most
-IF OBJECT_ID(N'dialoq.put_queue_monitor') IS NOT NULL DROP PROCEDURE dialoq.put_queue_monitor
-GO
 CREATE PROCEDURE dialoq.put_queue_monitor
     @process uniqueidentifier, @monitor_id bigint, @queue_id int, @state nvarchar(64),
     @last_empty_rowset_time datetime2(6), @last_activated_time datetime2(6), @tasks_waiting bigint,
@@ -54,8 +52,6 @@ BEGIN
         );
 END
 GO
-IF OBJECT_ID(N'dialoq.delete_queue_monitor') IS NOT NULL DROP PROCEDURE dialoq.delete_queue_monitor
-GO
 CREATE PROCEDURE dialoq.delete_queue_monitor
     @process uniqueidentifier, @monitor_id bigint
 AS
@@ -73,8 +69,6 @@ BEGIN
     DELETE FROM m FROM dialoq.queue_monitor AS m WITH (ROWLOCK, INDEX (queue_monitor_process), FORCESEEK)
     WHERE m.process = @process AND m.monitor_id = @monitor_id;
 END
-GO
-IF OBJECT_ID(N'dialoq.put_activated_task') IS NOT NULL DROP PROCEDURE dialoq.put_activated_task
 GO
 CREATE PROCEDURE dialoq.put_activated_task
     @process uniqueidentifier, @task_id bigint, @monitor_id bigint, @queue_id int, @procedure_name nvarchar(1024),
@@ -107,8 +101,6 @@ BEGIN
         );
 END
 GO
-IF OBJECT_ID(N'dialoq.delete_activated_task') IS NOT NULL DROP PROCEDURE dialoq.delete_activated_task
-GO
 CREATE PROCEDURE dialoq.delete_activated_task
     @process uniqueidentifier, @task_id bigint
 AS
@@ -126,8 +118,6 @@ BEGIN
     DELETE FROM t FROM dialoq.activated_task AS t WITH (ROWLOCK, INDEX (activated_task_process), FORCESEEK)
     WHERE t.process = @process AND t.task_id = @task_id;
 END
-GO
-IF OBJECT_ID(N'dialoq.delete_process') IS NOT NULL DROP PROCEDURE dialoq.delete_process
 GO
 CREATE PROCEDURE dialoq.delete_process
     @process uniqueidentifier

@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the rows
-IF OBJECT_ID(N'dialoq.put_service') IS NOT NULL DROP PROCEDURE dialoq.put_service
-GO
 CREATE PROCEDURE dialoq.put_service
     @service_id int, @name nvarchar(256), @owner nvarchar(256), @queue_id int,
     @contracts dialoq.contract_id_rows READONLY
@@ -31,8 +29,6 @@ BEGIN
     INSERT INTO dialoq.service_contract_usage (service_id, position, service_contract_id)
     SELECT @service_id, c.item, c.service_contract_id FROM @contracts AS c;
 END
-GO
-IF OBJECT_ID(N'dialoq.delete_service') IS NOT NULL DROP PROCEDURE dialoq.delete_service
 GO
 CREATE PROCEDURE dialoq.delete_service
     @service_id int

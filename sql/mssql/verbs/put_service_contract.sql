@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the rows
-IF OBJECT_ID(N'dialoq.put_service_contract') IS NOT NULL DROP PROCEDURE dialoq.put_service_contract
-GO
 CREATE PROCEDURE dialoq.put_service_contract
     @service_contract_id int, @name nvarchar(256), @owner nvarchar(256), @is_dropped bit,
     @usages dialoq.usage_rows READONLY

@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the row
-IF OBJECT_ID(N'dialoq.put_service_queue') IS NOT NULL DROP PROCEDURE dialoq.put_service_queue
-GO
 CREATE PROCEDURE dialoq.put_service_queue
     @queue_id int, @name nvarchar(256), @folded_name nvarchar(512), @is_receive_enabled bit, @is_enqueue_enabled bit,
     @is_retention_enabled bit, @is_poison_message_handling_enabled bit, @is_poison_quarantine_enabled bit,
@@ -39,8 +37,6 @@ BEGIN
             @activation_procedure, @max_queue_readers, @execute_as, @execute_as_user
         );
 END
-GO
-IF OBJECT_ID(N'dialoq.delete_service_queue') IS NOT NULL DROP PROCEDURE dialoq.delete_service_queue
 GO
 CREATE PROCEDURE dialoq.delete_service_queue
     @queue_id int

@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the broker's row
-IF OBJECT_ID(N'dialoq.put_settings') IS NOT NULL DROP PROCEDURE dialoq.put_settings
-GO
 CREATE PROCEDURE dialoq.put_settings
     @service_broker_guid uniqueidentifier, @is_broker_enabled bit, @is_honor_broker_priority_on bit,
     @next_object_id int

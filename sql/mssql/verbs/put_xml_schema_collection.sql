@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row
-IF OBJECT_ID(N'dialoq.put_xml_schema_collection') IS NOT NULL DROP PROCEDURE dialoq.put_xml_schema_collection
-GO
 CREATE PROCEDURE dialoq.put_xml_schema_collection
     @xml_collection_id int, @name nvarchar(256), @schemas nvarchar(max)
 AS
@@ -26,8 +24,6 @@ BEGIN
             @xml_collection_id, @name, @schemas
         );
 END
-GO
-IF OBJECT_ID(N'dialoq.delete_xml_schema_collection') IS NOT NULL DROP PROCEDURE dialoq.delete_xml_schema_collection
 GO
 CREATE PROCEDURE dialoq.delete_xml_schema_collection
     @xml_collection_id int

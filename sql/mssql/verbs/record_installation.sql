@@ -3,8 +3,6 @@
 -- Gives: nothing
 -- Errors: 60011 if the tables had another version: the installation was printed for another database, or earlier
 -- Locks: the row
-IF OBJECT_ID(N'dialoq.record_installation') IS NOT NULL DROP PROCEDURE dialoq.record_installation
-GO
 CREATE PROCEDURE dialoq.record_installation
     @schema_version int, @logic_hash nvarchar(256), @installed_by nvarchar(256), @version_before int
 AS

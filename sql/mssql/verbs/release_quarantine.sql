@@ -3,8 +3,6 @@
 -- Gives: notices
 -- Errors: 58436
 -- Locks: the group, waiting
-IF OBJECT_ID(N'dialoq.release_quarantine') IS NOT NULL DROP PROCEDURE dialoq.release_quarantine
-GO
 CREATE PROCEDURE dialoq.release_quarantine
     @conversation_group_id uniqueidentifier
 AS

@@ -3,8 +3,6 @@
 -- Gives: notices
 -- Errors: 58426, 58438, 60005
 -- Locks: the conversation's group, waiting
-IF OBJECT_ID(N'dialoq.reprioritise') IS NOT NULL DROP PROCEDURE dialoq.reprioritise
-GO
 CREATE PROCEDURE dialoq.reprioritise
     @conversation_handle uniqueidentifier, @level int
 AS

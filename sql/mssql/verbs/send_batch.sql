@@ -5,8 +5,6 @@
 --     error_message; notices in the first row
 -- Errors: 60005, 60033
 -- Locks: the groups of the conversations, without waiting
-IF OBJECT_ID(N'dialoq.send_batch') IS NOT NULL DROP PROCEDURE dialoq.send_batch
-GO
 CREATE PROCEDURE dialoq.send_batch
     @sends dialoq.send_batch_rows READONLY, @catalog_version bigint = NULL
 AS

@@ -4,8 +4,6 @@
 -- Gives: slot from 0, NULL if all are taken; free_reader_slot: nothing
 -- Errors: 60005
 -- Locks: the slot's lock, until it is freed or the session ends; never waits
-IF OBJECT_ID(N'dialoq.take_reader_slot') IS NOT NULL DROP PROCEDURE dialoq.take_reader_slot
-GO
 CREATE PROCEDURE dialoq.take_reader_slot
     @queue_id int, @max_queue_readers int
 AS
@@ -36,8 +34,6 @@ BEGIN
     END
     SELECT @taken AS slot;
 END
-GO
-IF OBJECT_ID(N'dialoq.free_reader_slot') IS NOT NULL DROP PROCEDURE dialoq.free_reader_slot
 GO
 CREATE PROCEDURE dialoq.free_reader_slot
     @queue_id int, @slot int

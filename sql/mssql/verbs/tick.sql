@@ -7,8 +7,6 @@
 -- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due; 1222 if a change
 --     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
-IF OBJECT_ID(N'dialoq.tick') IS NOT NULL DROP PROCEDURE dialoq.tick
-GO
 CREATE PROCEDURE dialoq.tick
     @top int = 500
 AS

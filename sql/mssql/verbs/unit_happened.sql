@@ -3,8 +3,6 @@
 -- Gives: happened
 -- Errors: none
 -- Locks: none
-IF OBJECT_ID(N'dialoq.unit_happened') IS NOT NULL DROP PROCEDURE dialoq.unit_happened
-GO
 CREATE PROCEDURE dialoq.unit_happened
     @unit_id uniqueidentifier
 AS

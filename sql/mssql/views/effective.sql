@@ -1,7 +1,5 @@
 -- The endpoints and messages as they are after taking note of what arrived: only who holds a conversation group's lock
 -- writes its endpoints, so an end or an error that arrived may still be a row only. The other views read these.
-IF OBJECT_ID(N'dialoq.effective_endpoint') IS NOT NULL DROP VIEW dialoq.effective_endpoint
-GO
 CREATE VIEW dialoq.effective_endpoint AS
 SELECT
     e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
@@ -23,8 +21,6 @@ FROM dialoq.conversation_endpoint AS e;
 GO
 -- Messages that can be received. The rest of an endpoint that has ended cannot, nor can messages to a notification of the
 -- broker's own.
-IF OBJECT_ID(N'dialoq.effective_message') IS NOT NULL DROP VIEW dialoq.effective_message
-GO
 CREATE VIEW dialoq.effective_message AS
 SELECT
     m.queuing_order, m.endpoint_id, m.delivery_class, m.sequence, m.message_type_id, m.message_id, m.enqueued_at, m.body, m.trace
@@ -33,8 +29,6 @@ JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 WHERE e.state NOT IN (N'DO', N'CD') AND e.is_system = 0;
 GO
 -- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
-IF OBJECT_ID(N'dialoq.effective_transmission') IS NOT NULL DROP VIEW dialoq.effective_transmission
-GO
 CREATE VIEW dialoq.effective_transmission AS
 SELECT
     t.transmission_id, t.endpoint_id, t.sequence, t.message_type_id, t.is_conversation_error, t.is_end_of_dialog,

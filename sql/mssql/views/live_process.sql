@@ -1,7 +1,5 @@
 -- The processes with readers of which a session holds the lock that says they are alive (hold_presence): nobody else
 -- could have it alone.
-IF OBJECT_ID(N'dialoq.live_process') IS NOT NULL DROP VIEW dialoq.live_process
-GO
 CREATE VIEW dialoq.live_process AS
 SELECT p.process
 FROM (SELECT m.process FROM dialoq.queue_monitor AS m UNION SELECT a.process FROM dialoq.activated_task AS a) AS p

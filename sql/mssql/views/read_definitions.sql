@@ -1,34 +1,24 @@
 -- What the Rust client reads the definitions from: the tables as they are, for those who may not touch them.
-IF OBJECT_ID(N'dialoq.read_broker') IS NOT NULL DROP VIEW dialoq.read_broker
-GO
 CREATE VIEW dialoq.read_broker AS
 SELECT
     service_broker_guid, is_broker_enabled, is_honor_broker_priority_on, next_object_id, catalog_version,
     COALESCE(manual_now, CAST(SYSUTCDATETIME() AS datetime2(6))) AS now_at
 FROM dialoq.broker;
 GO
-IF OBJECT_ID(N'dialoq.read_message_types') IS NOT NULL DROP VIEW dialoq.read_message_types
-GO
 CREATE VIEW dialoq.read_message_types AS
 SELECT
     message_type_id, name, owner, validation, xml_schema_collection, json_schema, is_dropped
 FROM dialoq.message_type;
-GO
-IF OBJECT_ID(N'dialoq.read_service_contracts') IS NOT NULL DROP VIEW dialoq.read_service_contracts
 GO
 CREATE VIEW dialoq.read_service_contracts AS
 SELECT
     service_contract_id, name, owner, is_dropped
 FROM dialoq.service_contract;
 GO
-IF OBJECT_ID(N'dialoq.read_service_contract_message_usages') IS NOT NULL DROP VIEW dialoq.read_service_contract_message_usages
-GO
 CREATE VIEW dialoq.read_service_contract_message_usages AS
 SELECT
     service_contract_id, position, message_type, is_sent_by_initiator, is_sent_by_target
 FROM dialoq.service_contract_message_usage;
-GO
-IF OBJECT_ID(N'dialoq.read_service_queues') IS NOT NULL DROP VIEW dialoq.read_service_queues
 GO
 CREATE VIEW dialoq.read_service_queues AS
 SELECT
@@ -37,35 +27,25 @@ SELECT
     activation_procedure, max_queue_readers, execute_as, execute_as_user
 FROM dialoq.service_queue;
 GO
-IF OBJECT_ID(N'dialoq.read_services') IS NOT NULL DROP VIEW dialoq.read_services
-GO
 CREATE VIEW dialoq.read_services AS
 SELECT
     service_id, name, owner, queue_id
 FROM dialoq.service;
-GO
-IF OBJECT_ID(N'dialoq.read_service_contract_usages') IS NOT NULL DROP VIEW dialoq.read_service_contract_usages
 GO
 CREATE VIEW dialoq.read_service_contract_usages AS
 SELECT
     service_id, position, service_contract_id
 FROM dialoq.service_contract_usage;
 GO
-IF OBJECT_ID(N'dialoq.read_conversation_priorities') IS NOT NULL DROP VIEW dialoq.read_conversation_priorities
-GO
 CREATE VIEW dialoq.read_conversation_priorities AS
 SELECT
     priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
 FROM dialoq.conversation_priority;
 GO
-IF OBJECT_ID(N'dialoq.read_xml_schema_collections') IS NOT NULL DROP VIEW dialoq.read_xml_schema_collections
-GO
 CREATE VIEW dialoq.read_xml_schema_collections AS
 SELECT
     xml_collection_id, name, schemas
 FROM dialoq.xml_schema_collection;
-GO
-IF OBJECT_ID(N'dialoq.read_event_notifications') IS NOT NULL DROP VIEW dialoq.read_event_notifications
 GO
 CREATE VIEW dialoq.read_event_notifications AS
 SELECT

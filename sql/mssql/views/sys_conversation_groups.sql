@@ -1,6 +1,4 @@
 -- sys.conversation_groups: a group is the set of endpoints that name it
-IF OBJECT_ID(N'dialoq.sys_conversation_groups') IS NOT NULL DROP VIEW dialoq.sys_conversation_groups
-GO
 CREATE VIEW dialoq.sys_conversation_groups AS
 SELECT
     conversation_group_id, min(service_id) AS service_id, CAST(max(CAST(is_system AS int)) AS bit) AS is_system,

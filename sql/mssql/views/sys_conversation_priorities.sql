@@ -1,6 +1,4 @@
 -- sys.conversation_priorities: NULL is ANY
-IF OBJECT_ID(N'dialoq.sys_conversation_priorities') IS NOT NULL DROP VIEW dialoq.sys_conversation_priorities
-GO
 CREATE VIEW dialoq.sys_conversation_priorities AS
 SELECT priority_id, name, service_contract_id, local_service_id, remote_service_name, priority
 FROM dialoq.conversation_priority;

@@ -1,6 +1,4 @@
 -- sys.databases: the broker columns of this database
-IF OBJECT_ID(N'dialoq.sys_databases') IS NOT NULL DROP VIEW dialoq.sys_databases
-GO
 CREATE VIEW dialoq.sys_databases AS
 SELECT
     DB_NAME() AS name, 1 AS database_id, service_broker_guid, is_broker_enabled,

@@ -1,6 +1,4 @@
 -- sys.dm_broker_activated_tasks, as the processes last told them; of those that are alive
-IF OBJECT_ID(N'dialoq.sys_dm_broker_activated_tasks') IS NOT NULL DROP VIEW dialoq.sys_dm_broker_activated_tasks
-GO
 CREATE VIEW dialoq.sys_dm_broker_activated_tasks AS
 SELECT
     a.task_id AS spid, 1 AS database_id, a.queue_id, a.procedure_name,

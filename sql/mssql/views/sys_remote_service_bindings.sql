@@ -1,6 +1,4 @@
 -- sys.remote_service_bindings: none, delivery inside one store is never encrypted
-IF OBJECT_ID(N'dialoq.sys_remote_service_bindings') IS NOT NULL DROP VIEW dialoq.sys_remote_service_bindings
-GO
 CREATE VIEW dialoq.sys_remote_service_bindings AS
 SELECT
     CAST(NULL AS nvarchar(256)) AS name, CAST(NULL AS int) AS remote_service_binding_id, CAST(NULL AS int) AS principal_id,

@@ -1,6 +1,4 @@
 -- sys.routes: the one route of a store that delivers to itself
-IF OBJECT_ID(N'dialoq.sys_routes') IS NOT NULL DROP VIEW dialoq.sys_routes
-GO
 CREATE VIEW dialoq.sys_routes AS
 SELECT
     N'AutoCreatedLocal' AS name, 65536 AS route_id, 1 AS principal_id, CAST(NULL AS nvarchar(256)) AS remote_service_name,

@@ -1,6 +1,4 @@
 -- sys.service_contract_message_usages: both flags set is SENT BY ANY
-IF OBJECT_ID(N'dialoq.sys_service_contract_message_usages') IS NOT NULL DROP VIEW dialoq.sys_service_contract_message_usages
-GO
 CREATE VIEW dialoq.sys_service_contract_message_usages AS
 SELECT u.service_contract_id, t.message_type_id, u.is_sent_by_initiator, u.is_sent_by_target
 FROM dialoq.service_contract_message_usage AS u

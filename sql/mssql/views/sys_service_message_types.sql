@@ -1,6 +1,4 @@
 -- sys.service_message_types, and the JSON schema, ours
-IF OBJECT_ID(N'dialoq.sys_service_message_types') IS NOT NULL DROP VIEW dialoq.sys_service_message_types
-GO
 CREATE VIEW dialoq.sys_service_message_types AS
 SELECT
     t.name, t.message_type_id, t.owner AS principal_id,

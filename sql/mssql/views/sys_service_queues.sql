@@ -1,6 +1,4 @@
 -- sys.service_queues; execute_as_principal_id is -2 for OWNER
-IF OBJECT_ID(N'dialoq.sys_service_queues') IS NOT NULL DROP VIEW dialoq.sys_service_queues
-GO
 CREATE VIEW dialoq.sys_service_queues AS
 SELECT
     name, queue_id AS object_id, N'SQ' AS type, N'SERVICE_QUEUE' AS type_desc,

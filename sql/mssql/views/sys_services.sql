@@ -1,6 +1,4 @@
 -- sys.services
-IF OBJECT_ID(N'dialoq.sys_services') IS NOT NULL DROP VIEW dialoq.sys_services
-GO
 CREATE VIEW dialoq.sys_services AS
 SELECT name, service_id, owner AS principal_id, queue_id AS service_queue_id
 FROM dialoq.service;

@@ -1,6 +1,4 @@
 -- sys.transmission_queue
-IF OBJECT_ID(N'dialoq.sys_transmission_queue') IS NOT NULL DROP VIEW dialoq.sys_transmission_queue
-GO
 CREATE VIEW dialoq.sys_transmission_queue AS
 SELECT
     e.conversation_handle, e.far_service AS to_service_name, e.far_broker_instance AS to_broker_instance,

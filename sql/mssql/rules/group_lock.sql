@@ -1,18 +1,17 @@
--- Locks of conversation groups: sp_getapplock over 'dialoq:group:' and the id, held to the end of the transaction. While
--- the session's context says 'dialoq.session_locks' = 1, because savepoints must keep them, they are the session's and
--- unlock_session frees them. A lock that is taken is always tested before: not every server answers a try well; and locks
--- that are not over an id of one thing in the world name the database, because not every server keeps those apart. All of them
--- are of the principal dialoq_user, so that only members of that role, and owners of the database, can hold them: locks of
--- different principals are different locks, and a lock of the principal public is anybody's to hold.
+-- Locks of conversation groups: sp_getapplock over 'dialoq:group:' and the group's id, held to the end of the transaction. If
+-- the transaction uses savepoints, the session's context has 'dialoq.session_locks' = 1: the locks then belong to the
+-- session, because a rollback to a savepoint must keep them, and unlock_session frees them.
+-- Each lock is tested before it is requested, because Babelfish answers a failed request badly. A resource name that holds no
+-- GUID names the database, because Babelfish shares application locks between databases. All locks have the principal
+-- dialoq_user: only members of that role and owners of the database can hold them, while any user can hold a lock of the
+-- principal public.
 -- Takes: see each procedure
 -- Gives: see each procedure
--- Errors: 51205: the wait was ended for a deadlock, or because definitions must not wait long (define_begin); roll back and
+-- Errors: 51205: SQL Server ended the wait as a deadlock, or a definition waited longer than 250 ms (define_begin); roll back and
 --     run the transaction again
 -- Locks: the groups named
 
 -- Locks a group. is_locked says whether this transaction holds it now, is_new whether it did not before.
-IF OBJECT_ID(N'dialoq.lock_group') IS NOT NULL DROP PROCEDURE dialoq.lock_group
-GO
 CREATE PROCEDURE dialoq.lock_group
     @group uniqueidentifier, @wait bit, @is_locked bit OUTPUT, @is_new bit = NULL OUTPUT
 AS
@@ -85,8 +84,6 @@ END
 GO
 
 -- Frees the locks that savepoints made the session's; call it after the end of the transaction.
-IF OBJECT_ID(N'dialoq.unlock_session') IS NOT NULL DROP PROCEDURE dialoq.unlock_session
-GO
 CREATE PROCEDURE dialoq.unlock_session
 AS
 BEGIN
@@ -118,8 +115,6 @@ GO
 -- being removed: nothing but the end of that transaction tells whether it is. Without `@wait` is_held says that it is just
 -- being removed, where the server keeps no version of the row that could be read.
 -- Errors: 51205
-IF OBJECT_ID(N'dialoq.find_group') IS NOT NULL DROP PROCEDURE dialoq.find_group
-GO
 CREATE PROCEDURE dialoq.find_group
     @endpoint_id bigint, @wait bit, @group uniqueidentifier OUTPUT, @is_held bit = NULL OUTPUT
 AS
@@ -162,8 +157,6 @@ GO
 
 -- Locks the group of an endpoint and takes note of what the endpoint was told. is_locked: 1 it is there and locked, 0 it
 -- is not there, NULL if `@wait` is 0 and another transaction holds it.
-IF OBJECT_ID(N'dialoq.lock_endpoint') IS NOT NULL DROP PROCEDURE dialoq.lock_endpoint
-GO
 CREATE PROCEDURE dialoq.lock_endpoint
     @endpoint_id bigint, @wait bit, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -198,8 +191,6 @@ GO
 
 -- The endpoint of a handle that an application may name, as it is committed, without waiting; NULL if there is none, -1 if
 -- another transaction writes its row and the server keeps no version of it that could be read.
-IF OBJECT_ID(N'dialoq.find_handle') IS NOT NULL DROP PROCEDURE dialoq.find_handle
-GO
 CREATE PROCEDURE dialoq.find_handle
     @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT
 AS
@@ -222,8 +213,6 @@ GO
 
 -- The endpoint of a handle that an application may name, its group locked; NULL if there is none, -1 if `@wait` is 0 and
 -- another transaction holds it.
-IF OBJECT_ID(N'dialoq.lock_handle') IS NOT NULL DROP PROCEDURE dialoq.lock_handle
-GO
 CREATE PROCEDURE dialoq.lock_handle
     @conversation_handle uniqueidentifier, @wait bit, @endpoint_id bigint OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -253,8 +242,6 @@ END
 GO
 
 -- Likewise, waiting, and 8426 if there is none.
-IF OBJECT_ID(N'dialoq.lock_open') IS NOT NULL DROP PROCEDURE dialoq.lock_open
-GO
 CREATE PROCEDURE dialoq.lock_open
     @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -268,5 +255,23 @@ BEGIN
             N' was not found: it was never begun here, or it has ended'));
         THROW 58426, @text, 1;
     END
+END
+GO
+
+-- Locks the group of a conversation that this side has not ended, waiting.
+-- Errors: 58426, and the one given
+CREATE PROCEDURE dialoq.lock_unended
+    @conversation_handle uniqueidentifier, @error_number int, @statement nvarchar(64), @endpoint_id bigint OUTPUT,
+    @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
+    IF @endpoint_id IS NULL OR @endpoint_id = -1
+    BEGIN
+        EXEC dialoq.check_not_ended @conversation_handle, @error_number, @statement;
+        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
+    END
+    EXEC dialoq.check_not_ended @conversation_handle, @error_number, @statement;
 END
 GO

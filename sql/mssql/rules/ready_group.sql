@@ -1,13 +1,12 @@
--- The claim index: which groups have something to receive. A row that a sender relies on is kept by a shared lock over
--- 'dialoq:', the database, ':ready:' and its order; who would remove it must get that lock alone.
+-- The claim index ready_group: rows that say which groups have messages to receive. A sender that relies on a row holds a
+-- shared lock over 'dialoq:', the database, ':ready:' and the row's order. A receiver removes the row only if it gets that lock
+-- exclusively.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: none of its own
 -- Locks: rows of ready_group, without waiting
 
 -- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.
-IF OBJECT_ID(N'dialoq.add_ready') IS NOT NULL DROP PROCEDURE dialoq.add_ready
-GO
 CREATE PROCEDURE dialoq.add_ready
     @queue_id int, @priority int, @queuing_order bigint, @group uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
@@ -49,8 +48,6 @@ GO
 -- Makes the rows of a group, whose lock the caller holds, say what is. Each row is locked before the messages are looked
 -- at: a sender that relied on it has committed by then, and the next will add one, which may be like it: so only as many
 -- are removed as were there. Rows that a sender keeps stay. is_ready says whether something can be received.
-IF OBJECT_ID(N'dialoq.rebuild_ready_rows') IS NOT NULL DROP PROCEDURE dialoq.rebuild_ready_rows
-GO
 CREATE PROCEDURE dialoq.rebuild_ready_rows
     @group uniqueidentifier, @is_ready bit = NULL OUTPUT
 AS
@@ -145,5 +142,34 @@ BEGIN
             AND s.queue_id <> 0)
         SET @is_ready = 1;
     SET @is_ready = COALESCE(@is_ready, 0);
+END
+GO
+
+-- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
+CREATE PROCEDURE dialoq.delete_stale_ready_row
+    @queue_id int, @below_top int, @oldest bigint, @group uniqueidentifier
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest), @got int;
+    DECLARE @is_locked bit;
+    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
+        @DbPrincipal = N'dialoq_user';
+    IF @got < 0 RETURN;
+    -- Who holds the group may have just taken what it has, and give it back: so it is looked at under its lock.
+    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+    IF @is_locked = 0 RETURN;
+    IF NOT EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
+        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+            AND s.queue_id = @queue_id)
+        -- One: a sender that could not rely on it may have added one like it since.
+        DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
+        WHERE queue_id = @queue_id AND rank_from_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
 END
 GO

@@ -1,19 +1,10 @@
--- What every verb uses: the clock, bodies of the system's messages, levels, words.
+-- Texts: the clock, errors for THROW, names, ids and times in messages, UTF-16, XML, and the bodies of the broker's messages.
 -- Takes: see each function
 -- Gives: see each function
-
--- The server's clock, or the tests'.
-IF OBJECT_ID(N'dialoq.current_time_utc') IS NOT NULL DROP FUNCTION dialoq.current_time_utc
-GO
-CREATE FUNCTION dialoq.current_time_utc() RETURNS datetime2(6) AS
-BEGIN
-    RETURN (SELECT COALESCE(b.manual_now, SYSUTCDATETIME()) FROM dialoq.broker AS b WHERE b.singleton = 1);
-END
-GO
+-- Errors: refuse throws the error that it is given
+-- Locks: none
 
 -- A text as THROW takes it: a % of a name must be doubled for SQL Server, whose relative takes it as it is.
-IF OBJECT_ID(N'dialoq.throw_text') IS NOT NULL DROP FUNCTION dialoq.throw_text
-GO
 CREATE FUNCTION dialoq.throw_text(@text nvarchar(max)) RETURNS nvarchar(2048) AS
 BEGIN
     IF DATALENGTH(CAST(N'a' AS varbinary(max))) = 2
@@ -22,9 +13,26 @@ BEGIN
 END
 GO
 
--- The name of a queue as it is compared: A to Z fold, in every collation (decision 0019).
-IF OBJECT_ID(N'dialoq.fold_name') IS NOT NULL DROP FUNCTION dialoq.fold_name
+-- Throws what a check found.
+-- Errors: the one given
+CREATE PROCEDURE dialoq.refuse
+    @error_number int, @error_message nvarchar(2048)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET @error_message = dialoq.throw_text(@error_message);
+    THROW @error_number, @error_message, 1;
+END
 GO
+
+-- The server's clock, or the tests'.
+CREATE FUNCTION dialoq.current_time_utc() RETURNS datetime2(6) AS
+BEGIN
+    RETURN (SELECT COALESCE(b.manual_now, SYSUTCDATETIME()) FROM dialoq.broker AS b WHERE b.singleton = 1);
+END
+GO
+
+-- The name of a queue as it is compared: A to Z fold, in every collation (decision 0019).
 CREATE FUNCTION dialoq.fold_name(@name nvarchar(4000)) RETURNS nvarchar(4000) AS
 BEGIN
     RETURN TRANSLATE(
@@ -33,8 +41,6 @@ END
 GO
 
 -- A moment as messages and bodies say it.
-IF OBJECT_ID(N'dialoq.time_text') IS NOT NULL DROP FUNCTION dialoq.time_text
-GO
 CREATE FUNCTION dialoq.time_text(@time datetime2(6)) RETURNS nvarchar(32) AS
 BEGIN
     RETURN CONCAT(REPLACE(LEFT(CONVERT(nvarchar(33), @time, 126), 23), N' ', N'T'),
@@ -42,19 +48,7 @@ BEGIN
 END
 GO
 
--- The word that says when something falls due; with a space before it, as every word that is added to others.
-IF OBJECT_ID(N'dialoq.due_notice') IS NOT NULL DROP FUNCTION dialoq.due_notice
-GO
-CREATE FUNCTION dialoq.due_notice(@due datetime2(6)) RETURNS nvarchar(32) AS
-BEGIN
-    IF @due IS NULL RETURN NULL;
-    RETURN CONCAT(N' d:', DATEDIFF_BIG(microsecond, '1970-01-01', @due));
-END
-GO
-
 -- An id as messages say it.
-IF OBJECT_ID(N'dialoq.id_text') IS NOT NULL DROP FUNCTION dialoq.id_text
-GO
 CREATE FUNCTION dialoq.id_text(@id uniqueidentifier) RETURNS nvarchar(36) AS
 BEGIN
     RETURN LOWER(CAST(@id AS nvarchar(36)));
@@ -63,8 +57,6 @@ GO
 
 -- How many characters a text has; exactly if more than so many. LEN leaves out spaces at the end, and counts a character
 -- beyond the first 65,536 twice.
-IF OBJECT_ID(N'dialoq.character_count') IS NOT NULL DROP FUNCTION dialoq.character_count
-GO
 CREATE FUNCTION dialoq.character_count(@text nvarchar(max), @limit int) RETURNS int AS
 BEGIN
     DECLARE @units int = COALESCE(LEN(@text + N'.') - 1, 0), @place int = 1, @count int = 0;
@@ -78,9 +70,17 @@ BEGIN
 END
 GO
 
--- One unit of UTF-16LE, in hexadecimal digits.
-IF OBJECT_ID(N'dialoq.utf16_unit') IS NOT NULL DROP FUNCTION dialoq.utf16_unit
+-- The words of a state.
+CREATE FUNCTION dialoq.state_name(@state nvarchar(2)) RETURNS nvarchar(32) AS
+BEGIN
+    RETURN CASE @state
+        WHEN N'SO' THEN N'STARTED_OUTBOUND' WHEN N'SI' THEN N'STARTED_INBOUND' WHEN N'CO' THEN N'CONVERSING'
+        WHEN N'DI' THEN N'DISCONNECTED_INBOUND' WHEN N'DO' THEN N'DISCONNECTED_OUTBOUND' WHEN N'ER' THEN N'ERROR'
+        ELSE N'CLOSED' END;
+END
 GO
+
+-- One unit of UTF-16LE, in hexadecimal digits.
 CREATE FUNCTION dialoq.utf16_unit(@unit int) RETURNS nvarchar(4) AS
 BEGIN
     DECLARE @digits nvarchar(16) = N'0123456789ABCDEF';
@@ -91,8 +91,6 @@ END
 GO
 
 -- UTF-16LE with its byte-order mark, as every body of the system's.
-IF OBJECT_ID(N'dialoq.utf16') IS NOT NULL DROP FUNCTION dialoq.utf16
-GO
 CREATE FUNCTION dialoq.utf16(@text nvarchar(max)) RETURNS varbinary(max) AS
 BEGIN
     -- SQL Server keeps nvarchar that way. A relative of it that keeps it another way gets every unit written out.
@@ -114,8 +112,6 @@ END
 GO
 
 -- Text between tags. XML 1.0 has no way to write most control characters.
-IF OBJECT_ID(N'dialoq.xml_text') IS NOT NULL DROP FUNCTION dialoq.xml_text
-GO
 CREATE FUNCTION dialoq.xml_text(@text nvarchar(max)) RETURNS nvarchar(max) AS
 BEGIN
     -- Other collations take U+FF06 for an ampersand.
@@ -134,8 +130,6 @@ END
 GO
 
 -- The body of an Error.
-IF OBJECT_ID(N'dialoq.error_body') IS NOT NULL DROP FUNCTION dialoq.error_body
-GO
 CREATE FUNCTION dialoq.error_body(@code int, @description nvarchar(max)) RETURNS varbinary(max) AS
 BEGIN
     RETURN dialoq.utf16(CONCAT(
@@ -145,78 +139,11 @@ END
 GO
 
 -- The body of an event notification.
-IF OBJECT_ID(N'dialoq.event_body') IS NOT NULL DROP FUNCTION dialoq.event_body
-GO
 CREATE FUNCTION dialoq.event_body(@event nvarchar(64), @queue nvarchar(256), @now datetime2(6)) RETURNS varbinary(max) AS
 BEGIN
     RETURN dialoq.utf16(CONCAT(
         CAST(N'<EVENT_INSTANCE><EventType>' AS nvarchar(max)), @event, N'</EventType><PostTime>', dialoq.time_text(@now),
         N'</PostTime><SchemaName>dbo</SchemaName><ObjectName>', dialoq.xml_text(@queue),
         N'</ObjectName><ObjectType>QUEUE</ObjectType></EVENT_INSTANCE>'));
-END
-GO
-
--- The level of an endpoint: of the broker priorities that match, the most exact; the contract weighs most, the remote
--- service least.
-IF OBJECT_ID(N'dialoq.level_for') IS NOT NULL DROP FUNCTION dialoq.level_for
-GO
-CREATE FUNCTION dialoq.level_for(@contract_id int, @service_id int, @remote_service nvarchar(512)) RETURNS int AS
-BEGIN
-    RETURN COALESCE((
-        SELECT TOP (1) p.priority
-        FROM dialoq.conversation_priority AS p
-        WHERE (p.service_contract_id IS NULL OR p.service_contract_id = @contract_id)
-            AND (p.local_service_id IS NULL OR p.local_service_id = @service_id)
-            AND (p.remote_service_name IS NULL OR p.remote_service_name = @remote_service
-                AND DATALENGTH(p.remote_service_name) = DATALENGTH(@remote_service))
-        ORDER BY CASE WHEN p.service_contract_id IS NULL THEN 0 ELSE 4 END
-            + CASE WHEN p.local_service_id IS NULL THEN 0 ELSE 2 END
-            + CASE WHEN p.remote_service_name IS NULL THEN 0 ELSE 1 END DESC), 5);
-END
-GO
-
--- The words of a state.
-IF OBJECT_ID(N'dialoq.state_name') IS NOT NULL DROP FUNCTION dialoq.state_name
-GO
-CREATE FUNCTION dialoq.state_name(@state nvarchar(2)) RETURNS nvarchar(32) AS
-BEGIN
-    RETURN CASE @state
-        WHEN N'SO' THEN N'STARTED_OUTBOUND' WHEN N'SI' THEN N'STARTED_INBOUND' WHEN N'CO' THEN N'CONVERSING'
-        WHEN N'DI' THEN N'DISCONNECTED_INBOUND' WHEN N'DO' THEN N'DISCONNECTED_OUTBOUND' WHEN N'ER' THEN N'ERROR'
-        ELSE N'CLOSED' END;
-END
-GO
-
--- When something next happens to an endpoint by itself. A conversation of the longest lifetime, 68 years, is not worth
--- an entry in the index for each of a million.
-IF OBJECT_ID(N'dialoq.next_due') IS NOT NULL DROP FUNCTION dialoq.next_due
-GO
-CREATE FUNCTION dialoq.next_due(
-    @state nvarchar(2), @lifetime datetime2(6), @dialog_timer datetime2(6), @security_timestamp datetime2(6),
-    @closed_retention_s bigint, @now datetime2(6)
-) RETURNS datetime2(6) AS
-BEGIN
-    DECLARE @due datetime2(6) = CASE @state
-        WHEN N'CD' THEN COALESCE(@security_timestamp, DATEADD(second, CAST(@closed_retention_s AS int), @lifetime))
-        WHEN N'ER' THEN NULL
-        ELSE @lifetime END;
-    IF @dialog_timer IS NOT NULL AND (@due IS NULL OR @dialog_timer < @due)
-        SET @due = @dialog_timer;
-    IF @due >= DATEADD(day, 7300, @now)
-        RETURN NULL;
-    RETURN @due;
-END
-GO
-
--- Every word once, separated by one space; NULL if there is none.
-IF OBJECT_ID(N'dialoq.distinct_notices') IS NOT NULL DROP FUNCTION dialoq.distinct_notices
-GO
-CREATE FUNCTION dialoq.distinct_notices(@notices nvarchar(max)) RETURNS nvarchar(max) AS
-BEGIN
-    IF CHARINDEX(N' ', LTRIM(@notices)) = 0
-        RETURN NULLIF(LTRIM(@notices), N'');
-    RETURN (
-        SELECT STRING_AGG(CAST(w.word AS nvarchar(max)), N' ')
-        FROM (SELECT DISTINCT s.value AS word FROM STRING_SPLIT(@notices, N' ') AS s WHERE s.value <> N'') AS w);
 END
 GO

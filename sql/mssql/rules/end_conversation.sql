@@ -1,12 +1,10 @@
--- The end of a conversation on one side, whose group is locked.
+-- END CONVERSATION: one side ends. The caller has locked the endpoint's group.
 -- Takes: see each procedure
--- Gives: words for others, added to notices
+-- Gives: notices, added to @notices
 -- Errors: none of its own
--- Locks: the peer's group if it has ended already, without waiting
+-- Locks: the peer's group if the peer has ended already, without waiting
 
 -- Tells the peer, over whatever waits before it, and stands aside until it knows.
-IF OBJECT_ID(N'dialoq.send_end') IS NOT NULL DROP PROCEDURE dialoq.send_end
-GO
 CREATE PROCEDURE dialoq.send_end
     @endpoint_id bigint, @error_code int, @description nvarchar(max), @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
@@ -43,8 +41,6 @@ END
 GO
 
 -- Ends an endpoint in one of the three forms: plain, with an error (`@error_code` is not NULL), with cleanup.
-IF OBJECT_ID(N'dialoq.end_endpoint') IS NOT NULL DROP PROCEDURE dialoq.end_endpoint
-GO
 CREATE PROCEDURE dialoq.end_endpoint
     @endpoint_id bigint, @error_code int, @description nvarchar(max), @is_cleanup bit, @now datetime2(6),
     @notices nvarchar(max) OUTPUT

@@ -1,14 +1,94 @@
--- What a change of definitions means for conversations that are open. Called after the rows of the definitions are
--- written, before define_end.
+-- What a change of definitions does to open conversations, and the lock that lets one transaction change definitions at a time.
+-- The client calls the on_* procedures between define_begin and define_end, after the rows of the definitions are written.
 -- Takes: see each procedure
 -- Gives: notices
--- Errors: 51205, if two transactions wait for each other's groups
--- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
--- are not locked
+-- Errors: 51205 if two transactions wait for each other's groups
+-- Locks: the groups of conversations that are changed, waiting; an endpoint that only gets an Error is not locked
+
+-- The words of who holds a lock of Dialoq's that was not had in time: his session, if this user may see the server's
+-- state, else the query that names it.
+CREATE PROCEDURE dialoq.find_holder
+    @resource nvarchar(255), @holder nvarchar(1000) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @session int, @pattern nvarchar(300) = CONCAT(N'%', @resource, N'%');
+    SET @holder = CONCAT(N'another session; SELECT request_session_id FROM sys.dm_tran_locks WHERE resource_type = ',
+        N'''APPLICATION'' AND resource_description LIKE ''', @pattern, N''' names it');
+    IF SERVERPROPERTY('Babelfish') IS NOT NULL RETURN;
+    IF HAS_PERMS_BY_NAME(NULL, NULL, N'VIEW SERVER STATE') = 1
+        EXEC sp_executesql N'SELECT TOP (1) @session = l.request_session_id FROM sys.dm_tran_locks AS l
+            WHERE l.resource_type = ''APPLICATION'' AND l.request_status = ''GRANT'' AND l.resource_database_id = DB_ID()
+                AND l.resource_description LIKE @pattern',
+            N'@pattern nvarchar(300), @session int OUTPUT', @pattern = @pattern, @session = @session OUTPUT;
+    IF @session IS NOT NULL SET @holder = CONCAT(N'session ', @session);
+END
+GO
+
+-- Lets one transaction change definitions at a time, until its end; waits for it, 30 seconds at most.
+-- Errors: 51205, 60018
+CREATE PROCEDURE dialoq.lock_definitions
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @got int, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':define');
+    DECLARE @text nvarchar(2048), @holder nvarchar(1000);
+    IF APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive' RETURN;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 30000,
+        @DbPrincipal = N'dialoq_user';
+    IF @got >= 0 RETURN;
+    IF @got <> -1
+        THROW 51205, N'the transaction waited for a change of definitions: a deadlock; roll back and run it again', 1;
+    EXEC dialoq.find_holder @resource, @holder OUTPUT;
+    SET @text = dialoq.throw_text(CONCAT(N'definitions could not be locked within 30 s: ', @holder,
+        N' changes them; end its transaction, then run the definition again'));
+    THROW 60018, @text, 1;
+END
+GO
+
+-- Locks the definitions unless another transaction changes them for longer than a moment; is_locked says whether it did.
+CREATE PROCEDURE dialoq.try_lock_definitions
+    @is_locked bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @got int, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':define');
+    SET @is_locked = 1;
+    IF APPLOCK_MODE(N'dialoq_user', @resource, N'Transaction') = N'Exclusive' RETURN;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 250,
+        @DbPrincipal = N'dialoq_user';
+    IF @got < 0 SET @is_locked = 0;
+END
+GO
+
+-- Locks the groups of endpoints, waiting, in the order that every verb uses, and applies what is pending on the endpoints.
+CREATE PROCEDURE dialoq.lock_affected
+    @service_id int, @contract_id int, @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @order TABLE (place int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL);
+    DECLARE @place int = 0, @id bigint, @is_locked bit;
+    INSERT INTO @order (endpoint_id)
+    SELECT e.endpoint_id
+    FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+    WHERE (@service_id IS NULL OR e.service_id = @service_id)
+        AND (@contract_id IS NULL OR e.service_contract_id = @contract_id)
+    ORDER BY e.conversation_group_id, e.endpoint_id;
+    WHILE 1 = 1
+    BEGIN
+        SET @id = NULL;
+        SELECT TOP (1) @place = o.place, @id = o.endpoint_id FROM @order AS o WHERE o.place > @place ORDER BY o.place;
+        IF @id IS NULL BREAK;
+        EXEC dialoq.lock_endpoint @id, 1, @is_locked OUTPUT, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
+END
+GO
 
 -- The contract was dropped: conversations over it break.
-IF OBJECT_ID(N'dialoq.on_contract_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_contract_dropped
-GO
 CREATE PROCEDURE dialoq.on_contract_dropped
     @contract_id int
 AS
@@ -50,8 +130,6 @@ END
 GO
 
 -- The service accepts these contracts no longer: conversations over them that it is the target of break, on both sides.
-IF OBJECT_ID(N'dialoq.on_service_contracts_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_service_contracts_dropped
-GO
 CREATE PROCEDURE dialoq.on_service_contracts_dropped
     @service_id int, @contracts dialoq.contract_id_rows READONLY
 AS
@@ -99,8 +177,6 @@ END
 GO
 
 -- All messages of the service go to another queue: rows name endpoints, so only the places to look change.
-IF OBJECT_ID(N'dialoq.on_service_moved') IS NOT NULL DROP PROCEDURE dialoq.on_service_moved
-GO
 CREATE PROCEDURE dialoq.on_service_moved
     @service_id int, @from_queue_id int, @to_queue_id int
 AS
@@ -144,8 +220,6 @@ END
 GO
 
 -- The service was dropped: its conversations vanish, and their peers are told.
-IF OBJECT_ID(N'dialoq.on_service_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_service_dropped
-GO
 CREATE PROCEDURE dialoq.on_service_dropped
     @service_id int, @queue_id int
 AS
@@ -191,8 +265,6 @@ END
 GO
 
 -- The queue was dropped: who waits in it hears of it.
-IF OBJECT_ID(N'dialoq.on_queue_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_queue_dropped
-GO
 CREATE PROCEDURE dialoq.on_queue_dropped
     @queue_id int
 AS
@@ -220,8 +292,6 @@ END
 GO
 
 -- The queue was enabled, which forgets its rollbacks, or disabled.
-IF OBJECT_ID(N'dialoq.on_queue_status_changed') IS NOT NULL DROP PROCEDURE dialoq.on_queue_status_changed
-GO
 CREATE PROCEDURE dialoq.on_queue_status_changed
     @queue_id int, @is_enabled bit
 AS
@@ -250,8 +320,6 @@ END
 GO
 
 -- The broker is another: all conversations vanish without a word. Notifications begin theirs anew.
-IF OBJECT_ID(N'dialoq.on_new_broker') IS NOT NULL DROP PROCEDURE dialoq.on_new_broker
-GO
 CREATE PROCEDURE dialoq.on_new_broker
 AS
 BEGIN
@@ -298,8 +366,6 @@ END
 GO
 
 -- Every conversation breaks.
-IF OBJECT_ID(N'dialoq.on_error_broker_conversations') IS NOT NULL DROP PROCEDURE dialoq.on_error_broker_conversations
-GO
 CREATE PROCEDURE dialoq.on_error_broker_conversations
 AS
 BEGIN
@@ -340,8 +406,6 @@ END
 GO
 
 -- An event notification begins its conversation.
-IF OBJECT_ID(N'dialoq.on_notification_created') IS NOT NULL DROP PROCEDURE dialoq.on_notification_created
-GO
 CREATE PROCEDURE dialoq.on_notification_created
     @event_notification_id int
 AS
@@ -369,8 +433,6 @@ END
 GO
 
 -- An event notification ends its conversation.
-IF OBJECT_ID(N'dialoq.on_notification_dropped') IS NOT NULL DROP PROCEDURE dialoq.on_notification_dropped
-GO
 CREATE PROCEDURE dialoq.on_notification_dropped
     @conversation_handle uniqueidentifier
 AS

@@ -1,0 +1,25 @@
+-- Notices: short texts, separated by spaces, that tell the client what a verb changed: q:<queue_id> (the queue may have
+-- messages to receive), d:<microseconds since 1970> (something falls due then), c (the definitions have changed).
+-- Takes: see each function
+-- Gives: see each function
+-- Errors: none
+-- Locks: none
+
+-- The word that says when something falls due; with a space before it, as every word that is added to others.
+CREATE FUNCTION dialoq.due_notice(@due datetime2(6)) RETURNS nvarchar(32) AS
+BEGIN
+    IF @due IS NULL RETURN NULL;
+    RETURN CONCAT(N' d:', DATEDIFF_BIG(microsecond, '1970-01-01', @due));
+END
+GO
+
+-- Every word once, separated by one space; NULL if there is none.
+CREATE FUNCTION dialoq.distinct_notices(@notices nvarchar(max)) RETURNS nvarchar(max) AS
+BEGIN
+    IF CHARINDEX(N' ', LTRIM(@notices)) = 0
+        RETURN NULLIF(LTRIM(@notices), N'');
+    RETURN (
+        SELECT STRING_AGG(CAST(w.word AS nvarchar(max)), N' ')
+        FROM (SELECT DISTINCT s.value AS word FROM STRING_SPLIT(@notices, N' ') AS s WHERE s.value <> N'') AS w);
+END
+GO

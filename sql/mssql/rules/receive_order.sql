@@ -1,0 +1,110 @@
+-- The order of RECEIVE: which group a RECEIVE takes messages from.
+-- Takes: see each procedure
+-- Gives: see each procedure
+-- Errors: none of its own
+-- Locks: groups, without waiting
+
+-- The rank of a group in a queue: NULLs if nothing can be received.
+CREATE FUNCTION dialoq.group_rank(@group uniqueidentifier, @queue_id int)
+RETURNS TABLE AS RETURN (
+    SELECT MIN(10 - e.priority) AS rank_from_top, MIN(f.queuing_order) AS oldest
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
+    CROSS APPLY (
+        SELECT TOP (1) m.queuing_order
+        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
+    ) AS f
+    WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+        AND s.queue_id = @queue_id
+)
+GO
+
+-- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
+-- claim index that says better than is true gets one beside it that says what is, which has its turn later; one of a group
+-- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of rank_from_top; by_age: age alone
+-- counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1. seen lists
+-- the groups already read at that level and age; begin with ''. After a MOVE two groups can have rows of the same level and age.
+-- A second call with these values reads no row again.
+CREATE PROCEDURE dialoq.choose
+    @queue_id int, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT, @past bigint OUTPUT,
+    @seen nvarchar(max) OUTPUT, @group uniqueidentifier OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @candidate uniqueidentifier, @top int, @oldest bigint, @true_top int, @true_oldest bigint, @is_locked bit;
+    DECLARE @resource nvarchar(255);
+    SET @group = NULL;
+    WHILE 1 = 1
+    BEGIN
+        SET @candidate = NULL;
+        IF @by_age = 1
+            SELECT TOP (1) @candidate = h.conversation_group_id, @top = h.rank_from_top, @oldest = h.oldest
+            FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS l (rank_from_top)
+            CROSS APPLY (
+                SELECT TOP (1) r.conversation_group_id, r.rank_from_top, r.oldest
+                FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE r.queue_id = @queue_id AND r.rank_from_top = l.rank_from_top AND r.oldest >= @past
+                    AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
+                ORDER BY r.oldest
+            ) AS h
+            ORDER BY h.oldest;
+        ELSE
+        BEGIN
+            SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.rank_from_top, @oldest = r.oldest
+            FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE r.queue_id = @queue_id AND r.rank_from_top = @past_top AND r.oldest >= @past
+                AND (r.oldest > @past OR CHARINDEX(CAST(r.conversation_group_id AS nvarchar(36)), @seen) = 0)
+            ORDER BY r.oldest;
+            IF @candidate IS NULL
+                SELECT TOP (1) @candidate = r.conversation_group_id, @top = r.rank_from_top, @oldest = r.oldest
+                FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE r.queue_id = @queue_id AND r.rank_from_top > @past_top AND r.rank_from_top <= @to_top
+                ORDER BY r.rank_from_top, r.oldest;
+        END
+        IF @candidate IS NULL RETURN;
+        IF @oldest > @past OR @by_age = 0 AND @top > @past_top SET @seen = N'';
+        SET @seen = CONCAT(@seen, CAST(@candidate AS nvarchar(36)), N' ');
+        IF @by_age = 0 SET @past_top = @top;
+        SET @past = @oldest;
+        SET @resource = CONCAT(N'dialoq:group:', @candidate);
+        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
+            AND APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
+            CONTINUE;
+        SELECT @true_top = MIN(10 - e.priority), @true_oldest = MIN(f.queuing_order)
+        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
+        CROSS APPLY (
+            SELECT TOP (1) m.queuing_order
+            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
+        ) AS f
+        WHERE e.conversation_group_id = @candidate AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+            AND s.queue_id = @queue_id;
+        IF @true_top IS NULL
+        BEGIN
+            -- It has nothing. Whoever empties a group puts its rows right, so this is the leftover of a race.
+            EXEC dialoq.delete_stale_ready_row @queue_id, @top, @oldest, @candidate;
+            CONTINUE;
+        END
+        IF @by_age = 0 AND @true_top NOT BETWEEN @from_top AND @to_top CONTINUE;
+        IF @by_age = 1 AND @true_oldest > @oldest
+            OR @by_age = 0 AND (@true_top > @top OR @true_top = @top AND @true_oldest > @oldest)
+        BEGIN
+            INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
+            SELECT @queue_id, @true_top, @true_oldest, @candidate
+            WHERE NOT EXISTS (
+                SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE r.conversation_group_id = @candidate AND r.queue_id = @queue_id AND r.rank_from_top = @true_top
+                    AND r.oldest = @true_oldest);
+            CONTINUE;
+        END
+        EXEC dialoq.lock_group @candidate, 0, @is_locked OUTPUT;
+        IF @is_locked = 0 CONTINUE;
+        SET @group = @candidate;
+        RETURN;
+    END
+END
+GO

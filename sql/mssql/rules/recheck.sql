@@ -1,0 +1,220 @@
+-- Rechecks: tick checks an endpoint again because a concurrent transaction may have changed it, its peer or the definitions
+-- without having seen this transaction.
+-- Takes: see each procedure
+-- Gives: notices, added to @notices
+-- Errors: deadlocks, and errors that leave the transaction unusable
+-- Locks: groups, without waiting
+
+-- Has tick look at an endpoint once more when whoever works on its peer at this moment is done. Needs no lock.
+CREATE PROCEDURE dialoq.request_recheck
+    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit
+AS
+BEGIN
+    SET NOCOUNT ON;
+    INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
+    VALUES (@endpoint_id, @conversation_id, @is_initiator, DATEADD(millisecond, 500, SYSUTCDATETIME()));
+END
+GO
+
+-- Whether a conversation has its other endpoint; 1 too while a transaction makes or removes it, which may have sent to this
+-- side before. Waits for no row: one that cannot be read is there.
+CREATE PROCEDURE dialoq.has_peer
+    @conversation_id uniqueidentifier, @is_initiator bit, @is_there bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    DECLARE @other bit = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
+    SET @is_there = 1;
+    IF EXISTS (
+        SELECT 1 FROM dialoq.conversation_endpoint AS p WITH (READUNCOMMITTED)
+        WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other)
+        RETURN;
+    BEGIN TRY
+        IF NOT EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS p WITH (INDEX (conversation_endpoint_peer), FORCESEEK)
+            WHERE p.conversation_id = @conversation_id AND p.is_initiator = @other)
+            SET @is_there = 0;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+    END CATCH
+END
+GO
+
+-- The look that unsettle asks for: removes what reached an endpoint that is gone, brings one that is there up to date,
+-- sends what can go, and puts its group's rows right. is_done: whether it is done; not while another transaction holds
+-- its group, or the peer's, whose transaction may have told it something that nobody sees yet, or changes definitions.
+CREATE PROCEDURE dialoq.recheck
+    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit OUTPUT,
+    @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit;
+    DECLARE @is_locked bit, @is_ready bit, @queue_id int, @is_there bit;
+    SET @is_settled = 0;
+    IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':define'), N'Shared', N'Transaction') = 0 RETURN;
+    IF @endpoint_id = 0
+    BEGIN
+        EXEC dialoq.recheck_definitions @is_initiator, @is_settled OUTPUT, @notices OUTPUT;
+        RETURN;
+    END
+    SELECT @peer_id = p.endpoint_id, @group = p.conversation_group_id
+    FROM dialoq.conversation_endpoint AS p WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE p.conversation_id = @conversation_id AND p.is_initiator = CASE @is_initiator WHEN 1 THEN 0 ELSE 1 END;
+    IF @peer_id IS NULL
+    BEGIN
+        EXEC dialoq.has_peer @conversation_id, @is_initiator, @is_there OUTPUT;
+        IF @is_there = 1 RETURN;
+    END
+    IF @peer_id IS NOT NULL
+        AND APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @group), N'Exclusive', N'Transaction') = 0
+        RETURN;
+    EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
+    IF @is_locked IS NULL RETURN;
+    SET @is_settled = 1;
+    IF @is_locked = 0
+    BEGIN
+        DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
+        RETURN;
+    END
+    EXEC dialoq.redeliver @endpoint_id, @notices OUTPUT;
+    SET @group = NULL;
+    SELECT @group = e.conversation_group_id, @queue_id = s.queue_id
+    FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.endpoint_id = @endpoint_id;
+    IF @group IS NULL RETURN;
+    EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
+    IF @is_ready = 1 SET @notices = CONCAT(@notices, N' q:', @queue_id);
+END
+GO
+
+-- Has tick look again at all that a change of definitions concerns: at once, in five seconds and in a minute, because
+-- transactions that ran when it was committed may have gone by what was before. No right of a user's tells when the last
+-- of them is over. The looks of an earlier definition that are still to come are later ones' too: the looks read all
+-- endpoints, and the last one (is_initiator is 1) all messages, so ten definitions in a row have no more of them than one.
+CREATE PROCEDURE dialoq.request_recheck_of_definitions
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @clock datetime2(6) = SYSUTCDATETIME();
+    DECLARE @no_conversation uniqueidentifier = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier);
+    DELETE FROM dialoq.recheck_queue WITH (ROWLOCK, READPAST) WHERE endpoint_id = 0;
+    INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
+    SELECT 0, @no_conversation, l.is_last, DATEADD(second, l.wait_s, @clock)
+    FROM (VALUES (0, 0), (5, 0), (60, 1)) AS l (wait_s, is_last);
+END
+GO
+
+-- The second look at one endpoint of recheck_definitions, in a savepoint of its own: one that fails keeps no other from it.
+CREATE PROCEDURE dialoq.try_recheck
+    @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int, @is_settled bit OUTPUT,
+    @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @peer_id bigint, @state nvarchar(2), @group uniqueidentifier, @service_id int, @is_system bit, @is_locked bit;
+    DECLARE @body varbinary(max), @far_body varbinary(max);
+    SET @is_settled = 1;
+    SAVE TRANSACTION dialoq_wrong;
+    BEGIN TRY
+        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
+            @service_id OUTPUT, @is_system OUTPUT;
+        IF @code = -8470
+        BEGIN
+            EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
+            IF @is_locked IS NULL SET @is_settled = 0;
+            IF @is_locked = 1
+            BEGIN
+                SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
+                IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @body, @notices OUTPUT;
+                EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
+            END
+        END
+        ELSE
+        BEGIN
+            -- One that was told already is not told again.
+            SET @body = dialoq.error_body(@code, CASE @code
+                WHEN -8487 THEN N'the contract of the conversation was dropped'
+                ELSE N'the service was altered: it lost the contract' END);
+            EXEC dialoq.add_error @endpoint_id, @body, @notices OUTPUT;
+            SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
+            IF @code <> -8487 AND @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @far_body, @notices OUTPUT;
+        END
+    END TRY
+    BEGIN CATCH
+        IF XACT_STATE() <> 1 OR ERROR_NUMBER() IN (1205, 51205) THROW;
+        ROLLBACK TRANSACTION dialoq_wrong;
+        SET @is_settled = 0;
+    END CATCH
+END
+GO
+
+-- The second look at a change of definitions: endpoints of a service that is gone, over a contract that is gone, at a
+-- target that lost it, and in the last look messages of endpoints that are gone. At most 500 endpoints at a time.
+CREATE PROCEDURE dialoq.recheck_definitions
+    @is_last bit, @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @wrong TABLE (
+        row_number int IDENTITY(1, 1) PRIMARY KEY, endpoint_id bigint NOT NULL, conversation_id uniqueidentifier NOT NULL,
+        is_initiator bit NOT NULL, code int NOT NULL
+    );
+    DECLARE @number int = 0, @id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int;
+    DECLARE @is_one_settled bit;
+    SET @is_settled = 1;
+    INSERT INTO @wrong (endpoint_id, conversation_id, is_initiator, code)
+    SELECT TOP (500) e.endpoint_id, e.conversation_id, e.is_initiator,
+        CASE WHEN s.service_id IS NULL THEN -8470 WHEN c.is_dropped = 1 THEN -8487 ELSE -8468 END
+    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+    LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
+    LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+    LEFT JOIN dialoq.service_contract_usage AS u
+        ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
+    -- An endpoint that has its Error keeps its state until its group is locked. Without this condition each look would read the
+    -- same 500 endpoints again, and never others.
+    WHERE e.is_system = 0 AND (s.service_id IS NULL OR e.state IN (N'SO', N'CO', N'DI')
+        AND (c.is_dropped = 1 OR e.is_initiator = 0 AND u.service_id IS NULL)
+        AND NOT EXISTS (
+            SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1))
+    ORDER BY e.endpoint_id;
+    WHILE 1 = 1
+    BEGIN
+        SET @id = NULL;
+        SELECT TOP (1) @number = w.row_number, @id = w.endpoint_id, @conversation_id = w.conversation_id,
+            @is_initiator = w.is_initiator, @code = w.code
+        FROM @wrong AS w WHERE w.row_number > @number ORDER BY w.row_number;
+        IF @id IS NULL BREAK;
+        EXEC dialoq.try_recheck @id, @conversation_id, @is_initiator, @code, @is_one_settled OUTPUT, @notices OUTPUT;
+        IF @is_one_settled = 0 SET @is_settled = 0;
+    END
+    IF @number >= 500 SET @is_settled = 0;
+    IF @is_last = 0 RETURN;
+    DECLARE @gone TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
+    INSERT INTO @gone (endpoint_id)
+    SELECT DISTINCT m.endpoint_id
+    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE NOT EXISTS (
+        SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = m.endpoint_id);
+    -- One that is just being removed may come back. If its row cannot be read without waiting, the look comes again.
+    SET LOCK_TIMEOUT 0;
+    BEGIN TRY
+        DELETE FROM g
+        FROM @gone AS g JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = g.endpoint_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @is_settled = 0;
+        RETURN;
+    END CATCH
+    SET LOCK_TIMEOUT -1;
+    DELETE FROM m
+    FROM @gone AS g
+    JOIN dialoq.queue_message AS m WITH (ROWLOCK, READPAST, FORCESEEK) ON m.endpoint_id = g.endpoint_id
+    OPTION (LOOP JOIN, FORCE ORDER);
+END
+GO
