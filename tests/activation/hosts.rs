@@ -95,6 +95,47 @@ staged!(hosts, the_places_of_a_host_that_stops_go_to_others, async |store| {
     other.close().await.unwrap();
 });
 
+/// The locks of readers' places, by the number that `dialoq.reader_slot_lock` begins them with.
+const PLACES: &str = "from pg_locks where locktype = 'advisory' and classid::bigint >> 16 = 17490
+    and database = (select oid from pg_database where datname = current_database())";
+
+/// Waits until so many places of readers are held.
+async fn held(host: &Broker, places: i64) {
+    let text = format!("select count(*) as n {PLACES}");
+    let counted = async { while host.query(&*text, ()).await.unwrap().rows[0].get::<i64>("n").unwrap() != places {} };
+    soon(&format!("{places} places of readers held"), counted).await;
+}
+
+staged!(postgres, a_host_that_loses_its_connection_keeps_its_place, async |store| {
+    let stage = Stage::new(store).await;
+    let other = stage.another().await;
+    let (mut theatre, procedure) = Theatre::new();
+    let readers = stage.activate("work", procedure).max_queue_readers(1).start();
+    stage.arrive(1).await;
+    let first = theatre.next().await;
+    assert_eq!(first.receives().await, 1);
+    held(&other, 1).await;
+    other.query(format!("select pg_terminate_backend(pid) {PLACES}"), ()).await.unwrap();
+    held(&other, 0).await;
+    // The row of the monitor changes, and is written on a new connection.
+    readers.set_max_queue_readers(2);
+    held(&other, 1).await;
+    let (mut others, other_procedure) = Theatre::new();
+    let there = activate(&other, &other_procedure, 1);
+    stage.arrive(1).await;
+    assert_eq!(soon("a refusal", is_refused(&there)).await, 0);
+    assert!(others.is_empty() && theatre.is_empty());
+    readers.set_max_queue_readers(0);
+    first.commits().await;
+    first.leaves().await;
+    let second = others.next().await;
+    assert_eq!(second.receives().await, 1);
+    for readers in [readers, there] {
+        soon("the end of a host's readers", readers.abort()).await;
+    }
+    other.close().await.unwrap();
+});
+
 staged!(hosts, altering_the_limit_counts_on_every_host, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
