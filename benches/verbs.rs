@@ -3,11 +3,10 @@
 //! `cargo bench --bench verbs` measures; `cargo test --bench verbs` only runs each once.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use dialoq::core::{Limits, Memory};
+use dialoq::internals::core::{Limits, Memory};
 use dialoq::protocol::definition::Definition;
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, Outcome, ReceiveFrom, Relation, Verb};
-use dialoq::time::Timestamp;
-use dialoq::{Act, Broker, ConversationHandle};
+use dialoq::{Act, Broker, ConversationHandle, Timestamp};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 

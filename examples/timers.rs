@@ -2,8 +2,7 @@
 //!
 //! `cargo run --example timers`
 
-use dialoq::time::{Clock, Timestamp};
-use dialoq::{Act, Broker, OpenOptions, Result};
+use dialoq::{Act, Broker, Clock, OpenOptions, Result, Timestamp};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -41,7 +40,7 @@ async fn main() -> Result<()> {
         let broker = broker.clone();
         async move { broker.receive("watchdog").wait(HOUR).await }
     });
-    while broker.activity().queue("watchdog").facts().waiting == 0 {
+    while broker.sessions_waiting("watchdog") == 0 {
         tokio::task::yield_now().await;
     }
     clock.advance(HOUR);

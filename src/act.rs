@@ -1,12 +1,15 @@
 //! One trait for all statements: at once on a [`Broker`](crate::Broker), or in a [`Tx`](crate::Tx).
 
+pub use crate::message::{DeclaresType, SendsAs};
+pub use crate::store::BoxFuture;
+pub use crate::tx::Sql;
+
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
-use crate::message::SendsAs;
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, Relation, Verb};
 use crate::receive::wait::{GetConversationGroup, Receive};
-use crate::store::{BoxFuture, Store};
+use crate::store::Store;
 use crate::trace;
 use std::future::IntoFuture;
 use std::pin::Pin;

@@ -41,8 +41,19 @@ impl Broker {
     /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed.
     /// `postgres://user:password@host/database` and `mssql://user:password@host/database` are databases of servers,
     /// shared with other processes; the latter may also be an ADO string after `mssql:`. Parameters follow a question
-    /// mark: `durability=full|normal`, `max_body_bytes=n`, `closed_retention_s=n`, `sql_timeout_ms=n`, and those of
-    /// [`ServerUrl`](crate::store::url::ServerUrl).
+    /// mark:
+    ///
+    /// | parameter | default | meaning |
+    /// |---|---|---|
+    /// | `durability` | `full` | `full`: an acknowledged commit is synced; `normal`: a power cut may lose the latest ones |
+    /// | `max_body_bytes` | 67108864 | the largest body that SEND takes, in bytes |
+    /// | `closed_retention_s` | 1800 | how long an ended target endpoint is kept against replays, in seconds |
+    /// | `sql_timeout_ms` | no limit | how long one statement of the user's own SQL may run, in milliseconds |
+    /// | `pool_size` | 32 | servers: the most connections for callers; the process opens up to four more for itself |
+    /// | `pool_wait_s` | 30 | servers: how long a caller waits for a free connection before 60032, in seconds |
+    /// | `install` | `yes` | servers: whether schema `dialoq` is made or brought up to date |
+    ///
+    /// The servers' own parameters are in `docs/servers.md` and `docs/sqlserver.md`.
     ///
     /// # Errors
     /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012
@@ -87,7 +98,7 @@ impl Broker {
     }
 
     /// A broker over any store.
-    pub fn over(store: Arc<dyn Store>) -> Self {
+    pub(crate) fn over(store: Arc<dyn Store>) -> Self {
         Self { store, repairs: Arc::default() }
     }
 
@@ -234,8 +245,14 @@ impl Broker {
         self.store.clock()
     }
 
+    /// The sessions of this process that wait in a RECEIVE without WHERE or in GET CONVERSATION GROUP on this queue. A
+    /// test with a [`Clock`] of its own waits for them before it moves the clock.
+    pub fn sessions_waiting(&self, queue: &str) -> usize {
+        self.store.activity().queue(queue).facts().waiting
+    }
+
     /// Activity in the queues: depth, waits, receives.
-    pub fn activity(&self) -> &ActivityBoard {
+    pub(crate) fn activity(&self) -> &ActivityBoard {
         self.store.activity()
     }
 
@@ -271,7 +288,7 @@ async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Sto
 ///
 /// # Errors
 /// 60019 it cannot be used; 60026 this build has no driver for it.
-pub(crate) fn server_driver(url: &StoreUrl, entra_token: Option<AccessToken>) -> Result<Option<Arc<dyn Driver>>> {
+pub fn server_driver(url: &StoreUrl, entra_token: Option<AccessToken>) -> Result<Option<Arc<dyn Driver>>> {
     match url {
         StoreUrl::Sqlite(_) => Ok(None),
         #[cfg(feature = "postgres")]

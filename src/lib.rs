@@ -106,24 +106,20 @@
 
 pub mod act;
 pub mod activation;
-#[cfg(feature = "cli")]
-pub mod bench;
-pub mod broker;
+mod broker;
 pub mod catalog;
-#[cfg(feature = "cli")]
-pub mod cli;
-pub mod core;
+mod core;
 pub mod define;
-pub mod error;
-pub mod id;
+mod error;
+mod id;
 pub mod install;
-pub mod jsonl;
-#[cfg(feature = "cli")]
-pub mod lab;
+#[doc(hidden)]
+pub mod internals;
+mod jsonl;
 #[cfg(test)]
 #[path = "../tests/servers/limit.rs"]
 mod limit;
-pub mod message;
+mod message;
 #[cfg(feature = "mssql")]
 pub mod mssql;
 #[cfg(feature = "postgres")]
@@ -135,20 +131,22 @@ pub mod receive;
 mod seeds;
 mod sql;
 pub mod status;
-pub mod store;
+mod store;
 pub mod testing;
-pub mod time;
+mod time;
 pub mod trace;
-pub mod tx;
+mod tx;
 
+pub use crate::core::Repair;
 pub use act::Act;
 pub use broker::Broker;
 pub use define::Level;
-pub use error::{Code, Error, ErrorKind, Result};
-pub use id::{ConversationHandle, ConversationId, GroupId, MessageId};
+pub use error::{Code, Error, ErrorKind, Position, Result};
+pub use id::{ConversationHandle, ConversationId, GroupId, IdSource, MessageId};
 pub use message::{Batch, BrokerError, MessageType};
 pub use protocol::Message;
-pub use store::{AccessToken, OpenOptions, SqlRow, SqlRows, SqlValue};
+pub use store::{AccessToken, FromSqlValue, Gathering, IntoSqlParams, OpenOptions, SqlRow, SqlRows, SqlValue};
+pub use time::{Clock, Timestamp};
 pub use tx::Tx;
 
 /// The Rust in README.md and in docs/priority.md runs with the tests.

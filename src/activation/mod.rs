@@ -5,24 +5,28 @@
 //! [`Broker::procedures`] starts them as the queues' own ACTIVATION clauses say.
 
 mod driver;
-pub mod external;
+mod external;
 mod handlers;
-pub mod monitor;
+mod monitor;
 mod procedures;
 mod reader;
 mod session;
 
 pub use driver::ReaderEvent;
-pub use external::Program;
 pub(crate) use external::check_program_line;
+#[cfg(all(unix, feature = "cli"))]
+pub(crate) use external::kill_all;
+pub use external::{Mode, Program};
 pub use handlers::{Context, Handle, HandlerError, HandlerResult, Handlers};
-pub use monitor::{ActivationCounters, Launches, Monitor, MonitorSettings, MonitorState, Ramp};
+pub use monitor::Ramp;
 pub use procedures::{ActivatedProcedures, Procedures};
 pub use session::Session;
 
 use crate::broker::Broker;
 use crate::error::Result;
-use crate::store::{ActivatedTaskRow, BoxFuture, MonitorRow};
+pub use crate::store::{ActivatedTaskRow, MonitorRow};
+
+use crate::store::BoxFuture;
 use driver::{Command, Driver, Source};
 use std::fmt;
 use std::sync::Arc;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 /// How long no RECEIVE may have returned empty before one more reader is launched, and the delay before a failed launch
 /// is tried again. Fixed, as in Service Broker.
-pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The state of a queue monitor; the names of `dm_broker_queue_monitors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum MonitorState {
+pub(super) enum MonitorState {
     /// Nothing is ready to be received.
     #[default]
     Inactive,
@@ -24,7 +24,7 @@ pub enum MonitorState {
 
 impl MonitorState {
     /// The text of the `state` column.
-    pub fn description(self) -> &'static str {
+    pub(super) fn description(self) -> &'static str {
         match self {
             Self::Inactive => "INACTIVE",
             Self::Notified => "NOTIFIED",
@@ -45,7 +45,7 @@ pub enum Ramp {
 
 /// Whether readers or events may be launched for the queue, and of which kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MonitorSettings {
+pub(super) struct MonitorSettings {
     /// Whether the monitor exists: the broker is enabled, the queue is on, and its activation is on and configured.
     pub exists: bool,
     /// The kind of launch.
@@ -60,7 +60,7 @@ impl MonitorSettings {
 
 /// The kind of launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Launches {
+pub(super) enum Launches {
     /// A reader of this process.
     Readers {
         /// The most at a time, 0 to 32767.
@@ -74,7 +74,7 @@ pub enum Launches {
 
 /// The readers as the driver counts them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Running {
+pub(super) struct Running {
     /// Launched and not yet gone.
     pub readers: usize,
     /// Readers among them that have not reached their first RECEIVE.
@@ -83,7 +83,7 @@ pub struct Running {
 
 /// The decision after a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Decision {
+pub(super) struct Decision {
     /// So many readers, or events.
     pub launch: usize,
     /// Check again at this moment even if nothing happens.
@@ -92,7 +92,7 @@ pub struct Decision {
 
 /// How a reader ended, as far as it matters to the monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReaderEnd {
+pub(super) enum ReaderEnd {
     /// It received and left, or was ended with its queue.
     Left,
     /// It never ran a RECEIVE (28087).
@@ -108,7 +108,7 @@ pub enum ReaderEnd {
 
 /// The counters of `Broker Activation` for one queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ActivationCounters {
+pub(super) struct ActivationCounters {
     /// Readers launched.
     pub tasks_started: u64,
     /// Readers that failed or never received.
@@ -121,7 +121,7 @@ pub struct ActivationCounters {
 
 /// One queue's monitor.
 #[derive(Debug, Clone, Default)]
-pub struct Monitor {
+pub(super) struct Monitor {
     state: MonitorState,
     exists: bool,
     /// Just made: waiting rows are served at once, even if earlier readers still run.
@@ -151,28 +151,28 @@ pub struct Monitor {
 
 impl Monitor {
     /// A monitor that has seen nothing.
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::default()
     }
 
     /// Its state; `None` while it does not exist.
-    pub fn state(&self) -> Option<MonitorState> {
+    pub(super) fn state(&self) -> Option<MonitorState> {
         self.exists.then_some(self.state)
     }
 
     /// When it last launched.
-    pub fn last_activated(&self) -> Option<Timestamp> {
+    pub(super) fn last_activated(&self) -> Option<Timestamp> {
         self.last_activated
     }
 
     /// Its counters so far.
-    pub fn counters(&self) -> ActivationCounters {
+    pub(super) fn counters(&self) -> ActivationCounters {
         self.counters
     }
 
     /// Decides on launches from the facts. Every launch it decides counts as done; if one fails, call
     /// [`Monitor::launch_failed`].
-    pub fn look(
+    pub(super) fn look(
         &mut self,
         settings: &MonitorSettings,
         facts: &QueueFacts,
@@ -229,7 +229,7 @@ impl Monitor {
     }
 
     /// A reader has gone.
-    pub fn reader_ended(&mut self, end: ReaderEnd, now: Timestamp) {
+    pub(super) fn reader_ended(&mut self, end: ReaderEnd, now: Timestamp) {
         self.full_until = None;
         let received = match end {
             ReaderEnd::Left => true,
@@ -257,12 +257,12 @@ impl Monitor {
     }
 
     /// A handler failed and its reader goes on.
-    pub fn handler_failed(&mut self) {
+    pub(super) fn handler_failed(&mut self) {
         self.counters.activation_errors += 1;
     }
 
     /// The launch just decided failed, because the procedure does not exist; it is tried again in 5 s.
-    pub fn launch_failed(&mut self, launches: usize, now: Timestamp) {
+    pub(super) fn launch_failed(&mut self, launches: usize, now: Timestamp) {
         self.counters.tasks_started -= launches as u64;
         self.counters.activation_errors += 1;
         self.state = MonitorState::Inactive;
@@ -271,7 +271,7 @@ impl Monitor {
 
     /// Readers of other processes hold the places that so many of the launches just decided needed. They are tried
     /// again when one becomes free or the limit is raised, and in 5 s.
-    pub fn places_taken(&mut self, launches: usize, running: Running, now: Timestamp) {
+    pub(super) fn places_taken(&mut self, launches: usize, running: Running, now: Timestamp) {
         self.counters.tasks_started -= launches as u64;
         self.counters.task_limit_reached += 1;
         self.refused = true;
@@ -285,7 +285,7 @@ impl Monitor {
     }
 
     /// The obstacle to launches may be gone: a procedure was registered.
-    pub fn retry_now(&mut self) {
+    pub(super) fn retry_now(&mut self) {
         self.hold_until = None;
     }
 

@@ -3,8 +3,7 @@
 use super::flow::Bodies;
 use super::load::Caller;
 use super::subject::{CLIENT, Class, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject, stalled};
-use crate::error::Result;
-use crate::{Act, Batch, Broker, Message};
+use dialoq::{Act, Batch, Broker, Message, Result};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use super::load::Round;
 use super::report::{FLOOD, FLOOD_END_TO_END, Figure, Measured, Report};
 use super::step::{MANY, Place};
 use super::subject::{Class, Style};
-use crate::error::Result;
+use dialoq::Result;
 use std::sync::Arc;
 
 const HIGH_CONVERSATIONS: usize = 100;

@@ -1,7 +1,7 @@
 //! Messages through a queue, the same for the store and for its limit.
 
 use super::load::{Caller, Part, Round, gather, new_histogram, run};
-use crate::error::Result;
+use dialoq::Result;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -230,7 +230,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stamp_tells_the_age_and_the_mark() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let bodies = Bodies::new(16);
         let (plain, marked) = (Stamp::of(&bodies.next()), Stamp::of(&bodies.marked().next()));
         assert!(!plain.is_marked() && marked.is_marked());
@@ -239,7 +239,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_goes_through_is_counted_and_the_receivers_come_home() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let log = Arc::new(
             Log::create(&folder.path().join("log"), Keep { synced: false, takable: true, in_place: false }).unwrap(),

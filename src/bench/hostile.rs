@@ -5,11 +5,12 @@ use super::load::Round;
 use super::report::{Figure, HOSTILE_JSON, HOSTILE_XML, Measured, Report};
 use super::step::{MANY, Place};
 use super::subject::{CLIENT, Lane, REQUESTS, Style};
-use crate::Broker;
-use crate::define::Definitions;
-use crate::error::Result;
-use crate::protocol::definition::Validation;
-use crate::protocol::{Addressee, BeginDialog, EndForm, Outcome, Relation, Verb};
+use dialoq::Error;
+use dialoq::define::Definitions;
+use dialoq::internals::ErrorConstructors;
+use dialoq::protocol::definition::Validation;
+use dialoq::protocol::{Addressee, BeginDialog, EndForm, Outcome, Relation, Verb};
+use dialoq::{Broker, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -108,7 +109,7 @@ pub(super) async fn beside(
         let hostile = tokio::spawn(keep_sending(broker.clone(), kind.body.clone(), is_over.clone()));
         let round = flow::send(lane, bodies, CALLERS, 1, length).await;
         is_over.store(true, Relaxed);
-        hostile.await.map_err(|_| crate::Error::closed())??;
+        hostile.await.map_err(|_| Error::closed())??;
         beside.push(round?);
         drain().await?;
     }
@@ -140,8 +141,8 @@ async fn keep_sending(broker: Broker, body: Arc<Vec<u8>>, is_over: Arc<AtomicBoo
         });
         let handle = match broker.submit(vec![begin]).await?.pop() {
             Some(Outcome::Began { handle, .. }) => handle,
-            Some(other) => return Err(crate::act::unexpected(&other)),
-            None => return Err(crate::Error::closed()),
+            Some(other) => return Err(dialoq::internals::unexpected(&other)),
+            None => return Err(Error::closed()),
         };
         let send = Verb::Send {
             handles: vec![handle],

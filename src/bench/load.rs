@@ -1,6 +1,7 @@
 //! The load: callers that call again as soon as they are answered, and what came of it.
 
-use crate::error::{Error, Result};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Error, Result};
 use hdrhistogram::Histogram;
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -119,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn callers_stop_when_nothing_is_left() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let round = run([Countdown(3), Countdown(4)], Duration::from_secs(60)).await.unwrap();
         assert_eq!((round.messages, round.latency.len()), (7, 7));
     }

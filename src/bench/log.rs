@@ -5,7 +5,8 @@
 //! says "taken". What a store is slower than this is the price of its semantics.
 
 use super::flow::{Bodies, Side, Stamp};
-use crate::error::{Code, Error, Result};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Code, Error, Result};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, Write};
@@ -232,7 +233,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_appended_is_taken_once_and_in_order() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
         let log = Log::create(&path, Keep { synced: true, takable: true, in_place: false }).unwrap();
@@ -247,7 +248,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_waiting_take_is_answered_by_a_later_append() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let log =
             Log::create(&folder.path().join("log"), Keep { synced: true, takable: true, in_place: false }).unwrap();

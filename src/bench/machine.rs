@@ -7,7 +7,7 @@ use std::time::UNIX_EPOCH;
 
 /// The machine, the file system and the build.
 #[derive(Debug, Clone, Serialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// The processor's own name.
     pub cpu: String,
     /// Cores this process may use.

@@ -16,15 +16,17 @@ mod report;
 mod rival;
 mod server;
 mod sizes;
+mod sql;
 mod step;
 mod subject;
 
-pub use machine::Machine;
-pub use report::{Figure, Measured, Report, Settings, Target};
+pub(crate) use machine::Machine;
+pub(crate) use report::{Report, Settings};
 pub(crate) use server::check_unused;
-pub use server::{Beside, ServerOptions, ServerReport, ServerSettings, Slice, run_on_server};
+pub(crate) use server::{ServerOptions, run_on_server};
 
-use crate::error::{Error, Result};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,7 +34,7 @@ const MILLION: usize = 1_000_000;
 
 /// What to measure, and how long.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub(crate) struct Options {
     /// The folder under which a scratch folder is made and removed again; its disk is what is measured.
     pub folder: PathBuf,
     /// Whether every commit is synced before it is answered (durability full) or not (normal).
@@ -53,7 +55,7 @@ pub struct Options {
 
 impl Options {
     /// Every workload at full length: some ten minutes.
-    pub fn full(folder: &Path) -> Self {
+    pub(crate) fn full(folder: &Path) -> Self {
         Self {
             folder: folder.to_owned(),
             synced: true,
@@ -67,7 +69,7 @@ impl Options {
     }
 
     /// Every workload, but short rounds and small backlogs: under a minute.
-    pub fn quick(folder: &Path) -> Self {
+    pub(crate) fn quick(folder: &Path) -> Self {
         Self { rounds: 3, round_length: Duration::from_millis(200), largest: MILLION / 10, ..Self::full(folder) }
     }
 }
@@ -115,7 +117,7 @@ fn check_workloads(asked: &[Workload], known: &[Workload], what: &str, right: &s
 /// What can be measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum)]
 #[non_exhaustive]
-pub enum Workload {
+pub(crate) enum Workload {
     /// Resident memory with a backlog of 1,000,000 messages in 1,000 conversations.
     Backlog,
     /// Resident memory with 1,000,000 open conversations, and opening them again.
@@ -146,7 +148,7 @@ pub enum Workload {
 
 impl Workload {
     /// All on the embedded store, in the order they run: memory first, while the process holds nothing else.
-    pub const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Backlog,
         Self::Conversations,
         Self::Send,
@@ -160,13 +162,13 @@ impl Workload {
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
-    pub const ON_SERVERS: [Self; 8] =
+    pub(crate) const ON_SERVERS: [Self; 8] =
         [Self::Send, Self::Receive, Self::Both, Self::WakeUp, Self::Hostile, Self::Idle, Self::Load, Self::Depth];
 }
 
 /// How far a run is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// Steps done.
     pub done: usize,
     /// Steps in all.
@@ -181,7 +183,7 @@ pub struct Progress {
 ///
 /// # Errors
 /// 60005 for options that measure nothing; whatever a store raises; 60018 if the folder cannot be written.
-pub async fn run(options: Options, progress: impl Fn(Progress) + Send + Sync) -> Result<Report> {
+pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Send + Sync) -> Result<Report> {
     options.check()?;
     let scratch = Scratch::create(&options.folder)?;
     let plan = step::plan(&options);
@@ -238,7 +240,7 @@ mod tests {
 
     #[tokio::test(flavor = "multi_thread")]
     async fn every_workload_runs_and_leaves_nothing_behind() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let options = Options {
             rounds: 1,
@@ -272,12 +274,12 @@ mod tests {
 
     #[tokio::test]
     async fn options_that_measure_nothing_are_refused() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let none = Options { rounds: 0, ..Options::quick(Path::new(".")) };
         let error = run(none, |_| ()).await.unwrap_err();
         assert_eq!(
             (error.code(), error.message()),
-            (crate::Code::OUT_OF_RANGE, "the number of rounds is 0; it must be at least 1")
+            (dialoq::Code::OUT_OF_RANGE, "the number of rounds is 0; it must be at least 1")
         );
     }
 }

@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Everything measured in one run. Serializes to the object that `dialoq bench --json` prints.
 #[derive(Debug, Clone, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// How it was measured.
     pub settings: Settings,
     /// Where it was measured.
@@ -25,7 +25,7 @@ pub struct Report {
 
 /// How a run was measured.
 #[derive(Debug, Clone, Serialize)]
-pub struct Settings {
+pub(crate) struct Settings {
     /// `full`: every commit is synced before it is answered. `normal`: only checkpoints are.
     pub durability: &'static str,
     /// Rounds per workload, store and limit in turn; the median round counts.
@@ -55,7 +55,7 @@ impl Settings {
 
 /// One workload at one number of callers: the median round.
 #[derive(Debug, Clone, Serialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// What was done; the names are explained in `docs/performance.md`.
     pub workload: String,
     /// How many asked at the same time.
@@ -117,7 +117,7 @@ impl Measured {
 
 /// A size or a time.
 #[derive(Debug, Clone, Serialize)]
-pub struct Figure {
+pub(crate) struct Figure {
     /// What was measured.
     pub name: String,
     /// How much.
@@ -128,7 +128,7 @@ pub struct Figure {
 
 /// A promise, and whether this run keeps it.
 #[derive(Debug, Clone, Serialize)]
-pub struct Target {
+pub(crate) struct Target {
     /// What is promised.
     pub what: String,
     /// `at least` or `at most`.
@@ -348,7 +348,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_report_judges_what_was_measured_and_nothing_else() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let options = Options::quick(Path::new("."));
         let mut report = Report {
             settings: Settings::of(&options),

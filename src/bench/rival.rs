@@ -4,16 +4,17 @@
 
 use super::load::{Round, new_histogram};
 use super::log::io_error;
-use crate::error::{Code, Error, Result};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Code, Error, Result};
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const OPEN_FULL: &str = crate::sql::sqlite::bench::OPEN_FULL;
-const OPEN_NORMAL: &str = crate::sql::sqlite::bench::OPEN_NORMAL;
-const CREATE: &str = crate::sql::sqlite::bench::CREATE_MESSAGE;
-const INSERT: &str = crate::sql::sqlite::bench::INSERT_MESSAGE;
-const DELETE: &str = crate::sql::sqlite::bench::DELETE_MESSAGE;
+const OPEN_FULL: &str = crate::bench::sql::sqlite::OPEN_FULL;
+const OPEN_NORMAL: &str = crate::bench::sql::sqlite::OPEN_NORMAL;
+const CREATE: &str = crate::bench::sql::sqlite::CREATE_MESSAGE;
+const INSERT: &str = crate::bench::sql::sqlite::INSERT_MESSAGE;
+const DELETE: &str = crate::bench::sql::sqlite::DELETE_MESSAGE;
 
 /// A database with one table, and nobody in between.
 pub(super) struct Rival {
@@ -104,7 +105,7 @@ mod tests {
 
     #[tokio::test]
     async fn it_inserts_and_deletes_one_by_one() {
-        let _limit = crate::testing::limit();
+        let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let rival = Rival::create(&folder.path().join("rival.db"), true).unwrap();
         let inserted = rival.insert(16, Duration::from_millis(20)).await.unwrap();

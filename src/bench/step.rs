@@ -8,7 +8,7 @@ use super::report::{Measured, Report};
 use super::rival::Rival;
 use super::subject::{Style, Subject};
 use super::{Options, Workload, sizes};
-use crate::error::Result;
+use dialoq::Result;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,10 +1,9 @@
-//! The store under test, asked as its users ask it: through [`Broker`] and [`Tx`](crate::Tx).
+//! The store under test, asked as its users ask it: through [`Broker`] and [`Tx`](dialoq::Tx).
 
 use super::flow::{Bodies, Side, Stamp};
-use crate::error::{Error, Result};
-use crate::id::ConversationHandle;
-use crate::protocol::Verb;
-use crate::{Act, Broker, Level};
+use dialoq::internals::ErrorConstructors;
+use dialoq::protocol::Verb;
+use dialoq::{Act, Broker, ConversationHandle, Error, Level, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,10 +132,10 @@ impl Subject {
     /// Receives whatever waits in the queue of requests.
     pub(super) async fn drain(&self) -> Result<()> {
         loop {
-            let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: crate::protocol::ReceiveFrom::Any };
+            let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: dialoq::protocol::ReceiveFrom::Any };
             let outcomes = self.broker.submit(vec![receive; 100]).await?;
             let nothing =
-                |outcome| matches!(outcome, crate::protocol::Outcome::Received(messages) if messages.is_empty());
+                |outcome| matches!(outcome, dialoq::protocol::Outcome::Received(messages) if messages.is_empty());
             if outcomes.into_iter().all(nothing) {
                 return Ok(());
             }
@@ -152,20 +151,20 @@ impl Subject {
 pub(super) async fn begin_dialogs(broker: &Broker, class: Class, count: usize) -> Result<Vec<ConversationHandle>> {
     let mut handles = Vec::with_capacity(count);
     while handles.len() < count {
-        let begin = Verb::BeginDialog(crate::protocol::BeginDialog {
+        let begin = Verb::BeginDialog(dialoq::protocol::BeginDialog {
             from_service: CLIENT.into(),
             to_service: SERVICE.into(),
-            addressee: crate::protocol::Addressee::Anywhere,
+            addressee: dialoq::protocol::Addressee::Anywhere,
             contract: Some(class.contract().into()),
-            related: crate::protocol::Relation::None,
+            related: dialoq::protocol::Relation::None,
             lifetime_seconds: None,
             encryption: false,
         });
         let unit = vec![begin; UNIT.min(count - handles.len())];
         for outcome in broker.submit(unit).await? {
             match outcome {
-                crate::protocol::Outcome::Began { handle, .. } => handles.push(handle),
-                other => return Err(crate::act::unexpected(&other)),
+                dialoq::protocol::Outcome::Began { handle, .. } => handles.push(handle),
+                other => return Err(dialoq::internals::unexpected(&other)),
             }
         }
     }
@@ -270,7 +269,7 @@ impl Side for Lane {
             }
         };
         let now = self.broker.clock().now();
-        let stamp = |message: &crate::Message| Stamp {
+        let stamp = |message: &dialoq::Message| Stamp {
             waited_ns: now.since(message.message_enqueue_time).as_nanos() as u64,
             ..Stamp::of(message.body())
         };
@@ -302,6 +301,6 @@ impl Side for Lane {
 
 /// What a workload says when its messages do not come.
 pub(super) fn stalled(what: &str) -> Error {
-    use crate::error::Code;
+    use dialoq::Code;
     Error::new(Code::STORE_DAMAGED, format!("{what} did not arrive within 10 seconds"))
 }

@@ -1,7 +1,7 @@
 //! The current definitions: objects, sending rights, levels of conversations, checks of bodies.
 
-pub mod apply;
-pub mod body;
+pub(crate) mod apply;
+pub(crate) mod body;
 mod builtin;
 pub mod ddl;
 mod name;

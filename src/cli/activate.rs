@@ -4,11 +4,10 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, printable};
-use crate::activation::external::Mode;
-use crate::activation::{Program, Ramp, ReaderEvent};
-use crate::broker::Broker;
-use crate::error::Error;
 use clap::{Args, ValueEnum};
+use dialoq::activation::{Mode, Program, Ramp, ReaderEvent};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Broker, Error};
 use serde_json::json;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -183,6 +182,7 @@ fn tell(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
                 json!({ "event": "failed", "task_id": task_id, "code": code.0, "why": why })
             }
             ReaderEvent::LaunchFailed { why } => json!({ "event": "launch_failed", "why": why }),
+            _ => return Ok(()),
         });
     }
     match event {
@@ -193,7 +193,7 @@ fn tell(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
             output.note(&format!("reader {task_id} rolled back[{code}]: {}", printable(why)));
         }
         ReaderEvent::LaunchFailed { why } => output.note(&format!("no reader was launched: {}", printable(why))),
-        ReaderEvent::Started { .. } | ReaderEvent::Ended { code: None, .. } => {}
+        _ => {}
     }
     Ok(())
 }

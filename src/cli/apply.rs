@@ -3,8 +3,8 @@
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::{Output, printable, printable_name};
-use crate::error::{Error, Position};
 use clap::Args;
+use dialoq::{Error, Position};
 use serde_json::json;
 use std::io::Read;
 

@@ -4,8 +4,8 @@ use super::failure::Failure;
 use super::globals::Globals;
 use super::output::Output;
 use crate::bench::{self, Options, ServerOptions, Workload};
-use crate::store::url::StoreUrl;
 use clap::Args;
+use dialoq::internals::store::url::StoreUrl;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,8 +3,8 @@
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::Output;
-use crate::broker::Broker;
 use clap::Args;
+use dialoq::Broker;
 use serde_json::json;
 
 /// Print the definitions as statements that `apply` understands.

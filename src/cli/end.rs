@@ -3,9 +3,8 @@
 use super::failure::Failure;
 use super::globals::{Globals, parse_handle};
 use super::output::Output;
-use crate::act::Act;
-use crate::id::ConversationHandle;
 use clap::Args;
+use dialoq::{Act, ConversationHandle};
 use serde_json::json;
 
 /// End this side of a conversation.

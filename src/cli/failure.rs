@@ -1,7 +1,8 @@
 //! How a command ends when it does not end well.
 
 use super::output::{Output, printable, printable_name};
-use crate::error::{Code, Error};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Code, Error};
 use serde_json::json;
 use std::error::Error as _;
 use std::io;
@@ -100,7 +101,7 @@ impl From<Error> for Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Position;
+    use dialoq::Position;
 
     #[test]
     fn a_refusal_names_code_and_place() {

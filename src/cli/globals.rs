@@ -2,11 +2,9 @@
 
 use super::failure::Failure;
 use super::output::Output;
-use crate::broker::Broker;
-use crate::id::{ConversationHandle, GroupId};
-use crate::jsonl;
-use crate::store::OpenOptions;
 use clap::Args;
+use dialoq::internals::jsonl;
+use dialoq::{Broker, ConversationHandle, GroupId, OpenOptions};
 use std::fmt;
 use std::time::Duration;
 

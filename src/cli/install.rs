@@ -3,8 +3,8 @@
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::Output;
-use crate::install::{install, plan, plan_script, uninstall};
 use clap::Args;
+use dialoq::install::{install, plan, plan_script, uninstall};
 use serde_json::json;
 
 /// Install the broker in a database of a server, or bring it to this version.

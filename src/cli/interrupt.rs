@@ -62,7 +62,7 @@ impl Interrupt {
 /// Kills the programs of readers and what they have started.
 pub(super) fn kill_programs() {
     #[cfg(unix)]
-    crate::activation::external::kill_all();
+    dialoq::internals::kill_all();
 }
 
 #[cfg(unix)]

@@ -88,7 +88,7 @@ struct Completions {
 }
 
 /// Runs the command with the arguments of this process.
-pub fn main() -> ExitCode {
+pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return refuse_command_line(&error),

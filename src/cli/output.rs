@@ -1,8 +1,8 @@
 //! What goes to standard output and standard error.
 
 use super::failure::Failure;
-use crate::store::url::redacted_in;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use dialoq::internals::store::url::redacted_in;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::borrow::Cow;

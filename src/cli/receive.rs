@@ -4,14 +4,10 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_group, parse_handle, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, printable, shortened, table};
-use crate::act::Act;
-use crate::broker::Broker;
-use crate::id::{ConversationHandle, GroupId};
-use crate::jsonl::{BodyText, MessageLine, to_base64};
-use crate::message::Batch;
-use crate::protocol::{Message, system};
-use crate::tx::Tx;
 use clap::Args;
+use dialoq::internals::jsonl::{BodyText, MessageLine, to_base64};
+use dialoq::protocol::{Message, system};
+use dialoq::{Act, Batch, Broker, ConversationHandle, GroupId, Tx};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -116,7 +112,7 @@ impl Receive {
     }
 
     /// Takes more groups that are ready, so that a deep queue is not one commit for each.
-    async fn look_further(&self, tx: &Tx, batches: &mut Vec<Batch>) -> crate::Result<()> {
+    async fn look_further(&self, tx: &Tx, batches: &mut Vec<Batch>) -> dialoq::Result<()> {
         let mut bytes = 0;
         while batches.len() < FOLLOWED_GROUPS && bytes < FOLLOWED_BYTES {
             let Some(batch) = self.receive(tx).await? else { break };
@@ -126,7 +122,7 @@ impl Receive {
         Ok(())
     }
 
-    async fn look(&self, tx: &Tx) -> crate::Result<Option<Batch>> {
+    async fn look(&self, tx: &Tx) -> dialoq::Result<Option<Batch>> {
         let receive = self.receive(tx);
         match self.wait {
             Some(wait) => receive.wait(wait).await,
@@ -135,7 +131,7 @@ impl Receive {
         }
     }
 
-    fn receive<'a>(&self, tx: &'a Tx) -> crate::receive::Receive<'a> {
+    fn receive<'a>(&self, tx: &'a Tx) -> dialoq::receive::Receive<'a> {
         let mut receive = tx.receive(self.queue.as_str());
         if let Some(top) = self.top {
             receive = receive.top(top);

@@ -1,8 +1,4 @@
 //! One opaque error for everything Dialoq can refuse.
-//!
-//! An [`Error`] names the thing, says what was found and what would be right, and carries a stable [`Code`]:
-//! Service Broker's own number where the condition is the same, ours from 60001 where it is not. A program acts on
-//! [`Error::code`], [`Error::kind`] and [`Error::is_retryable`], never on the text.
 
 mod broker;
 mod code;
@@ -52,7 +48,11 @@ impl fmt::Display for Position {
     }
 }
 
-/// Why something was refused. See the [module documentation](self).
+/// Why something was refused: one opaque error for everything that Dialoq can refuse.
+///
+/// It names the thing, says what was found and what would be right, and carries a stable [`Code`]: Service Broker's own
+/// number where the condition is the same, ours from 60001 where it is not. A program acts on [`Error::code`],
+/// [`Error::kind`] and [`Error::is_retryable`], never on the text.
 pub struct Error(Box<Inner>);
 
 struct Inner {

@@ -2,11 +2,12 @@
 
 use super::load::Class;
 use super::scene::{HIGH_LEVEL, HIGH_QUEUE, LOW_QUEUE, Layout, QUEUE, Scene};
-use crate::error::{Code, Error, Result};
-use crate::receive::strategy::{
+use dialoq::internals::ErrorConstructors;
+use dialoq::receive::strategy::{
     Bound, Form, ReaderPools, Strategy, aging, by_levels, drain_high_then_one_low, drain_one_conversation,
     dual_queue_loop, dual_queue_loop_classic, independent_readers, weighted,
 };
+use dialoq::{Code, Error, Result};
 use std::time::Duration;
 
 /// Readers of the high queue in strategy 3; the low queue has one.

@@ -3,11 +3,11 @@
 use super::load::{Class, Phase};
 use super::play::Take;
 use super::report::StrategyResult;
-use crate::receive::strategy::Form;
+use dialoq::receive::strategy::Form;
 
 /// One thing the lab shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// In a few words.
     pub title: String,
     /// With the figures.

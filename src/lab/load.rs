@@ -1,6 +1,7 @@
 //! What arrives when: drawn from a seed, or read from a recording.
 
-use crate::error::{Code, Error, Result};
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Code, Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ pub(super) const LOW_CONVERSATIONS: usize = 8;
 
 /// Where the arrivals come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub(crate) enum Source {
     /// Drawn: a calm with low orders only, bursts of high, a flood of high, and low orders again to the end.
     Synthetic {
         /// The same seed gives the same arrivals.
@@ -28,7 +29,7 @@ pub enum Source {
 /// The two classes of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Class {
+pub(crate) enum Class {
     /// Urgent.
     High,
     /// The rest.
@@ -37,10 +38,10 @@ pub enum Class {
 
 impl Class {
     /// Both, high first.
-    pub const ALL: [Self; 2] = [Self::High, Self::Low];
+    pub(crate) const ALL: [Self; 2] = [Self::High, Self::Low];
 
     /// The name in reports and recordings.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::High => "high",
             Self::Low => "low",

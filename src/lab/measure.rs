@@ -4,7 +4,7 @@ use super::findings::time;
 use super::load::Class;
 use super::play::{Take, Trace};
 use super::scene::{HIGH_QUEUE, LOW_QUEUE};
-use crate::receive::strategy::Bound;
+use dialoq::receive::strategy::Bound;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ const LONGEST_US: u64 = 2 * 24 * 3_600_000_000;
 
 /// The figures of one class under one strategy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ClassResult {
+pub(crate) struct ClassResult {
     /// The class.
     pub class: Class,
     /// Messages served.

@@ -14,15 +14,13 @@ mod scene;
 #[cfg(test)]
 mod tests;
 
-pub use findings::Finding;
-pub use load::{Class, Source};
-pub use measure::ClassResult;
-pub use report::{Report, StrategyResult};
+pub(crate) use load::Source;
+pub(crate) use report::{Report, StrategyResult};
 
-use crate::broker::Broker;
-use crate::error::{Error, Result};
-use crate::receive::strategy::Form;
 use contestant::Contestant;
+use dialoq::internals::ErrorConstructors;
+use dialoq::receive::strategy::Form;
+use dialoq::{Broker, Error, Result};
 use load::Load;
 use scene::Site;
 use std::path::PathBuf;
@@ -31,7 +29,7 @@ use std::time::Duration;
 
 /// What to play.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
+pub(crate) struct Options {
     /// The arrivals. Default synthetic, 8 s.
     pub source: Source,
     /// How long a reader works on a message. Default 3 ms.
@@ -46,7 +44,7 @@ pub struct Options {
 
 /// A database on a server, which is left as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub(crate) struct Server {
     /// The database.
     pub url: String,
     /// Whether a database that holds conversations is taken too.
@@ -67,7 +65,7 @@ impl Default for Options {
 
 /// How far a run has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub(crate) struct Progress {
     /// The strategy.
     pub strategy: &'static str,
     /// Its form.
@@ -83,7 +81,7 @@ pub struct Progress {
 }
 
 /// The names that [`Options::strategies`] knows.
-pub fn strategy_names() -> Vec<&'static str> {
+pub(crate) fn strategy_names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = Contestant::ALL.iter().map(|contestant| contestant.name()).collect();
     names.dedup();
     names
@@ -95,7 +93,7 @@ pub fn strategy_names() -> Vec<&'static str> {
 /// # Errors
 /// 60028 the recording is not usable; 60005 a setting is out of range; 60026 the server's database is in use; those of the
 /// store.
-pub async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result<Report> {
+pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result<Report> {
     check(&options)?;
     let load = Load::of(&options.source, options.service)?;
     let wanted = |contestant: &Contestant| {

@@ -6,14 +6,14 @@ use super::load::{Class, Load, Phase};
 use super::measure::{self, ClassResult};
 use super::play::{Take, Trace};
 use super::scene::LOW_LEVEL;
-use crate::receive::strategy::{Bound, Form};
+use dialoq::receive::strategy::{Bound, Form};
 use serde::Serialize;
 use std::time::Duration;
 
 /// The figures of all strategies under one load. Serialized, it is the object that `dialoq lab --json` prints;
 /// [`Report::to_html`] gives the page.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// One entry per strategy and form.
     pub strategies: Vec<StrategyResult>,
     /// The load in words.
@@ -36,7 +36,7 @@ pub struct Report {
 
 /// The figures of one strategy in one form.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct StrategyResult {
+pub(crate) struct StrategyResult {
     /// The strategy.
     pub name: &'static str,
     /// As first published, or ours.
@@ -80,7 +80,7 @@ impl StrategyResult {
     }
 
     /// The figures of that class.
-    pub fn class(&self, class: Class) -> Option<&ClassResult> {
+    pub(crate) fn class(&self, class: Class) -> Option<&ClassResult> {
         self.classes.iter().find(|result| result.class == class)
     }
 }
@@ -100,7 +100,8 @@ impl Report {
     }
 
     /// The figures of that strategy in that form.
-    pub fn strategy(&self, name: &str, form: Form) -> Option<&StrategyResult> {
+    #[cfg(test)]
+    pub(crate) fn strategy(&self, name: &str, form: Form) -> Option<&StrategyResult> {
         self.strategies.iter().find(|result| result.name == name && result.form == form)
     }
 }

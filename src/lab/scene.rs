@@ -1,12 +1,9 @@
 //! The inventory service in a database of its own: queues, services, and conversations ready to carry items.
 
 use super::load::{Class, HIGH_CONVERSATIONS, LOW_CONVERSATIONS};
-use crate::act::Act;
-use crate::broker::Broker;
-use crate::define::{Definitions, Level};
-use crate::error::{Code, Error, Result};
-use crate::id::ConversationHandle;
-use crate::message::MessageType;
+use dialoq::define::Definitions;
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Act, Broker, Code, ConversationHandle, Error, Level, MessageType, Result};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,6 @@
 //! A short run of everything on the real store.
 
+use super::load::Class;
 use super::*;
 
 async fn short() -> Report {
@@ -21,7 +22,7 @@ async fn short() -> Report {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
-    let _limit = crate::testing::limit();
+    let _limit = crate::limit();
     let report = short().await;
     assert_eq!(report.strategies.len(), 8);
     for result in &report.strategies {
@@ -66,22 +67,22 @@ async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
 
 #[tokio::test]
 async fn settings_out_of_range_are_refused() {
-    let _limit = crate::testing::limit();
+    let _limit = crate::limit();
     let refused = |options: Options| async { run(options, |_| ()).await.unwrap_err() };
     let unknown = Options { strategies: vec!["fifo".to_owned()], ..Options::default() };
     let error = refused(unknown).await;
     assert!(error.message().contains("'fifo'") && error.message().contains("dual_queue_loop"), "{error}");
     let slow = Options { service: Duration::from_secs(60), ..Options::default() };
-    assert_eq!(refused(slow).await.code(), crate::Code::OUT_OF_RANGE);
+    assert_eq!(refused(slow).await.code(), dialoq::Code::OUT_OF_RANGE);
     let short = Source::Synthetic { seed: 1, length: Duration::ZERO };
-    assert_eq!(refused(Options { source: short, ..Options::default() }).await.code(), crate::Code::OUT_OF_RANGE);
+    assert_eq!(refused(Options { source: short, ..Options::default() }).await.code(), dialoq::Code::OUT_OF_RANGE);
     let nowhere = Options { folder: std::path::PathBuf::from("/nonexistent/folder"), ..Options::default() };
     assert!(refused(nowhere).await.message().contains("/nonexistent/folder"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recording_is_played_to_the_strategies_named() {
-    let _limit = crate::testing::limit();
+    let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("load.jsonl");
     let lines: String = (0..30)

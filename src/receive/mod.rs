@@ -1,9 +1,9 @@
 //! Receiving: waiting, streams and priority strategies.
 
-pub mod strategic;
+mod strategic;
 pub mod strategy;
-pub mod stream;
-pub mod wait;
+mod stream;
+pub(crate) mod wait;
 
 pub use strategic::{Strategic, Turn};
 pub use strategy::{

@@ -3,8 +3,7 @@
 
 use crate::stage::{FIVE_SECONDS, Stage, ended, failed, row, soon, until};
 use dialoq::Act;
-use dialoq::activation::external::Mode;
-use dialoq::activation::{Program, Readers};
+use dialoq::activation::{Mode, Program, Readers};
 use dialoq::protocol::Message;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -4,8 +4,7 @@
 use crate::external::{Log, answer, script, stop};
 use crate::stage::{Stage, failed, soon, until};
 use dialoq::Act;
-use dialoq::activation::Program;
-use dialoq::activation::external::Mode;
+use dialoq::activation::{Mode, Program};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;

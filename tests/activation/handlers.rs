@@ -3,6 +3,7 @@
 use crate::servers::Store;
 use crate::stage::{Stage, ended, failed, row, soon, until};
 use dialoq::activation::{HandlerError, Handlers, Ramp, Readers};
+use dialoq::internals::activity;
 use dialoq::protocol::ReceiveFrom;
 use dialoq::{Act, ConversationHandle, Message, MessageType};
 use serde::{Deserialize, Serialize};
@@ -117,11 +118,11 @@ staged!(end_dialog_and_error_end_the_conversation_unless_handled, async |store| 
             false => stage.end_with_error(dialog, 7, "broken").await.map(drop).unwrap(),
         }
     }
-    let activity = stage.activity().queue("work");
+    let queue = activity(&stage).queue("work");
     let endpoints = stage.view("conversation_endpoints");
     let open = format!("select count(*) as still_open from {endpoints} where state not in ('CD')");
     let looking = async {
-        while activity.facts().unread > 0
+        while queue.facts().unread > 0
             || stage.query(&*open, ()).await.unwrap().rows[0].get::<i64>("still_open").unwrap() > 0
         {
             tokio::task::yield_now().await;
@@ -151,8 +152,8 @@ staged!(handlers_for_end_dialog_error_and_timer_are_asked, async |store| {
     let readers = stage.activate("work", handlers).start();
     let dialog = begin(&stage).await;
     stage.send(dialog, NOTE, "hello").await.unwrap();
-    let activity = stage.activity().queue("work");
-    until("the note handled", || activity.facts().unread == 0).await;
+    let queue = activity(&stage).queue("work");
+    until("the note handled", || queue.facts().unread == 0).await;
     soon("the reader waiting", async {
         while row(&readers).await.tasks_waiting == 0 {
             tokio::task::yield_now().await;
@@ -419,10 +420,10 @@ staged!(threads, every_message_is_handled_although_readers_come_and_go, async |s
             .idle_wait(Duration::from_millis(1));
         let readers = stage.activate("work", handlers).max_queue_readers(3).ramp(ramp).start();
         let dialog = begin(&stage).await;
-        let activity = stage.activity().queue("work");
+        let queue = activity(&stage).queue("work");
         for pieces in 0..600 {
             if pieces % 3 == 0 {
-                until("a reader at rest", || activity.facts().waiting > 0 || stage.activated_tasks().is_empty()).await;
+                until("a reader at rest", || queue.facts().waiting > 0 || stage.activated_tasks().is_empty()).await;
                 stage.advance(Duration::from_millis(1));
             }
             stage.send(dialog, ORDER, &Order { sku: "A-1".into(), pieces }).await.unwrap();

@@ -2,6 +2,7 @@
 
 use crate::stage::{FIVE_SECONDS, Stage, Theatre, comes_to, ended, row, soon, state, until};
 use dialoq::Act;
+use dialoq::internals::activity;
 use std::time::Duration;
 
 // assertions: 186
@@ -89,8 +90,8 @@ staged!(whoever_waits_keeps_readers_from_starting, async |store| {
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
     let broker = (*stage).clone();
     let waiting = tokio::spawn(async move { broker.receive("work").wait_forever().await });
-    let activity = stage.activity().queue("work");
-    until("a session waiting", || activity.facts().waiting == 1).await;
+    let queue = activity(&stage).queue("work");
+    until("a session waiting", || queue.facts().waiting == 1).await;
     assert_eq!(row(&readers).await.tasks_waiting, 1);
     stage.arrive(1).await;
     let batch = soon("the waiting session's message", waiting).await.unwrap().unwrap();
@@ -118,8 +119,8 @@ staged!(not_mssql, one_busy_group_starts_one_more_reader_at_most, async |store| 
     stage.advance(FIVE_SECONDS);
     let second = theatre.next().await;
     let waiting = second.waits(Duration::from_secs(3600));
-    let activity = stage.activity().queue("work");
-    until("the second reader waiting", || activity.facts().waiting == 1).await;
+    let queue = activity(&stage).queue("work");
+    until("the second reader waiting", || queue.facts().waiting == 1).await;
     for _ in 0..3 {
         stage.advance(FIVE_SECONDS);
         assert_eq!(row(&readers).await.tasks_running, 2);

@@ -1,11 +1,10 @@
 //! What every test stands on: a broker with two services, and readers that do one step at a time as they are told.
 
 use crate::servers::{Database, Store};
-use dialoq::activation::{HandlerError, Procedure, ReaderEvent, ReaderEvents, Readers, Session};
-use dialoq::store::MonitorRow;
+use dialoq::activation::{HandlerError, MonitorRow, Procedure, ReaderEvent, ReaderEvents, Readers, Session};
+use dialoq::internals::activity;
 use dialoq::testing::START;
-use dialoq::time::Clock;
-use dialoq::{Act, Broker, ConversationHandle, OpenOptions, Tx};
+use dialoq::{Act, Broker, Clock, ConversationHandle, OpenOptions, Tx};
 use std::ops::Deref;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -71,8 +70,8 @@ impl Stage {
     /// Waits until it is seen that so much is left in queue `work`: a server's queues are looked at now and then, and the
     /// groups counted, so this is for groups of one message each.
     pub(crate) async fn left(&self, messages: u64) {
-        let activity = self.activity().queue("work");
-        until("a look at the queue", || activity.facts().unread == messages).await;
+        let queue = activity(self).queue("work");
+        until("a look at the queue", || queue.facts().unread == messages).await;
     }
 
     /// Moves the clock.

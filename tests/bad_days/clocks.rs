@@ -2,8 +2,7 @@
 
 use crate::servers::Store;
 use crate::{Database, SOON, TEXT, broker, dialog, on};
-use dialoq::time::Clock;
-use dialoq::{Act, Broker, OpenOptions};
+use dialoq::{Act, Broker, Clock, OpenOptions};
 use std::time::{Duration, Instant};
 
 const YEAR_SECONDS: i64 = 365 * 86_400;
@@ -53,7 +52,7 @@ pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait(store: Store) {
                 let host = host.clone();
                 tokio::spawn(async move { host.receive("server").wait(Duration::from_secs(1)).await })
             };
-            while host.activity().queue("server").facts().waiting == 0 {
+            while host.sessions_waiting("server") == 0 {
                 tokio::task::yield_now().await;
             }
             clock.jump(jump);

@@ -3,9 +3,8 @@
 use crate::proxy::Network;
 use crate::servers::Store;
 use crate::{Database, TEXT, broker, dialog, drain, on, things};
-use dialoq::error::Code;
 use dialoq::protocol::Verb;
-use dialoq::{Act, Broker, Result};
+use dialoq::{Act, Broker, Code, Result};
 use std::sync::Arc;
 use uuid::Uuid;
 

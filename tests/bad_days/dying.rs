@@ -2,8 +2,8 @@
 
 use crate::servers::Store;
 use crate::{Database, SOON, TEXT, broker, dialog, drain, on, things};
-use dialoq::error::Code;
-use dialoq::{Act, Broker, ConversationHandle, Result, Tx};
+use dialoq::internals::activity;
+use dialoq::{Act, Broker, Code, ConversationHandle, Result, Tx};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -213,7 +213,7 @@ pub(crate) fn a_waiting_receiver_outlives_the_server(_: Store) {
             let broker = broker.clone();
             tokio::spawn(async move { broker.receive("server").wait(SOON).await })
         };
-        while broker.activity().queue("server").facts().waiting == 0 {
+        while broker.sessions_waiting("server") == 0 {
             tokio::task::yield_now().await;
         }
         fell(&broker.begin().await?).await?;
@@ -257,7 +257,7 @@ pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {
         };
         let died = Instant::now();
         loop {
-            let redefined = alive.activity().register_definitions();
+            let redefined = activity(&alive).register_definitions();
             if alive.catalog().queue("server").is_some_and(|queue| !queue.is_receive_enabled) {
                 break;
             }

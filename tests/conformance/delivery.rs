@@ -1,7 +1,7 @@
 //! Delivery, the transmission queue and the broker's options.
 
 use crate::rig::Text;
-use dialoq::id::ConversationHandle;
+use dialoq::ConversationHandle;
 use dialoq::protocol::Addressee;
 use uuid::Uuid;
 

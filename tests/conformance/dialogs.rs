@@ -1,8 +1,8 @@
 //! BEGIN DIALOG.
 
 use crate::rig::{Text, code};
-use dialoq::id::{ConversationHandle, GroupId};
 use dialoq::protocol::{Addressee, Relation};
+use dialoq::{ConversationHandle, GroupId};
 use std::collections::HashSet;
 use uuid::Uuid;
 

@@ -1,8 +1,8 @@
 //! RECEIVE.
 
 use crate::rig::{Text, code};
-use dialoq::id::{ConversationHandle, GroupId};
 use dialoq::protocol::{MessageValidation, system};
+use dialoq::{ConversationHandle, GroupId};
 use uuid::Uuid;
 
 case!(one_group_at_a_time, [153, 154, 155], async |t| {

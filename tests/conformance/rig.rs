@@ -2,11 +2,12 @@
 //! words for the statements, and eyes for the views.
 
 use crate::servers::{Database, Store};
-use dialoq::act::{Act, Dialog, Perform};
+use dialoq::act::{Dialog, Perform};
 use dialoq::protocol::{self, Addressee, Message, ReceiveFrom, Relation, Verb, system};
-use dialoq::store::{SqlRow, SqlValue};
-use dialoq::time::{Clock, Timestamp};
-use dialoq::{Broker, ConversationHandle, ConversationId, Error, GroupId, OpenOptions, Result, Tx};
+use dialoq::{
+    Act, Broker, Clock, ConversationHandle, ConversationId, Error, GroupId, OpenOptions, Result, SqlRow, SqlValue,
+    Timestamp, Tx,
+};
 use std::fmt;
 use std::future::poll_fn;
 use std::panic::Location;
@@ -751,7 +752,7 @@ impl Row {
 
 struct AnyValue;
 
-impl dialoq::store::FromSqlValue for AnyValue {
+impl dialoq::FromSqlValue for AnyValue {
     fn from_sql_value(_: &SqlValue) -> Option<Self> {
         Some(Self)
     }

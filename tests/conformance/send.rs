@@ -1,7 +1,7 @@
 //! SEND.
 
 use crate::rig::{Text, code};
-use dialoq::id::ConversationHandle;
+use dialoq::ConversationHandle;
 use dialoq::protocol::Verb;
 use std::sync::Arc;
 use uuid::Uuid;

@@ -39,7 +39,7 @@ case!(waiting_ends_in_the_view, [227], async |t| {
     t.end(plain.initiator).await?;
     t.end_with_error(error.initiator, 4, "x").await?;
     let waiting = t.transmission().await?;
-    let flags = |handle: dialoq::id::ConversationHandle| {
+    let flags = |handle: dialoq::ConversationHandle| {
         let row = waiting.iter().find(|row| row.text("conversation_handle") == handle.to_string()).expect("it waits");
         (row.int("is_end_of_dialog"), row.int("is_conversation_error"))
     };

@@ -8,9 +8,9 @@
 use crate::faults::{Acknowledged, assert_kept, load, prepare};
 use crate::shop::{definitions, options};
 use dialoq::Code;
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::Verb;
-use dialoq::store::Store;
-use dialoq::store::sqlite::SqliteStore;
 use dialoq_test_vfs::{Disk, Fault, NAME};
 use std::path::Path;
 

@@ -5,10 +5,10 @@
 //! what was not must be there wholly or not at all.
 
 use crate::shop::{began, bodies, definitions, dialog, enable, open, options, receive, send, sql, texts};
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::{Fault, SqliteStore};
 use dialoq::protocol::{EndForm, Verb};
-use dialoq::store::sqlite::{Fault, SqliteStore};
-use dialoq::store::{SqlValue, Store};
-use dialoq::{Code, Error};
+use dialoq::{Code, Error, SqlValue};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;

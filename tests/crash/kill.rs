@@ -8,7 +8,8 @@
 //! `DIALOQ_KILL_ROUNDS` says how often; three times by default.
 
 use crate::shop::{began, bodies, definitions, dialog, open, receive, send, sql, texts};
-use dialoq::store::{SqlValue, Store};
+use dialoq::SqlValue;
+use dialoq::internals::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};

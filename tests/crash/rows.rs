@@ -2,14 +2,13 @@
 //! opening the store goes on as the model does.
 
 use crate::shop::{definitions, dialog, enable, options, sql};
-use dialoq::core::{Limits, Memory, MessageRow};
-use dialoq::id::{ConversationHandle, IdSource};
+use dialoq::internals::core::{Limits, Memory, MessageRow};
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::{SqliteOptions, SqliteStore};
+use dialoq::internals::store::url::Durability;
 use dialoq::protocol::definition::{Definition, QueueOptions};
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb};
-use dialoq::store::sqlite::{SqliteOptions, SqliteStore};
-use dialoq::store::url::Durability;
-use dialoq::store::{SqlValue, Store};
-use dialoq::time::{Clock, Timestamp};
+use dialoq::{Clock, ConversationHandle, IdSource, SqlValue, Timestamp};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The little broker that these tests work on.
 
-use dialoq::id::ConversationHandle;
+use dialoq::internals::store::sqlite::{SqliteOptions, SqliteStore};
+use dialoq::internals::store::url::Location;
+use dialoq::internals::store::{SqlStatement, Store};
 use dialoq::protocol::definition::{BrokerOption, ContractEntry, Definition, QueueOptions, SentBy, Validation};
 use dialoq::protocol::{Addressee, BeginDialog, Outcome, ReceiveFrom, Relation, Verb};
-use dialoq::store::sqlite::{SqliteOptions, SqliteStore};
-use dialoq::store::url::Location;
-use dialoq::store::{SqlStatement, SqlValue, Store};
+use dialoq::{ConversationHandle, SqlValue};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -2,10 +2,9 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
-use dialoq::error::Code;
 use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
-use dialoq::{Act, Broker, ConversationHandle};
+use dialoq::{Act, Broker, Code, ConversationHandle};
 use std::future::Future;
 
 const SCRIPT: &str =
@@ -136,7 +135,7 @@ pub(crate) fn other_processes_hear_of_it(store: Store) {
             batch.expect("it is woken").first().text().unwrap().into_owned()
         });
         let waiting = async {
-            while other.activity().queue("server").facts().waiting == 0 {
+            while other.sessions_waiting("server") == 0 {
                 tokio::task::yield_now().await;
             }
         };

@@ -1,11 +1,10 @@
 //! Verbs in a SQL Server transaction of the user's own.
 
 use crate::servers::{Database, Store};
-use dialoq::error::Code;
+use dialoq::internals::store::url::{Encryption, Login, StoreUrl};
 use dialoq::mssql::tiberius::{AuthMethod, Config, EncryptionLevel};
 use dialoq::mssql::{Client, Enlisted};
-use dialoq::store::url::{Encryption, Login, StoreUrl};
-use dialoq::{Act, Broker, ConversationHandle};
+use dialoq::{Act, Broker, Code, ConversationHandle};
 use std::future::Future;
 use tokio::net::TcpStream;
 use tokio_util::compat::TokioAsyncWriteCompatExt;

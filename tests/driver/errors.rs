@@ -2,10 +2,10 @@
 
 use crate::servers::Store;
 use crate::stage::{call, error, execute, number, on, refused, sql, url};
-use dialoq::error::{Code, ErrorKind};
-use dialoq::store::SqlStatement;
-use dialoq::store::database::link::{Arg, Driver, Fate};
-use dialoq::store::postgres::PostgresDriver;
+use dialoq::internals::store::SqlStatement;
+use dialoq::internals::store::database::link::{Arg, Driver, Fate};
+use dialoq::internals::store::postgres::PostgresDriver;
+use dialoq::{Code, ErrorKind};
 use std::error::Error;
 
 const RAISING: &str = "

@@ -6,9 +6,8 @@
 
 use crate::servers::{Database, Store, seeds};
 use crate::stage::SOON;
-use dialoq::error::Code;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
-use dialoq::{Act, Broker, ConversationHandle};
+use dialoq::{Act, Broker, Code, ConversationHandle};
 
 const SCRIPT: &str = "
     CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE MESSAGE TYPE [//t/Xml] VALIDATION = WELL_FORMED_XML;

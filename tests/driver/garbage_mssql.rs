@@ -6,9 +6,8 @@
 use crate::enlisting_mssql::{dialog, on};
 use crate::hostile_mssql::{number, run};
 use crate::servers::{Store, limit, seeds};
-use dialoq::error::Code;
 use dialoq::mssql::Client;
-use dialoq::{Act, Broker, ConversationHandle};
+use dialoq::{Act, Broker, Code, ConversationHandle};
 use std::path::Path;
 
 /// A procedure, and the names and types of what it takes.

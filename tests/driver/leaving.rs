@@ -2,10 +2,9 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::{SOON, Stage, call, error, execute, number, on, refused, rows, sql};
-use dialoq::error::Code;
+use dialoq::internals::store::database::link::{Arg, Driver, Fate, Link};
 use dialoq::protocol::{ReceiveFrom, Verb};
-use dialoq::store::database::link::{Arg, Driver, Fate, Link};
-use dialoq::{Act, Broker, ConversationHandle, GroupId};
+use dialoq::{Act, Broker, Code, ConversationHandle, GroupId};
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -31,7 +30,7 @@ const LOCKS: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' A
 const SLEEPING: &str =
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
 
-fn lock(key: i32) -> dialoq::store::database::link::Call<'static> {
+fn lock(key: i32) -> dialoq::internals::store::database::link::Call<'static> {
     call("lock", vec![Arg::Int(key)])
 }
 
@@ -251,7 +250,8 @@ pub(crate) fn durability_and_the_search_path_are_set(store: Store) {
         };
         let mut link = stage.link().await;
         assert_eq!(shown(&mut *link).await, ["off", "shop, dialoq", "1", "UTC", "dialoq"]);
-        let full = dialoq::store::postgres::PostgresDriver::new(&crate::stage::url(stage.database.url())).unwrap();
+        let full =
+            dialoq::internals::store::postgres::PostgresDriver::new(&crate::stage::url(stage.database.url())).unwrap();
         let mut link = full.take().await.unwrap();
         assert_eq!(shown(&mut *link).await, ["on", "public, dialoq", "1", "UTC", "dialoq"]);
     });

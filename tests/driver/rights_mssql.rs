@@ -6,10 +6,9 @@
 use crate::enlisting_mssql::connect;
 use crate::hostile_mssql::{number, run};
 use crate::servers::{Database, Store, limit};
-use dialoq::error::Code;
 use dialoq::install::{install, plan, plan_script};
 use dialoq::mssql::Client;
-use dialoq::{Act, Broker};
+use dialoq::{Act, Broker, Code};
 use std::collections::BTreeSet;
 use std::future::Future;
 

@@ -2,10 +2,9 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::{SOON, execute, on, refused, rows, sql, url};
-use dialoq::error::Code;
-use dialoq::store::database::link::{Driver, Fate, Link};
-use dialoq::store::postgres::PostgresDriver;
-use dialoq::{Act, Broker};
+use dialoq::internals::store::database::link::{Driver, Fate, Link};
+use dialoq::internals::store::postgres::PostgresDriver;
+use dialoq::{Act, Broker, Code};
 
 /// All of a session that a caller could find changed.
 const SESSION: &str = "
@@ -290,7 +289,8 @@ pub(crate) fn closing_does_not_wait_for_what_is_told_beside_a_transaction(store:
         broker.execute(script).await.unwrap();
         let dialog = broker.begin_dialog("One", "One").await.unwrap();
         broker.send(dialog, "DEFAULT", "a").await.unwrap();
-        let driver = dialoq::store::postgres::PostgresDriver::new(&crate::stage::url(database.url())).unwrap();
+        let driver =
+            dialoq::internals::store::postgres::PostgresDriver::new(&crate::stage::url(database.url())).unwrap();
         let mut locker = driver.dedicated().await.unwrap();
         // Without its limit of 100 ms the call waits for as long as this test looks on.
         locker.script("ALTER FUNCTION dialoq.begin_attempt RESET lock_timeout").await.unwrap();
@@ -315,7 +315,7 @@ pub(crate) fn no_text_holds_the_password(store: Store) {
         let secret = "s3same";
         let url = stage.database.url().replace("dialoq@", &format!("nobody:{secret}@"));
         let parsed = crate::stage::url(&url);
-        let driver = dialoq::store::postgres::PostgresDriver::new(&parsed).unwrap();
+        let driver = dialoq::internals::store::postgres::PostgresDriver::new(&parsed).unwrap();
         let mut texts = vec![format!("{parsed:?} {parsed:#?} {driver:?} {driver:#?}")];
         let error = crate::stage::error(driver.take().await);
         texts.push(format!("{error} {error:?} {error:#?}"));

@@ -1,12 +1,11 @@
 //! A database with functions of the tests' own in schema `dialoq`, and links to it.
 
 use crate::servers::{Database, Store};
-use dialoq::error::{Code, Error};
-use dialoq::store::SqlStatement;
-use dialoq::store::database::link::{Arg, Call, Driver, Failure, Link};
-use dialoq::store::postgres::PostgresDriver;
-use dialoq::store::url::{PostgresUrl, StoreUrl};
-use dialoq::{SqlRow, SqlValue};
+use dialoq::internals::store::SqlStatement;
+use dialoq::internals::store::database::link::{Arg, Call, Driver, Failure, Link};
+use dialoq::internals::store::postgres::PostgresDriver;
+use dialoq::internals::store::url::{PostgresUrl, StoreUrl};
+use dialoq::{Code, Error, SqlRow, SqlValue};
 use std::future::Future;
 use std::time::Duration;
 

@@ -2,9 +2,8 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::SOON;
-use dialoq::error::Code;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
-use dialoq::{Act, Broker, OpenOptions};
+use dialoq::{Act, Broker, Code, OpenOptions};
 use std::future::Future;
 
 const SCRIPT: &str = "

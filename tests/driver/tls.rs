@@ -1,8 +1,7 @@
 //! Encrypted connections to PostgreSQL: what each `sslmode` takes and refuses, and what it says then.
 
 use crate::servers::{Database, Store};
-use dialoq::error::Code;
-use dialoq::{Broker, Error, Result};
+use dialoq::{Broker, Code, Error, Result};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use std::net::TcpListener;
 use std::path::Path;

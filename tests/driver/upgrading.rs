@@ -2,8 +2,8 @@
 
 use crate::servers::{Database, Store};
 use crate::stage::{SOON, number, url};
-use dialoq::store::database::link::Driver;
-use dialoq::store::postgres::PostgresDriver;
+use dialoq::internals::store::database::link::Driver;
+use dialoq::internals::store::postgres::PostgresDriver;
 use dialoq::{Act, Broker};
 use std::future::Future;
 

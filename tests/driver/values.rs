@@ -2,10 +2,8 @@
 
 use crate::servers::Store;
 use crate::stage::{call, execute, number, on, refused, rows, sql};
-use dialoq::SqlValue;
-use dialoq::error::Code;
-use dialoq::store::database::link::{Arg, Column};
-use dialoq::time::Timestamp;
+use dialoq::internals::store::database::link::{Arg, Column};
+use dialoq::{Code, SqlValue, Timestamp};
 use std::sync::Arc;
 use uuid::Uuid;
 

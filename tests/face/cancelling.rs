@@ -73,7 +73,7 @@ async fn a_wait_that_was_given_up_leaves_the_transaction_as_it_was() {
     let handle = send(&tx, 1).await;
     let given_up = tokio::time::timeout(Duration::ZERO, tx.receive("asker").wait_forever().into_future()).await;
     assert!(given_up.is_err());
-    assert_eq!(broker.activity().queue("asker").facts().waiting, 0);
+    assert_eq!(broker.sessions_waiting("asker"), 0);
     tx.send(handle, NUMBER, &2).await.unwrap();
     tx.commit().await.unwrap();
     assert_eq!(broker.receive("server").await.unwrap().unwrap().len(), 2);

@@ -50,7 +50,7 @@ async fn send(act: &impl Act, number: u64) -> ConversationHandle {
 /// Lets other tasks run until so many sessions wait in the queue.
 async fn until_waiting(broker: &Broker, queue: &str, sessions: usize) {
     let waiting = async {
-        while broker.activity().queue(queue).facts().waiting < sessions {
+        while broker.sessions_waiting(queue) < sessions {
             tokio::task::yield_now().await;
         }
     };

@@ -2,8 +2,7 @@
 
 use super::*;
 use dialoq::receive::{Deadline, Look, receive_first};
-use dialoq::time::Clock;
-use dialoq::{Broker, Code, OpenOptions};
+use dialoq::{Broker, Clock, Code, OpenOptions};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
 use tokio::time::timeout;

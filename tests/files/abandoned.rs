@@ -2,12 +2,12 @@
 
 use crate::shop::{began, definitions, dialog, open, options, send, sql, texts};
 use crate::{ENDLESS, is_free, until};
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb};
-use dialoq::store::Store;
-use dialoq::store::sqlite::SqliteStore;
 use std::time::Duration;
 
-fn end(handle: dialoq::id::ConversationHandle) -> Verb {
+fn end(handle: dialoq::ConversationHandle) -> Verb {
     Verb::EndConversation { handle, form: EndForm::Plain }
 }
 

@@ -3,8 +3,8 @@
 use crate::shop::{began, bodies, definitions, dialog, open, receive, send, sql};
 use crate::{PATIENCE, until};
 use dialoq::Code;
+use dialoq::internals::store::Store;
 use dialoq::protocol::Verb;
-use dialoq::store::Store;
 use std::path::Path;
 use std::time::{Duration, Instant};
 

@@ -37,7 +37,7 @@ fn other_process() {
     let path = Path::new(&path);
     let open = || rusqlite::Connection::open(path).unwrap();
     let answer = match work.as_str() {
-        "own" => match dialoq::store::sqlite::SqliteStore::open(shop::options(path)) {
+        "own" => match dialoq::internals::store::sqlite::SqliteStore::open(shop::options(path)) {
             Ok(_) => "owned".to_owned(),
             Err(error) => error.code().to_string(),
         },

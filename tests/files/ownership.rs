@@ -2,11 +2,10 @@
 
 use crate::shop::{began, definitions, dialog, open, options, send};
 use crate::{elsewhere, is_free};
-use dialoq::Code;
-use dialoq::id::ConversationHandle;
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::Verb;
-use dialoq::store::Store;
-use dialoq::store::sqlite::SqliteStore;
+use dialoq::{Code, ConversationHandle};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 
 use crate::PATIENCE;
 use crate::shop::{began, definitions, dialog, options, send};
+use dialoq::Clock;
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::{Fault, SqliteStore};
 use dialoq::protocol::Verb;
-use dialoq::store::Store;
-use dialoq::store::sqlite::{Fault, SqliteStore};
 use dialoq::testing::START;
-use dialoq::time::Clock;
 use std::time::Duration;
 
 #[tokio::test]

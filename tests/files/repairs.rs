@@ -1,13 +1,11 @@
 //! What an opening mends, table by table, and what it refuses.
 
 use crate::shop::{began, bodies, definitions, dialog, enable, open, options, receive, send, sql, texts};
-use dialoq::Code;
-use dialoq::id::ConversationHandle;
-use dialoq::id::GroupId;
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::definition::{Definition, QueueEvent, QueueOptions};
 use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
-use dialoq::store::Store;
-use dialoq::store::sqlite::SqliteStore;
+use dialoq::{Code, ConversationHandle, GroupId};
 use std::path::Path;
 
 /// A broker with something in every table: one conversation that lives and, in the transmission queue, one message.

@@ -2,8 +2,8 @@
 
 use crate::shop::{began, definitions, dialog, enable, open, receive, send};
 use dialoq::Code;
+use dialoq::internals::store::Store;
 use dialoq::protocol::{EndForm, Verb};
-use dialoq::store::Store;
 
 /// What another program removes, and which verb then touches it.
 const CASES: [(&str, &str); 6] = [

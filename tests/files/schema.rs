@@ -2,9 +2,9 @@
 
 use crate::shop::{began, bodies, definitions, dialog, open, options, receive, send, sql};
 use dialoq::Code;
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::SqliteStore;
 use dialoq::protocol::Verb;
-use dialoq::store::Store;
-use dialoq::store::sqlite::SqliteStore;
 
 /// Each unit ends with the statement that goes too far.
 const UNITS: &[&[&str]] = &[

@@ -3,10 +3,10 @@
 use crate::shop::{began, bodies, definitions, dialog, options, receive, send, sql};
 use crate::{ENDLESS, PATIENCE, is_free, until};
 use dialoq::Code;
+use dialoq::internals::store::Store;
+use dialoq::internals::store::sqlite::{SqliteOptions, SqliteStore};
+use dialoq::internals::store::url::Location;
 use dialoq::protocol::Verb;
-use dialoq::store::Store;
-use dialoq::store::sqlite::{SqliteOptions, SqliteStore};
-use dialoq::store::url::Location;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! between that line and a line `---`.
 
 use crate::harness::text;
-use dialoq::catalog::body::BodyChecks;
 use dialoq::catalog::{Catalog, MessageType, XmlSchemaCollection};
+use dialoq::internals::body::BodyChecks;
 use dialoq::protocol::definition::Validation;
 use std::sync::Arc;
 

@@ -5,8 +5,7 @@
 use crate::harness::text;
 use crate::mutate::Random;
 use dialoq::testing::START;
-use dialoq::time::Clock;
-use dialoq::{Act, Broker, Code, ConversationHandle, Error, Level, OpenOptions, Result, SqlRow};
+use dialoq::{Act, Broker, Clock, Code, ConversationHandle, Error, Level, OpenOptions, Result, SqlRow};
 use rusqlite::{Connection, OpenFlags};
 use std::fmt::Write;
 use std::path::Path;
@@ -182,7 +181,7 @@ fn untouched() -> &'static [u8] {
 
 async fn fill(file: &Path) -> Result<()> {
     let clock = Clock::manual(START);
-    let options = OpenOptions::new().clock(clock.clone()).ids(dialoq::id::IdSource::Counted(0));
+    let options = OpenOptions::new().clock(clock.clone()).ids(dialoq::IdSource::Counted(0));
     let broker = Broker::open_with(&format!("sqlite:{}", file.display()), options).await?;
     broker.execute(DEFINITIONS).await?;
     let mut dialogs = Vec::new();

@@ -1,12 +1,11 @@
 //! Scripts of definitions.
 
 use crate::harness::text;
-use dialoq::Code;
 use dialoq::catalog::Catalog;
-use dialoq::catalog::apply::apply;
 use dialoq::catalog::ddl::{parse, render, render_definition};
-use dialoq::id::IdSource;
+use dialoq::internals::apply::apply;
 use dialoq::protocol::definition::Definition;
+use dialoq::{Code, IdSource};
 
 pub(crate) const WORDS: &[&str] = &[
     "CREATE ",

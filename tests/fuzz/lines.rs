@@ -1,12 +1,10 @@
 //! Lines of JSON: messages to send, messages that were received, answers of external programs; and Error bodies.
 
 use crate::harness::text;
-use dialoq::Code;
-use dialoq::id::{ConversationHandle, GroupId, MessageId};
-use dialoq::jsonl::{MessageLine, SendLine, to_base64};
+use dialoq::internals::jsonl::{MessageLine, SendLine, to_base64};
 use dialoq::protocol::{Message, MessageValidation, system};
 use dialoq::testing::check_program_line;
-use dialoq::time::Timestamp;
+use dialoq::{Code, ConversationHandle, GroupId, MessageId, Timestamp};
 use serde_json::json;
 use uuid::Uuid;
 

@@ -2,7 +2,7 @@
 
 use crate::harness::text;
 use dialoq::Code;
-use dialoq::store::url::{Login, StoreUrl};
+use dialoq::internals::store::url::{Login, StoreUrl};
 
 pub(crate) const WORDS: &[&str] = &[
     "sqlite:",

@@ -4,11 +4,10 @@
 //! transaction, and folded with others, without waiting for the holder; each verb that may happen waits.
 
 use crate::servers::{Database, Store, limit};
-use dialoq::act::{Act, Perform};
+use dialoq::act::Perform;
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, ReceiveFrom, Relation, Verb};
 use dialoq::testing::START;
-use dialoq::time::Clock;
-use dialoq::{Broker, ConversationHandle, Error, GroupId, OpenOptions};
+use dialoq::{Act, Broker, Clock, ConversationHandle, Error, GroupId, OpenOptions};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;

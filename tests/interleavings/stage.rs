@@ -1,8 +1,7 @@
 //! Runs a play in every order.
 
 use crate::servers::{Database, Store, limit};
-use dialoq::act::Act;
-use dialoq::{Broker, ConversationHandle, Error, GroupId, Tx};
+use dialoq::{Act, Broker, ConversationHandle, Error, GroupId, Tx};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;

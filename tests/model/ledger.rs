@@ -1,6 +1,6 @@
 //! What was sent and received, as far as it was committed, and the laws it must keep.
 
-use dialoq::id::{ConversationHandle, GroupId};
+use dialoq::{ConversationHandle, GroupId};
 use std::collections::{HashMap, HashSet};
 
 /// One thing that counts once its transaction commits.

@@ -2,8 +2,7 @@
 //! and go back to savepoints. Whatever the threads do, each message is received once and no group is in two hands.
 
 use crate::servers::{Database, Store, limit};
-use dialoq::act::Act;
-use dialoq::{Broker, Code, ConversationHandle, Error, GroupId, Tx};
+use dialoq::{Act, Broker, Code, ConversationHandle, Error, GroupId, Tx};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -12,7 +12,7 @@
 use crate::run::{Run, same, shown};
 use crate::steps::{Op, QUEUES, SESSIONS};
 use dialoq::act::Perform;
-use dialoq::core::Effects;
+use dialoq::internals::core::Effects;
 use dialoq::protocol::{Message, Outcome, ReceiveFrom, Verb};
 use dialoq::{ConversationHandle, Error, GroupId};
 use std::collections::{BTreeMap, HashMap};

@@ -20,8 +20,7 @@ mod ledger;
 mod servers;
 mod worker;
 
-use dialoq::Broker;
-use dialoq::act::Act;
+use dialoq::{Act, Broker};
 use ledger::Ledger;
 use servers::{Database, OnStores, Store};
 use std::collections::BTreeMap;

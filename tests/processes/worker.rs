@@ -1,8 +1,7 @@
 //! What each process does until it is killed.
 
 use crate::servers::Store;
-use dialoq::act::Act;
-use dialoq::{Broker, Code, Error, Message, Tx};
+use dialoq::{Act, Broker, Code, Error, Message, Tx};
 use std::io::Write;
 use std::time::Duration;
 

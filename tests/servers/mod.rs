@@ -13,8 +13,7 @@ mod mssql;
 mod postgres;
 pub(crate) mod seeds;
 
-use dialoq::act::Act;
-use dialoq::{Broker, ConversationHandle};
+use dialoq::{Act, Broker, ConversationHandle};
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
 use std::process::ExitCode;
 use std::sync::Arc;

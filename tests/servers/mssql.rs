@@ -238,10 +238,11 @@ mod asking {
 #[cfg(feature = "mssql")]
 mod asking {
     use crate::servers::fail;
-    use dialoq::store::database::link::Driver;
-    use dialoq::store::mssql::MssqlDriver;
-    use dialoq::store::url::StoreUrl;
-    use dialoq::store::{SqlStatement, SqlValue};
+    use dialoq::SqlValue;
+    use dialoq::internals::store::SqlStatement;
+    use dialoq::internals::store::database::link::Driver;
+    use dialoq::internals::store::mssql::MssqlDriver;
+    use dialoq::internals::store::url::StoreUrl;
     use std::fmt::Write;
 
     pub(super) fn ask(url: &str, text: &str) -> Result<String, String> {

@@ -1,8 +1,7 @@
 //! Initiators and targets that use every verb, paced, until they are told to stop.
 
 use crate::servers::Store;
-use dialoq::act::Act;
-use dialoq::{Broker, Code, ConversationHandle, Error, Message};
+use dialoq::{Act, Broker, Code, ConversationHandle, Error, Message};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -6,8 +6,7 @@ mod servers;
 mod shown;
 
 use dialoq::testing::START;
-use dialoq::time::Clock;
-use dialoq::{Act, Broker, ConversationHandle, OpenOptions};
+use dialoq::{Act, Broker, Clock, ConversationHandle, OpenOptions};
 use servers::{Database, OnStores, Store};
 use std::ops::Deref;
 use std::process::ExitCode;

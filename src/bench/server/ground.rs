@@ -1,11 +1,11 @@
 //! The database that is measured: found empty, left empty.
 
 use super::texts::Server;
-use crate::Broker;
 use crate::bench::subject::{CLIENT, Class, Lane, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject};
-use crate::define::Definitions;
-use crate::error::{Code, Error, Result};
-use crate::store::database::link::Link;
+use dialoq::define::Definitions;
+use dialoq::internals::ErrorConstructors;
+use dialoq::internals::store::database::link::Link;
+use dialoq::{Broker, Code, Error, Result};
 use std::sync::Arc;
 
 /// Callers that fill a queue; nobody measures them.

@@ -8,9 +8,9 @@ use crate::bench::flow::Side;
 use crate::bench::load::new_histogram;
 use crate::bench::report::Figure;
 use crate::bench::subject::{REQUESTS, stalled};
-use crate::error::Result;
-use crate::store::database::link::Link;
-use crate::{Act, Broker};
+use dialoq::internals::ErrorConstructors;
+use dialoq::internals::store::database::link::Link;
+use dialoq::{Act, Broker, Error, Result};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
@@ -40,7 +40,7 @@ pub(super) async fn wake_up(options: &ServerOptions, ground: &Ground, report: &m
             tokio::time::sleep(SETTLING).await;
             let before = Instant::now();
             ground.lane.send(vec![vec![b'x'; options.body_bytes]]).await?;
-            let received = waiting.await.map_err(|_| crate::Error::closed())??;
+            let received = waiting.await.map_err(|_| Error::closed())??;
             latency.saturating_record(received.duration_since(before).as_nanos() as u64);
         }
         for (name, share) in [(p50, 0.5), (p99, 0.99)] {
@@ -64,8 +64,7 @@ pub(super) async fn idle(
         let broker = ground.subject.broker.clone();
         waiting.spawn(async move { broker.receive(REQUESTS).wait(LONG).await.map(drop) });
     }
-    let activity = ground.subject.broker.activity().queue(REQUESTS);
-    while activity.facts().waiting < RECEIVERS {
+    while ground.subject.broker.sessions_waiting(REQUESTS) < RECEIVERS {
         tokio::task::yield_now().await;
     }
     let full = per_minute(server, options.idle_length).await?;

@@ -10,7 +10,7 @@ mod rival;
 mod texts;
 
 pub(crate) use ground::check_unused;
-pub use report::{Beside, ServerReport, ServerSettings, Slice};
+pub(super) use report::{Beside, ServerReport, ServerSettings, Slice};
 
 use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
 use super::hostile;
@@ -18,9 +18,8 @@ use super::load::{Round, median};
 use super::machine::Machine;
 use super::step::MANY;
 use super::{MILLION, Progress, Workload};
-use crate::Broker;
-use crate::error::{Error, Result};
-use crate::store::OpenOptions;
+use dialoq::internals::ErrorConstructors;
+use dialoq::{Broker, Error, OpenOptions, Result};
 use ground::{Ground, OldReader};
 use rival::TableQueue;
 use std::path::Path;
@@ -34,7 +33,7 @@ const TABLE_QUEUE: &str = "both of them at once";
 
 /// What to measure on a server, and how long.
 #[derive(Debug, Clone)]
-pub struct ServerOptions {
+pub(crate) struct ServerOptions {
     /// The database; it is left as it was.
     pub url: String,
     /// Whether a database that holds conversations is taken too.
@@ -59,7 +58,7 @@ pub struct ServerOptions {
 
 impl ServerOptions {
     /// Every workload at full length, but one minute of constant load.
-    pub fn full(url: &str) -> Self {
+    pub(crate) fn full(url: &str) -> Self {
         Self {
             url: url.to_owned(),
             is_in_use: false,
@@ -76,7 +75,7 @@ impl ServerOptions {
     }
 
     /// Every workload, roughly.
-    pub fn quick(url: &str) -> Self {
+    pub(crate) fn quick(url: &str) -> Self {
         Self {
             rounds: 3,
             round_length: Duration::from_millis(500),
@@ -108,7 +107,10 @@ impl ServerOptions {
 ///
 /// # Errors
 /// 60005 for options that measure nothing; 60026 the database is in use; whatever a store raises.
-pub async fn run_on_server(options: ServerOptions, progress: impl Fn(Progress) + Send + Sync) -> Result<ServerReport> {
+pub(crate) async fn run_on_server(
+    options: ServerOptions,
+    progress: impl Fn(Progress) + Send + Sync,
+) -> Result<ServerReport> {
     options.check()?;
     let server = Server::new(&options.url)?;
     let broker = Broker::open_with(&options.url, OpenOptions::default()).await?;

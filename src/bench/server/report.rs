@@ -10,7 +10,7 @@ use std::fmt;
 
 /// Everything measured in one run on a server. Serializes to the object that `dialoq bench --json` prints.
 #[derive(Debug, Clone, Serialize)]
-pub struct ServerReport {
+pub(crate) struct ServerReport {
     /// How it was measured.
     pub settings: ServerSettings,
     /// Where the clients ran; the server may be elsewhere.
@@ -27,7 +27,7 @@ pub struct ServerReport {
 
 /// How a run on a server was measured.
 #[derive(Debug, Clone, Serialize)]
-pub struct ServerSettings {
+pub(crate) struct ServerSettings {
     /// What the server calls itself.
     pub server: String,
     /// Its settings that bear on the figures.
@@ -52,7 +52,7 @@ pub struct ServerSettings {
 
 /// One workload: the broker's median round and the rival's.
 #[derive(Debug, Clone, Serialize)]
-pub struct Beside {
+pub(crate) struct Beside {
     /// What was done; the names are explained in `docs/performance.md`.
     pub workload: String,
     /// What the rival did; empty if there is none.
@@ -89,7 +89,7 @@ impl Beside {
 
 /// A slice of the constant load.
 #[derive(Debug, Clone, Serialize)]
-pub struct Slice {
+pub(crate) struct Slice {
     /// Seconds from the beginning of the load to the end of this slice.
     pub at_seconds: f64,
     /// Whether a reader with an old snapshot was there all along.

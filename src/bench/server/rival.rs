@@ -2,9 +2,9 @@
 
 use super::texts::{Server, error};
 use crate::bench::flow::{Bodies, Side, Stamp};
-use crate::error::Result;
-use crate::store::database::link::Link;
-use crate::store::{SqlStatement, SqlValue};
+use dialoq::internals::store::SqlStatement;
+use dialoq::internals::store::database::link::Link;
+use dialoq::{Result, SqlValue};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 

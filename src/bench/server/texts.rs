@@ -1,10 +1,10 @@
 //! The SQL of a bench on a server, by dialect.
 
-use crate::broker::server_driver;
-use crate::error::{Code, Error, Result};
-use crate::store::SqlRow;
-use crate::store::database::link::{Driver, Failure};
-use crate::store::url::{Durability, StoreUrl};
+use dialoq::internals::ErrorConstructors;
+use dialoq::internals::server_driver;
+use dialoq::internals::store::database::link::{Driver, Failure};
+use dialoq::internals::store::url::{Durability, StoreUrl};
+use dialoq::{Code, Error, Result, SqlRow};
 use std::sync::Arc;
 
 /// The texts of `sql/<dialect>/bench`.
@@ -27,7 +27,7 @@ pub(super) struct Texts {
 
 macro_rules! texts {
     ($dialect:ident) => {{
-        use crate::sql::$dialect::bench as texts;
+        use crate::bench::sql::$dialect as texts;
         Texts {
             create_message: texts::CREATE_MESSAGE,
             drop_message: texts::DROP_MESSAGE,

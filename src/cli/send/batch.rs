@@ -2,15 +2,13 @@
 
 use super::lines::{Item, Place, Source};
 use super::{Send, print_line, refused};
-use crate::act::{Act, Dialog};
-use crate::broker::Broker;
 use crate::cli::failure::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::Output;
-use crate::error::{Code, Error, Result};
-use crate::id::ConversationHandle;
-use crate::jsonl::SendLine;
-use crate::tx::Tx;
+use dialoq::act::Dialog;
+use dialoq::internals::ErrorConstructors;
+use dialoq::internals::jsonl::SendLine;
+use dialoq::{Act, Broker, Code, ConversationHandle, Error, Result, Tx};
 use indicatif::ProgressBar;
 use std::collections::HashMap;
 

@@ -1,8 +1,9 @@
 //! Where messages to send come from.
 
 use crate::cli::failure::Failure;
-use crate::error::{Code, Error, Result};
-use crate::jsonl::SendLine;
+use dialoq::internals::ErrorConstructors;
+use dialoq::internals::jsonl::SendLine;
+use dialoq::{Code, Error, Result};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};

@@ -7,9 +7,9 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_group, parse_handle, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, printable, printable_name, table};
-use crate::id::{ConversationHandle, GroupId};
 use batch::{Begun, Sender};
 use clap::Args;
+use dialoq::{ConversationHandle, GroupId};
 use lines::Source;
 use serde_json::json;
 use std::fs::File;
@@ -150,7 +150,7 @@ impl Send {
 
     /// The rest of a sentence about a message: its type.
     fn type_of<'a>(&'a self, line: Option<&'a str>) -> &'a str {
-        line.or(self.message_type.as_deref()).unwrap_or(crate::protocol::system::DEFAULT)
+        line.or(self.message_type.as_deref()).unwrap_or(dialoq::protocol::system::DEFAULT)
     }
 }
 
@@ -177,6 +177,6 @@ fn print_line(begun: &Begun, output: &Output) -> Result<(), Failure> {
     }))
 }
 
-fn refused(place: &lines::Place, error: &crate::Error) -> String {
+fn refused(place: &lines::Place, error: &dialoq::Error) -> String {
     format!("{place}: {}", printable(error.message()))
 }

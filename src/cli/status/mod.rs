@@ -5,8 +5,8 @@ mod show;
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::output::Output;
-use crate::broker::Broker;
 use clap::Args;
+use dialoq::Broker;
 use std::io::IsTerminal;
 use std::time::Duration;
 

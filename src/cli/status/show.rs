@@ -1,7 +1,7 @@
 //! The status as tables.
 
 use crate::cli::output::{printable, printable_name, shortened, span, table};
-use crate::status::{LevelStatus, QueueStatus, Status};
+use dialoq::status::{LevelStatus, QueueStatus, Status};
 use std::time::Duration;
 
 /// All of it, for a terminal.

@@ -23,7 +23,7 @@ pub(super) fn escape(text: &str) -> String {
 
 impl Report {
     /// The report as one HTML page that needs nothing else.
-    pub fn to_html(&self) -> String {
+    pub(crate) fn to_html(&self) -> String {
         let ends_us = self.strategies.iter().flat_map(|result| result.takes.iter().map(|take| take.done_us));
         let load_end_us = self.arrivals_us.last().map_or(0, |(at_us, _)| *at_us);
         let end_us = ends_us.max().unwrap_or(0).max(i64::try_from(load_end_us).unwrap_or(i64::MAX));

@@ -10,7 +10,7 @@ pub use mssql::{Encryption, Login, MssqlUrl};
 pub use postgres::{PostgresUrl, TlsMode};
 pub(crate) use redact::redacted;
 #[cfg(any(feature = "cli", test))]
-pub(crate) use redact::redacted_in;
+pub use redact::redacted_in;
 pub use server::ServerUrl;
 pub use sqlite::{Location, SqliteUrl};
 

@@ -7,7 +7,7 @@ mod command_line;
 
 use super::decode;
 #[cfg(any(feature = "cli", test))]
-pub(crate) use command_line::redacted_in;
+pub use command_line::redacted_in;
 
 /// The schemes that may be shown; another word before a colon may be a user's name, or a password.
 const SCHEMES: [&str; 10] =

@@ -4,7 +4,7 @@ use super::{SCHEMES, redacted};
 
 /// An error's or a usage message's text without the secrets of those words of the command line that are connection
 /// strings, wherever it repeats them.
-pub(crate) fn redacted_in(text: &str, words: impl IntoIterator<Item = String>) -> String {
+pub fn redacted_in(text: &str, words: impl IntoIterator<Item = String>) -> String {
     let mut text = text.to_owned();
     for word in words {
         // `--name=value` is repeated as a whole, or by its value.

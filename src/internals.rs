@@ -1,0 +1,101 @@
+//! For the command and the tests of this repository only. No version covers it: any release may change or remove it.
+//!
+//! An application that needs something of this module should ask for it, so that it gets a place in the documented API.
+
+pub use crate::broker::server_driver;
+
+use crate::broker::Broker;
+use crate::error::{Code, Error, Position};
+use crate::protocol::Outcome;
+use crate::store::ActivityBoard;
+use std::fmt::Display;
+
+/// The effects of definitions on a catalog.
+pub mod apply {
+    pub use crate::catalog::apply::*;
+}
+
+/// The checks of bodies.
+pub mod body {
+    pub use crate::catalog::body::*;
+}
+
+/// The broker as a state machine.
+pub mod core {
+    pub use crate::core::*;
+}
+
+/// Messages as lines of JSON.
+pub mod jsonl {
+    pub use crate::jsonl::*;
+}
+
+/// The seam and the stores.
+pub mod store {
+    pub use crate::store::*;
+}
+
+/// Kills all external programs of activated readers and their children, and lets none start from now on: for the end of a
+/// process that runs no destructors.
+#[cfg(all(unix, feature = "cli"))]
+pub fn kill_all() {
+    crate::activation::kill_all();
+}
+
+/// Activity in the queues: depth, waits, receives.
+pub fn activity(broker: &Broker) -> &ActivityBoard {
+    broker.activity()
+}
+
+/// 60012: the store answered one verb with the outcome of another.
+pub fn unexpected(outcome: &Outcome) -> Error {
+    crate::act::unexpected(outcome)
+}
+
+/// The errors of the command, which has the numbers of the library.
+pub trait ErrorConstructors: Sized {
+    /// An error of this number.
+    fn new(code: Code, message: impl Into<String>) -> Self;
+    /// The same with its cause.
+    fn caused_by(self, source: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>) -> Self;
+    /// The same with its place in a script.
+    fn at(self, position: Position) -> Self;
+    /// 60005: a value is out of its range.
+    fn out_of_range(what: &str, found: impl Display, right: &str) -> Self;
+    /// 60002: an object does not exist.
+    fn object_not_found(what: &str, name: &str) -> Self;
+    /// 60016: the broker is closed.
+    fn closed() -> Self;
+    /// A copy for another caller of the same failed batch.
+    fn duplicate(&self) -> Self;
+}
+
+impl ErrorConstructors for Error {
+    fn new(code: Code, message: impl Into<String>) -> Self {
+        Self::new(code, message)
+    }
+
+    fn caused_by(self, source: impl Into<Box<dyn std::error::Error + Send + Sync + 'static>>) -> Self {
+        self.caused_by(source)
+    }
+
+    fn at(self, position: Position) -> Self {
+        self.at(position)
+    }
+
+    fn out_of_range(what: &str, found: impl Display, right: &str) -> Self {
+        Self::out_of_range(what, found, right)
+    }
+
+    fn object_not_found(what: &str, name: &str) -> Self {
+        Self::object_not_found(what, name)
+    }
+
+    fn closed() -> Self {
+        Self::closed()
+    }
+
+    fn duplicate(&self) -> Self {
+        self.duplicate()
+    }
+}
