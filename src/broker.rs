@@ -15,7 +15,6 @@ use crate::store::traced::Traced;
 use crate::store::url::StoreUrl;
 use crate::store::{AccessToken, ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
-use crate::trace;
 use crate::tx::Tx;
 use std::fmt;
 use std::sync::Arc;
@@ -319,7 +318,7 @@ fn statement(text: impl Into<String>, params: impl IntoSqlParams) -> SqlStatemen
 
 impl Perform for Broker {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        let span = trace::span(&verb);
+        let span = verb.span();
         let answer = async move {
             let outcomes = self.store.submit(vec![verb]).await?;
             outcomes

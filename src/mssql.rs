@@ -25,7 +25,6 @@ use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
 use crate::store::mssql::MssqlEnlisted;
 use crate::store::{BoxFuture, Store};
-use crate::trace;
 use std::fmt;
 use std::sync::Arc;
 use tokio::net::TcpStream;
@@ -70,7 +69,7 @@ impl<'c> Enlisted<'c> {
 
 impl Perform for Enlisted<'_> {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        let span = trace::span(&verb);
+        let span = verb.span();
         let answer = async move {
             let mut client = self.client.lock().await;
             let mut connection = MssqlEnlisted::new(&mut client);

@@ -23,7 +23,6 @@ use crate::error::Result;
 use crate::protocol::{Outcome, Verb};
 use crate::store::postgres::PgEnlisted;
 use crate::store::{BoxFuture, Store};
-use crate::trace;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::Mutex;
@@ -67,7 +66,7 @@ impl<'c, C: GenericClient> Enlisted<'c, C> {
 
 impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        let span = trace::span(&verb);
+        let span = verb.span();
         let answer = async move {
             let _alone = self.one_at_a_time.lock().await;
             let mut connection = PgEnlisted::new(self.client.client());

@@ -6,7 +6,6 @@ use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
 use crate::protocol::{EndForm, Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
-use crate::trace;
 use std::collections::HashSet;
 use std::fmt;
 use std::future::IntoFuture;
@@ -134,7 +133,7 @@ impl Followed {
             Verb::EndConversation { handle, form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup } => {
                 Self::Ends(*handle)
             }
-            Verb::GetTransmissionStatus { .. } => Self::Asks,
+            verb if verb.declaration().reads_only => Self::Asks,
             _ => Self::Nothing,
         }
     }
@@ -470,7 +469,7 @@ fn unseen_messages() -> Error {
 
 impl Perform for Tx {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        let span = trace::span(&verb);
+        let span = verb.span();
         let answer = async move {
             let mut state = self.state.lock().await;
             state.settle().await;

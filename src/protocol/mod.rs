@@ -1,5 +1,6 @@
 //! The language between callers and stores: verbs, outcomes, definitions, states and system messages.
 
+pub mod declared;
 pub mod definition;
 mod outcome;
 mod state;
@@ -7,6 +8,6 @@ pub mod system;
 mod texts;
 mod verb;
 
-pub use outcome::{Message, MessageValidation, Outcome};
+pub use outcome::{Gives, Message, MessageValidation, Outcome};
 pub use state::ConversationState;
 pub use verb::{Addressee, BeginDialog, Body, EndForm, ReceiveFrom, Relation, Unit, Verb};

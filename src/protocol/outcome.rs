@@ -33,6 +33,39 @@ pub enum Outcome {
     Ended(ConversationState),
 }
 
+/// The form of a verb's result: which [`Outcome`] it is, and the columns that a database gives it in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Gives {
+    /// [`Outcome::Done`]; no columns.
+    Nothing,
+    /// [`Outcome::Began`]
+    Began,
+    /// [`Outcome::Received`], a row for each message.
+    Messages,
+    /// [`Outcome::Group`]; NULL is none.
+    Group,
+    /// [`Outcome::Ended`], the two letters of the state.
+    StateBefore,
+    /// [`Outcome::Text`] in the column of this name; NULL or no row is the empty text.
+    Text(&'static str),
+    /// [`Outcome::Warnings`], which the client makes.
+    Warnings,
+}
+
+impl Gives {
+    /// The columns in order, beside `notices`, which is for other processes.
+    pub fn columns(self) -> Vec<&'static str> {
+        match self {
+            Self::Nothing | Self::Warnings => Vec::new(),
+            Self::Began => vec!["conversation_handle", "conversation_group_id", "conversation_id"],
+            Self::Messages => Message::COLUMNS.to_vec(),
+            Self::Group => vec!["conversation_group_id"],
+            Self::StateBefore => vec!["state"],
+            Self::Text(column) => vec![column],
+        }
+    }
+}
+
 /// One received message: the columns of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Message {
@@ -71,6 +104,29 @@ pub struct Message {
     pub message_enqueue_time: Timestamp,
     /// The sender's trace context.
     pub trace: Option<Arc<str>>,
+}
+
+impl Message {
+    /// The columns in which a database gives a message; the trace context is the last.
+    pub const COLUMNS: [&'static str; 17] = [
+        "status",
+        "priority",
+        "queuing_order",
+        "conversation_group_id",
+        "conversation_handle",
+        "message_sequence_number",
+        "service_name",
+        "service_id",
+        "service_contract_name",
+        "service_contract_id",
+        "message_type_name",
+        "message_type_id",
+        "validation",
+        "message_body",
+        "message_id",
+        "message_enqueue_time",
+        "trace",
+    ];
 }
 
 /// The validation column of a queue.

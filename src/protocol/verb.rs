@@ -3,6 +3,7 @@
 use super::definition::Definition;
 use crate::id::{ConversationHandle, GroupId};
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// A message body: shared, so that one body sent on many conversations is held once. `None` is no body at all.
 pub type Body = Option<Arc<Vec<u8>>>;
@@ -110,6 +111,13 @@ pub struct BeginDialog {
     pub encryption: bool,
 }
 
+impl BeginDialog {
+    /// The contract's name.
+    pub fn contract(&self) -> &str {
+        self.contract.as_deref().unwrap_or(super::system::DEFAULT)
+    }
+}
+
 /// The optional second argument of `TO SERVICE`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Addressee {
@@ -122,6 +130,17 @@ pub enum Addressee {
     Instance(Arc<str>),
 }
 
+impl Addressee {
+    /// As the statement writes it; `None` if it leaves it out.
+    pub fn instance(&self) -> Option<&str> {
+        match self {
+            Self::Anywhere => None,
+            Self::CurrentDatabase => Some("CURRENT DATABASE"),
+            Self::Instance(instance) => Some(instance),
+        }
+    }
+}
+
 /// `WITH RELATED_CONVERSATION = h | RELATED_CONVERSATION_GROUP = g`
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Relation {
@@ -132,6 +151,24 @@ pub enum Relation {
     Conversation(ConversationHandle),
     /// This group; made if it does not exist.
     Group(GroupId),
+}
+
+impl Relation {
+    /// The handle of `RELATED_CONVERSATION`.
+    pub fn conversation(self) -> Option<Uuid> {
+        match self {
+            Self::Conversation(handle) => Some(handle.0),
+            Self::None | Self::Group(_) => None,
+        }
+    }
+
+    /// The id of `RELATED_CONVERSATION_GROUP`.
+    pub fn group(self) -> Option<Uuid> {
+        match self {
+            Self::Group(group) => Some(group.0),
+            Self::None | Self::Conversation(_) => None,
+        }
+    }
 }
 
 /// The conversations that a RECEIVE may take from.
@@ -155,6 +192,32 @@ pub enum ReceiveFrom {
     Oldest,
 }
 
+impl ReceiveFrom {
+    /// The handle of `WHERE conversation_handle`.
+    pub fn conversation(self) -> Option<Uuid> {
+        match self {
+            Self::Conversation(handle) => Some(handle.0),
+            _ => None,
+        }
+    }
+
+    /// The id of `WHERE conversation_group_id`.
+    pub fn group(self) -> Option<Uuid> {
+        match self {
+            Self::Group(group) => Some(group.0),
+            _ => None,
+        }
+    }
+
+    /// The lowest and the highest level, where they are limited.
+    pub fn levels(self) -> Option<(i32, i32)> {
+        match self {
+            Self::Levels { lowest, highest } => Some((lowest.into(), highest.into())),
+            _ => None,
+        }
+    }
+}
+
 /// The forms of `END CONVERSATION`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EndForm {
@@ -170,4 +233,22 @@ pub enum EndForm {
     },
     /// `WITH CLEANUP`: this side is erased and the peer gets no message.
     Cleanup,
+}
+
+impl EndForm {
+    /// The code of `WITH ERROR`.
+    pub fn error_code(&self) -> Option<i32> {
+        match self {
+            Self::WithError { code, .. } => Some(*code),
+            Self::Plain | Self::Cleanup => None,
+        }
+    }
+
+    /// The description of `WITH ERROR`.
+    pub fn description(&self) -> Option<&str> {
+        match self {
+            Self::WithError { description, .. } => Some(description),
+            Self::Plain | Self::Cleanup => None,
+        }
+    }
 }

@@ -29,7 +29,7 @@ impl Traced {
 
 impl Store for Traced {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
-        let span = debug_span!("submit", verbs = unit.len(), first = unit.first().map(verb_name));
+        let span = debug_span!("submit", verbs = unit.len(), first = unit.first().map(|verb| verb.declaration().name));
         let queues = counted(&unit);
         let started = Instant::now();
         let done = self.0.submit(unit);
@@ -46,7 +46,7 @@ impl Store for Traced {
     }
 
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
-        let span = debug_span!("submit_once", %unit_id, verbs = unit.len(), first = unit.first().map(verb_name));
+        let span = debug_span!("submit_once", %unit_id, verbs = unit.len(), first = unit.first().map(|verb| verb.declaration().name));
         let queues = counted(&unit);
         let started = Instant::now();
         let done = self.0.submit_once(unit_id, unit);
@@ -77,7 +77,7 @@ impl Store for Traced {
     ) -> BoxFuture<'a, Result<Outcome>> {
         count(&verb);
         let queue = received_queue(&verb);
-        let span = debug_span!("perform_on", verb = verb_name(&verb));
+        let span = debug_span!("perform_on", verb = verb.declaration().name);
         let watched = async move {
             let result = self.0.perform_on(connection, verb).await;
             match &result {
@@ -161,7 +161,7 @@ impl StoreTx for TracedTx {
     fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
         count(&verb);
         let queue = received_queue(&verb);
-        let span = debug_span!(parent: &self.span, "verb", name = verb_name(&verb));
+        let span = debug_span!(parent: &self.span, "verb", name = verb.declaration().name);
         let watched = async move {
             let result = self.inner()?.execute(verb).await;
             match &result {
@@ -219,7 +219,7 @@ fn note_all(outcomes: &[Outcome], queues: &[Option<Arc<str>>]) {
 }
 
 fn count(verb: &Verb) {
-    counter!("dialoq_verbs_total", "verb" => verb_name(verb)).increment(1);
+    counter!("dialoq_verbs_total", "verb" => verb.declaration().name).increment(1);
 }
 
 fn refused(refusal: &crate::error::Error) {
@@ -240,23 +240,5 @@ fn note(outcome: &Outcome, queue: Option<&Arc<str>>) {
         let priority = same_level[0].priority.to_string();
         counter!("dialoq_messages_received_total", "queue" => queue.clone(), "priority" => priority)
             .increment(same_level.len() as u64);
-    }
-}
-
-/// The name of a verb in spans and counters.
-fn verb_name(verb: &Verb) -> &'static str {
-    match verb {
-        Verb::BeginDialog(_) => "begin_dialog",
-        Verb::Send { .. } => "send",
-        Verb::Receive { .. } => "receive",
-        Verb::GetConversationGroup { .. } => "get_conversation_group",
-        Verb::MoveConversation { .. } => "move_conversation",
-        Verb::EndConversation { .. } => "end_conversation",
-        Verb::BeginConversationTimer { .. } => "begin_conversation_timer",
-        Verb::GetTransmissionStatus { .. } => "get_transmission_status",
-        Verb::Define(_) => "define",
-        Verb::Reprioritise { .. } => "reprioritise",
-        Verb::ReleaseQuarantine { .. } => "release_quarantine",
-        Verb::PostQueueActivation { .. } => "post_queue_activation",
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
+use crate::protocol::declared::most;
 use crate::protocol::{Message, Outcome};
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::notices_in;
-use crate::store::database::calls::verbs::most;
 use crate::store::database::life::Work;
 use crate::store::database::link::{Arg, Call, Column};
 use crate::store::handover::Handover;

@@ -9,26 +9,6 @@ use crate::time::Timestamp;
 use std::sync::Arc;
 use uuid::Uuid;
 
-const COLUMNS: [&str; 17] = [
-    "status",
-    "priority",
-    "queuing_order",
-    "conversation_group_id",
-    "conversation_handle",
-    "message_sequence_number",
-    "service_name",
-    "service_id",
-    "service_contract_name",
-    "service_contract_id",
-    "message_type_name",
-    "message_type_id",
-    "validation",
-    "message_body",
-    "message_id",
-    "message_enqueue_time",
-    "trace",
-];
-
 /// The messages of an answer, in order, each with the number of the item that it answers, 0 if the answer has no items.
 ///
 /// # Errors
@@ -37,8 +17,8 @@ pub(in crate::store::database) fn messages(rows: Vec<SqlRow>) -> Result<Vec<(usi
     let Some(first) = rows.first() else { return Ok(Vec::new()) };
     // Found once for all rows: names are compared once, not once a cell.
     let find = |name: &str| first.columns.iter().position(|column| column == name);
-    let mut places = [0; COLUMNS.len()];
-    for (place, name) in places.iter_mut().zip(COLUMNS) {
+    let mut places = [0; Message::COLUMNS.len()];
+    for (place, name) in places.iter_mut().zip(Message::COLUMNS) {
         *place = find(name).ok_or_else(|| damaged(format!("RECEIVE gives no column '{name}'")))?;
     }
     let item = find("item");
@@ -51,7 +31,7 @@ pub(in crate::store::database) fn messages(rows: Vec<SqlRow>) -> Result<Vec<(usi
         .collect()
 }
 
-fn message(values: &mut [SqlValue], places: &[usize; COLUMNS.len()]) -> Result<Message> {
+fn message(values: &mut [SqlValue], places: &[usize; Message::COLUMNS.len()]) -> Result<Message> {
     let mut take = |column: usize| std::mem::replace(&mut values[places[column]], SqlValue::Null);
     Ok(Message {
         status: narrow(number(&take(0))?)?,

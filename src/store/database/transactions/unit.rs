@@ -125,7 +125,7 @@ impl Database {
 
     async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
         let mut context = self.call_context(&verb).await?;
-        let may_repeat = matches!(verb, Verb::GetTransmissionStatus { .. });
+        let may_repeat = verb.declaration().reads_only;
         let mut tries = Tries::default();
         loop {
             let answer = match self.take().await {
