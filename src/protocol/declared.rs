@@ -179,14 +179,14 @@ verbs! {
         conversation_handle Uuid(handles[0].0), message_type_name Text(type_name(message_type)),
         message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion,
         message_id NewId(0usize)
-    ) -> Gives::Nothing, [8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033], batched("send_batch");
+    ) -> Gives::Nothing, [8426, 8428, 8429, 8431, 8432, 8434, 8459, 9618, 60005, 60026, 60033], batched("send_batch");
 
     SEND_MANY = "send_many", "SEND ON CONVERSATION, one message on many conversations: on all of them or on none":
     Verb::Send { handles, message_type, body, trace } => (
         conversation_handles Handles(&handles[..]), message_type_name Text(type_name(message_type)),
         message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion
     ) -> Gives::Nothing,
-        [8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 9618, 60005, 60026, 60033], alone;
+        [8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 8459, 9618, 60005, 60026, 60033], alone;
 
     RECEIVE = "receive", "RECEIVE":
     Verb::Receive { queue, top, from } => (

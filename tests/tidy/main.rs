@@ -5,6 +5,7 @@ mod levels;
 mod paths;
 mod source;
 mod tsql;
+mod verbs;
 
 use source::{files, root};
 use std::fs;

@@ -4,7 +4,7 @@
 -- Errors: 58418, 58426, 58428, 58429, 58431, 58432, 58434, 58435, 58451, 58459, 59618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in one order for all, waiting
 CREATE PROCEDURE dialoq.send_many
-    @conversations dialoq.send_many_rows READONLY, @message_type_name nvarchar(4000) = NULL,
+    @conversation_handles dialoq.send_many_rows READONLY, @message_type_name nvarchar(4000) = NULL,
     @message_body varbinary(max) = NULL, @trace nvarchar(max) = NULL, @body_fault nvarchar(max) = NULL,
     @catalog_version bigint = NULL
 AS
@@ -28,12 +28,12 @@ BEGIN
         EXEC dialoq.check_catalog_version @catalog_version;
         EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
         IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
-        SELECT @count = COUNT(*) FROM @conversations;
+        SELECT @count = COUNT(*) FROM @conversation_handles;
         IF @count = 0 THROW 58418, N'SEND names no conversation; it needs at least one handle', 1;
-        IF EXISTS (SELECT 1 FROM @conversations AS c WHERE c.conversation_handle IS NULL)
+        IF EXISTS (SELECT 1 FROM @conversation_handles AS c WHERE c.conversation_handle IS NULL)
             THROW 58418, N'a handle in the list of SEND is NULL; each row must name a conversation', 1;
         SELECT TOP (1) @item = c.item, @handle = c.conversation_handle
-        FROM @conversations AS c
+        FROM @conversation_handles AS c
         WHERE NOT EXISTS (
             SELECT 1
             FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
@@ -46,7 +46,7 @@ BEGIN
         END
         SET @handle = NULL;
         SELECT TOP (1) @handle = c.conversation_handle
-        FROM @conversations AS c GROUP BY c.conversation_handle HAVING COUNT(*) > 1;
+        FROM @conversation_handles AS c GROUP BY c.conversation_handle HAVING COUNT(*) > 1;
         IF @handle IS NOT NULL
         BEGIN
             SET @text = CONCAT(N'handle ', dialoq.id_text(@handle), N' is listed twice; each conversation may be named once');
@@ -56,7 +56,7 @@ BEGIN
         EXEC dialoq.find_message_type @message_type_name, @type_id OUTPUT;
         INSERT INTO @order (item, conversation_handle)
         SELECT c.item, c.conversation_handle
-        FROM @conversations AS c
+        FROM @conversation_handles AS c
         LEFT JOIN dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
             ON e.conversation_handle = c.conversation_handle
         ORDER BY e.conversation_group_id, c.item;
