@@ -3,7 +3,12 @@
 //! Each folder also has `SCRIPTS`, its files in the order of their names. So no file is listed by hand. The texts of
 //! `bench` are for the command, so they go into a file of their own: `sql/postgres/bench/sizes.sql` becomes
 //! `crate::bench::sql::postgres::SIZES`.
+//!
+//! A line `-- <each routine of dialoq_user> ... NAME ...` is repeated, without its mark, for every routine whose file says
+//! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each view>` every view of the dialect. So a right
+//! stands in the file of the routine, and nowhere else.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::fmt::Write;
 use std::fs;
@@ -21,7 +26,9 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names a folder for what is made"));
     let (mut library, mut bench) = (String::new(), String::new());
     for dialect in sorted(&root.join("sql"))?.into_iter().filter(|path| path.is_dir()) {
-        module(&mut library, &dialect, name(&dialect), "", &out)?;
+        let mut each = Each::default();
+        each.read(&dialect)?;
+        module(&mut library, &dialect, name(&dialect), "", &each, &out)?;
         let _ = writeln!(bench, "pub(super) mod {} {{", name(&dialect));
         for path in sorted(&dialect.join(BENCH))? {
             let constant = name(&path).trim_end_matches(".sql").to_uppercase();
@@ -33,23 +40,91 @@ fn main() -> io::Result<()> {
     fs::write(out.join("bench_sql.rs"), bench)
 }
 
+/// The names for which a marked line is repeated, by the mark.
+#[derive(Default)]
+struct Each(BTreeMap<String, BTreeSet<String>>);
+
+impl Each {
+    fn read(&mut self, folder: &Path) -> io::Result<()> {
+        for path in sorted(folder)? {
+            if path.is_dir() {
+                self.read(&path)?;
+                continue;
+            }
+            let text = fs::read_to_string(&path)?;
+            for rest in text.split("CREATE VIEW dialoq.").skip(1) {
+                let view = rest.split(|of: char| !of.is_alphanumeric() && of != '_').next().unwrap_or_default();
+                self.add("view", view);
+            }
+            if let Some((_, called_by)) = text.split_once("-- Called by: ") {
+                let (role, routines) =
+                    called_by.split_once('\n').map_or((called_by, ""), |(role, _)| match role.split_once(" (") {
+                        Some((role, _)) => (
+                            role,
+                            called_by.split_once('(').unwrap_or_default().1.split(')').next().unwrap_or_default(),
+                        ),
+                        None => (role, name(&path).trim_end_matches(".sql")),
+                    });
+                for routine in
+                    routines.split(|of: char| !of.is_alphanumeric() && of != '_').filter(|name| !name.is_empty())
+                {
+                    self.add(&format!("routine of {role}"), routine);
+                    self.add("routine", routine);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, mark: &str, name: &str) {
+        self.0.entry(mark.to_owned()).or_default().insert(name.to_owned());
+    }
+
+    /// The text with its marked lines repeated, if it has any.
+    fn repeat(&self, text: &str) -> Option<String> {
+        if !text.contains("-- <each ") {
+            return None;
+        }
+        let mut done = String::new();
+        for line in text.lines() {
+            let marked = line.trim_start().strip_prefix("-- <each ").and_then(|rest| rest.split_once("> "));
+            let Some((mark, pattern)) = marked else {
+                done.extend([line, "\n"]);
+                continue;
+            };
+            let names = self.0.get(mark).unwrap_or_else(|| panic!("no file is marked for <each {mark}>"));
+            let indent = &line[..line.len() - line.trim_start().len()];
+            for name in names {
+                done.extend([indent, &pattern.replace("NAME", name), "\n"]);
+            }
+        }
+        Some(done)
+    }
+}
+
 /// The module of a folder: a constant for each file, `SCRIPTS`, and a module for each folder in it.
-fn module(code: &mut String, folder: &Path, dialect: &str, below: &str, out: &Path) -> io::Result<()> {
+fn module(code: &mut String, folder: &Path, dialect: &str, below: &str, each: &Each, out: &Path) -> io::Result<()> {
     let _ = writeln!(code, "pub(crate) mod {} {{", name(folder));
     let mut scripts = String::new();
     for path in sorted(folder)?.into_iter().filter(|path| name(path) != BENCH) {
         if path.is_dir() {
-            module(code, &path, dialect, &format!("{below}{}/", name(&path)), out)?;
+            module(code, &path, dialect, &format!("{below}{}/", name(&path)), each, out)?;
         } else if path.extension().is_some_and(|extension| extension == "sql") {
             let file = format!("{below}{}", name(&path));
             let stem = name(&path).trim_end_matches(".sql").to_owned();
             let constant = stem.to_uppercase();
-            let text = if SENT_OFTEN.contains(&name(folder)) {
-                let bare = out.join(format!("{dialect}_{}", file.replace('/', "_")));
-                fs::write(&bare, without_header(&fs::read_to_string(&path)?))?;
-                bare
-            } else {
-                path
+            let text = fs::read_to_string(&path)?;
+            let made = match each.repeat(&text) {
+                None if SENT_OFTEN.contains(&name(folder)) => Some(without_header(&text).to_owned()),
+                repeated => repeated,
+            };
+            let text = match made {
+                Some(made) => {
+                    let copy = out.join(format!("{dialect}_{}", file.replace('/', "_")));
+                    fs::write(&copy, made)?;
+                    copy
+                }
+                None => path,
             };
             // A script that begins with its number has no constant: it is never asked for by name.
             if stem.starts_with(|first: char| first.is_ascii_digit()) {

@@ -37,23 +37,11 @@ REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM PUBLIC, dialoq_user, dialoq_adm
 GRANT USAGE ON SCHEMA dialoq TO dialoq_user, dialoq_admin;
 GRANT SELECT ON dialoq.installed TO dialoq_user, dialoq_admin;
 
+-- <each routine of dialoq_user> GRANT EXECUTE ON FUNCTION dialoq.NAME TO dialoq_user, dialoq_admin;
+-- <each routine of dialoq_admin> GRANT EXECUTE ON FUNCTION dialoq.NAME TO dialoq_admin;
+
 DO $$
 DECLARE
-    v_verbs text[] := ARRAY[
-        'begin_dialog_conversation', 'send', 'send_many', 'send_batch', 'receive', 'receive_batch',
-        'get_conversation_group', 'move_conversation', 'end_conversation', 'begin_conversation_timer',
-        'get_transmission_status', 'reprioritise', 'release_quarantine', 'post_queue_activation',
-        'tick', 'poll', 'begin_attempt', 'commit_attempt', 'count_rollback', 'claim_unit', 'unit_happened', 'notify_processes',
-        'unlock_session', 'hold_presence', 'take_reader_slot', 'free_reader_slot', 'put_queue_monitor',
-        'delete_queue_monitor', 'put_activated_task', 'delete_activated_task', 'delete_process'];
-    v_definitions text[] := ARRAY[
-        'define_begin', 'define_end', 'configure', 'put_message_type', 'put_service_contract',
-        'put_service_queue', 'delete_service_queue', 'put_service', 'delete_service', 'put_conversation_priority',
-        'delete_conversation_priority', 'put_xml_schema_collection', 'delete_xml_schema_collection',
-        'put_event_notification', 'delete_event_notification', 'put_settings', 'on_contract_dropped',
-        'on_service_contracts_dropped', 'on_service_moved', 'on_service_dropped', 'on_queue_dropped',
-        'on_queue_status_changed', 'on_new_broker', 'on_error_broker_conversations',
-        'on_notification_created', 'on_notification_dropped'];
     v_name text;
 BEGIN
     FOR v_name IN
@@ -63,12 +51,6 @@ BEGIN
             AND c.oid <> ALL (coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[])
     LOOP
         EXECUTE format('GRANT SELECT ON %s TO dialoq_user, dialoq_admin', v_name);
-    END LOOP;
-    FOREACH v_name IN ARRAY v_verbs LOOP
-        EXECUTE format('GRANT EXECUTE ON FUNCTION dialoq.%I TO dialoq_user, dialoq_admin', v_name);
-    END LOOP;
-    FOREACH v_name IN ARRAY v_definitions LOOP
-        EXECUTE format('GRANT EXECUTE ON FUNCTION dialoq.%I TO dialoq_admin', v_name);
     END LOOP;
 END
 $$;

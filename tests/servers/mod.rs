@@ -8,6 +8,7 @@
 // Each test target uses its own part of this.
 #![allow(dead_code)]
 
+pub(crate) mod called_by;
 pub(crate) mod limit;
 mod mssql;
 mod postgres;

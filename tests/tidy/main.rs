@@ -1,6 +1,8 @@
 //! The house rules that a compiler does not know: levels of modules, sizes of files, where SQL lives, and that the
 //! documents are true. The levels are read from the table in `ARCHITECTURE.md`, so that it cannot go stale.
 
+#[path = "../servers/called_by.rs"]
+mod called_by;
 mod levels;
 mod paths;
 mod source;

@@ -4,6 +4,9 @@
 -- Gives: notices
 -- Errors: 51205 if two transactions wait for each other's groups
 -- Locks: the groups of conversations that are changed, waiting; an endpoint that only gets an Error is not locked
+-- Called by: dialoq_admin (on_contract_dropped, on_service_contracts_dropped, on_service_moved, on_service_dropped,
+--     on_queue_dropped, on_queue_status_changed, on_new_broker, on_error_broker_conversations, on_notification_created,
+--     on_notification_dropped)
 
 -- The words of who holds a lock of Dialoq's that was not had in time: his session, if this user may see the server's
 -- state, else the query that names it.

@@ -10,6 +10,7 @@
 -- Errors: 51205: SQL Server ended the wait as a deadlock, or a definition waited longer than 250 ms (define_begin); roll back and
 --     run the transaction again
 -- Locks: the groups named
+-- Called by: dialoq_user (unlock_session)
 
 -- Locks a group. is_locked says whether this transaction holds it now, is_new whether it did not before.
 CREATE PROCEDURE dialoq.lock_group

@@ -4,6 +4,7 @@
 -- Gives: nothing; nothing is noted of a group that no transaction holds, or that has no conversation in that queue
 -- Errors: 60005
 -- Locks: none
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.begin_attempt
     @attempt_id uniqueidentifier, @queue_id int, @conversation_group_id uniqueidentifier
 AS

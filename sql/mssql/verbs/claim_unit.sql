@@ -4,6 +4,7 @@
 -- Gives: is_new
 -- Errors: 51205, 60005
 -- Locks: the unit's id
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.claim_unit
     @unit_id uniqueidentifier
 AS

@@ -4,6 +4,7 @@
 -- Gives: notices
 -- Errors: none
 -- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.count_rollback
     @attempt_id uniqueidentifier
 AS

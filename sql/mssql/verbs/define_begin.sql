@@ -5,6 +5,7 @@
 -- Locks: the lock of definitions, waiting; from now on lock_group waits for a group no longer than a moment, and then fails
 --     with 51205: the client lets go and tries again, so that other definitions need not wait for whoever holds a
 --     conversation
+-- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.define_begin
     @catalog_version bigint
 AS

@@ -4,6 +4,7 @@
 -- Gives: catalog_version, notices
 -- Errors: none of its own
 -- Locks: the groups of what can be delivered, without waiting for those that others hold
+-- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.define_end
 AS
 BEGIN

@@ -5,6 +5,7 @@
 -- Gives: nothing
 -- Errors: 51205 if the server ends the wait for a deadlock, 60018 after 30 s
 -- Locks: the process's lock, until the session ends
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.hold_presence
     @process uniqueidentifier
 AS

@@ -4,6 +4,7 @@
 -- Gives: nothing
 -- Errors: none
 -- Locks: none
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.notify_processes
     @notices nvarchar(max)
 AS

@@ -5,6 +5,7 @@
 --     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
 -- Errors: none
 -- Locks: none
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.poll
 AS
 BEGIN

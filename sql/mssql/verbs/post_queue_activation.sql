@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60002
 -- Locks: the groups of the notifications' conversations, waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.post_queue_activation
     @queue nvarchar(4000)
 AS

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row
+-- Called by: dialoq_admin (put_conversation_priority, delete_conversation_priority)
 CREATE PROCEDURE dialoq.put_conversation_priority
     @priority_id int, @name nvarchar(256), @service_contract_id int, @local_service_id int,
     @remote_service_name nvarchar(512), @priority int

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row
+-- Called by: dialoq_admin (put_event_notification, delete_event_notification)
 CREATE PROCEDURE dialoq.put_event_notification
     @event_notification_id int, @name nvarchar(256), @queue_id int, @event nvarchar(64), @service nvarchar(512),
     @conversation_handle uniqueidentifier

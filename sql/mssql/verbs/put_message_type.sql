@@ -4,6 +4,7 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the row, and the messages of the type in the transmission queue
+-- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.put_message_type
     @message_type_id int, @name nvarchar(256), @owner nvarchar(256), @validation nvarchar(1),
     @xml_schema_collection nvarchar(256), @json_schema nvarchar(max), @is_dropped bit

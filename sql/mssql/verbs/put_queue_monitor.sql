@@ -5,6 +5,8 @@
 -- Errors: 60005; 1222 if another session holds the row. Only the process itself writes its rows, so nothing waits long for
 -- one of them but behind a session that holds it on purpose.
 -- Locks: the row, 100 ms at most
+-- Called by: dialoq_user (put_queue_monitor, delete_queue_monitor, put_activated_task, delete_activated_task,
+--     delete_process)
 CREATE PROCEDURE dialoq.put_queue_monitor
     @process uniqueidentifier, @monitor_id bigint, @queue_id int, @state nvarchar(64),
     @last_empty_rowset_time datetime2(6), @last_activated_time datetime2(6), @tasks_waiting bigint,

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the rows
+-- Called by: dialoq_admin (put_service, delete_service)
 CREATE PROCEDURE dialoq.put_service
     @service_id int, @name nvarchar(256), @owner nvarchar(256), @queue_id int,
     @contracts dialoq.contract_id_rows READONLY

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the rows
+-- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.put_service_contract
     @service_contract_id int, @name nvarchar(256), @owner nvarchar(256), @is_dropped bit,
     @usages dialoq.usage_rows READONLY

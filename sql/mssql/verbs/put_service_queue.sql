@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60003
 -- Locks: the row
+-- Called by: dialoq_admin (put_service_queue, delete_service_queue)
 CREATE PROCEDURE dialoq.put_service_queue
     @queue_id int, @name nvarchar(256), @folded_name nvarchar(512), @is_receive_enabled bit, @is_enqueue_enabled bit,
     @is_retention_enabled bit, @is_poison_message_handling_enabled bit, @is_poison_quarantine_enabled bit,

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the broker's row
+-- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.put_settings
     @service_broker_guid uniqueidentifier, @is_broker_enabled bit, @is_honor_broker_priority_on bit,
     @next_object_id int

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: none of its own
 -- Locks: the row
+-- Called by: dialoq_admin (put_xml_schema_collection, delete_xml_schema_collection)
 CREATE PROCEDURE dialoq.put_xml_schema_collection
     @xml_collection_id int, @name nvarchar(256), @schemas nvarchar(max)
 AS

@@ -4,6 +4,7 @@
 -- Gives: the messages in order of receipt, notices in each
 -- Errors: 58426, 58436, 59617, 60002, 60005
 -- Locks: the group, without waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.receive
     @queue nvarchar(4000), @top bigint = NULL, @conversation_handle uniqueidentifier = NULL,
     @conversation_group_id uniqueidentifier = NULL, @lowest int = 1, @highest int = 10, @oldest bit = 0

@@ -5,6 +5,7 @@
 -- Gives: the messages, with the item that they are for; items that got nothing have no row
 -- Errors: 59617, 60002, 60005
 -- Locks: the groups, without waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.receive_batch
     @queue nvarchar(4000), @items dialoq.receive_batch_rows READONLY, @from_level int = NULL, @from_order bigint = NULL
 AS

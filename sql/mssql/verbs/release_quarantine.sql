@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 58436
 -- Locks: the group, waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.release_quarantine
     @conversation_group_id uniqueidentifier
 AS

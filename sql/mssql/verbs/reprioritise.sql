@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 58426, 58438, 60005
 -- Locks: the conversation's group, waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.reprioritise
     @conversation_handle uniqueidentifier, @level int
 AS

@@ -5,6 +5,7 @@
 --     error_message; notices in the first row
 -- Errors: 60005, 60033
 -- Locks: the groups of the conversations, without waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.send_batch
     @sends dialoq.send_batch_rows READONLY, @catalog_version bigint = NULL
 AS

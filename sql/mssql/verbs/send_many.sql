@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 58418, 58426, 58428, 58429, 58431, 58432, 58434, 58435, 58451, 58459, 59618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in one order for all, waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.send_many
     @conversation_handles dialoq.send_many_rows READONLY, @message_type_name nvarchar(4000) = NULL,
     @message_body varbinary(max) = NULL, @trace nvarchar(max) = NULL, @body_fault nvarchar(max) = NULL,

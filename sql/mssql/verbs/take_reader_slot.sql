@@ -4,6 +4,7 @@
 -- Gives: slot from 0, NULL if all are taken; free_reader_slot: nothing
 -- Errors: 60005
 -- Locks: the slot's lock, until it is freed or the session ends; never waits
+-- Called by: dialoq_user (take_reader_slot, free_reader_slot)
 CREATE PROCEDURE dialoq.take_reader_slot
     @queue_id int, @max_queue_readers int
 AS

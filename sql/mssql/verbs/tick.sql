@@ -7,6 +7,7 @@
 -- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due; 1222 if a change
 --     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.tick
     @top int = 500
 AS

@@ -3,6 +3,7 @@
 -- Gives: happened
 -- Errors: none
 -- Locks: none
+-- Called by: dialoq_user
 CREATE PROCEDURE dialoq.unit_happened
     @unit_id uniqueidentifier
 AS

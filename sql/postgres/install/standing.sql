@@ -56,19 +56,8 @@ SELECT
                     ELSE 'runs with the rights of its caller' END)
             FROM pg_catalog.pg_proc AS p
             WHERE p.pronamespace = n.oid AND (p.proowner <> n.nspowner OR NOT p.prosecdef) AND p.proname IN (
-            'begin_attempt', 'begin_conversation_timer', 'begin_dialog_conversation', 'claim_unit', 'commit_attempt',
-            'configure', 'count_rollback', 'define_begin', 'define_end', 'delete_activated_task',
-            'delete_conversation_priority', 'delete_event_notification', 'delete_process', 'delete_queue_monitor',
-            'delete_service', 'delete_service_queue', 'delete_xml_schema_collection', 'end_conversation',
-            'on_contract_dropped', 'on_error_broker_conversations', 'on_new_broker',
-            'on_notification_created', 'on_notification_dropped', 'on_queue_dropped',
-            'on_queue_status_changed', 'on_service_contracts_dropped', 'on_service_dropped',
-            'on_service_moved', 'free_reader_slot', 'get_conversation_group', 'get_transmission_status',
-            'hold_presence', 'move_conversation', 'notify_processes', 'poll', 'post_queue_activation', 'put_activated_task',
-            'put_conversation_priority', 'put_event_notification', 'put_message_type', 'put_queue_monitor',
-            'put_service', 'put_service_contract', 'put_service_queue', 'put_settings', 'put_xml_schema_collection',
-            'receive', 'receive_batch', 'release_quarantine', 'reprioritise', 'send', 'send_batch', 'send_many',
-            'set_manual_now', 'take_reader_slot', 'tick', 'unit_happened', 'unlock_session')
+            -- <each routine> 'NAME',
+            'set_manual_now')
             LIMIT 1))
     END AS distrust,
     u.rolname::text AS user_name,

@@ -1,6 +1,7 @@
 -- Locks of conversation groups.
 -- Takes: see each function
 -- Gives: see each function
+-- Called by: dialoq_user (unlock_session)
 
 -- The number that PostgreSQL locks for a group: 16 bits that are ours, 48 of the group's id.
 CREATE OR REPLACE FUNCTION dialoq.group_key(p_group uuid) RETURNS bigint

@@ -4,6 +4,7 @@
 -- Gives: is_new
 -- Errors: 60005
 -- Locks: the unit's row
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.claim_unit(p_unit_id uuid)
 RETURNS TABLE (is_new boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: none
 -- Locks: none but what the transaction holds
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.commit_attempt(p_attempt_id uuid)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -4,6 +4,7 @@
 -- Gives: notices
 -- Errors: none
 -- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this, 250 ms at most
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

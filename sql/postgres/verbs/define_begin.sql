@@ -3,6 +3,7 @@
 -- Gives: is_current: whether they still stand; if not, read them and compute again
 -- Errors: none of its own
 -- Locks: the broker's row
+-- Called by: dialoq_admin
 CREATE FUNCTION dialoq.define_begin(p_catalog_version bigint)
 RETURNS TABLE (is_current boolean) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

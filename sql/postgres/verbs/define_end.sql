@@ -4,6 +4,7 @@
 -- Gives: catalog_version, notices
 -- Errors: none of its own
 -- Locks: the groups of what can be delivered, without waiting for those that others hold
+-- Called by: dialoq_admin
 CREATE FUNCTION dialoq.define_end()
 RETURNS TABLE (catalog_version bigint, notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column

@@ -5,6 +5,9 @@
 -- Errors: 1205, if two transactions wait for each other's groups
 -- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
 -- are not locked
+-- Called by: dialoq_admin (on_contract_dropped, on_service_contracts_dropped, on_service_moved, on_service_dropped,
+--     on_queue_dropped, on_queue_status_changed, on_new_broker, on_error_broker_conversations, on_notification_created,
+--     on_notification_dropped)
 
 -- Locks the groups of endpoints, in the order of their keys, and applies what is pending on the endpoints.
 -- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.

@@ -3,6 +3,7 @@
 -- Gives: conversation_group_id (NULL: none), notices
 -- Errors: 9617, 60002
 -- Locks: the group, without waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.get_conversation_group(p_queue text)
 RETURNS TABLE (conversation_group_id uuid, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -3,6 +3,7 @@
 -- Gives: transmission_status, '' if nothing waits or the handle is unknown
 -- Errors: none
 -- Locks: none
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.get_transmission_status(p_conversation_handle uuid)
 RETURNS TABLE (transmission_status text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

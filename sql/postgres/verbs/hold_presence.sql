@@ -5,6 +5,7 @@
 -- Gives: nothing; process_lock: the key; is_process_gone: whether nobody holds it, in which case this transaction now does
 -- Errors: 60005; 60010 if another session holds the lock alone for 10 s
 -- Locks: the process's lock, until the session ends; is_process_gone: until the transaction ends
+-- Called by: dialoq_user
 CREATE FUNCTION dialoq.process_lock(p_process uuid)
 RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Our prefix, and the last 48 bits of the id.

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: none of ours; NOTIFY serialises commits, so call it in a transaction of its own
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.notify_processes(p_notices text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

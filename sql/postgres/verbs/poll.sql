@@ -6,6 +6,7 @@
 --     clock
 -- Errors: none
 -- Locks: none
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.poll()
 RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, held_queues text, has_locked boolean, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

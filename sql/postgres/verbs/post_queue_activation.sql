@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 60002
 -- Locks: the groups of the notifications' conversations, waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.post_queue_activation(p_queue text)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

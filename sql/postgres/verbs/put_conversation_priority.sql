@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the row
+-- Called by: dialoq_admin (put_conversation_priority, delete_conversation_priority)
 CREATE FUNCTION dialoq.put_conversation_priority(
     p_priority_id integer, p_name text, p_service_contract_id integer, p_local_service_id integer,
     p_remote_service_name text, p_priority integer

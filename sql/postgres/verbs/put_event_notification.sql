@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the row
+-- Called by: dialoq_admin (put_event_notification, delete_event_notification)
 CREATE FUNCTION dialoq.put_event_notification(
     p_event_notification_id integer, p_name text, p_queue_id integer, p_event text, p_service text,
     p_conversation_handle uuid

@@ -4,6 +4,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the row, and the messages of the type in the transmission queue
+-- Called by: dialoq_admin
 CREATE FUNCTION dialoq.put_message_type(
     p_message_type_id integer, p_name text, p_owner text, p_validation text, p_xml_schema_collection text,
     p_json_schema text, p_is_dropped boolean

@@ -5,6 +5,8 @@
 -- Errors: 60005; 1222 if another session holds the row. Only the process itself writes its rows, so nothing waits long for
 -- one of them but behind a session that holds it on purpose.
 -- Locks: the row, 100 ms at most
+-- Called by: dialoq_user (put_queue_monitor, delete_queue_monitor, put_activated_task, delete_activated_task,
+--     delete_process)
 CREATE FUNCTION dialoq.put_queue_monitor(
     p_process uuid, p_monitor_id bigint, p_queue_id integer, p_state text, p_last_empty_rowset_time timestamptz,
     p_last_activated_time timestamptz, p_tasks_waiting bigint, p_max_queue_readers integer, p_tasks_running bigint,

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the rows
+-- Called by: dialoq_admin (put_service, delete_service)
 CREATE FUNCTION dialoq.put_service(
     p_service_id integer, p_name text, p_owner text, p_queue_id integer, p_service_contract_id integer[]
 ) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$

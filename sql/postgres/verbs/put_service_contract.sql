@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the rows
+-- Called by: dialoq_admin
 CREATE FUNCTION dialoq.put_service_contract(
     p_service_contract_id integer, p_name text, p_owner text, p_is_dropped boolean,
     p_message_type text[], p_is_sent_by_initiator integer[], p_is_sent_by_target integer[]

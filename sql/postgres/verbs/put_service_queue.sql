@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the row
+-- Called by: dialoq_admin (put_service_queue, delete_service_queue)
 CREATE FUNCTION dialoq.put_service_queue(
     p_queue_id integer, p_name text, p_folded_name text, p_is_receive_enabled boolean, p_is_enqueue_enabled boolean,
     p_is_retention_enabled boolean, p_is_poison_message_handling_enabled boolean,

@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the broker's row
+-- Called by: dialoq_admin
 CREATE FUNCTION dialoq.put_settings(
     p_service_broker_guid uuid, p_is_broker_enabled boolean, p_is_honor_broker_priority_on boolean,
     p_next_object_id integer

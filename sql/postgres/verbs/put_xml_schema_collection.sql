@@ -3,6 +3,7 @@
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the row
+-- Called by: dialoq_admin (put_xml_schema_collection, delete_xml_schema_collection)
 CREATE FUNCTION dialoq.put_xml_schema_collection(p_xml_collection_id integer, p_name text, p_schemas text)
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

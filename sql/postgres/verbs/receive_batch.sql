@@ -5,6 +5,7 @@
 -- Gives: for each item, from 0, its messages in order of receipt; none for one that got nothing
 -- Errors: 9617, 60002, 60005
 -- Locks: the groups, without waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.receive_batch(
     p_queue text, p_tops bigint[], p_from_level integer DEFAULT NULL, p_from_order bigint DEFAULT NULL)
 RETURNS TABLE (

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 8436
 -- Locks: the group, waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.release_quarantine(p_conversation_group_id uuid)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 8426, 8438, 60005
 -- Locks: the conversation's group, waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.reprioritise(p_conversation_handle uuid, p_level integer)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

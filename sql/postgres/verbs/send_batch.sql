@@ -5,6 +5,7 @@
 --     transaction holds the group, do it alone), error_message; notices in the first row
 -- Errors: 1205, 60005, 60026, 60033; of an item also those of send
 -- Locks: the groups of the conversations, without waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send_batch(
     p_conversation_handles uuid[], p_message_type_names text[], p_message_bodies bytea[], p_traces text[],
     p_body_faults text[], p_message_ids uuid[], p_catalog_version bigint DEFAULT NULL)

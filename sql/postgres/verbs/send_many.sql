@@ -3,6 +3,7 @@
 -- Gives: notices
 -- Errors: 8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 9618, 60005, 60026, 60033
 -- Locks: the groups of the conversations in order of their keys, waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.send_many(
     p_conversation_handles uuid[], p_message_type_name text DEFAULT NULL, p_message_body bytea DEFAULT NULL,
     p_trace text DEFAULT NULL, p_body_fault text DEFAULT NULL, p_catalog_version bigint DEFAULT NULL)

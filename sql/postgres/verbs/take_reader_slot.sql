@@ -4,6 +4,7 @@
 -- Gives: slot from 0, NULL if all are taken; free_reader_slot: nothing
 -- Errors: 60005
 -- Locks: the slot's lock, until it is freed or the session ends; never waits
+-- Called by: dialoq_user (take_reader_slot, free_reader_slot)
 CREATE FUNCTION dialoq.reader_slot_lock(p_queue_id integer, p_slot integer)
 RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     -- Our prefix, 32 bits of the queue, 16 bits of the slot.

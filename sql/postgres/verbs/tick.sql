@@ -5,6 +5,7 @@
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock
 -- Errors: 60005 in a transaction that has written something
 -- Locks: groups, without waiting
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
 RETURNS TABLE (did integer, due_at timestamptz, notices text, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan

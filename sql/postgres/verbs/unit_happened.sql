@@ -3,6 +3,7 @@
 -- Gives: happened
 -- Errors: none
 -- Locks: none
+-- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.unit_happened(p_unit_id uuid)
 RETURNS TABLE (happened boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
