@@ -288,3 +288,32 @@ fn a_description_holds_no_nul() {
     let why = why(by_schema(schema, r#"{"a\u0000b": 1}"#));
     assert!(why.contains("at /a\u{fffd}b:"), "{why:?}");
 }
+
+/// Each takes more than a gigabyte in the tree of a validator.
+#[test]
+fn many_small_elements_and_values() {
+    let xml = format!("<r>{}</r>", "<n/>".repeat(1_800_000));
+    let json = format!("[{}0]", "{\"\":0},".repeat(1_300_000));
+    for why in [why(by_xsd("<xs:element name='r'/>", &xml)), why(by_schema("{}", &json))] {
+        assert!(why.contains("of memory; the limit is 1024 MiB"), "{why}");
+    }
+    assert_eq!(verdict(Validation::WellFormedXml, &xml), Ok(()), "without a tree");
+    assert_eq!(verdict(Validation::Json, &json), Ok(()), "without a tree");
+}
+
+#[test]
+fn identity_constraints_at_each_level() {
+    let schema = "<xs:element name='folder' type='folder'><xs:unique name='u'><xs:selector xpath='.//file'/><xs:field xpath='@id'/>\
+                  </xs:unique></xs:element><xs:complexType name='folder'><xs:sequence>\
+                  <xs:element name='file' minOccurs='0' maxOccurs='unbounded'><xs:complexType><xs:attribute name='id'/>\
+                  </xs:complexType></xs:element><xs:element ref='folder' minOccurs='0' maxOccurs='unbounded'/></xs:sequence>\
+                  </xs:complexType>";
+    let body = |depth: usize, files: usize| {
+        let files: String = (0..files).map(|number| format!("<file id='{number}'/>")).collect();
+        format!("{}{files}{}", "<folder>".repeat(depth), "</folder>".repeat(depth))
+    };
+    assert_eq!(by_xsd(schema, &body(10, 2000)), Ok(()));
+    assert_eq!(by_xsd(schema, &body(120, 100)), Ok(()));
+    let why = why(by_xsd(schema, &body(120, 2000)));
+    assert!(why.contains("steps"), "{why}");
+}

@@ -12,14 +12,26 @@ pub(super) const MAX_NAMESPACES: usize = 128;
 /// Bytes of a namespace name.
 pub(super) const MAX_NAMESPACE_BYTES: usize = 1024;
 
-/// Refuses markup beyond the bounds. Where the markup is malformed the pass ends early, as the parser will.
-pub(super) fn check(text: &str) -> Result<(), String> {
+/// The most bytes of memory that an element, comment, section or instruction takes in a tree and in its copy, with the
+/// report of a fault; likewise for a text between two of them, and for an attribute. Measured with `uppsala` 0.12.
+const ELEMENT_MEMORY: u64 = 600;
+const TEXT_MEMORY: u64 = 500;
+const ATTRIBUTE_MEMORY: u64 = 250;
+
+/// Refuses markup beyond the bounds. Where the markup is malformed the pass ends early, as the parser will. Returns
+/// about how many bytes of memory a tree of the text takes.
+pub(super) fn check(text: &str) -> Result<u64, String> {
     let bytes = text.as_bytes();
+    let mut memory = 0;
     // The namespaces in scope before each open element.
     let mut open: Vec<usize> = Vec::new();
     let mut in_scope = 0;
     let mut at = 0;
     while let Some(start) = find(bytes, at, b"<") {
+        memory += if start > at { TEXT_MEMORY } else { 0 };
+        if bytes.get(start + 1) != Some(&b'/') {
+            memory += ELEMENT_MEMORY;
+        }
         at = match &bytes[start..] {
             [b'<', b'!', b'-', b'-', ..] => after(bytes, start + 4, b"-->"),
             [b'<', b'!', b'[', ..] => after(bytes, start + 3, b"]]>"),
@@ -29,12 +41,13 @@ pub(super) fn check(text: &str) -> Result<(), String> {
                 after(bytes, start + 2, b">")
             }
             // A document type, which the parser refuses.
-            [b'<', b'!', ..] | [] => return Ok(()),
+            [b'<', b'!', ..] | [] => return Ok(memory),
             _ => {
                 let tag = start_tag(bytes, start, in_scope)?;
+                memory += ATTRIBUTE_MEMORY * tag.attributes as u64;
                 if !tag.is_empty_element {
                     if open.len() >= MAX_DEPTH as usize {
-                        return Ok(());
+                        return Ok(memory);
                     }
                     open.push(in_scope);
                     in_scope += tag.namespaces;
@@ -43,11 +56,12 @@ pub(super) fn check(text: &str) -> Result<(), String> {
             }
         };
     }
-    Ok(())
+    Ok(memory)
 }
 
 struct Tag {
     end: usize,
+    attributes: usize,
     namespaces: usize,
     is_empty_element: bool,
 }
@@ -59,7 +73,7 @@ fn start_tag(bytes: &[u8], start: usize, in_scope: usize) -> Result<Tag, String>
     let mut word = at;
     while let Some(&byte) = bytes.get(at) {
         match byte {
-            b'>' => return Ok(Tag { end: at, namespaces, is_empty_element: bytes[at - 1] == b'/' }),
+            b'>' => return Ok(Tag { end: at + 1, attributes, namespaces, is_empty_element: bytes[at - 1] == b'/' }),
             b'<' => break,
             b' ' | b'\t' | b'\r' | b'\n' => {
                 at = bytes.len() - bytes[at..].trim_ascii_start().len();
@@ -96,7 +110,7 @@ fn start_tag(bytes: &[u8], start: usize, in_scope: usize) -> Result<Tag, String>
             _ => at += 1,
         }
     }
-    Ok(Tag { end: at.min(bytes.len()), namespaces, is_empty_element: true })
+    Ok(Tag { end: at.min(bytes.len()), attributes, namespaces, is_empty_element: true })
 }
 
 /// Behind the quoted value that begins at or after `at`; `at` if there is none.
@@ -126,6 +140,23 @@ fn find(bytes: &[u8], from: usize, wanted: &[u8]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn check(text: &str) -> Result<(), String> {
+        super::check(text).map(drop)
+    }
+
+    #[test]
+    fn a_tree_takes_memory_for_each_of_its_nodes_and_attributes() {
+        let memory = |text: &str| super::check(text).unwrap();
+        let of = |elements: u64, texts: u64, attributes: u64| {
+            elements * ELEMENT_MEMORY + texts * TEXT_MEMORY + attributes * ATTRIBUTE_MEMORY
+        };
+        assert_eq!(memory("<a/>"), of(1, 0, 0));
+        assert_eq!(memory("<a></a>"), of(1, 0, 0));
+        assert_eq!(memory("<a>x</a>"), of(1, 1, 0));
+        assert_eq!(memory("<a b='' c=\"=\"> <d e=''/> </a>"), of(2, 2, 3));
+        assert_eq!(memory("<a><!-- < --><![CDATA[<]]><?p <?></a>"), of(4, 0, 0));
+    }
 
     fn attributes(count: usize) -> String {
         (0..count).map(|number| format!(" a{number}=''")).collect()

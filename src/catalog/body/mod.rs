@@ -45,6 +45,21 @@ fn most_steps(bytes: usize) -> u64 {
     LEAST_STEPS + STEPS_PER_BYTE * bytes as u64
 }
 
+/// The most memory that a check by a schema may take. `<n/>` a million times takes 600 MB.
+const MOST_MEMORY: u64 = 1 << 30;
+
+/// Refuses a body whose check would take too much memory.
+fn check_memory(bytes: u64) -> Result<(), String> {
+    if bytes <= MOST_MEMORY {
+        return Ok(());
+    }
+    Err(format!(
+        "checking it may take {} MiB of memory; the limit is {} MiB; send fewer elements or values in one message",
+        bytes >> 20,
+        MOST_MEMORY >> 20
+    ))
+}
+
 /// Compiled schemas kept at most; beyond it they are compiled anew.
 const MOST_COMPILED: usize = 1024;
 

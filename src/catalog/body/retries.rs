@@ -18,6 +18,20 @@ pub(super) struct Retries {
     by_parent: HashMap<String, Visits>,
     /// The largest of all types, for a parent that names its type itself or is declared nowhere.
     worst: Visits,
+    /// By the name of an element, how many of its identity constraints search all elements below it.
+    searches: HashMap<String, u64>,
+}
+
+/// The work of the identity constraints in a part of a body.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Searches {
+    /// Elements in the part, and the sum of their depths in it.
+    elements: u64,
+    depths: u64,
+    /// Elements found, each time a constraint finds them. The validator may report a fault for each.
+    pub(super) found: u64,
+    /// The validator follows the path from each element to the one that has the constraint.
+    pub(super) steps: u64,
 }
 
 /// Further visits of the elements in one type, by local name.
@@ -42,6 +56,7 @@ struct Declared {
     /// Members without a type: they have their head's.
     untyped: HashMap<String, Vec<String>>,
     elements: HashSet<String>,
+    searches: HashMap<String, u64>,
 }
 
 struct Schema<'a> {
@@ -112,6 +127,10 @@ impl Retries {
         for visits in types.values().chain(by_parent.values()) {
             self.worst.raise(visits);
         }
+        for (element, searches) in declared.searches {
+            let known = self.searches.entry(element).or_default();
+            *known = searches.max(*known);
+        }
         for element in declared.elements {
             self.by_parent.entry(element).or_default();
         }
@@ -119,6 +138,29 @@ impl Retries {
             self.by_parent.entry(element).or_default().raise(&visits);
         }
         Ok(())
+    }
+
+    /// The work of all identity constraints in a body. Elements with a constraint may contain one another, so that the
+    /// same elements are searched at each level.
+    pub(super) fn searches(&self, body: &Document<'_>) -> Searches {
+        let root = body.document_element().filter(|_| !self.searches.is_empty());
+        root.map_or_else(Searches::default, |root| self.searches_below(body, root))
+    }
+
+    fn searches_below(&self, body: &Document<'_>, node: NodeId) -> Searches {
+        let mut sum = Searches::default();
+        for child in body.children_iter(node).filter(|child| body.element(*child).is_some()) {
+            let below = self.searches_below(body, child);
+            sum.elements += below.elements + 1;
+            sum.depths += below.depths + below.elements + 1;
+            sum.found = sum.found.saturating_add(below.found);
+            sum.steps = sum.steps.saturating_add(below.steps);
+        }
+        let name = body.element(node).map_or("", |element| &element.name.local_name);
+        let constraints = self.searches.get(name).copied().unwrap_or(0);
+        sum.found = sum.found.saturating_add(constraints.saturating_mul(sum.elements));
+        sum.steps = sum.steps.saturating_add(constraints.saturating_mul(sum.depths));
+        sum
     }
 
     /// An upper bound of the visits that validating a body takes.
@@ -193,6 +235,18 @@ impl Declared {
 
     fn add_element(&mut self, document: &Document<'_>, node: NodeId, element: &str) {
         self.elements.insert(element.to_owned());
+        let constraints = document
+            .children_iter(node)
+            .filter(|node| matches!(name(document, *node), Some("unique" | "key" | "keyref")));
+        let selectors = constraints.flat_map(|constraint| document.children_iter(constraint));
+        let paths = selectors.filter_map(|selector| attribute(document, selector, "xpath"));
+        let searches =
+            paths.flat_map(|paths| paths.split('|')).filter(|path| path.trim().starts_with(".//")).count() as u64;
+        if searches > 0 {
+            // Elements of one name may have different constraints.
+            let known = self.searches.entry(element.to_owned()).or_default();
+            *known = searches.max(*known);
+        }
         let of_type = attribute(document, node, "type");
         if let Some(of_type) = of_type {
             self.typed.push((element.to_owned(), local(of_type).to_owned()));

@@ -4,7 +4,7 @@
 //! entities to expand and nothing to fetch; elements nest at most [`MAX_DEPTH`] deep; a declared encoding must be the
 //! one the bytes are in; attributes and namespaces are [bounded](markup).
 
-use super::markup;
+use super::{check_memory, markup};
 use std::borrow::Cow;
 use uppsala::{Document, Parser, PullEvent, PullParser};
 
@@ -22,7 +22,7 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
 
 /// A decoded document as a tree.
 pub(super) fn tree(text: &str) -> Result<Document<'_>, String> {
-    markup::check(text)?;
+    check_memory(markup::check(text)?)?;
     Parser::new().with_max_depth(MAX_DEPTH).with_forbid_dtd(true).parse(text).map_err(|error| error.to_string())
 }
 

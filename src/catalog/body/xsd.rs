@@ -5,12 +5,15 @@
 //! collection is created, so that none of them is silently ignored.
 
 use super::retries::Retries;
-use super::{Effort, copies, most_steps, xml};
+use super::{Effort, check_memory, copies, most_steps, xml};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use uppsala::{Document, XS_NAMESPACE, XsdValidator};
 
 /// Up to this size a rejection names line and column.
 const MOST_BYTES_WITH_PLACES: usize = 64 * 1024;
+
+/// The memory of the report of one fault, in bytes.
+const FAULT_MEMORY: u64 = 128;
 
 /// A compiled collection.
 pub(super) struct Collection {
@@ -53,11 +56,13 @@ impl Collection {
     /// `None` if it takes more than `steps`, but not more than the limit.
     fn check_text(&self, text: &str, steps: u64, limit: u64) -> Result<Option<()>, String> {
         let parsed = xml::tree(text)?;
-        let visits = self.retries.visits(&parsed);
+        let searches = self.retries.searches(&parsed);
+        check_memory(searches.found.saturating_mul(FAULT_MEMORY))?;
+        let visits = self.retries.visits(&parsed).saturating_add(searches.steps);
         if visits > limit {
             return Err(format!(
                 "checking it may take {visits} steps; the limit for a body of its size is {limit}; nest it less, or simplify \
-                 the optional sequences of the schema"
+                 the optional sequences and the identity constraints of the schema"
             ));
         }
         if visits > steps {
