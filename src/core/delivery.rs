@@ -2,10 +2,10 @@
 
 use super::change::{Change, MessageRow, Stored, TransmissionRow};
 use super::effects::{Arrival, Effects, Redelivery};
-use super::endpoint::{Endpoint, NONE, Outgoing, SystemRow};
+use super::endpoint::{Endpoint, NONE, Outgoing};
+use super::get_transmission_status::{Delay, status_text};
 use super::orders::Orders;
 use super::state::Core;
-use super::status::{self, Delay};
 use crate::catalog::body::{Rejection, Verdict};
 use crate::id::MessageId;
 use crate::protocol::definition::Validation;
@@ -346,64 +346,7 @@ impl Core {
         self.raise_error(from, rejection.code, &rejection.description, now, effects);
     }
 
-    /// Breaks an endpoint: an Error row before all others, and no more sending.
-    pub(super) fn raise_error(
-        &mut self,
-        place: u32,
-        code: i32,
-        description: &str,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) {
-        let endpoint = &self.endpoints[place];
-        match endpoint.state {
-            ConversationState::StartedOutbound
-            | ConversationState::Conversing
-            | ConversationState::DisconnectedInbound => {}
-            // Broken or ended already: an Error that reaches an endpoint after its END is discarded.
-            _ => return,
-        }
-        if endpoint.is_system {
-            self.break_notification(place, effects);
-            return;
-        }
-        self.endpoints[place].state = ConversationState::Error;
-        self.mark_dirty(place);
-        self.reschedule(place, now);
-        self.hold_outbox(place, Delay::PeerErrored, effects);
-        let body = Some(Arc::new(system::error_body(code, description)));
-        self.add_system_message(place, Stored::Error, system::ERROR_ID, body, now, effects);
-    }
-
-    /// Queues an Error or a DialogTimer.
-    pub(super) fn add_system_message(
-        &mut self,
-        place: u32,
-        stored: Stored,
-        message_type_id: i32,
-        body: Body,
-        now: Timestamp,
-        effects: &mut Effects,
-    ) {
-        let order = self.take_queuing_order();
-        let message_id = MessageId(self.ids.next_id());
-        let endpoint = &mut self.endpoints[place];
-        endpoint.add_system_row(SystemRow { stored, queuing_order: order });
-        effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
-            queuing_order: order,
-            endpoint_id: endpoint.endpoint_id,
-            stored,
-            sequence: 0,
-            message_type_id,
-            message_id,
-            enqueued_at: now,
-            body,
-            trace: None,
-        })));
-        self.count_arrival(place, order, effects);
-    }
-
-    fn count_arrival(&mut self, place: u32, order: u64, effects: &mut Effects) {
+    pub(super) fn count_arrival(&mut self, place: u32, order: u64, effects: &mut Effects) {
         let endpoint = &self.endpoints[place];
         let (group, level) = (endpoint.group, endpoint.priority);
         let queue_id = self.groups[group].queue_id;
@@ -450,7 +393,7 @@ impl Core {
             priority: endpoint.priority,
             body,
             trace,
-            status: status::text(delay),
+            status: status_text(delay),
         };
         self.outboxes.insert(row.endpoint_id, from);
         effects.changes.push(Change::InsertTransmission(Box::new(row)));
@@ -462,7 +405,7 @@ impl Core {
         if extra.delay.replace(delay) == Some(delay) {
             return;
         }
-        let status = status::text(delay);
+        let status = status_text(delay);
         for outgoing in &extra.outbox {
             let transmission_id = outgoing.transmission_id;
             effects.changes.push(Change::SetTransmissionStatus { transmission_id, status: status.clone() });

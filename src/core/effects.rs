@@ -1,7 +1,7 @@
 //! The answers of the core: steps, rows to read, and the effects of a commit.
 
 use super::change::Change;
-use super::group::GroupKey;
+use super::group_lock::GroupKey;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};

@@ -1,11 +1,13 @@
 //! One side of a conversation, as memory holds it: about 150 bytes, because a million conversations are two million.
 
+use super::change::{Change, EndpointRow, MessageRow, Stored};
+use super::effects::Effects;
+use super::get_transmission_status::Delay;
 use super::orders::Orders;
-use super::status::Delay;
+use super::state::Core;
 use crate::catalog::body::Verdict;
-use crate::core::{EndpointRow, Stored};
-use crate::id::{ConversationHandle, ConversationId, GroupId};
-use crate::protocol::ConversationState;
+use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+use crate::protocol::{Body, ConversationState, system};
 use crate::time::Timestamp;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -148,6 +150,101 @@ impl Endpoint {
             is_system: self.is_system,
             is_quarantined: self.is_quarantined,
             begun_at: self.begun_at,
+        }
+    }
+}
+
+impl Core {
+    /// Breaks an endpoint: an Error row before all others, and no more sending.
+    pub(super) fn raise_error(
+        &mut self,
+        place: u32,
+        code: i32,
+        description: &str,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let endpoint = &self.endpoints[place];
+        match endpoint.state {
+            ConversationState::StartedOutbound
+            | ConversationState::Conversing
+            | ConversationState::DisconnectedInbound => {}
+            // Broken or ended already: an Error that reaches an endpoint after its END is discarded.
+            _ => return,
+        }
+        if endpoint.is_system {
+            self.break_notification(place, effects);
+            return;
+        }
+        self.endpoints[place].state = ConversationState::Error;
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+        self.hold_outbox(place, Delay::PeerErrored, effects);
+        let body = Some(Arc::new(system::error_body(code, description)));
+        self.add_system_message(place, Stored::Error, system::ERROR_ID, body, now, effects);
+    }
+
+    /// Queues an Error or a DialogTimer.
+    pub(super) fn add_system_message(
+        &mut self,
+        place: u32,
+        stored: Stored,
+        message_type_id: i32,
+        body: Body,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
+        let order = self.take_queuing_order();
+        let message_id = MessageId(self.ids.next_id());
+        let endpoint = &mut self.endpoints[place];
+        endpoint.add_system_row(SystemRow { stored, queuing_order: order });
+        effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
+            queuing_order: order,
+            endpoint_id: endpoint.endpoint_id,
+            stored,
+            sequence: 0,
+            message_type_id,
+            message_id,
+            enqueued_at: now,
+            body,
+            trace: None,
+        })));
+        self.count_arrival(place, order, effects);
+    }
+
+    /// This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for a while
+    /// (rules 10, 13, 24 to 26).
+    pub(super) fn finish(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
+        let endpoint = &self.endpoints[place];
+        if endpoint.is_initiator {
+            self.erase(place, effects);
+            return;
+        }
+        // The initiator has heard from the target if it got a message, or the target's own end before its own.
+        let is_confirmed = endpoint.send_sequence > 0;
+        let keep = if is_confirmed { Some(self.limits.closed_retention) } else { self.limits.unconfirmed_retention };
+        let endpoint = &mut self.endpoints[place];
+        endpoint.state = ConversationState::Closed;
+        if endpoint.extra.is_some() || keep.is_some() {
+            let extra = endpoint.extra_mut();
+            extra.dialog_timer = None;
+            extra.security_timestamp = keep.map(|keep| now.after(keep));
+        }
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+    }
+
+    /// Removes an endpoint with its rows and its outbox.
+    pub(super) fn erase(&mut self, place: u32, effects: &mut Effects) {
+        self.drop_rows(place, effects);
+        self.drop_outbox(place, effects);
+        let endpoint = self.remove_endpoint(place);
+        // The rows with the peer's send position are gone, so the peer's counter is written.
+        if self.endpoints.get(endpoint.peer).is_some_and(|peer| !peer.state.is_ended()) {
+            self.mark_dirty(endpoint.peer);
+        }
+        if endpoint.is_stored {
+            effects.changes.push(Change::DeleteEndpoint(endpoint.endpoint_id));
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions, and the single entry point for verbs.
 
 use super::effects::{Effects, Reply, Step};
-use super::group::GroupKey;
+use super::group_lock::GroupKey;
 use super::session::{Op, Savepoint, Session};
 use super::state::Core;
 use crate::error::{Error, Result};
@@ -82,28 +82,6 @@ impl Core {
             Ok(outcome) => Step::Done(Reply::Outcome(outcome)),
             Err(blocked) => Step::Blocked(blocked),
         })
-    }
-
-    /// Registers that a session waits for a group that another session holds.
-    ///
-    /// # Errors
-    /// 1205 if the holder waits, directly or through other sessions, for this session: then roll it back.
-    pub fn wait(&mut self, session: &Session, group: GroupKey) -> Result<()> {
-        let mut holder = self.groups.get(group.0).map_or(0, |group| group.owner);
-        while holder != 0 {
-            if holder == session.id {
-                return Err(Error::deadlock(self.groups[group.0].id));
-            }
-            let waited_for = self.sessions.get(holder).copied().flatten();
-            holder = waited_for.and_then(|group| self.groups.get(group)).map_or(0, |group| group.owner);
-        }
-        self.sessions[session.id] = Some(group.0);
-        Ok(())
-    }
-
-    /// Forgets that a session waits.
-    pub fn stop_waiting(&mut self, session: &Session) {
-        self.sessions[session.id] = None;
     }
 
     /// A savepoint at the session's current position.

@@ -4,37 +4,43 @@
 //! and reads the bodies of the messages it names. It runs the embedded store, and it is the model other stores are
 //! compared with.
 
-mod begin;
+mod begin_dialog_conversation;
 mod change;
+mod check;
 mod define;
+mod definition_effects;
 mod delivery;
-mod due;
 mod effects;
-mod end;
+mod end_conversation;
 mod endpoint;
+mod event_notification;
 mod execute;
-mod group;
+mod get_transmission_status;
+mod group_lock;
+mod lifetime;
 mod lookup;
 mod memory;
-mod notify;
+mod move_conversation;
 mod orders;
 mod poison;
+mod quarantine;
 mod receive;
+mod receive_order;
 mod repair;
+mod reprioritise;
 mod restore;
 mod send;
 mod session;
 mod slab;
 mod state;
-mod status;
 #[cfg(test)]
 mod tests;
-mod upkeep;
-mod waits;
+mod tick;
+mod timer;
 
 pub use change::{Change, EndpointRow, MessageRow, Stored, TransmissionRow};
 pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
-pub use group::GroupKey;
+pub use group_lock::GroupKey;
 pub use memory::Memory;
 pub use poison::POISON_ROLLBACKS;
 pub use repair::{Repair, Repairs};

@@ -1,9 +1,10 @@
 //! RECEIVE and GET CONVERSATION GROUP (reference 3).
 
 use super::change::{Change, Stored};
+use super::check::check_levels;
 use super::effects::{Effects, Taken};
 use super::execute::Checked;
-use super::group::{GroupKey, Rank};
+use super::group_lock::GroupKey;
 use super::session::{Op, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
@@ -98,45 +99,8 @@ impl Core {
         (owner == 0 || owner == session.id).then_some(group)
     }
 
-    /// The best group this session may take: an unlocked one, or one of its own that is not yet empty.
-    fn choose(&self, session: &Session, queue_id: i32, lowest: u8, highest: u8, by_age: bool) -> Option<u32> {
-        let queue = self.queues.get(&queue_id)?;
-        let free = if by_age { queue.oldest() } else { queue.best(lowest, highest) };
-        let key = |rank: Rank| if by_age { (0, rank.oldest) } else { (rank.rank_from_top, rank.oldest) };
-        let own = session
-            .locks
-            .iter()
-            .filter(|group| self.groups[**group].queue_id == queue_id)
-            .filter_map(|group| Some((self.remaining(session, *group)?, *group)))
-            .filter(|(rank, _)| (10 - highest.min(10)..=10 - lowest.min(10)).contains(&rank.rank_from_top))
-            .min_by_key(|(rank, _)| key(*rank));
-        match (free, own) {
-            (Some(free), Some(own)) => Some(if key(own.0) <= key(free.0) { own.1 } else { free.1 }),
-            (free, own) => free.or(own).map(|(_, group)| group),
-        }
-    }
-
-    /// The rank of a group this session holds, by its rows not yet received.
-    fn remaining(&self, session: &Session, group: u32) -> Option<Rank> {
-        let mut best: Option<Rank> = None;
-        for place in self.conversations(session, group, None) {
-            let endpoint = &self.endpoints[place];
-            let overlay = session.overlay(place);
-            let sequenced = endpoint.rows.iter().nth(overlay.map_or(0, |overlay| overlay.taken) as usize);
-            let system = endpoint.system_rows().iter().map(|row| row.queuing_order);
-            let system = system.filter(|order| overlay.is_none_or(|overlay| !overlay.taken_system.contains(order)));
-            let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
-            let rank = Rank::new(endpoint.priority, oldest);
-            best = Some(best.map_or(rank, |best| Rank {
-                rank_from_top: best.rank_from_top.min(rank.rank_from_top),
-                oldest: best.oldest.min(rank.oldest),
-            }));
-        }
-        best
-    }
-
     /// The conversations of a group with rows left for this session, best level first, then by handle.
-    fn conversations(&self, session: &Session, group: u32, only: Option<u32>) -> SmallVec<[u32; 2]> {
+    pub(super) fn conversations(&self, session: &Session, group: u32, only: Option<u32>) -> SmallVec<[u32; 2]> {
         let has_more = |place: u32| {
             let endpoint = &self.endpoints[place];
             let taken = session
@@ -255,11 +219,4 @@ where
     if !list.contains(&item) {
         list.push(item);
     }
-}
-
-fn check_levels(lowest: u8, highest: u8) -> Result<()> {
-    if (1..=10).contains(&lowest) && (lowest..=10).contains(&highest) {
-        return Ok(());
-    }
-    Err(Error::out_of_range("the range of levels", format!("{lowest} to {highest}"), "within 1 to 10, the lower first"))
 }

@@ -3,10 +3,10 @@
 use super::change::{Change, EndpointRow, Stored};
 use super::effects::Effects;
 use super::endpoint::{Endpoint, Extra, NONE, Outgoing, SystemRow};
+use super::get_transmission_status::Delay;
 use super::orders::Orders;
 use super::repair::{Repairs, mend_catalog};
 use super::state::{Core, Limits};
-use super::status::Delay;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, IdSource};

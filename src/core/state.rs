@@ -1,19 +1,17 @@
 //! The broker's state and the few functions through which all other modules reach it.
 
 use super::change::Change;
-use super::effects::{Arrival, Depth, Effects};
+use super::effects::{Depth, Effects};
 use super::endpoint::{Endpoint, Extra, NONE};
-use super::group::{Group, GroupKey, QueueState, Rank, rank};
+use super::group_lock::Group;
 use super::lookup::Lookup;
+use super::receive_order::QueueState;
 use super::session::Session;
 use super::slab::Slab;
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
 use crate::id::{ConversationHandle, IdSource};
-use crate::protocol::ConversationState;
-use crate::time::Timestamp;
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
-use smallvec::SmallVec;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -320,155 +318,6 @@ impl Core {
             entry.remove();
         }
         self.groups.remove(group);
-    }
-
-    // The due list.
-
-    /// Registers the moment of an endpoint's next event; 0 is never.
-    pub(super) fn set_due(&mut self, place: u32, due: i64) {
-        let endpoint = &mut self.endpoints[place];
-        let before = std::mem::replace(&mut endpoint.due, due);
-        let endpoint_id = endpoint.endpoint_id;
-        if before != due {
-            if before != 0 {
-                self.due.remove(&(before, endpoint_id, place));
-            }
-            if due != 0 {
-                self.due.insert((due, endpoint_id, place));
-            }
-        }
-    }
-
-    /// Registers an endpoint's next moment from its timer, lifetime and state.
-    pub(super) fn reschedule(&mut self, place: u32, now: Timestamp) {
-        // A conversation of the default lifetime, 68 years, is not worth an entry for each of a million. All others
-        // have one: a machine without a battery may show 1970 when the database is opened, and the right time a minute
-        // later.
-        const FAR: i64 = 20 * 365 * 86_400 * 1_000_000;
-        let endpoint = &self.endpoints[place];
-        let end_of_life = match endpoint.state {
-            // Rules 25 and 26: an unset security timestamp keeps the endpoint for its whole LIFETIME.
-            ConversationState::Closed => {
-                endpoint.security_timestamp().unwrap_or_else(|| endpoint.lifetime.after(self.limits.closed_retention)).0
-            }
-            ConversationState::Error => i64::MAX,
-            _ => endpoint.lifetime.0,
-        };
-        let is_far = end_of_life >= now.0.max(endpoint.begun_at.0).saturating_add(FAR);
-        let end_of_life = (!is_far).then_some(end_of_life);
-        let timer = endpoint.dialog_timer().map(|timer| timer.0);
-        let due = end_of_life.into_iter().chain(timer).min();
-        self.set_due(place, due.map_or(0, |due| due.max(1)));
-    }
-
-    /// The time of the next work for [`Core::tick`](super::Core::tick).
-    pub fn next_due(&self) -> Option<Timestamp> {
-        if self.is_restored {
-            return Some(Timestamp(0));
-        }
-        self.due.first().map(|(at, ..)| Timestamp(*at))
-    }
-
-    // The ready index.
-
-    pub(super) fn unready(&mut self, group: u32) {
-        if let Some(rank) = self.groups[group].ready.take() {
-            let queue_id = self.groups[group].queue_id;
-            self.queue_state(queue_id).ready.remove(&(rank, group));
-        }
-    }
-
-    fn make_ready(&mut self, group: u32, rank: Rank) {
-        self.groups[group].ready = Some(rank);
-        let queue_id = self.groups[group].queue_id;
-        self.queue_state(queue_id).ready.insert((rank, group));
-    }
-
-    /// Puts an unlocked group where it belongs in the ready index; returns whether the group became ready by this.
-    pub(super) fn rerank(&mut self, group: u32) -> bool {
-        let now = &self.groups[group];
-        if now.owner != 0 {
-            return false;
-        }
-        let before = now.ready;
-        let after = rank(&self.endpoints, &now.members);
-        if before != after {
-            self.unready(group);
-            if let Some(rank) = after {
-                self.make_ready(group, rank);
-            }
-        }
-        before.is_none() && after.is_some()
-    }
-
-    /// A row of this level and order was added to a group: updates its rank without scanning all members.
-    pub(super) fn row_added(&mut self, group: u32, level: u8, order: u64) -> bool {
-        let now = &self.groups[group];
-        if now.owner != 0 {
-            return false;
-        }
-        match now.ready {
-            None => {
-                self.make_ready(group, Rank::new(level, order));
-                true
-            }
-            Some(before) => {
-                let after =
-                    Rank { rank_from_top: before.rank_from_top.min(10 - level), oldest: before.oldest.min(order) };
-                if after != before {
-                    self.unready(group);
-                    self.make_ready(group, after);
-                }
-                false
-            }
-        }
-    }
-
-    // Locks.
-
-    /// Takes a group's lock for a session; returns the blocking group if another session holds it.
-    pub(super) fn lock(&mut self, session: &mut Session, group: u32) -> Result<(), GroupKey> {
-        let owner = self.groups[group].owner;
-        if owner == session.id {
-            return Ok(());
-        }
-        if owner != 0 {
-            return Err(GroupKey(group));
-        }
-        self.unready(group);
-        self.groups[group].owner = session.id;
-        session.locks.push(group);
-        Ok(())
-    }
-
-    /// Takes the locks of several groups in the one order of all sessions: by the group's id.
-    pub(super) fn lock_in_order(
-        &mut self,
-        session: &mut Session,
-        mut groups: SmallVec<[u32; 4]>,
-    ) -> Result<(), GroupKey> {
-        groups.sort_unstable_by_key(|group| self.groups[*group].id);
-        groups.into_iter().try_for_each(|group| self.lock(session, group))
-    }
-
-    pub(super) fn unlock_all(&mut self, session: &mut Session, effects: &mut Effects) {
-        for group in std::mem::take(&mut session.locks) {
-            self.groups[group].owner = 0;
-            effects.released.push(GroupKey(group));
-            if std::mem::take(&mut self.groups[group].is_set_aside_later) {
-                self.set_quarantined(group, true);
-            }
-            if self.groups[group].members.is_empty() {
-                self.remove_group(group);
-                continue;
-            }
-            let queue_id = self.groups[group].queue_id;
-            let newly_ready = usize::from(self.rerank(group));
-            // Messages that were only sent neither took rows from the queue nor made any ready: no receiver need try.
-            if newly_ready > 0 || !session.received_queues.is_empty() {
-                effects.arrivals.push(Arrival { queue_id, newly_ready });
-            }
-        }
     }
 
     // What a commit writes.

@@ -5,6 +5,7 @@
 mod called_by;
 mod levels;
 mod paths;
+mod rooms;
 mod source;
 mod tsql;
 mod verbs;

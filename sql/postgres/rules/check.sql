@@ -55,3 +55,71 @@ LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM dialoq.fail(60005, format('the arguments of dialoq.%s make no row: %s; correct them', p_function, p_why));
 END $$;
+
+-- Refuses a transaction whose snapshot does not move: what others do under a lock it waits for would stay unseen.
+-- Errors: 60026
+CREATE OR REPLACE FUNCTION dialoq.check_isolation() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM dialoq.fail(60026, format('the transaction is %s; the broker needs READ COMMITTED',
+            upper(current_setting('transaction_isolation'))));
+    END IF;
+END $$;
+
+-- Refuses a client whose definitions are old.
+CREATE OR REPLACE FUNCTION dialoq.check_catalog_version(p_catalog_version bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint;
+BEGIN
+    IF p_catalog_version IS NOT NULL THEN
+        SELECT b.catalog_version INTO v_now FROM dialoq.broker AS b;
+        IF v_now <> p_catalog_version THEN
+            PERFORM dialoq.fail(60033, format('the definitions are at version %s, the client''s at %s; read them again',
+                v_now, p_catalog_version));
+        END IF;
+    END IF;
+END $$;
+
+-- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too is as good as gone:
+-- only its group's holder removes the row.
+CREATE OR REPLACE FUNCTION dialoq.check_not_ended(p_handle uuid, p_error integer, p_statement text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+    v_peer_state text;
+BEGIN
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.conversation_handle = p_handle;
+    IF e.state = 'DO' AND e.is_initiator THEN
+        SELECT p.state INTO v_peer_state
+        FROM dialoq.conversation_endpoint AS p WHERE p.conversation_id = e.conversation_id AND NOT p.is_initiator;
+        IF v_peer_state IN ('DO', 'CD') OR v_peer_state IS NULL AND e.is_peer_known THEN
+            PERFORM dialoq.fail(8426, format(
+                'conversation handle %s was not found: it was never begun here, or it has ended', p_handle));
+        END IF;
+    END IF;
+    IF e.state IN ('DO', 'CD') THEN
+        PERFORM dialoq.fail(p_error, format('conversation %s is %s%s', p_handle, dialoq.state_name(e.state),
+            coalesce('; ' || p_statement || ' needs one that this side has not ended', ': this side has ended it already')));
+    END IF;
+END $$;
+
+-- The queue of that name, if it gives something out.
+-- Errors: 9617, 60002, 60026
+CREATE OR REPLACE FUNCTION dialoq.receivable(p_queue text) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue record;
+BEGIN
+    PERFORM dialoq.check_isolation();
+    SELECT q.queue_id, q.name, q.is_receive_enabled INTO v_queue
+    FROM dialoq.service_queue AS q WHERE q.folded_name = lower(p_queue COLLATE "C");
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(60002, format('queue ''%s'' was not found', p_queue));
+    ELSIF NOT v_queue.is_receive_enabled THEN
+        PERFORM dialoq.fail(9617, format('queue ''%s'' is disabled; ALTER QUEUE [%s] WITH STATUS = ON enables it',
+            v_queue.name, v_queue.name));
+    END IF;
+    RETURN v_queue.queue_id;
+END $$;

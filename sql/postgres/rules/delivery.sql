@@ -265,6 +265,13 @@ BEGIN
     RETURN dialoq.distinct_notices(v_notices);
 END $$;
 
+-- Why everything of an endpoint that waits in the transmission queue waits. Its group is locked.
+CREATE OR REPLACE FUNCTION dialoq.hold_outbox(p_endpoint_id bigint, p_status text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE dialoq.transmission AS t SET status = p_status WHERE t.endpoint_id = p_endpoint_id AND t.status <> p_status;
+END $$;
+
 -- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
 -- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick, and so is what
 -- comes after the first 500: a transaction can hold only so many locks, and definitions should not hold up others.

@@ -1,6 +1,6 @@
--- What happens to one endpoint: what it was told, errors, its end.
+-- One endpoint: what has arrived for it and is not in its row yet, errors, its end.
 -- Takes: see each function
--- Gives: words for others where a function gives text
+-- Gives: notices where a function gives text
 
 -- Whether an endpoint was told something, or something is due, that its row does not say yet.
 CREATE OR REPLACE FUNCTION dialoq.has_pending(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
@@ -74,54 +74,12 @@ BEGIN
         DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
     END IF;
     IF e.due_at <= v_now THEN
-        v_notices := dialoq.fall_due(p_endpoint_id, v_now);
+        IF e.dialog_timer <= v_now THEN
+            v_notices := dialoq.fire_timer(p_endpoint_id, v_now);
+        END IF;
+        v_notices := concat_ws(' ', v_notices, dialoq.expire(p_endpoint_id, v_now), dialoq.reschedule(p_endpoint_id, v_now));
     END IF;
     RETURN v_notices;
-END $$;
-
--- Does what is due at an endpoint whose group is locked: its timer, else the end of its time.
-CREATE OR REPLACE FUNCTION dialoq.fall_due(p_endpoint_id bigint, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-    e dialoq.conversation_endpoint;
-    v_notices text;
-    v_end_of_life timestamptz;
-BEGIN
-    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
-    IF e.dialog_timer <= p_now THEN
-        UPDATE dialoq.conversation_endpoint AS c SET dialog_timer = NULL WHERE c.endpoint_id = p_endpoint_id;
-        v_notices := dialoq.add_system_message(p_endpoint_id, 2, 3, NULL, p_now);
-    END IF;
-    SELECT CASE e.state
-            WHEN 'CD' THEN coalesce(e.security_timestamp, e.lifetime + b.closed_retention_s * interval '1 second')
-            ELSE e.lifetime
-        END INTO v_end_of_life
-    FROM dialoq.broker AS b;
-    IF v_end_of_life <= p_now THEN
-        IF e.state IN ('SO', 'CO', 'DI') THEN
-            v_notices := concat_ws(' ', v_notices,
-                dialoq.break_conversation(p_endpoint_id, -8489, 'the conversation has reached its LIFETIME', p_now));
-        ELSIF e.state IN ('DO', 'CD') THEN
-            -- Nobody is told: this side has ended, and what it could not say any more is dropped.
-            PERFORM dialoq.erase(p_endpoint_id);
-            RETURN v_notices;
-        END IF;
-    END IF;
-    RETURN concat_ws(' ', v_notices, dialoq.reschedule(p_endpoint_id, p_now));
-END $$;
-
--- Writes when something next happens to an endpoint whose group is locked.
-CREATE OR REPLACE FUNCTION dialoq.reschedule(p_endpoint_id bigint, p_now timestamptz) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_due timestamptz;
-BEGIN
-    UPDATE dialoq.conversation_endpoint AS c
-    SET due_at = dialoq.next_due(c.state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now)
-    FROM dialoq.broker AS b
-    WHERE c.endpoint_id = p_endpoint_id
-    RETURNING c.due_at INTO v_due;
-    RETURN dialoq.due_notice(v_due);
 END $$;
 
 -- Sets the state of an endpoint whose group is locked.
@@ -195,13 +153,6 @@ BEGIN
     RETURN concat_ws(' ', v_notices, dialoq.apply_pending(p_endpoint_id));
 END $$;
 
--- Why everything of an endpoint that waits in the transmission queue waits. Its group is locked.
-CREATE OR REPLACE FUNCTION dialoq.hold_outbox(p_endpoint_id bigint, p_status text) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    UPDATE dialoq.transmission AS t SET status = p_status WHERE t.endpoint_id = p_endpoint_id AND t.status <> p_status;
-END $$;
-
 -- This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while. Its group is locked.
 CREATE OR REPLACE FUNCTION dialoq.finish(p_endpoint_id bigint, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -263,41 +214,5 @@ BEGIN
             UPDATE dialoq.conversation_endpoint AS p SET receive_sequence = greatest(p.receive_sequence, e.send_sequence)
             WHERE p.endpoint_id = v_peer.endpoint_id;
         END IF;
-    END IF;
-END $$;
-
--- Has tick look at an endpoint once more when every transaction that runs now is over.
-CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
-END $$;
-
--- The look itself: removes what reached an endpoint that is gone, brings one that is there up to date, sends what can
--- go, and puts its group's rows right.
--- Gives: whether it is settled; false if another transaction holds the group.
-CREATE OR REPLACE FUNCTION dialoq.recheck(p_endpoint_id bigint, OUT is_done boolean, OUT notices text)
-LANGUAGE plpgsql AS $$
-DECLARE
-    e dialoq.conversation_endpoint;
-BEGIN
-    IF p_endpoint_id = 0 THEN
-        SELECT d.is_done, d.notices INTO is_done, notices FROM dialoq.recheck_definitions() AS d;
-        RETURN;
-    END IF;
-    SELECT l.is_locked, l.notices INTO is_done, notices FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
-    IF is_done IS NULL THEN
-        is_done := false;
-        RETURN;
-    END IF;
-    IF NOT is_done THEN
-        is_done := true;
-        DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
-        RETURN;
-    END IF;
-    notices := concat_ws(' ', notices, dialoq.apply_pending(p_endpoint_id), dialoq.redeliver(p_endpoint_id));
-    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
-    IF e.endpoint_id IS NOT NULL AND dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
-        notices := concat_ws(' ', notices, (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id));
     END IF;
 END $$;

@@ -149,10 +149,7 @@ BEGIN
     UPDATE dialoq.conversation_endpoint AS c SET state = 'CO', send_sequence = c.send_sequence + 1
     WHERE c.endpoint_id = p_endpoint_id;
     IF e.is_retention_enabled THEN
-        INSERT INTO dialoq.retained_message (
-            endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
-        VALUES (p_endpoint_id, nextval('dialoq.queue_message_queuing_order_seq'), 3, 0, e.send_sequence, p_message_type_id,
-            p_message_id, v_now, p_body, p_trace);
+        PERFORM dialoq.retain_sent(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, v_now, p_body, p_trace);
     END IF;
     notices := dialoq.dispatch(p_endpoint_id, e.send_sequence, p_message_type_id, p_message_id, p_body, p_trace, false, false,
         p_body_fault, v_now);
@@ -179,19 +176,4 @@ LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN coalesce(
         (SELECT c.name FROM dialoq.service_contract AS c WHERE c.service_contract_id = p_service_contract_id), '');
-END $$;
-
--- Refuses a client whose definitions are old.
-CREATE OR REPLACE FUNCTION dialoq.check_catalog_version(p_catalog_version bigint) RETURNS void
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_now bigint;
-BEGIN
-    IF p_catalog_version IS NOT NULL THEN
-        SELECT b.catalog_version INTO v_now FROM dialoq.broker AS b;
-        IF v_now <> p_catalog_version THEN
-            PERFORM dialoq.fail(60033, format('the definitions are at version %s, the client''s at %s; read them again',
-                v_now, p_catalog_version));
-        END IF;
-    END IF;
 END $$;

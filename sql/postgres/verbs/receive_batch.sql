@@ -332,11 +332,7 @@ BEGIN
                 SELECT g.id FROM unnest(v_groups) AS g (id) WHERE NOT g.id = ANY (coalesce(v_seen, '{}')));
         END IF;
         IF v_retains AND v_messages IS NOT NULL THEN
-            INSERT INTO dialoq.retained_message (
-                endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace)
-            SELECT m.endpoint_id, m.queuing_order, 0, m.delivery_class, m.sequence, m.message_type_id, m.message_id, m.enqueued_at,
-                m.body, m.trace
-            FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_messages);
+            PERFORM dialoq.retain_received(v_messages);
         END IF;
         v_notices := dialoq.publish_notices(concat_ws(' ', v_notices,
             CASE WHEN v_rest_groups IS NOT NULL OR v_wrong IS NOT NULL THEN 'q:' || v_queue_id END));

@@ -23,8 +23,6 @@ BEGIN
         END IF;
         PERFORM dialoq.lock_group(p_conversation_group_id);
     END LOOP;
-    UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = false, rollbacks = 0
-    WHERE e.conversation_group_id = p_conversation_group_id;
-    PERFORM dialoq.rebuild_ready_rows(p_conversation_group_id);
+    PERFORM dialoq.set_quarantined(p_conversation_group_id, false);
     RETURN QUERY SELECT dialoq.publish_notices('q:' || v_queue_id);
 END $$;

@@ -114,7 +114,7 @@ fn assert_sound(memory: &Memory) {
         assert!(group.members.iter().all(|member| core.endpoints[*member].group == place));
         assert!(group.owner == 0 || group.ready.is_none(), "a locked group is not ready");
         if group.owner == 0 {
-            let rank = super::super::group::rank(&core.endpoints, &group.members);
+            let rank = super::super::receive_order::rank(&core.endpoints, &group.members);
             assert_eq!(group.ready, rank, "the ready index says what waits");
         }
     }

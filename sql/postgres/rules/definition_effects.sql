@@ -9,46 +9,6 @@
 --     on_queue_dropped, on_queue_status_changed, on_new_broker, on_error_broker_conversations, on_notification_created,
 --     on_notification_dropped)
 
--- Locks the groups of endpoints, in the order of their keys, and applies what is pending on the endpoints.
--- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.
-CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
-RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    v_row record;
-    v_lock record;
-    v_notices text;
-BEGIN
-    FOR v_row IN
-        SELECT DISTINCT ON (dialoq.group_key(e.conversation_group_id)) e.endpoint_id
-        FROM dialoq.conversation_endpoint AS e
-        WHERE e.endpoint_id = ANY (p_affected)
-            AND (cardinality(p_affected) <= 500 OR dialoq.group_key(e.conversation_group_id) IN (
-                SELECT (l.classid::bigint << 32) | l.objid::bigint
-                FROM pg_locks AS l
-                WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
-                    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())))
-        ORDER BY dialoq.group_key(e.conversation_group_id), e.endpoint_id
-    LOOP
-        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
-        v_notices := concat_ws(' ', v_notices, v_lock.notices);
-    END LOOP;
-    RETURN v_notices;
-END
-$$;
-
--- Takes endpoints away, with all of their groups and all that waits, when they are too many to be locked one by one.
-CREATE FUNCTION dialoq.erase_all(p_affected bigint[])
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (p_affected);
-    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (p_affected);
-    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (p_affected);
-    DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
-    WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (p_affected);
-    DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (p_affected);
-END
-$$;
-
 -- The contract was dropped: conversations over it break.
 CREATE FUNCTION dialoq.on_contract_dropped(p_contract_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
@@ -219,96 +179,42 @@ BEGIN
 END
 $$;
 
--- Words with one more that is not among them yet: a million conversations are mostly of one queue.
-CREATE FUNCTION dialoq.add_notices(p_notices text, p_more text)
-RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-BEGIN
-    IF p_more IS NULL OR strpos(' ' || coalesce(p_notices, '') || ' ', ' ' || p_more || ' ') > 0 THEN
-        RETURN p_notices;
-    END IF;
-    RETURN concat_ws(' ', p_notices, p_more);
-END
-$$;
-
--- The second look at a change of definitions, when every transaction is over that ran when it was committed: those may
--- have gone by what was before, and made or told an endpoint what the change had no knowledge of. tick calls it, because
--- follow_* noted endpoint 0 as unsettled. At most 500 endpoints at a time.
--- Gives: whether nothing is left to do; words
-CREATE FUNCTION dialoq.recheck_definitions(OUT is_done boolean, OUT notices text)
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET enable_hashjoin = on
-SET enable_mergejoin = on AS $$
+-- Locks the groups of endpoints, in the order of their keys, and applies what is pending on the endpoints.
+-- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.
+CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
+RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_row record;
     v_lock record;
-    v_broken record;
-    v_count integer := 0;
+    v_notices text;
 BEGIN
-    is_done := true;
-    -- Places to look in a queue that the service has left.
     FOR v_row IN
-        WITH wrong AS (
-            SELECT r.ctid AS place, s.queue_id
-            FROM dialoq.ready_group AS r
-            CROSS JOIN LATERAL (
-                SELECT e.service_id FROM dialoq.conversation_endpoint AS e
-                WHERE e.conversation_group_id = r.conversation_group_id LIMIT 1) AS e
-            JOIN dialoq.service AS s ON s.service_id = e.service_id
-            WHERE s.queue_id <> r.queue_id
-            FOR UPDATE OF r SKIP LOCKED
-        ), moved AS (
-            UPDATE dialoq.ready_group AS r SET queue_id = w.queue_id FROM wrong AS w WHERE r.ctid = w.place
-            RETURNING r.queue_id
-        )
-        SELECT DISTINCT m.queue_id FROM moved AS m
-    LOOP
-        notices := dialoq.add_notices(notices, 'q:' || v_row.queue_id);
-    END LOOP;
-    -- Endpoints of a service that is gone, over a contract that is gone, at a target that lost it.
-    FOR v_row IN
-        SELECT e.endpoint_id, p.endpoint_id AS peer_id, s.service_id IS NULL AS is_homeless,
-            CASE WHEN s.service_id IS NULL THEN NULL WHEN c.is_dropped THEN -8487 ELSE -8468 END AS code
+        SELECT DISTINCT ON (dialoq.group_key(e.conversation_group_id)) e.endpoint_id
         FROM dialoq.conversation_endpoint AS e
-        LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
-        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
-        LEFT JOIN dialoq.service_contract_usage AS u
-            ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
-        LEFT JOIN dialoq.conversation_endpoint AS p
-            ON p.conversation_id = e.conversation_id AND p.is_initiator = (NOT e.is_initiator)
-        WHERE NOT e.is_system AND (s.service_id IS NULL OR e.state IN ('SO', 'CO', 'DI')
-            AND (c.is_dropped OR NOT e.is_initiator AND u.service_id IS NULL)
-            AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1))
-        ORDER BY e.endpoint_id
-        LIMIT 500
+        WHERE e.endpoint_id = ANY (p_affected)
+            AND (cardinality(p_affected) <= 500 OR dialoq.group_key(e.conversation_group_id) IN (
+                SELECT (l.classid::bigint << 32) | l.objid::bigint
+                FROM pg_locks AS l
+                WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid <> pg_backend_pid()
+                    AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())))
+        ORDER BY dialoq.group_key(e.conversation_group_id), e.endpoint_id
     LOOP
-        v_count := v_count + 1;
-        BEGIN
-            IF v_row.is_homeless THEN
-                SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
-                is_done := is_done AND v_lock.is_locked IS NOT NULL;
-                CONTINUE WHEN v_lock.is_locked IS NOT TRUE;
-                notices := dialoq.add_notices(notices, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
-                PERFORM dialoq.erase(v_row.endpoint_id);
-            ELSIF v_row.code = -8487 THEN
-                notices := dialoq.add_notices(notices,
-                    dialoq.raise_error(v_row.endpoint_id, -8487, 'the contract of the conversation was dropped'));
-            ELSE
-                notices := dialoq.add_notices(notices,
-                    dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
-                notices := dialoq.add_notices(notices,
-                    dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
-            END IF;
-        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
-            SELECT b.is_done, b.notices INTO v_broken FROM dialoq.break_damaged(v_row.endpoint_id, SQLERRM) AS b;
-            is_done := is_done AND v_broken.is_done IS NOT NULL;
-            notices := dialoq.add_notices(notices, v_broken.notices);
-        END;
+        SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, true);
+        v_notices := concat_ws(' ', v_notices, v_lock.notices);
     END LOOP;
-    DELETE FROM dialoq.queue_message AS m
-    WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id);
-    is_done := is_done AND v_count < 500 AND NOT EXISTS (
-        SELECT FROM dialoq.ready_group AS r
-        JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = r.conversation_group_id
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        WHERE s.queue_id <> r.queue_id);
+    RETURN v_notices;
+END
+$$;
+
+-- Takes endpoints away, with all of their groups and all that waits, when they are too many to be locked one by one.
+CREATE FUNCTION dialoq.erase_all(p_affected bigint[])
+RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.retained_message AS m WHERE m.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.ready_group AS r USING dialoq.conversation_endpoint AS e
+    WHERE r.conversation_group_id = e.conversation_group_id AND e.endpoint_id = ANY (p_affected);
+    DELETE FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = ANY (p_affected);
 END
 $$;

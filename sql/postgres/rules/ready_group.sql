@@ -1,6 +1,5 @@
--- The claim index: which groups have something to receive.
--- Takes: see each function
--- Gives: see each function
+-- ready_group, the claim index: where to look for a group that can be received from.
+-- Takes, Gives: see each function
 
 -- Every queue and level at which groups have messages that can be received, and the oldest of each group.
 CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
@@ -83,4 +82,19 @@ BEGIN
     END LOOP;
     DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held) AND NOT r.ctid = ANY (v_kept);
     RETURN v_is_ready;
+END $$;
+
+-- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
+CREATE OR REPLACE FUNCTION dialoq.delete_stale_ready_row(p_queue_id integer, p_below_top smallint, p_oldest bigint, p_group uuid) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_rows tid[] := ARRAY(
+        SELECT r.ctid FROM dialoq.ready_group AS r
+        WHERE r.queue_id = p_queue_id AND r.rank_from_top = p_below_top AND r.oldest = p_oldest
+            AND r.conversation_group_id = p_group
+        FOR UPDATE SKIP LOCKED);
+BEGIN
+    IF cardinality(v_rows) > 0 AND NOT EXISTS (SELECT FROM dialoq.group_ranks(ARRAY[p_group])) THEN
+        DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_rows);
+    END IF;
 END $$;

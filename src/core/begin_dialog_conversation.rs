@@ -1,5 +1,6 @@
 //! BEGIN DIALOG (reference 2.1).
 
+use super::check::check_service_name;
 use super::endpoint::{Endpoint, Extra, NONE};
 use super::execute::{Checked, lock};
 use super::orders::Orders;
@@ -153,15 +154,4 @@ impl Core {
             },
         }
     }
-}
-
-fn check_service_name(name: &str) -> Result<()> {
-    let length = name.chars().count();
-    if (1..=256).contains(&length) {
-        return Ok(());
-    }
-    Err(Error::new(
-        Code::BAD_SERVICE_NAME,
-        format!("the name of the TO SERVICE has {length} characters; it must have 1 to 256"),
-    ))
 }

@@ -140,17 +140,6 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a transaction whose snapshot does not move: what others do under a lock it waits for would stay unseen.
--- Errors: 60026
-CREATE OR REPLACE FUNCTION dialoq.check_isolation() RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        PERFORM dialoq.fail(60026, format('the transaction is %s; the broker needs READ COMMITTED',
-            upper(current_setting('transaction_isolation'))));
-    END IF;
-END $$;
-
 -- The endpoint of a handle that an application may name, its group locked; NULL if there is none, -1 if `p_wait` is
 -- false and another transaction holds it.
 CREATE OR REPLACE FUNCTION dialoq.lock_handle(p_handle uuid, p_wait boolean, OUT endpoint_id bigint, OUT notices text)
@@ -170,6 +159,25 @@ BEGIN
     ELSIF NOT v_is_locked THEN
         lock_handle.endpoint_id := NULL;
     END IF;
+END $$;
+
+-- What END and the smaller verbs on one conversation have in common. A conversation that this side has ended stays so:
+-- that is checked before the lock is waited for, and again under it.
+-- Takes: the handle; the error if this side has ended, and the verb it names (NULL: END)
+-- Gives: the endpoint, its group locked; words for others
+CREATE OR REPLACE FUNCTION dialoq.lock_open(p_handle uuid, p_error integer, p_statement text, OUT endpoint_id bigint, OUT notices text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT l.endpoint_id, l.notices INTO lock_open.endpoint_id, lock_open.notices FROM dialoq.lock_handle(p_handle, false) AS l;
+    IF lock_open.endpoint_id = -1 THEN
+        PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);
+        SELECT l.endpoint_id, l.notices INTO lock_open.endpoint_id, lock_open.notices FROM dialoq.lock_handle(p_handle, true) AS l;
+    END IF;
+    IF lock_open.endpoint_id IS NULL THEN
+        PERFORM dialoq.fail(8426, format(
+            'conversation handle %s was not found: it was never begun here, or it has ended', p_handle));
+    END IF;
+    PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);
 END $$;
 
 -- Frees the locks that savepoints made the session's.

@@ -4,6 +4,67 @@
 -- Takes: see each function
 -- Gives: see each function
 
+-- Does what is due ('due'), counts rollbacks that are not counted yet ('count'), or looks once more at endpoints ('recheck').
+-- Takes: what, until when, how many at most, and whether each is done by itself
+-- Gives: how many were done; words; whether some wait for a transaction that holds their group
+CREATE OR REPLACE FUNCTION dialoq.do_steps(
+    p_step text, p_now timestamptz, p_top integer, p_is_alone boolean, OUT did integer, OUT notices text, OUT is_blocked boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_items refcursor;
+    v_row record;
+    v_done record;
+    v_are_definitions_settled boolean;
+BEGIN
+    did := 0;
+    is_blocked := false;
+    IF p_step = 'due' THEN
+        OPEN v_items FOR
+            SELECT e.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.conversation_endpoint AS e
+            WHERE e.due_at <= p_now ORDER BY e.due_at, e.endpoint_id;
+    ELSIF p_step = 'count' THEN
+        -- Transactions that received and are gone.
+        OPEN v_items FOR
+            SELECT NULL::bigint AS endpoint_id, NULL::bigint AS id, a.attempt_id FROM dialoq.receive_attempt AS a
+            WHERE dialoq.receiver_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
+            GROUP BY a.attempt_id ORDER BY a.attempt_id;
+    ELSE
+        OPEN v_items FOR
+            SELECT u.endpoint_id, u.recheck_id AS id, NULL::uuid AS attempt_id FROM dialoq.recheck_queue AS u
+            WHERE u.after_xid <= pg_snapshot_xmin(pg_current_snapshot())
+                AND u.noted_at < clock_timestamp() - interval '0.5 seconds'
+            ORDER BY u.recheck_id
+            LIMIT greatest(p_top, 0)
+            FOR UPDATE SKIP LOCKED;
+    END IF;
+    LOOP
+        EXIT WHEN did >= p_top;
+        FETCH v_items INTO v_row;
+        EXIT WHEN NOT FOUND;
+        -- One look at all that changes of definitions concern serves all of them.
+        IF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
+            SELECT v_are_definitions_settled AS is_done, NULL::text AS notices INTO v_done;
+        ELSIF p_is_alone THEN
+            SELECT * INTO v_done FROM dialoq.do_step_alone(p_step, v_row.endpoint_id, v_row.id, v_row.attempt_id);
+        ELSE
+            SELECT * INTO v_done FROM dialoq.do_step(p_step, v_row.endpoint_id, v_row.id, v_row.attempt_id);
+        END IF;
+        IF v_row.endpoint_id = 0 THEN
+            v_are_definitions_settled := v_done.is_done;
+        END IF;
+        IF v_done.is_done IS TRUE THEN
+            did := did + 1;
+            notices := dialoq.distinct_notices(concat_ws(' ', notices, v_done.notices));
+            IF p_step = 'recheck' THEN
+                DELETE FROM dialoq.recheck_queue AS u WHERE u.recheck_id = v_row.id;
+            END IF;
+        ELSE
+            is_blocked := is_blocked OR p_step = 'due';
+        END IF;
+    END LOOP;
+    CLOSE v_items;
+END $$;
+
 -- One step.
 -- Takes: the step; its endpoint, row of the transmission queue or attempt
 -- Gives: whether it is done: NULL if another transaction holds the group; words
@@ -106,4 +167,23 @@ BEGIN
         WHERE c.endpoint_id = p_endpoint_id;
         DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
     END;
+END $$;
+
+-- Deletes the reader rows of processes that have ended. It skips rows that another session has locked, because every
+-- session with the role dialoq_user may write them.
+CREATE OR REPLACE FUNCTION dialoq.forget_dead_processes() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_process uuid;
+BEGIN
+    FOR v_process IN
+        SELECT m.process FROM dialoq.queue_monitor AS m UNION SELECT t.process FROM dialoq.activated_task AS t
+    LOOP
+        IF dialoq.is_process_gone(v_process) THEN
+            DELETE FROM dialoq.queue_monitor AS m WHERE m.ctid = ANY (ARRAY(
+                SELECT n.ctid FROM dialoq.queue_monitor AS n WHERE n.process = v_process FOR UPDATE SKIP LOCKED));
+            DELETE FROM dialoq.activated_task AS t WHERE t.ctid = ANY (ARRAY(
+                SELECT n.ctid FROM dialoq.activated_task AS n WHERE n.process = v_process FOR UPDATE SKIP LOCKED));
+        END IF;
+    END LOOP;
 END $$;

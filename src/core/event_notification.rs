@@ -1,6 +1,6 @@
 //! Event notifications on queues: the broker's own conversations (reference 5.7).
 
-use super::begin::LONGEST_SECONDS;
+use super::begin_dialog_conversation::LONGEST_SECONDS;
 use super::change::Change;
 use super::delivery::Letter;
 use super::effects::Effects;

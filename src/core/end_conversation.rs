@@ -1,12 +1,12 @@
 //! END CONVERSATION (reference 2.6, transitions 3 and 9 to 21).
 
-use super::change::Change;
+use super::check::check_form;
 use super::delivery::Letter;
 use super::effects::{Arrival, Effects};
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
 use super::state::Core;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error};
 use crate::id::{ConversationHandle, MessageId};
 use crate::protocol::{ConversationState, EndForm, Outcome, system};
 use crate::time::Timestamp;
@@ -116,57 +116,4 @@ impl Core {
             self.finish(place, now, effects);
         }
     }
-
-    /// This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for a while
-    /// (rules 10, 13, 24 to 26).
-    fn finish(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
-        let endpoint = &self.endpoints[place];
-        if endpoint.is_initiator {
-            self.erase(place, effects);
-            return;
-        }
-        // The initiator has heard from the target if it got a message, or the target's own end before its own.
-        let is_confirmed = endpoint.send_sequence > 0;
-        let keep = if is_confirmed { Some(self.limits.closed_retention) } else { self.limits.unconfirmed_retention };
-        let endpoint = &mut self.endpoints[place];
-        endpoint.state = ConversationState::Closed;
-        if endpoint.extra.is_some() || keep.is_some() {
-            let extra = endpoint.extra_mut();
-            extra.dialog_timer = None;
-            extra.security_timestamp = keep.map(|keep| now.after(keep));
-        }
-        self.mark_dirty(place);
-        self.reschedule(place, now);
-    }
-
-    /// Removes an endpoint with its rows and its outbox.
-    pub(super) fn erase(&mut self, place: u32, effects: &mut Effects) {
-        self.drop_rows(place, effects);
-        self.drop_outbox(place, effects);
-        let endpoint = self.remove_endpoint(place);
-        // The rows with the peer's send position are gone, so the peer's counter is written.
-        if self.endpoints.get(endpoint.peer).is_some_and(|peer| !peer.state.is_ended()) {
-            self.mark_dirty(endpoint.peer);
-        }
-        if endpoint.is_stored {
-            effects.changes.push(Change::DeleteEndpoint(endpoint.endpoint_id));
-        }
-    }
-}
-
-fn check_form(form: &EndForm) -> Result<()> {
-    let EndForm::WithError { code, description } = form else { return Ok(()) };
-    if *code < 1 {
-        return Err(Error::new(
-            Code::END_ERROR_CODE_MISSING,
-            format!(
-                "the error code of END CONVERSATION is {code}; it must be above 0, the others belong to the broker"
-            ),
-        ));
-    }
-    let length = description.chars().count();
-    if length > 3000 {
-        return Err(Error::out_of_range("the length of the error description", length, "3000 characters at most"));
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
--- Event notifications on queues, which are the broker's own conversations, and poison messages.
+-- Event notifications on queues, which are the broker's own conversations.
 -- Takes: see each function
--- Gives: words for others where a function gives text
+-- Gives: notices where a function gives text
 
 -- Begins the conversation over which a notification tells its events, if it is not there.
 CREATE OR REPLACE FUNCTION dialoq.begin_notification(p_event_notification_id integer) RETURNS void
@@ -96,89 +96,4 @@ BEGIN
             dialoq.event_body(p_event, v_row.name, v_now), NULL, false, false, NULL, v_now));
     END LOOP;
     RETURN v_notices;
-END $$;
-
--- Forgets the rollbacks of a queue, but those that another transaction is about to forget.
-CREATE OR REPLACE FUNCTION dialoq.forget_rollbacks(p_queue_id integer) RETURNS void
-LANGUAGE plpgsql AS $$
-BEGIN
-    IF EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) THEN
-        DELETE FROM dialoq.queue_rollback AS r
-        WHERE r.ctid = ANY (ARRAY(
-            SELECT o.ctid FROM dialoq.queue_rollback AS o WHERE o.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
-    END IF;
-END $$;
-
--- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or set the
--- guilty group aside. Groups that another transaction holds are passed over.
-CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[]) RETURNS text
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_queue record;
-    v_group uuid;
-    v_rollbacks integer;
-    v_notices text := 'q:' || p_queue_id;
-BEGIN
-    SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine INTO v_queue
-    FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
-    IF v_queue.is_handled IS NOT TRUE THEN
-        RETURN v_notices;
-    END IF;
-    IF v_queue.is_quarantine THEN
-        FOREACH v_group IN ARRAY p_groups LOOP
-            CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
-            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = v_group;
-            SELECT max(e.rollbacks) INTO v_rollbacks
-            FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group;
-            IF v_rollbacks >= 5 THEN
-                UPDATE dialoq.conversation_endpoint AS e SET is_quarantined = true WHERE e.conversation_group_id = v_group;
-                PERFORM dialoq.rebuild_ready_rows(v_group);
-            END IF;
-        END LOOP;
-        RETURN v_notices;
-    END IF;
-    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
-    IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= 5 THEN
-        -- If another session is changing definitions, the next rollback disables the queue instead: counting must not wait
-        -- for a definition that its session never ends.
-        IF NOT dialoq.try_lock_definitions() THEN
-            RETURN v_notices;
-        END IF;
-        -- The same if another session holds the group of a notification of that event. The groups are found before any is
-        -- locked: in one statement the planner may lock the groups of all conversations.
-        FOR v_group IN
-            SELECT e.conversation_group_id
-            FROM dialoq.event_notification AS n
-            JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
-            WHERE n.queue_id = p_queue_id AND n.event = 'BROKER_QUEUE_DISABLED'
-            ORDER BY n.event_notification_id
-        LOOP
-            IF NOT dialoq.try_lock_group(v_group) THEN
-                RETURN v_notices;
-            END IF;
-        END LOOP;
-        PERFORM dialoq.forget_rollbacks(p_queue_id);
-        UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
-        WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
-        IF NOT FOUND THEN
-            RETURN v_notices;
-        END IF;
-        UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
-        v_notices := concat_ws(' ', v_notices, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
-    END IF;
-    RETURN v_notices;
-END $$;
-
--- Locks the definitions as define_begin does, before any queue's row; says whether that took less than a moment.
-CREATE OR REPLACE FUNCTION dialoq.try_lock_definitions() RETURNS boolean
-LANGUAGE plpgsql AS $$
-DECLARE
-    v_timeout text := current_setting('lock_timeout');
-BEGIN
-    PERFORM set_config('lock_timeout', '250ms', true);
-    PERFORM FROM dialoq.broker AS b FOR UPDATE;
-    PERFORM set_config('lock_timeout', v_timeout, true);
-    RETURN true;
-EXCEPTION WHEN lock_not_available THEN
-    RETURN false;
 END $$;

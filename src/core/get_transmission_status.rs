@@ -1,6 +1,18 @@
-//! Why a message waits in the transmission queue: the numbers of reference 6.6, with our own texts.
+//! GET_TRANSMISSION_STATUS: why a message waits in the transmission queue. The numbers are those of reference 6.6, the texts
+//! our own.
 
+use super::state::Core;
+use crate::id::ConversationHandle;
 use std::sync::{Arc, LazyLock};
+
+impl Core {
+    /// Why the conversation's first waiting message was not delivered at the latest try.
+    pub(super) fn transmission_status(&self, handle: ConversationHandle) -> String {
+        let extra = self.find_open(handle).and_then(|place| self.endpoints[place].extra.as_ref());
+        let delay = extra.filter(|extra| !extra.outbox.is_empty()).and_then(|extra| extra.delay);
+        delay.map_or_else(String::new, |delay| status_text(delay).to_string())
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delay {
@@ -19,7 +31,7 @@ pub(super) enum Delay {
 }
 
 /// The text of `transmission_status`; shared, since a queue that is off may hold millions of rows.
-pub(super) fn text(delay: Delay) -> Arc<str> {
+pub(super) fn status_text(delay: Delay) -> Arc<str> {
     static TEXTS: LazyLock<[Arc<str>; 8]> = LazyLock::new(|| {
         [
             "",

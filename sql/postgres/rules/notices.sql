@@ -1,0 +1,57 @@
+-- Notices: words that a commit gives to other processes. 'q:7' says that queue 7 has messages, 'd:' and a time in µs that
+-- something is due then, 'c' that definitions have changed.
+-- Takes, Gives: see each function
+
+-- Tells other processes, in pieces that NOTIFY can carry.
+CREATE OR REPLACE FUNCTION dialoq.send_notices(p_notices text) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_rest text := p_notices;
+    v_cut integer;
+BEGIN
+    WHILE length(v_rest) > 7000 LOOP
+        v_cut := 7000 - strpos(reverse(left(v_rest, 7000)), ' ');
+        PERFORM pg_notify('dialoq', left(v_rest, v_cut));
+        v_rest := substr(v_rest, v_cut + 2);
+    END LOOP;
+    PERFORM pg_notify('dialoq', v_rest);
+END $$;
+
+-- Each word once; tells the others now, unless a client of Dialoq will do so after its commit.
+CREATE OR REPLACE FUNCTION dialoq.publish_notices(p_notices text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_notices text := nullif(btrim(p_notices), '');
+BEGIN
+    IF strpos(v_notices, ' ') > 0 THEN
+        SELECT string_agg(DISTINCT w.word, ' ') INTO v_notices
+        FROM unnest(string_to_array(v_notices, ' ')) AS w (word) WHERE w.word <> '';
+    END IF;
+    IF v_notices IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+        PERFORM dialoq.send_notices(v_notices);
+    END IF;
+    RETURN v_notices;
+END $$;
+
+-- Words with one more that is not among them yet: a million conversations are mostly of one queue.
+CREATE FUNCTION dialoq.add_notices(p_notices text, p_more text)
+RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF p_more IS NULL OR strpos(' ' || coalesce(p_notices, '') || ' ', ' ' || p_more || ' ') > 0 THEN
+        RETURN p_notices;
+    END IF;
+    RETURN concat_ws(' ', p_notices, p_more);
+END
+$$;
+
+-- Each word once.
+CREATE OR REPLACE FUNCTION dialoq.distinct_notices(p_notices text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT string_agg(DISTINCT w.word, ' ') FROM unnest(string_to_array(p_notices, ' ')) AS w (word) WHERE w.word <> ''
+$$;
+
+-- The word that says when something falls due.
+CREATE OR REPLACE FUNCTION dialoq.due_notice(p_due timestamptz) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT 'd:' || (extract(epoch FROM p_due) * 1000000)::bigint
+$$;

@@ -1,0 +1,172 @@
+-- Poison messages: transactions that received and did not commit. Five rollbacks in a row disable the queue, or put the guilty
+-- group into quarantine.
+-- Takes, Gives: see each function
+
+-- Rollbacks in a row that make a message poison.
+CREATE OR REPLACE FUNCTION dialoq.poison_rollbacks() RETURNS integer
+LANGUAGE sql IMMUTABLE AS $$ SELECT 5 $$;
+
+-- The transaction that is receiving from a group now: it has deleted the first message of one of its conversations and has
+-- not ended. The number is that of a subtransaction if the RECEIVE came after a savepoint.
+-- Takes: the queue, the group
+-- Gives: its number; NULL if there is none, or the group is not of that queue
+CREATE OR REPLACE FUNCTION dialoq.receiver_of(p_queue_id integer, p_group uuid) RETURNS xid8
+LANGUAGE plpgsql AS $$
+DECLARE
+    -- The system column has the last 32 bits of a number that is below this transaction's.
+    v_now bigint := pg_current_xact_id()::text::bigint;
+    v_low bigint;
+    v_xid bigint;
+BEGIN
+    FOR v_low IN
+        SELECT m.xid
+        FROM dialoq.conversation_endpoint AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        CROSS JOIN generate_series(0, 2) AS k (delivery_class)
+        CROSS JOIN LATERAL (
+            SELECT n.xmax::text::bigint AS xid FROM dialoq.queue_message AS n
+            WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = k.delivery_class ORDER BY n.queuing_order LIMIT 1
+        ) AS m
+        WHERE e.conversation_group_id = p_group AND s.queue_id = p_queue_id AND m.xid <> 0
+    LOOP
+        v_xid := (v_now & ~4294967295::bigint) | v_low;
+        IF v_xid > v_now THEN
+            v_xid := v_xid - 4294967296;
+        END IF;
+        IF v_xid > 0 AND pg_xact_status(v_xid::text::xid8) = 'in progress' THEN
+            RETURN v_xid::text::xid8;
+        END IF;
+    END LOOP;
+    RETURN NULL;
+END $$;
+
+-- What became of a transaction that received.
+-- Takes: its number, as receiver_of gave it
+-- Gives: 'in progress', 'committed', 'aborted'; NULL if this server never gave out that number, as in a restored copy
+CREATE OR REPLACE FUNCTION dialoq.receiver_status(p_receiver xid8) RETURNS text
+LANGUAGE sql AS $$
+    SELECT CASE WHEN p_receiver < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(p_receiver) END
+$$;
+
+-- Counts one rollback for each queue that a transaction received from, and forgets the transaction. The first session that
+-- counts it has it; no session waits. A transaction that has committed ends the row of rollbacks before it, as commit_attempt
+-- does: another session may have noted it first, under an id of its own. A transaction that is still open is left for later.
+-- So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
+-- RECEIVE (then the number of its subtransaction is that of an aborted one), and what is counted under the lock of another
+-- holder would be lost.
+-- Gives: words for others
+CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_row record;
+    v_notices text;
+BEGIN
+    FOR v_row IN
+        WITH gone AS (
+            DELETE FROM dialoq.receive_attempt AS a
+            WHERE (a.attempt_id, a.conversation_group_id) IN (
+                SELECT o.attempt_id, o.conversation_group_id
+                FROM dialoq.receive_attempt AS o
+                WHERE o.attempt_id = p_attempt_id
+                    AND CASE WHEN dialoq.receiver_status(o.receiver_xid) IS DISTINCT FROM 'in progress'
+                        THEN dialoq.try_lock_group(o.conversation_group_id) ELSE false END
+                FOR UPDATE SKIP LOCKED)
+            RETURNING a.queue_id, a.conversation_group_id, dialoq.receiver_status(a.receiver_xid) AS status
+        )
+        SELECT g.queue_id, g.status, array_agg(g.conversation_group_id) AS groups
+        FROM gone AS g WHERE g.status IN ('aborted', 'committed') GROUP BY g.queue_id, g.status ORDER BY g.queue_id, g.status DESC
+    LOOP
+        IF v_row.status = 'aborted' THEN
+            v_notices := concat_ws(' ', v_notices, dialoq.count_against(v_row.queue_id, v_row.groups));
+        ELSE
+            PERFORM dialoq.forget_rollbacks(v_row.queue_id);
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
+            WHERE e.conversation_group_id = ANY (v_row.groups) AND e.rollbacks <> 0;
+        END IF;
+    END LOOP;
+    RETURN v_notices;
+END $$;
+
+-- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or set the
+-- guilty group aside. Groups that another transaction holds are passed over.
+CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[]) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_queue record;
+    v_group uuid;
+    v_rollbacks integer;
+    v_notices text := 'q:' || p_queue_id;
+BEGIN
+    SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine INTO v_queue
+    FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
+    IF v_queue.is_handled IS NOT TRUE THEN
+        RETURN v_notices;
+    END IF;
+    IF v_queue.is_quarantine THEN
+        FOREACH v_group IN ARRAY p_groups LOOP
+            CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = v_group;
+            SELECT max(e.rollbacks) INTO v_rollbacks
+            FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group;
+            IF v_rollbacks >= dialoq.poison_rollbacks() THEN
+                PERFORM dialoq.set_quarantined(v_group, true);
+            END IF;
+        END LOOP;
+        RETURN v_notices;
+    END IF;
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
+    IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= dialoq.poison_rollbacks() THEN
+        -- If another session is changing definitions, the next rollback disables the queue instead: counting must not wait
+        -- for a definition that its session never ends.
+        IF NOT dialoq.try_lock_definitions() THEN
+            RETURN v_notices;
+        END IF;
+        -- The same if another session holds the group of a notification of that event. The groups are found before any is
+        -- locked: in one statement the planner may lock the groups of all conversations.
+        FOR v_group IN
+            SELECT e.conversation_group_id
+            FROM dialoq.event_notification AS n
+            JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
+            WHERE n.queue_id = p_queue_id AND n.event = 'BROKER_QUEUE_DISABLED'
+            ORDER BY n.event_notification_id
+        LOOP
+            IF NOT dialoq.try_lock_group(v_group) THEN
+                RETURN v_notices;
+            END IF;
+        END LOOP;
+        PERFORM dialoq.forget_rollbacks(p_queue_id);
+        UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
+        WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
+        IF NOT FOUND THEN
+            RETURN v_notices;
+        END IF;
+        UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
+        v_notices := concat_ws(' ', v_notices, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
+    END IF;
+    RETURN v_notices;
+END $$;
+
+-- Forgets the rollbacks of a queue, but those that another transaction is about to forget.
+CREATE OR REPLACE FUNCTION dialoq.forget_rollbacks(p_queue_id integer) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF EXISTS (SELECT FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) THEN
+        DELETE FROM dialoq.queue_rollback AS r
+        WHERE r.ctid = ANY (ARRAY(
+            SELECT o.ctid FROM dialoq.queue_rollback AS o WHERE o.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
+    END IF;
+END $$;
+
+-- Locks the definitions as define_begin does, before any queue's row; says whether that took less than a moment.
+CREATE OR REPLACE FUNCTION dialoq.try_lock_definitions() RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_timeout text := current_setting('lock_timeout');
+BEGIN
+    PERFORM set_config('lock_timeout', '250ms', true);
+    PERFORM FROM dialoq.broker AS b FOR UPDATE;
+    PERFORM set_config('lock_timeout', v_timeout, true);
+    RETURN true;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $$;

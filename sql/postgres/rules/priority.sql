@@ -1,0 +1,18 @@
+-- The level of an endpoint.
+-- Takes, Gives: see each function
+
+-- The level of an endpoint: of the broker priorities that match, the most exact; the contract weighs most, the remote
+-- service least.
+CREATE OR REPLACE FUNCTION dialoq.level_for(p_contract_id integer, p_service_id integer, p_remote_service text) RETURNS integer
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT p.priority
+        FROM dialoq.conversation_priority AS p
+        WHERE (p.service_contract_id IS NULL OR p.service_contract_id = p_contract_id)
+            AND (p.local_service_id IS NULL OR p.local_service_id = p_service_id)
+            AND (p.remote_service_name IS NULL OR p.remote_service_name = p_remote_service)
+        ORDER BY (p.service_contract_id IS NOT NULL)::integer * 4 + (p.local_service_id IS NOT NULL)::integer * 2
+            + (p.remote_service_name IS NOT NULL)::integer DESC
+        LIMIT 1), 5);
+END $$;

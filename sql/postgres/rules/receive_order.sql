@@ -1,0 +1,164 @@
+-- The order of RECEIVE: the best level first, then the oldest message; or the oldest message alone.
+-- Takes, Gives: see each function
+
+-- Chooses the best group of a queue that this transaction may take, and locks it. A row of the claim index that says
+-- better than is true waits for its turn; a row of a group that has nothing is removed if nobody keeps it.
+-- Takes: the queue, the bounds of the level (the lowest and the highest rank_from_top), whether age alone counts, groups to
+--     pass over
+-- Gives: the group; NULL if there is none
+CREATE OR REPLACE FUNCTION dialoq.choose(
+    p_queue_id integer, p_from_top smallint, p_to_top smallint, p_oldest boolean, p_passed uuid[]) RETURNS uuid
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_row record;
+    v_past_top smallint := p_from_top;
+    v_past bigint := -1;
+    -- The groups already read at this level and age. After a MOVE two groups can have rows of the same level and age.
+    v_seen uuid[] := '{}';
+    v_late_groups uuid[] := '{}';
+    v_late_tops smallint[] := '{}';
+    v_late_oldest bigint[] := '{}';
+    v_late integer;
+BEGIN
+    LOOP
+        IF p_oldest THEN
+            SELECT * INTO v_row FROM dialoq.oldest_claim(p_queue_id, v_past, v_seen, p_passed || v_late_groups);
+        ELSE
+            SELECT * INTO v_row
+            FROM (
+                -- The messages of a group that somebody else holds are not looked at: batches hold many.
+                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id, f.is_free, k.rank_from_top AS true_top,
+                    k.oldest AS true_oldest
+                FROM dialoq.ready_group AS r
+                CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.conversation_group_id) AS is_free OFFSET 0) AS f
+                LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.conversation_group_id END, p_queue_id) AS k ON true
+                WHERE r.queue_id = p_queue_id AND r.rank_from_top <= p_to_top
+                    AND (r.rank_from_top, r.oldest) >= (v_past_top, v_past)
+                    AND ((r.rank_from_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_seen))
+                ORDER BY r.rank_from_top, r.oldest
+                -- Else the planner may lock every group of the queue before it sorts them.
+                OFFSET 0
+            ) AS c
+            WHERE CASE
+                WHEN NOT c.is_free OR c.group_id = ANY (p_passed) THEN false
+                -- It has nothing, or waits for its turn: see below.
+                WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.rank_from_top, c.oldest) THEN true
+                WHEN c.true_top NOT BETWEEN p_from_top AND p_to_top THEN false
+                ELSE dialoq.try_lock_group(c.group_id)
+            END
+            LIMIT 1;
+        END IF;
+        -- Whose turn comes before this row's.
+        v_late := NULL;
+        SELECT l.place INTO v_late
+        FROM unnest(v_late_groups, v_late_tops, v_late_oldest) WITH ORDINALITY AS l (group_id, top, oldest, place)
+        WHERE v_row.oldest IS NULL OR CASE WHEN p_oldest THEN l.oldest <= v_row.oldest
+            ELSE (l.top, l.oldest) <= (v_row.rank_from_top, v_row.oldest) END
+        ORDER BY CASE WHEN p_oldest THEN 0 ELSE l.top END, l.oldest
+        LIMIT 1;
+        IF v_late IS NOT NULL THEN
+            IF dialoq.try_lock_group(v_late_groups[v_late]) THEN
+                RETURN v_late_groups[v_late];
+            END IF;
+            v_late_groups := v_late_groups[:v_late - 1] || v_late_groups[v_late + 1:];
+            v_late_tops := v_late_tops[:v_late - 1] || v_late_tops[v_late + 1:];
+            v_late_oldest := v_late_oldest[:v_late - 1] || v_late_oldest[v_late + 1:];
+            CONTINUE;
+        END IF;
+        IF v_row.oldest IS NULL THEN
+            RETURN NULL;
+        END IF;
+        IF v_row.true_top IS NULL THEN
+            PERFORM dialoq.delete_stale_ready_row(p_queue_id, v_row.rank_from_top, v_row.oldest, v_row.group_id);
+        ELSIF p_oldest AND v_row.true_oldest > v_row.oldest
+            OR NOT p_oldest AND (v_row.true_top, v_row.true_oldest) > (v_row.rank_from_top, v_row.oldest)
+        THEN
+            IF v_row.true_top BETWEEN p_from_top AND p_to_top AND NOT v_row.group_id = ANY (v_late_groups) THEN
+                v_late_groups := v_late_groups || v_row.group_id;
+                v_late_tops := v_late_tops || v_row.true_top;
+                v_late_oldest := v_late_oldest || v_row.true_oldest;
+            END IF;
+        ELSE
+            RETURN v_row.group_id;
+        END IF;
+        IF v_row.oldest > v_past OR NOT p_oldest AND v_row.rank_from_top > v_past_top THEN
+            v_seen := '{}';
+        END IF;
+        v_seen := v_seen || v_row.group_id;
+        v_past_top := v_row.rank_from_top;
+        v_past := v_row.oldest;
+    END LOOP;
+END $$;
+
+-- The next candidate when age alone counts: one look per level that is there.
+CREATE OR REPLACE FUNCTION dialoq.oldest_claim(
+    p_queue_id integer, p_past bigint, p_seen uuid[], p_passed uuid[], OUT rank_from_top smallint, OUT oldest bigint, OUT group_id uuid,
+    OUT true_top smallint, OUT true_oldest bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_limit bigint;
+BEGIN
+    -- First the head of each level; all of them only if others hold every head.
+    FOREACH v_limit IN ARRAY ARRAY[20, 9223372036854775807] LOOP
+        SELECT c.rank_from_top, c.oldest, c.group_id, c.true_top, c.true_oldest
+        INTO oldest_claim.rank_from_top, oldest_claim.oldest, oldest_claim.group_id, oldest_claim.true_top, oldest_claim.true_oldest
+        FROM (
+            SELECT h.rank_from_top, h.oldest, h.group_id, k.rank_from_top AS true_top, k.oldest AS true_oldest
+            FROM (
+                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id
+                FROM generate_series(0, 9) AS l (rank_from_top)
+                CROSS JOIN LATERAL (
+                    SELECT g.* FROM dialoq.ready_group AS g
+                    WHERE g.queue_id = p_queue_id AND g.rank_from_top = l.rank_from_top AND g.oldest >= p_past
+                        AND (g.oldest > p_past OR g.conversation_group_id <> ALL (p_seen))
+                    ORDER BY g.oldest
+                    LIMIT v_limit
+                ) AS r
+                ORDER BY r.oldest
+            ) AS h
+            LEFT JOIN LATERAL dialoq.group_rank(h.group_id, p_queue_id) AS k ON true
+            ORDER BY h.oldest
+            OFFSET 0
+        ) AS c
+        WHERE CASE
+            WHEN c.group_id = ANY (p_passed) THEN false
+            WHEN c.true_top IS NULL OR c.true_oldest > c.oldest THEN true
+            ELSE dialoq.try_lock_group(c.group_id)
+        END
+        LIMIT 1;
+        EXIT WHEN oldest_claim.oldest IS NOT NULL;
+    END LOOP;
+END $$;
+
+-- The rank of a group in a queue: no row if nothing can be received.
+CREATE OR REPLACE FUNCTION dialoq.group_rank(p_group uuid, p_queue_id integer)
+RETURNS TABLE (rank_from_top smallint, oldest bigint)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_count integer := 0;
+    v_row record;
+    v_order bigint;
+BEGIN
+    FOR v_row IN
+        SELECT e.endpoint_id, (10 - e.priority)::smallint AS rank_from_top
+        FROM dialoq.conversation_endpoint AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
+            AND s.queue_id = p_queue_id
+    LOOP
+        SELECT least(
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
+            (SELECT m.queuing_order FROM dialoq.queue_message AS m
+                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1)) INTO v_order;
+        IF v_order IS NOT NULL THEN
+            rank_from_top := least(rank_from_top, v_row.rank_from_top);
+            oldest := least(oldest, v_order);
+        END IF;
+    END LOOP;
+    IF oldest IS NOT NULL THEN
+        RETURN NEXT;
+    END IF;
+END $$;

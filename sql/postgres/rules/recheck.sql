@@ -1,0 +1,122 @@
+-- The recheck of an endpoint when every transaction of now is over: one of them may have written for the endpoint without
+-- having seen that it has ended, has moved or is gone. tick runs it.
+-- Takes, Gives: see each function
+
+-- Has tick look at an endpoint once more when every transaction that runs now is over.
+CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
+END $$;
+
+-- The look itself: removes what reached an endpoint that is gone, brings one that is there up to date, sends what can
+-- go, and puts its group's rows right.
+-- Gives: whether it is settled; false if another transaction holds the group.
+CREATE OR REPLACE FUNCTION dialoq.recheck(p_endpoint_id bigint, OUT is_done boolean, OUT notices text)
+LANGUAGE plpgsql AS $$
+DECLARE
+    e dialoq.conversation_endpoint;
+BEGIN
+    IF p_endpoint_id = 0 THEN
+        SELECT d.is_done, d.notices INTO is_done, notices FROM dialoq.recheck_definitions() AS d;
+        RETURN;
+    END IF;
+    SELECT l.is_locked, l.notices INTO is_done, notices FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
+    IF is_done IS NULL THEN
+        is_done := false;
+        RETURN;
+    END IF;
+    IF NOT is_done THEN
+        is_done := true;
+        DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
+        RETURN;
+    END IF;
+    notices := concat_ws(' ', notices, dialoq.apply_pending(p_endpoint_id), dialoq.redeliver(p_endpoint_id));
+    SELECT * INTO e FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = p_endpoint_id;
+    IF e.endpoint_id IS NOT NULL AND dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
+        notices := concat_ws(' ', notices, (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id));
+    END IF;
+END $$;
+
+-- The second look at a change of definitions, when every transaction is over that ran when it was committed: those may
+-- have gone by what was before, and made or told an endpoint what the change had no knowledge of. tick calls it, because
+-- follow_* noted endpoint 0 as unsettled. At most 500 endpoints at a time.
+-- Gives: whether nothing is left to do; words
+CREATE FUNCTION dialoq.recheck_definitions(OUT is_done boolean, OUT notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET enable_hashjoin = on
+SET enable_mergejoin = on AS $$
+DECLARE
+    v_row record;
+    v_lock record;
+    v_broken record;
+    v_count integer := 0;
+BEGIN
+    is_done := true;
+    -- Places to look in a queue that the service has left.
+    FOR v_row IN
+        WITH wrong AS (
+            SELECT r.ctid AS place, s.queue_id
+            FROM dialoq.ready_group AS r
+            CROSS JOIN LATERAL (
+                SELECT e.service_id FROM dialoq.conversation_endpoint AS e
+                WHERE e.conversation_group_id = r.conversation_group_id LIMIT 1) AS e
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            WHERE s.queue_id <> r.queue_id
+            FOR UPDATE OF r SKIP LOCKED
+        ), moved AS (
+            UPDATE dialoq.ready_group AS r SET queue_id = w.queue_id FROM wrong AS w WHERE r.ctid = w.place
+            RETURNING r.queue_id
+        )
+        SELECT DISTINCT m.queue_id FROM moved AS m
+    LOOP
+        notices := dialoq.add_notices(notices, 'q:' || v_row.queue_id);
+    END LOOP;
+    -- Endpoints of a service that is gone, over a contract that is gone, at a target that lost it.
+    FOR v_row IN
+        SELECT e.endpoint_id, p.endpoint_id AS peer_id, s.service_id IS NULL AS is_homeless,
+            CASE WHEN s.service_id IS NULL THEN NULL WHEN c.is_dropped THEN -8487 ELSE -8468 END AS code
+        FROM dialoq.conversation_endpoint AS e
+        LEFT JOIN dialoq.service AS s ON s.service_id = e.service_id
+        LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+        LEFT JOIN dialoq.service_contract_usage AS u
+            ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
+        LEFT JOIN dialoq.conversation_endpoint AS p
+            ON p.conversation_id = e.conversation_id AND p.is_initiator = (NOT e.is_initiator)
+        WHERE NOT e.is_system AND (s.service_id IS NULL OR e.state IN ('SO', 'CO', 'DI')
+            AND (c.is_dropped OR NOT e.is_initiator AND u.service_id IS NULL)
+            AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1))
+        ORDER BY e.endpoint_id
+        LIMIT 500
+    LOOP
+        v_count := v_count + 1;
+        BEGIN
+            IF v_row.is_homeless THEN
+                SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_row.endpoint_id, false);
+                is_done := is_done AND v_lock.is_locked IS NOT NULL;
+                CONTINUE WHEN v_lock.is_locked IS NOT TRUE;
+                notices := dialoq.add_notices(notices, dialoq.raise_error(v_row.peer_id, -8470, 'the remote service was dropped'));
+                PERFORM dialoq.erase(v_row.endpoint_id);
+            ELSIF v_row.code = -8487 THEN
+                notices := dialoq.add_notices(notices,
+                    dialoq.raise_error(v_row.endpoint_id, -8487, 'the contract of the conversation was dropped'));
+            ELSE
+                notices := dialoq.add_notices(notices,
+                    dialoq.raise_error(v_row.endpoint_id, -8468, 'the service was altered: it lost the contract'));
+                notices := dialoq.add_notices(notices,
+                    dialoq.raise_error(v_row.peer_id, -8469, 'the remote service was altered: it lost the contract'));
+            END IF;
+        EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
+            SELECT b.is_done, b.notices INTO v_broken FROM dialoq.break_damaged(v_row.endpoint_id, SQLERRM) AS b;
+            is_done := is_done AND v_broken.is_done IS NOT NULL;
+            notices := dialoq.add_notices(notices, v_broken.notices);
+        END;
+    END LOOP;
+    DELETE FROM dialoq.queue_message AS m
+    WHERE NOT EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = m.endpoint_id);
+    is_done := is_done AND v_count < 500 AND NOT EXISTS (
+        SELECT FROM dialoq.ready_group AS r
+        JOIN dialoq.conversation_endpoint AS e ON e.conversation_group_id = r.conversation_group_id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE s.queue_id <> r.queue_id);
+END
+$$;

@@ -1,0 +1,139 @@
+//! Conversation groups and their locks: which session holds which group, and which waits.
+
+use super::effects::{Arrival, Effects};
+use super::receive_order::Rank;
+use super::session::Session;
+use super::state::Core;
+use crate::error::{Error, Result};
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+/// Names a group inside the core, while it exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GroupKey(pub(super) u32);
+
+#[derive(Debug, Clone)]
+pub(super) struct Group {
+    pub(super) id: Uuid,
+    pub(super) service_id: i32,
+    pub(super) queue_id: i32,
+    /// The session that holds the lock; 0 if unlocked.
+    pub(super) owner: u32,
+    /// Consecutive rollbacks that returned its messages, for quarantine.
+    pub(super) rollbacks: u8,
+    /// To be quarantined when its holder, who may have received some of its rows, releases the lock.
+    pub(super) is_set_aside_later: bool,
+    pub(super) members: SmallVec<[u32; 2]>,
+    /// Its place in the ready index, while it is in it.
+    pub(super) ready: Option<Rank>,
+}
+
+impl Core {
+    /// Takes a group's lock for a session; returns the blocking group if another session holds it.
+    pub(super) fn lock(&mut self, session: &mut Session, group: u32) -> Result<(), GroupKey> {
+        let owner = self.groups[group].owner;
+        if owner == session.id {
+            return Ok(());
+        }
+        if owner != 0 {
+            return Err(GroupKey(group));
+        }
+        self.unready(group);
+        self.groups[group].owner = session.id;
+        session.locks.push(group);
+        Ok(())
+    }
+
+    /// Takes the locks of several groups in the one order of all sessions: by the group's id.
+    pub(super) fn lock_in_order(
+        &mut self,
+        session: &mut Session,
+        mut groups: SmallVec<[u32; 4]>,
+    ) -> Result<(), GroupKey> {
+        groups.sort_unstable_by_key(|group| self.groups[*group].id);
+        groups.into_iter().try_for_each(|group| self.lock(session, group))
+    }
+
+    pub(super) fn unlock_all(&mut self, session: &mut Session, effects: &mut Effects) {
+        for group in std::mem::take(&mut session.locks) {
+            self.groups[group].owner = 0;
+            effects.released.push(GroupKey(group));
+            if std::mem::take(&mut self.groups[group].is_set_aside_later) {
+                self.set_quarantined(group, true);
+            }
+            if self.groups[group].members.is_empty() {
+                self.remove_group(group);
+                continue;
+            }
+            let queue_id = self.groups[group].queue_id;
+            let newly_ready = usize::from(self.rerank(group));
+            // Messages that were only sent neither took rows from the queue nor made any ready: no receiver need try.
+            if newly_ready > 0 || !session.received_queues.is_empty() {
+                effects.arrivals.push(Arrival { queue_id, newly_ready });
+            }
+        }
+    }
+
+    /// Registers that a session waits for a group that another session holds.
+    ///
+    /// # Errors
+    /// 1205 if the holder waits, directly or through other sessions, for this session: then roll it back.
+    pub fn wait(&mut self, session: &Session, group: GroupKey) -> Result<()> {
+        let mut holder = self.groups.get(group.0).map_or(0, |group| group.owner);
+        while holder != 0 {
+            if holder == session.id {
+                return Err(Error::deadlock(self.groups[group.0].id));
+            }
+            let waited_for = self.sessions.get(holder).copied().flatten();
+            holder = waited_for.and_then(|group| self.groups.get(group)).map_or(0, |group| group.owner);
+        }
+        self.sessions[session.id] = Some(group.0);
+        Ok(())
+    }
+
+    /// Forgets that a session waits.
+    pub fn stop_waiting(&mut self, session: &Session) {
+        self.sessions[session.id] = None;
+    }
+
+    /// One line for each locked group and each session that waits, for a test that does not end.
+    pub fn describe_waits(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for (_, group) in self.groups.iter().filter(|(_, group)| group.owner != 0) {
+            let members: Vec<String> = group
+                .members
+                .iter()
+                .map(|member| format!("{} {}", self.endpoints[*member].handle, self.endpoints[*member].state.code()))
+                .collect();
+            lines.push(format!(
+                "group {} of service {} and queue {} is held by session {}; conversations: {}",
+                group.id,
+                group.service_id,
+                group.queue_id,
+                group.owner,
+                members.join(", ")
+            ));
+        }
+        for (session, waited_for) in self.sessions.iter() {
+            if let Some(group) = waited_for {
+                lines.push(format!("session {session} waits for {}", self.describe_group(GroupKey(*group))));
+            }
+        }
+        lines
+    }
+
+    /// The group's id and the session that holds it.
+    pub fn describe_group(&self, group: GroupKey) -> String {
+        match self.groups.get(group.0) {
+            Some(found) => format!("group {}, held by session {}", found.id, found.owner),
+            None => "a group that is gone".to_owned(),
+        }
+    }
+}
+
+impl Session {
+    /// The session's number and how much it has done, for [`Core::describe_waits`].
+    pub fn describe(&self) -> String {
+        format!("session {} with {} groups locked and {} operations", self.id, self.locks.len(), self.log.len())
+    }
+}

@@ -1,0 +1,42 @@
+//! The background step: timers, lifetimes and the reclaim of closed endpoints at their time.
+
+use super::effects::Effects;
+use super::state::Core;
+use crate::time::Timestamp;
+
+/// The most endpoints per call: about a millisecond of work, so that units are not kept waiting.
+const MOST_AT_ONCE: usize = 1000;
+
+impl Core {
+    /// Handles all due timers and lifetimes. Call again at once while [`Core::next_due`] is not later than `now`.
+    pub fn tick(&mut self, now: Timestamp, effects: &mut Effects) {
+        if std::mem::take(&mut self.is_restored) {
+            self.revisit_outboxes(effects);
+        }
+        for _ in 0..MOST_AT_ONCE {
+            match self.due.first() {
+                Some(&(due, _, place)) if due <= now.0 => self.fall_due(place, now, effects),
+                _ => break,
+            }
+        }
+        self.write_touched(effects);
+    }
+
+    /// Handles the next event of an endpoint: its timer, else the end of its time.
+    fn fall_due(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
+        if self.endpoints[place].dialog_timer().is_some_and(|timer| timer <= now) {
+            self.fire_timer(place, now, effects);
+            self.reschedule(place, now);
+        } else {
+            self.expire(place, now, effects);
+        }
+    }
+
+    /// The time of the next work for [`Core::tick`].
+    pub fn next_due(&self) -> Option<Timestamp> {
+        if self.is_restored {
+            return Some(Timestamp(0));
+        }
+        self.due.first().map(|(at, ..)| Timestamp(*at))
+    }
+}

@@ -1,0 +1,60 @@
+//! A rule has one file name in `src/core`, `sql/postgres` and `sql/mssql`.
+
+use crate::source::{files, root};
+use std::collections::BTreeSet;
+
+/// Rules of the databases without a file in `src/core` or `src/catalog`, and why.
+const ONLY_IN_SQL: &[(&str, &str)] = &[
+    ("clock", "src/time.rs and src/id.rs, below the core"),
+    ("notices", "the core names the queues with new messages in its effects, and the store wakes receivers in memory"),
+    ("ready_group", "in memory the index is a field of QueueState in src/core/receive_order.rs"),
+    ("recheck", "no other transaction runs while the core applies one"),
+    ("retention", "the rows only: src/core/receive.rs and src/core/send.rs say which ones stay"),
+    ("text", "Rust has strings; src/protocol/system.rs makes the bodies of system messages"),
+];
+
+/// Files of `src/core` without a rule or a verb of their name in the databases, and why.
+const ONLY_IN_CORE: &[(&str, &str)] = &[
+    ("change", "the rows that a commit writes; SQL writes them itself"),
+    ("define", "define_begin and define_end: between them the client writes the rows of the definitions"),
+    ("effects", "the results of a commit; SQL returns columns"),
+    ("execute", "the entry of all verbs; in SQL each verb is one"),
+    ("lookup", "names to ids in memory; the tables have indexes"),
+    ("memory", "the rows of the core without a database, for tests"),
+    ("mod", "the list of the modules"),
+    ("orders", "the queue of an endpoint in memory; the tables have indexes"),
+    ("repair", "what an opening mends in the catalog"),
+    ("restore", "memory from the rows at an opening"),
+    ("session", "an open transaction in memory; the database has its own"),
+    ("slab", "places in memory"),
+    ("state", "the fields of the state machine"),
+];
+
+/// The names of the files right in a folder.
+fn names(folder: &str, extension: &str) -> BTreeSet<String> {
+    let folder = root().join(folder);
+    let found = files(&folder, extension);
+    assert!(!found.is_empty(), "{} has no files", folder.display());
+    let here = found.iter().filter(|file| file.parent() == Some(&folder));
+    here.map(|file| file.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+}
+
+/// The names that stand on one side only must be those of the list: none more, and none that has found its counterpart.
+fn assert_listed(side: &str, alone: &BTreeSet<&String>, listed: &[(&str, &str)]) {
+    let alone: BTreeSet<&str> = alone.iter().map(|name| name.as_str()).collect();
+    let listed: BTreeSet<&str> = listed.iter().map(|(name, _)| *name).collect();
+    let unlisted: Vec<&&str> = alone.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "{side}: {unlisted:?}; give them one name, or list them with the reason");
+    let stale: Vec<&&str> = listed.difference(&alone).collect();
+    assert!(stale.is_empty(), "{side}: {stale:?} are listed, but have a counterpart or do not exist");
+}
+
+#[test]
+fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
+    let mut core = names("src/core", "rs");
+    core.extend(names("src/catalog", "rs").into_iter().filter(|name| name == "priority"));
+    let rules = names("sql/postgres/rules", "sql");
+    let all: BTreeSet<String> = rules.union(&names("sql/postgres/verbs", "sql")).cloned().collect();
+    assert_listed("rules of PostgreSQL without a file in src/core", &rules.difference(&core).collect(), ONLY_IN_SQL);
+    assert_listed("files of src/core without one in sql/postgres", &core.difference(&all).collect(), ONLY_IN_CORE);
+}
