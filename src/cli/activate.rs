@@ -120,7 +120,7 @@ impl Activate {
                 biased;
                 () = interrupt.asked() => break Err(Failure::Interrupted("stopped".into())),
                 event = events.next() => match event {
-                    Some(event) => if let Err(failure) = tell(&event, output) { break Err(failure) },
+                    Some(event) => if let Err(failure) = heard(&event, broker, output).await { break Err(failure) },
                     None => break Ok(()),
                 },
             }
@@ -168,6 +168,15 @@ impl Activate {
         }
         program
     }
+}
+
+/// Tells of an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again.
+async fn heard(event: &ReaderEvent, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    tell(event, output)?;
+    if let ReaderEvent::Ended { code: Some(_), .. } = event {
+        broker.begin().await?;
+    }
+    Ok(())
 }
 
 /// For programs every event, one line of JSON each; for people only what went wrong.

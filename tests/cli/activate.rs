@@ -66,6 +66,22 @@ fn a_message_that_fails_stays() {
 }
 
 #[test]
+fn a_store_that_takes_nothing_more_ends_the_command() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.order(&["a", "b"]);
+    let script = "touch begun; while [ ! -e go ]; do sleep 0.01; done";
+    let mut running = shop.start(&["activate", "orders", "--exec", "sh", "--", "-c", script]);
+    running.until_exists(&shop.path("begun"));
+    let other = rusqlite::Connection::open(shop.path("shop.db")).unwrap();
+    other.execute_batch("delete from dialoq_queue_message").unwrap();
+    std::fs::write(shop.path("go"), "").unwrap();
+    let (code, error) = running.end();
+    assert_eq!(code, Some(1), "{error}");
+    assert!(error.contains("[60037]") && error.contains("error[60015]"), "{error}");
+}
+
+#[test]
 fn what_is_in_hand_at_ctrl_c_is_finished() {
     let _limit = crate::limit();
     let shop = Shop::open();
