@@ -132,7 +132,7 @@ impl Clock {
     }
 
     /// Hears every move of a manual clock; `None` for a system clock, which moves by itself.
-    pub fn moves(&self) -> Option<tokio::sync::watch::Receiver<i64>> {
+    pub(crate) fn moves(&self) -> Option<tokio::sync::watch::Receiver<i64>> {
         match &self.0 {
             Source::System | Source::Wrong(_) | Source::Heard(_) => None,
             Source::Manual(manual) => Some(manual.moved.subscribe()),
