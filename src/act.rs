@@ -181,6 +181,18 @@ pub trait Act: Perform {
         Receive::new(self, queue.into())
     }
 
+    /// Takes back the timer of [`Act::timer`]; a DialogTimer message that has arrived already stays. Nothing happens if
+    /// there is no timer. Ours: Service Broker can only set another one.
+    ///
+    /// # Errors
+    /// 8426 no such conversation, 8458 its state forbids timers.
+    fn cancel_timer(&self, handle: ConversationHandle) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::CancelConversationTimer { handle }, done)
+    }
+
     /// `GET_TRANSMISSION_STATUS (handle)`: why the conversation's first waiting message was not delivered at the latest
     /// try, or empty.
     ///

@@ -72,6 +72,7 @@ impl Core {
             Verb::BeginConversationTimer { handle, timeout_seconds } => {
                 self.begin_timer(session, handle, timeout_seconds, now)?
             }
+            Verb::CancelConversationTimer { handle } => self.cancel_timer(session, handle)?,
             Verb::GetTransmissionStatus { handle } => Ok(Outcome::Text(self.transmission_status(handle))),
             Verb::Define(definitions) => self.define(session, &definitions)?,
             Verb::Reprioritise { handle, level } => self.reprioritise(session, handle, level)?,

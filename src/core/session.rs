@@ -63,7 +63,8 @@ pub(super) enum Op {
     },
     Timer {
         endpoint: u32,
-        due: Timestamp,
+        /// `None` takes the timer back.
+        due: Option<Timestamp>,
     },
     Move {
         endpoint: u32,

@@ -35,15 +35,22 @@ impl Core {
             ));
         }
         lock!(self, session, session.group_of(place, &self.endpoints[place]));
-        session.record(Op::Timer { endpoint: place, due });
+        session.record(Op::Timer { endpoint: place, due: Some(due) });
         Ok(Ok(Outcome::Done))
     }
 
-    pub(super) fn apply_timer(&mut self, place: u32, due: Timestamp, now: Timestamp) {
+    pub(super) fn cancel_timer(&mut self, session: &mut Session, handle: ConversationHandle) -> Checked<Outcome> {
+        let place = self.find_not_ended(session, handle, Code::STATE_FORBIDS_TIMER, "CANCEL CONVERSATION TIMER")?;
+        lock!(self, session, session.group_of(place, &self.endpoints[place]));
+        session.record(Op::Timer { endpoint: place, due: None });
+        Ok(Ok(Outcome::Done))
+    }
+
+    pub(super) fn apply_timer(&mut self, place: u32, due: Option<Timestamp>, now: Timestamp) {
         if self.endpoints[place].state.is_ended() {
             return;
         }
-        self.extra(place).dialog_timer = Some(due);
+        self.extra(place).dialog_timer = due;
         self.mark_dirty(place);
         self.reschedule(place, now);
     }

@@ -215,6 +215,9 @@ verbs! {
         conversation_handle Uuid(handle.0), timeout_seconds BigInt(*timeout_seconds)
     ) -> Gives::Nothing, [8410, 8411, 8426, 8458], alone;
 
+    CANCEL_CONVERSATION_TIMER = "cancel_conversation_timer", "takes back a conversation's timer (ours)":
+    Verb::CancelConversationTimer { handle } => (conversation_handle Uuid(handle.0)) -> Gives::Nothing, [8426, 8458], alone;
+
     GET_TRANSMISSION_STATUS = "get_transmission_status", "GET_TRANSMISSION_STATUS":
     Verb::GetTransmissionStatus { handle } => (conversation_handle Uuid(handle.0))
         -> Gives::Text("transmission_status"), [], reads_only;

@@ -64,6 +64,11 @@ pub enum Verb {
         /// 1 to 2147483647.
         timeout_seconds: i64,
     },
+    /// `CANCEL CONVERSATION TIMER ( h )`. Ours: Service Broker can only set another timer.
+    CancelConversationTimer {
+        /// The conversation; that it has no timer is no error.
+        handle: ConversationHandle,
+    },
     /// `GET_TRANSMISSION_STATUS ( h )`; gives [`Outcome::Text`](super::Outcome::Text).
     GetTransmissionStatus {
         /// Any handle; unknown ones give the empty text.

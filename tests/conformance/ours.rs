@@ -2,7 +2,7 @@
 
 use crate::rig::{Text, code};
 use dialoq::protocol::definition::Definition;
-use dialoq::protocol::{ReceiveFrom, Verb};
+use dialoq::protocol::{ReceiveFrom, Verb, system};
 
 case!(levels_can_be_changed, [53], async |t| {
     // DIFFERENCE(reprioritise): ours; an application may change the level of an endpoint that exists.
@@ -86,4 +86,39 @@ case!(definitions_wait_for_who_holds_what_they_change, [14, 27], async |t| {
     let received = t.receive("QI").await?;
     assert_eq!((received.error_codes(), received.len()), (vec![-8470], 2));
     assert!(t.endpoint(pair.target).await?.is_none());
+});
+
+case!(a_timer_is_taken_back, [132], async |t| {
+    // DIFFERENCE(cancel-timer): ours; Service Broker can only set another timer.
+    let pair = t.pair().await?;
+    let cancel = |handle| Verb::CancelConversationTimer { handle };
+    t.perform(cancel(pair.initiator)).await?;
+    t.timer(pair.initiator, 1).await?;
+    t.timer(pair.target, 1).await?;
+    t.perform(cancel(pair.initiator)).await?;
+    t.advance(5).await?;
+    assert!(t.receive("QI").await?.is_empty(), "the timer was taken back");
+    assert_eq!(t.receive("QT").await?.types(), [system::DIALOG_TIMER], "the other side's was not");
+
+    // What has arrived stays, and the conversation can have another timer.
+    t.timer(pair.initiator, 1).await?;
+    t.advance(1).await?;
+    t.perform(cancel(pair.initiator)).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+    t.timer(pair.initiator, 1).await?;
+    t.advance(1).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+});
+
+case!(a_cancelled_timer_comes_back_with_a_rollback, [139], async |t| {
+    let pair = t.pair().await?;
+    t.timer(pair.initiator, 5).await?;
+    let tx = t.begin().await?;
+    tx.perform(Verb::CancelConversationTimer { handle: pair.initiator }).await?;
+    tx.rollback().await?;
+    t.advance(5).await?;
+    assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
+
+    t.end(pair.target).await?;
+    assert_eq!(code(t.perform(Verb::CancelConversationTimer { handle: pair.target }).await), 8458);
 });

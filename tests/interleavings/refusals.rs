@@ -99,6 +99,7 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
     };
     let level = |handle, level| Verb::Reprioritise { handle, level };
     let release = |group| Verb::ReleaseQuarantine { group };
+    let cancel = |handle| Verb::CancelConversationTimer { handle };
     vec![
         (8426, send(&[NOBODY], "Text")),
         (8426, send(&[held.begun], "Text")),
@@ -128,6 +129,9 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
         (8411, timer(held.open, i64::from(i32::MAX) + 1)),
         (8410, timer(held.short, 61)),
         (8458, timer(held.ended, 1)),
+        (8426, cancel(NOBODY)),
+        (8426, cancel(held.begun)),
+        (8458, cancel(held.ended)),
         (8426, shift(NOBODY, held.group)),
         (8426, shift(held.begun, held.group)),
         (8436, shift(held.open, NO_GROUP)),
@@ -178,6 +182,7 @@ fn waiting(held: &Held) -> Vec<Verb> {
         end(held.open, with_error(1, 1)),
         end(held.ended, EndForm::Cleanup),
         timer(held.short, 59),
+        Verb::CancelConversationTimer { handle: held.open },
         shift(held.open, held.group),
         Verb::Reprioritise { handle: held.open, level: 1 },
         Verb::ReleaseQuarantine { group: held.group },

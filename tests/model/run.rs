@@ -157,6 +157,7 @@ impl Known {
             Op::Reprioritise { conversation, level } => {
                 Verb::Reprioritise { handle: self.handle(*conversation), level: *level }
             }
+            Op::CancelTimer { conversation } => Verb::CancelConversationTimer { handle: self.handle(*conversation) },
             Op::Status { conversation } => Verb::GetTransmissionStatus { handle: self.handle(*conversation) },
             Op::Release { group } => Verb::ReleaseQuarantine { group: self.group(*group) },
         }
@@ -311,6 +312,7 @@ impl Run {
             | Op::Move { conversation, .. }
             | Op::End { conversation, .. }
             | Op::Timer { conversation, .. }
+            | Op::CancelTimer { conversation }
             | Op::Reprioritise { conversation, .. }
             | Op::Status { conversation } => vec![self.known.handle(*conversation)],
             // Groups that hold conversations not committed yet are named like these.

@@ -62,6 +62,7 @@ pub(crate) enum Op {
     Move { conversation: usize, group: usize },
     End { conversation: usize, form: Form },
     Timer { conversation: usize, seconds: u8 },
+    CancelTimer { conversation: usize },
     Reprioritise { conversation: usize, level: u8 },
     Status { conversation: usize },
     Release { group: usize },
@@ -104,6 +105,7 @@ fn quiet_op() -> BoxedStrategy<Op> {
         1 => (0..QUEUES.len()).prop_map(|queue| Op::GetGroup { queue }),
         1 => (any::<usize>(), any::<usize>()).prop_map(|(conversation, group)| Op::Move { conversation, group }),
         1 => (any::<usize>(), 1..40u8).prop_map(|(conversation, seconds)| Op::Timer { conversation, seconds }),
+        1 => any::<usize>().prop_map(|conversation| Op::CancelTimer { conversation }),
         1 => (any::<usize>(), 1..=10u8).prop_map(|(conversation, level)| Op::Reprioritise { conversation, level }),
     ]
     .boxed()
