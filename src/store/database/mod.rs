@@ -12,6 +12,7 @@ mod life;
 pub mod link;
 mod notifications;
 mod presence;
+mod retry;
 mod transactions;
 mod upkeep;
 
@@ -30,12 +31,12 @@ use crate::id::IdSource;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
 use batching::{batcher, receive_batches, send_batches};
-use calls::retry::Tries;
 use calls::rows;
 use definitions::catalog;
 use installation::install;
-use link::{Arg, Call, Driver, EnlistedConnection, Failure, Fate};
+use link::{Arg, Call, Driver, EnlistedConnection, Fate};
 use notifications::{control_connection, publish, queue_poll};
+use retry::{Repeat, Retry, retry};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -154,7 +155,7 @@ impl DatabaseStore {
         if options.closed_retention != default {
             let seconds = i64::try_from(options.closed_retention.as_secs()).unwrap_or(i64::MAX);
             let call = Call { name: "configure", args: vec![Arg::BigInt(seconds), Arg::Null] };
-            database.call_on_a_link(call).await.map_err(Failure::into_caller_error)?;
+            database.call_on_a_link(call).await?;
         }
         database.push_test_clock().await?;
         database.watch.set_polling(listener.is_none());
@@ -241,14 +242,8 @@ impl Store for DatabaseStore {
         Box::pin(async move {
             self.database.life.check()?;
             let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
-            let mut tries = Tries::default();
-            loop {
-                match self.database.call_on_a_link(call.clone()).await {
-                    Ok(rows) => return rows::only(&rows)?.flag("happened"),
-                    Err(failure) if tries.again_after(&failure.error).await => {}
-                    Err(failure) => return Err(failure.into_caller_error()),
-                }
-            }
+            let rows = retry(Repeat::Always, || self.database.call_on_a_link(call.clone())).await?;
+            rows::only(&rows)?.flag("happened")
         })
     }
 
@@ -292,19 +287,7 @@ impl Store for DatabaseStore {
             let _work = self.database.life.enter()?;
             self.database.before_work().await?;
             self.database.publish_before_query().await;
-            let mut tries = Tries::default();
-            loop {
-                let failure = match self.database.take().await {
-                    Ok(mut link) => match link.query(&sql).await {
-                        Ok(rows) => return Ok(rows),
-                        Err(failure) => failure,
-                    },
-                    Err(failure) => failure,
-                };
-                if !tries.again_after(&failure.error).await {
-                    return Err(failure.into_caller_error());
-                }
-            }
+            retry(Repeat::Always, || async { self.database.take().await?.query(&sql).await }).await
         })
     }
 
@@ -316,23 +299,19 @@ impl Store for DatabaseStore {
             // batch of T-SQL commits each statement by itself.
             let has_batches = self.database.driver.dialect().has_batches;
             let may_be_done_in_part = sql.expected_rows.is_none() && (has_batches || commits_by_itself(&sql.text));
-            let mut tries = Tries::default();
+            let mut tries = Retry::default();
             loop {
-                let failure = match self.database.take().await {
+                let (failure, was_sent) = match self.database.take().await {
                     Ok(mut link) => match run_alone(&mut *link, &sql).await {
                         Ok(changed) => return Ok(changed),
-                        Err(failure)
-                            if may_be_done_in_part && (has_batches || failure.error.code() == Code::DEADLOCK) =>
-                        {
-                            return Err(failure.into_caller_error());
-                        }
-                        Err(failure) => failure,
+                        Err(failure) => (failure, true),
                     },
-                    Err(failure) => failure,
+                    Err(failure) => (failure, false),
                 };
-                if !tries.again(&failure).await {
-                    return Err(failure.into_caller_error());
+                if was_sent && may_be_done_in_part && (has_batches || failure.error.code() == Code::DEADLOCK) {
+                    return Err(failure.into());
                 }
+                tries.after(failure, Repeat::IfUndone).await?;
             }
         })
     }

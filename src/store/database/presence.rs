@@ -1,11 +1,12 @@
 //! What others see of this process: that it lives, what its queue monitors do, and which places of readers it holds.
 
 use super::Database;
-use crate::error::{Code, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::database::calls::rows::only;
-use crate::store::database::link::{Arg, Call, Driver, Failure, Fate, Link, Linked};
+use crate::store::database::link::{Arg, Call, Driver, Link, Linked};
 use crate::store::database::notifications::notice::Notice;
-use crate::store::{ActivatedTaskRow, MonitorRow, ReaderSlot, SqlRow};
+use crate::store::database::retry::{self, KeptLink, call_reconnecting};
+use crate::store::{ActivatedTaskRow, BoxFuture, MonitorRow, ReaderSlot, SqlRow};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,6 @@ use uuid::Uuid;
 
 /// Changes that come close together are told together.
 const GATHERING: Duration = Duration::from_millis(100);
-/// The rows are written again so long after a failure. Until then no query waits for them.
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// A link of its own whose locks say that the process lives.
 pub(super) struct Presence {
@@ -58,54 +57,42 @@ enum RowKey {
     Task(u64),
 }
 
-impl State {
-    /// Makes a call that may be made twice.
-    async fn call(&mut self, presence: &Presence, call: Call<'_>) -> Linked<Vec<SqlRow>> {
-        let mut is_new = false;
-        loop {
-            let mut link = match self.link.take() {
-                Some(link) => link,
-                None => {
-                    is_new = true;
-                    let mut link = presence.driver.dedicated().await.map_err(Failure::unsent)?;
-                    let here = Call { name: "hold_presence", args: vec![Arg::Uuid(presence.process)] };
-                    link.call(here).await?;
-                    self.generation += 1;
-                    // Whoever took us for dead has removed what we said.
-                    (self.monitors, self.tasks, self.version) = (BTreeMap::new(), BTreeMap::new(), 0);
-                    self.held.clear();
-                    self.take_places_again(&mut *link).await?;
-                    link
-                }
-            };
-            match link.call(call.clone()).await {
-                Ok(rows) => {
-                    self.link = Some(link);
-                    return Ok(rows);
-                }
-                Err(failure) if failure.is_link_usable => {
-                    self.link = Some(link);
-                    return Err(failure);
-                }
-                Err(failure) => {
-                    let is_lost = failure.fate == Fate::Unknown || failure.error.code() == Code::SERVER_UNREACHABLE;
-                    if is_new || !is_lost {
-                        return Err(failure);
-                    }
-                }
-            }
-        }
+/// The link of a presence, whose locks and rows are made again with it.
+struct Registration<'p>(&'p mut State, &'p Presence);
+
+impl KeptLink for Registration<'_> {
+    fn kept(&mut self) -> &mut Option<Box<dyn Link>> {
+        &mut self.0.link
+    }
+
+    fn connect(&mut self) -> BoxFuture<'_, Linked<Box<dyn Link>>> {
+        Box::pin(async {
+            let Self(state, presence) = self;
+            let mut link = presence.driver.dedicated().await?;
+            link.call(Call { name: "hold_presence", args: vec![Arg::Uuid(presence.process)] }).await?;
+            state.generation += 1;
+            // A process that found ours dead has deleted its rows.
+            (state.monitors, state.tasks, state.version) = (BTreeMap::new(), BTreeMap::new(), 0);
+            state.held.clear();
+            state.take_places_again(&mut *link).await?;
+            Ok(link)
+        })
     }
 }
 
 impl State {
+    /// Makes a call that may be made twice.
+    async fn call(&mut self, presence: &Presence, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        call_reconnecting(&mut Registration(self, presence), call).await
+    }
+
     /// The server frees the places of a session that ends. Their readers go on, so a new link takes as many places, before
     /// another process takes more than are left; what it has taken by then stays with it.
     async fn take_places_again(&mut self, link: &mut dyn Link) -> Linked<()> {
         self.places.values_mut().for_each(|place| place.slot = None);
         for place in self.places.values_mut() {
             let rows = link.call(take_reader_slot(place.queue_id, place.max_queue_readers)).await?;
-            place.slot = slot_of(&rows).map_err(|error| Failure { error, fate: Fate::Undone, is_link_usable: true })?;
+            place.slot = slot_of(&rows)?;
         }
         let lost = self.places.values().filter(|place| place.slot.is_none()).count();
         if lost > 0 {
@@ -220,7 +207,7 @@ impl Database {
             self.board.monitors().moved().await;
             while let Err(error) = self.publish_in_task().await {
                 tracing::warn!(%error, "what the queue monitors do could not be published");
-                tokio::time::sleep(AFTER_FAILURE).await;
+                tokio::time::sleep(retry::TASK).await;
             }
             tokio::time::sleep(GATHERING).await;
         }
@@ -231,7 +218,8 @@ impl Database {
     pub(super) async fn publish_before_query(self: &Arc<Self>) {
         let state = self.presence.state.lock().await;
         let is_current = state.version == self.board.monitors().version();
-        let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < AFTER_FAILURE);
+        // The task that publishes tries again after this pause; until then no query waits for it.
+        let has_just_failed = state.failed_at.is_some_and(|at| at.elapsed() < retry::TASK);
         drop(state);
         if is_current || has_just_failed {
             return;
@@ -283,7 +271,7 @@ impl Database {
         }
         calls.sort_by_key(|(key, _)| state.held.contains(key));
         for (key, call) in calls {
-            let written = state.call(presence, call).await.map_err(Failure::into_caller_error);
+            let written = state.call(presence, call).await.map_err(Error::from);
             // A connection that took another's place has begun from nothing: everything is written again then. The first took
             // nobody's.
             let is_new = state.generation > generation.max(1);
@@ -317,7 +305,7 @@ impl Database {
     async fn take_slot_now(self: Arc<Self>, queue_id: i32, max_queue_readers: u16) -> Result<Option<ReaderSlot>> {
         let mut state = self.presence.state.lock().await;
         let call = take_reader_slot(queue_id, max_queue_readers);
-        let rows = state.call(&self.presence, call).await.map_err(Failure::into_caller_error)?;
+        let rows = state.call(&self.presence, call).await?;
         let slot = slot_of(&rows)?;
         if slot.is_none() {
             return Ok(None);
@@ -351,6 +339,7 @@ impl Database {
     pub(super) async fn keep_places(&self) -> Result<()> {
         let mut state = self.presence.state.lock().await;
         let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };
-        state.call(&self.presence, take_reader_slot(queue_id, 0)).await.map(drop).map_err(Failure::into_caller_error)
+        state.call(&self.presence, take_reader_slot(queue_id, 0)).await?;
+        Ok(())
     }
 }

@@ -4,8 +4,9 @@
 use super::Database;
 use crate::error::Result;
 use crate::store::database::calls::rows::{Row, notices_in, only};
-use crate::store::database::link::{Arg, Call, Failure};
+use crate::store::database::link::{Arg, Call};
 use crate::store::database::notifications::notice::Notice;
+use crate::store::database::retry;
 use crate::time::{Clock, Timestamp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,8 +21,6 @@ const SAFETY_TICK: Duration = Duration::from_secs(60);
 const ATTEMPTS: Duration = Duration::from_secs(5);
 /// Whether the connection that holds the places of readers still stands is asked no more often than this.
 const PLACES: Duration = Duration::from_secs(5);
-/// A failure is not repeated more often than this.
-const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// When the next thing falls due.
 #[derive(Debug)]
@@ -130,7 +129,7 @@ impl Database {
             }
             if let Err(error) = done {
                 tracing::warn!(%error, "what is due could not be done");
-                tokio::time::sleep(AFTER_FAILURE).await;
+                tokio::time::sleep(retry::TASK).await;
                 // A tick forgets what is due when it begins; what it has not done still is.
                 self.upkeep.falls_due(Timestamp(0));
             }
@@ -142,7 +141,7 @@ impl Database {
         self.upkeep.forget();
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
-            let rows = self.upkeep_control.call(call).await.map_err(Failure::into_caller_error)?;
+            let rows = self.upkeep_control.call(call).await?;
             let row = only(&rows)?;
             self.upkeep.learn(row)?;
             let did = row.int("did")?;
@@ -180,7 +179,7 @@ impl Database {
         let now = self.clock.now();
         if *told != Some(now) {
             let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
-            self.upkeep_control.call(call).await.map_err(Failure::into_caller_error)?;
+            self.upkeep_control.call(call).await?;
             self.tick().await?;
             *told = Some(now);
         }

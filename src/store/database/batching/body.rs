@@ -42,16 +42,6 @@ impl Database {
         Ok(context)
     }
 
-    /// Gives a BEGIN DIALOG new ids for its next try. The server may still be rolling the last one back; its ids are in use
-    /// until then, and would be refused with 60005.
-    pub(in crate::store::database) fn renew_ids(&self, verb: &Verb, context: &mut CallContext) {
-        if matches!(verb, Verb::BeginDialog(_)) {
-            for id in context.ids.iter_mut().filter(|id| !id.is_nil()) {
-                *id = self.next_id();
-            }
-        }
-    }
-
     /// Checks a body against the definitions as they are known now: on this thread if that takes milliseconds, else on one
     /// for blocking work. What was found before counts as long as the type is the same.
     pub(in crate::store::database) async fn check_body(

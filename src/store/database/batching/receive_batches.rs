@@ -7,10 +7,10 @@ use crate::protocol::{Message, Outcome};
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::calls::message::messages;
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::notices_in;
 use crate::store::database::life::Work;
 use crate::store::database::link::{Arg, Call, Column};
+use crate::store::database::retry::{Repeat, Retry};
 use crate::store::handover::Handover;
 use crate::store::{Gathering, QueueActivity};
 use dashmap::DashMap;
@@ -175,7 +175,7 @@ impl Database {
     }
 
     async fn receive_batch(self: &Arc<Self>, queue: &Queue, mut batch: Vec<Receiving>) {
-        let mut tries = Tries::default();
+        let mut tries = Retry::default();
         let rows = loop {
             // A connection may be long in coming, and callers may leave meanwhile.
             let link = self.take().await;
@@ -191,8 +191,11 @@ impl Database {
             };
             match done {
                 Ok(rows) => break Ok(rows),
-                Err(failure) if tries.again(&failure).await => {}
-                Err(failure) => break Err(failure.into_caller_error()),
+                Err(failure) => {
+                    if let Err(failure) = tries.after(failure, Repeat::IfUndone).await {
+                        break Err(Error::from(failure));
+                    }
+                }
             }
         };
         let received = match rows {

@@ -6,12 +6,12 @@ use crate::protocol::{Body, Outcome, Verb, system};
 use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::Item;
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::calls::verbs::{self, CallContext};
 use crate::store::database::life::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate};
 use crate::store::database::refusal;
+use crate::store::database::retry::{Again, Repeat, Retry};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -112,7 +112,7 @@ impl Database {
     }
 
     async fn send_alone(self: &Arc<Self>, mut sending: Sending) -> (Sending, Result<Outcome>) {
-        let mut tries = Tries::default();
+        let mut tries = Retry::default();
         let result = loop {
             let failure = match self.call_on_a_link(sending.call()).await {
                 Ok(rows) => {
@@ -121,20 +121,19 @@ impl Database {
                 }
                 Err(failure) => failure,
             };
-            if tries.again_with_new_definitions(&failure.error) {
-                if let Err(error) = self.reload().await {
-                    break Err(error);
+            match tries.after(failure, Repeat::IfUndone).await {
+                Ok(Again::WithNewIds) => {}
+                Ok(Again::WithNewDefinitions) => {
+                    if let Err(error) = self.reload().await {
+                        break Err(error);
+                    }
+                    let Sending { context, message_type, body, .. } = &mut sending;
+                    self.check_body(context, message_type.as_deref(), body).await;
                 }
-                self.check_again(&mut sending).await;
-            } else if !tries.again(&failure).await {
-                break Err(failure.into_caller_error());
+                Err(failure) => break Err(failure.into()),
             }
         };
         (sending, result)
-    }
-
-    async fn check_again(&self, sending: &mut Sending) {
-        self.check_body(&mut sending.context, sending.message_type.as_deref(), &sending.body).await;
     }
 
     /// Checks a batch against the definitions that were read again. Where that takes longer, the conversation's messages
@@ -159,20 +158,25 @@ impl Database {
     }
 
     async fn send_batch(self: &Arc<Self>, mut batch: Vec<Sending>) {
-        let mut tries = Tries::default();
+        let mut tries = Retry::default();
         let rows = loop {
             let version = batch.iter().map(|sending| sending.context.catalog_version).min().unwrap_or_default();
             let failure = match self.call_on_a_link(batch_call(&batch, version)).await {
                 Ok(rows) => break rows,
                 Err(failure) => failure,
             };
-            if tries.again_with_new_definitions(&failure.error) && self.reload().await.is_ok() {
-                batch = self.check_batch_again(batch);
-                if batch.is_empty() {
-                    return;
+            match tries.after(failure, Repeat::IfUndone).await {
+                Ok(Again::WithNewIds) => {}
+                Ok(Again::WithNewDefinitions) => {
+                    if let Err(error) = self.reload().await {
+                        return self.batch_failed(batch, error.into());
+                    }
+                    batch = self.check_batch_again(batch);
+                    if batch.is_empty() {
+                        return;
+                    }
                 }
-            } else if !tries.again(&failure).await {
-                return self.batch_failed(batch, failure);
+                Err(failure) => return self.batch_failed(batch, failure),
             }
         };
         self.publish_local(&notices_in(&rows), batch.len()).await;
@@ -205,7 +209,7 @@ impl Database {
         let passes =
             !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
         if failure.fate == Fate::Unknown || !passes {
-            return self.all_told(batch, &failure.into_caller_error());
+            return self.all_told(batch, &failure.into());
         }
         let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
         for sending in batch {

@@ -4,6 +4,5 @@ pub(in crate::store::database) mod caller;
 pub(in crate::store::database) mod message;
 pub mod put;
 pub mod refusal;
-pub(in crate::store::database) mod retry;
 pub(in crate::store::database) mod rows;
 pub(in crate::store::database) mod verbs;

@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
 use crate::store::SqlRow;
 use crate::store::database::Database;
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Link, Linked};
+use crate::store::database::retry::{Repeat, retry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,29 +49,17 @@ impl Database {
     /// Reads the definitions if they are not those that are known; wakes whoever sleeps if so.
     pub(in crate::store::database) async fn reload(&self) -> Result<()> {
         let _reading = self.definitions.reading.lock().await;
-        let mut tries = Tries::default();
-        loop {
-            let failure = match self.take().await {
-                Err(failure) => failure,
-                Ok(mut link) => match self.read_definitions(&mut *link).await {
-                    Err(failure) => failure,
-                    Ok(None) => return Ok(()),
-                    Ok(Some(known)) => {
-                        if self.definitions.learn(known?) {
-                            self.board.wake_all();
-                        }
-                        return Ok(());
-                    }
-                },
-            };
-            if !tries.again_after(&failure.error).await {
-                return Err(failure.into_caller_error());
-            }
+        let read = retry(Repeat::Always, || async { self.read_definitions(&mut *self.take().await?).await });
+        if let Some(known) = read.await?
+            && self.definitions.learn(known)
+        {
+            self.board.wake_all();
         }
+        Ok(())
     }
 
     /// Reads until nobody has changed anything meanwhile; `None` if what is known is still true.
-    async fn read_definitions(&self, link: &mut dyn Link) -> Linked<Option<Result<Known>>> {
+    async fn read_definitions(&self, link: &mut dyn Link) -> Linked<Option<Known>> {
         let reads = &self.driver.dialect().reads;
         let mut broker = link.read(reads.broker).await?;
         // A row that cannot be understood is refused below.
@@ -93,7 +81,7 @@ impl Database {
             };
             let again = link.read(reads.broker).await?;
             if version(&again).ok() == version(&broker).ok() {
-                return Ok(Some(known(&again, &tables)));
+                return Ok(Some(known(&again, &tables)?));
             }
             broker = again;
         }

@@ -5,18 +5,14 @@ use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use crate::store::database::Database;
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::definitions::catalog::Known;
 use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
 use crate::store::database::link::{Arg, Call, Fate, Link, Linked};
 use crate::store::database::notifications::notice::Notices;
+use crate::store::database::retry::{LOCKED_DEFINITION, Repeat, Retry};
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
 use uuid::Uuid;
-
-/// Between two tries to lock what a definition changes.
-const LET_OTHERS_FINISH: Duration = Duration::from_millis(20);
 
 /// What came of writing.
 enum Written {
@@ -35,7 +31,8 @@ impl Database {
         definitions: &[Definition],
         unit_id: Option<Uuid>,
     ) -> Result<Option<Outcome>> {
-        let mut tries = Tries::default();
+        let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
+        let mut tries = Retry::default();
         loop {
             let known = self.definitions.known();
             let (catalog, applied) = match self.apply(&known, definitions) {
@@ -52,7 +49,7 @@ impl Database {
             let failure = match self.take().await {
                 Err(failure) => failure,
                 Ok(mut link) => match self.write(&mut *link, &known, &catalog, &applied, unit_id).await {
-                    Ok(Ok(Written::Done(version, notices))) => {
+                    Ok(Written::Done(version, notices)) => {
                         drop(link);
                         self.definitions.learn(Known { catalog: Arc::new(catalog), version });
                         self.board.wake_all();
@@ -60,13 +57,12 @@ impl Database {
                         let warnings = applied.into_iter().flat_map(|applied| applied.warnings).collect();
                         return Ok(Some(Outcome::Warnings(warnings)));
                     }
-                    Ok(Ok(Written::HappenedBefore)) => return Ok(None),
-                    Ok(Ok(Written::Stale)) => {
+                    Ok(Written::HappenedBefore) => return Ok(None),
+                    Ok(Written::Stale) => {
                         drop(link);
                         self.reload().await?;
                         continue;
                     }
-                    Ok(Err(error)) => return Err(error),
                     Err(failure) => {
                         if failure.is_link_usable {
                             // If that fails too, the link is closed.
@@ -76,21 +72,10 @@ impl Database {
                     }
                 },
             };
-            if failure.error.code() == Code::CATALOG_STALE {
-                self.reload().await?;
-                continue;
-            }
-            if failure.error.code() == Code::DEADLOCK && failure.fate != Fate::Unknown {
-                // Somebody holds a conversation that this would change. He is let finish, and other definitions meanwhile.
-                tokio::time::sleep(LET_OTHERS_FINISH).await;
-                continue;
-            }
-            let again = match unit_id {
-                Some(_) => tries.again_after(&failure.error).await,
-                None => tries.again(&failure).await,
-            };
-            if !again {
-                return Err(failure.into_caller_error());
+            match failure.error.code() {
+                Code::CATALOG_STALE => self.reload().await?,
+                Code::DEADLOCK if failure.fate != Fate::Unknown => tokio::time::sleep(LOCKED_DEFINITION).await,
+                _ => drop(tries.after(failure, repeat).await?),
             }
         }
     }
@@ -115,26 +100,18 @@ impl Database {
         catalog: &crate::catalog::Catalog,
         applied: &[Applied],
         unit_id: Option<Uuid>,
-    ) -> Linked<Result<Written>> {
+    ) -> Linked<Written> {
         link.begin().await?;
-        if let Some(unit_id) = unit_id {
-            match claim(link, unit_id).await? {
-                Ok(true) => {}
-                Ok(false) => {
-                    link.rollback().await?;
-                    return Ok(Ok(Written::HappenedBefore));
-                }
-                Err(error) => return Ok(Err(error)),
-            }
+        if let Some(unit_id) = unit_id
+            && !claim(link, unit_id).await?
+        {
+            link.rollback().await?;
+            return Ok(Written::HappenedBefore);
         }
         let began = link.call(Call { name: "define_begin", args: vec![Arg::BigInt(known.version)] }).await?;
-        match only(&began).and_then(|row| row.flag("is_current")) {
-            Ok(true) => {}
-            Ok(false) => {
-                link.rollback().await?;
-                return Ok(Ok(Written::Stale));
-            }
-            Err(error) => return Ok(Err(error)),
+        if !only(&began)?.flag("is_current")? {
+            link.rollback().await?;
+            return Ok(Written::Stale);
         }
         let mut notices = Notices::default();
         let mut last = None;
@@ -152,17 +129,14 @@ impl Database {
         }
         let ended = link.call(Call { name: "define_end", args: Vec::new() }).await?;
         notices.extend(notices_in(&ended));
-        let version = match only(&ended).and_then(|row| row.int("catalog_version")) {
-            Ok(version) => version,
-            Err(error) => return Ok(Err(error)),
-        };
+        let version = only(&ended)?.int("catalog_version")?;
         link.commit().await?;
-        Ok(Ok(Written::Done(version, notices)))
+        Ok(Written::Done(version, notices))
     }
 }
 
 /// Claims an id for the transaction of a link; whether it is new.
-pub(in crate::store::database) async fn claim(link: &mut dyn Link, unit_id: Uuid) -> Linked<Result<bool>> {
+pub(in crate::store::database) async fn claim(link: &mut dyn Link, unit_id: Uuid) -> Linked<bool> {
     let rows = link.call(Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] }).await?;
-    Ok(only(&rows).and_then(|row| row.flag("is_new")))
+    Ok(only(&rows)?.flag("is_new")?)
 }

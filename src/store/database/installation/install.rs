@@ -11,15 +11,11 @@ use crate::sql::Script;
 use crate::store::SqlRow;
 use crate::store::database::calls::put;
 use crate::store::database::dialect::Dialect;
-use crate::store::database::link::{Arg, Call, Failure, Link};
-use std::time::Duration;
+use crate::store::database::link::{Arg, Call, Link};
+use crate::store::database::retry::{INSTALLATION, INSTALLATION_ATTEMPTS};
 
 /// Who installs, as the table `installed` and its readers know it.
 const INSTALLER: &str = concat!("dialoq ", env!("CARGO_PKG_VERSION"));
-
-/// How often an installation is tried that meets locks of other sessions, and the pause between two tries.
-const MOST_TRIES: u32 = 20;
-const LET_OTHERS_GO_ON: Duration = Duration::from_secs(1);
 
 /// What an installation did.
 #[derive(Debug, Clone, Default)]
@@ -40,31 +36,35 @@ pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource)
         return Ok(Installed::default());
     }
     found.may_install(dialect)?;
-    let mut tries = 1;
+    let mut attempts = 0;
     loop {
-        link.begin().await.map_err(error_of)?;
+        link.begin().await?;
         let done = install_locked(link, dialect, ids).await;
-        let done = end(link, done).await;
-        if tries == MOST_TRIES || !is_in_use(&done) {
-            return done.map_err(in_use);
+        if let Some(done) = end_attempt(link, done, &mut attempts).await {
+            return done;
         }
-        tries += 1;
-        tokio::time::sleep(LET_OTHERS_GO_ON).await;
     }
 }
 
-/// Whether open transactions use what was to be replaced. The sessions that wait behind this one go on before the next try.
-fn is_in_use<T>(done: &Result<T>) -> bool {
-    done.as_ref().is_err_and(|error| error.code() == Code::DEADLOCK)
+/// Ends the transaction of one attempt. `None`, after a pause, if open transactions use what it replaces; 60010 if they
+/// did at every attempt.
+async fn end_attempt<T>(link: &mut dyn Link, done: Result<T>, attempts: &mut u32) -> Option<Result<T>> {
+    *attempts += 1;
+    match end(link, done).await {
+        Err(error) if error.code() != Code::DEADLOCK => Some(Err(error)),
+        Err(error) if *attempts == INSTALLATION_ATTEMPTS => Some(Err(in_use(error))),
+        Err(_) => {
+            tokio::time::sleep(INSTALLATION).await;
+            None
+        }
+        Ok(done) => Some(Ok(done)),
+    }
 }
 
-/// 60010 for what was in use at every try; every other error as it is.
 fn in_use(cause: Error) -> Error {
-    if cause.code() != Code::DEADLOCK {
-        return cause;
-    }
     let message = format!(
-        "open transactions used the broker's tables or views at each of {MOST_TRIES} tries: {}; end them, then try again",
+        "open transactions used the broker's tables or views at each of {INSTALLATION_ATTEMPTS} tries: {}; end them, then \
+         try again",
         cause.message()
     );
     Error::new(Code::STORE_OWNED, message).caused_by(cause)
@@ -73,7 +73,10 @@ fn in_use(cause: Error) -> Error {
 /// Ends the transaction as what was done in it asks for.
 async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
     match done {
-        Ok(done) => link.commit().await.map_err(error_of).map(|()| done),
+        Ok(done) => {
+            link.commit().await?;
+            Ok(done)
+        }
         Err(error) => {
             // The first error tells more than that of a rollback on a link that may be lost.
             let _ = link.rollback().await;
@@ -138,16 +141,13 @@ pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
         return Err(found.foreign());
     }
     found.may_uninstall(dialect)?;
-    let mut tries = 1;
+    let mut attempts = 0;
     loop {
-        link.begin().await.map_err(error_of)?;
-        let removed = remove_locked(link, dialect).await;
-        let removed = end(link, removed).await;
-        if tries == MOST_TRIES || !is_in_use(&removed) {
-            return removed.map_err(in_use);
+        link.begin().await?;
+        let done = remove_locked(link, dialect).await;
+        if let Some(done) = end_attempt(link, done, &mut attempts).await {
+            return done;
         }
-        tries += 1;
-        tokio::time::sleep(LET_OTHERS_GO_ON).await;
     }
 }
 
@@ -184,11 +184,11 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
     if !found.has_installed {
         let catalog = Catalog::with_builtins(ids.next_id());
         for call in put::builtins(&catalog) {
-            link.call(call).await.map_err(error_of)?;
+            link.call(call).await?;
         }
     }
     let hash = logic_hash(dialect);
-    link.call(record(dialect, &hash, version_before(dialect, &missing))).await.map_err(error_of)?;
+    link.call(record(dialect, &hash, version_before(dialect, &missing))).await?;
     Ok(Installed { scripts: missing })
 }
 
@@ -218,7 +218,7 @@ struct Version {
 
 impl Standing {
     async fn read(link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
-        let rows = link.read(dialect.install.standing).await.map_err(error_of)?;
+        let rows = link.read(dialect.install.standing).await?;
         let row = rows.first().ok_or_else(|| no_row("the question what is installed"))?;
         let mut found = Self {
             has_schema: row.get::<i64>("has_schema")? != 0,
@@ -233,7 +233,7 @@ impl Standing {
             version: None,
         };
         if found.has_installed && found.missing_to_use.is_none() {
-            let rows = link.read(dialect.install.version).await.map_err(error_of)?;
+            let rows = link.read(dialect.install.version).await?;
             found.version = rows.first().map(Version::read).transpose()?;
         }
         Ok(found)
@@ -387,7 +387,7 @@ fn release(installer: &str) -> Vec<u32> {
 /// Runs a script, cut into batches where the dialect wants that.
 async fn script(link: &mut dyn Link, dialect: &Dialect, text: &str) -> Result<()> {
     for batch in batches(dialect, text) {
-        link.script(&batch).await.map_err(error_of)?;
+        link.script(&batch).await?;
     }
     Ok(())
 }
@@ -415,10 +415,6 @@ pub(in crate::store::database) fn batches(dialect: &Dialect, text: &str) -> Vec<
 /// A text without the lines that are comments.
 pub(in crate::store::database) fn without_comments(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("--")).map(|line| format!("{line}\n")).collect()
-}
-
-fn error_of(failure: Failure) -> Error {
-    failure.error
 }
 
 fn no_row(what: &str) -> Error {

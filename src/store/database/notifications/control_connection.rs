@@ -1,57 +1,42 @@
 //! A link beside the pool, for short calls that must not wait for what transactions hold: what is told to others, looks
 //! at the queues, attempts of open transactions.
 
-use crate::error::Code;
-use crate::store::SqlRow;
-use crate::store::database::link::{Call, Driver, Failure, Fate, Link, Linked};
+use crate::store::database::link::{Call, Driver, Link, Linked};
+use crate::store::database::retry::{KeptLink, call_reconnecting};
+use crate::store::{BoxFuture, SqlRow};
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
 /// One link, made when it is first needed and again when it is lost. Calls take turns.
-pub(in crate::store::database) struct ControlConnection {
+pub(in crate::store::database) struct ControlConnection(Mutex<Kept>);
+
+struct Kept {
     driver: Arc<dyn Driver>,
-    link: Mutex<Option<Box<dyn Link>>>,
+    link: Option<Box<dyn Link>>,
+}
+
+impl KeptLink for Kept {
+    fn kept(&mut self) -> &mut Option<Box<dyn Link>> {
+        &mut self.link
+    }
+
+    fn connect(&mut self) -> BoxFuture<'_, Linked<Box<dyn Link>>> {
+        Box::pin(async { Ok(self.driver.dedicated().await?) })
+    }
 }
 
 impl ControlConnection {
     pub(in crate::store::database) fn new(driver: Arc<dyn Driver>) -> Self {
-        Self { driver, link: Mutex::new(None) }
+        Self(Mutex::new(Kept { driver, link: None }))
     }
 
-    /// Makes a call that may be made twice: it is made again, once, on a new link if the old one turns out to be dead.
+    /// Makes a call that may be made twice.
     pub(in crate::store::database) async fn call(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
-        let mut place = self.link.lock().await;
-        let mut is_new = false;
-        loop {
-            // Taken out meanwhile: a caller that goes away in the middle leaves nothing half done behind.
-            let mut link = match place.take() {
-                Some(link) => link,
-                None => {
-                    is_new = true;
-                    self.driver.dedicated().await.map_err(Failure::unsent)?
-                }
-            };
-            match link.call(call.clone()).await {
-                Ok(rows) => {
-                    *place = Some(link);
-                    return Ok(rows);
-                }
-                Err(failure) if failure.is_link_usable => {
-                    *place = Some(link);
-                    return Err(failure);
-                }
-                Err(failure) => {
-                    let is_lost = failure.fate == Fate::Unknown || failure.error.code() == Code::SERVER_UNREACHABLE;
-                    if is_new || !is_lost {
-                        return Err(failure);
-                    }
-                }
-            }
-        }
+        call_reconnecting(&mut *self.0.lock().await, call).await
     }
 
     /// Lets the link go.
     pub(in crate::store::database) async fn close(&self) {
-        self.link.lock().await.take();
+        self.0.lock().await.link.take();
     }
 }

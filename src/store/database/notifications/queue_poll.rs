@@ -7,15 +7,16 @@
 use crate::error::Result;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
-use crate::store::database::link::{Call, Failure, Listener};
+use crate::store::database::link::{Call, Listener};
 use crate::store::database::notifications::notice::Notices;
+use crate::store::database::retry::listen_again;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::{Mutex, Notify};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 
 /// The shortest and longest pause between two polls without notifications. A pause grows while nothing changes.
 const WITHOUT_NOTIFICATIONS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
@@ -29,8 +30,6 @@ const REFRESH: Duration = Duration::from_millis(20);
 const MOST_POLLS: u32 = 2;
 /// The pause between two polls that search for lost notices.
 const SAFETY_POLL: Duration = Duration::from_secs(60);
-/// The longest pause between two attempts to listen again.
-const LONGEST_RECONNECT: Duration = Duration::from_secs(5);
 
 /// When to poll next.
 #[derive(Debug, Default)]
@@ -195,7 +194,7 @@ impl Database {
             queues.values().map(|queue| (queue.id, self.board.queue(&queue.name).taken())).collect()
         };
         let call = Call { name: "poll", args: Vec::new() };
-        let rows = self.control.call(call).await.map_err(Failure::into_caller_error)?;
+        let rows = self.control.call(call).await?;
         let row = only(&rows)?;
         let states = QueueStates {
             ready: counts(row, "ready_queues")?,
@@ -240,22 +239,10 @@ impl Database {
             };
             tracing::warn!(%error, "the connection for notifications of other processes was lost");
             self.watch.set_polling(true);
-            let Some(again) = self.listen_again().await else { return };
+            let Some(again) = listen_again(&*self.driver).await else { return };
             listener = again;
             self.watch.set_polling(false);
             self.catch_up().await;
-        }
-    }
-
-    async fn listen_again(&self) -> Option<Box<dyn Listener>> {
-        let mut pause = WHILE_LOCKED.0;
-        loop {
-            sleep(pause).await;
-            match self.driver.listen().await {
-                Ok(listener) => return listener,
-                Err(error) => tracing::debug!(%error, "the server still cannot be listened to"),
-            }
-            pause = (pause * 2).min(LONGEST_RECONNECT);
         }
     }
 

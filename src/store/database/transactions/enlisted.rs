@@ -4,9 +4,9 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::verbs;
 use crate::store::database::link::EnlistedConnection;
+use crate::store::database::retry::{Repeat, Retry};
 use std::sync::Arc;
 
 impl Database {
@@ -30,17 +30,14 @@ impl Database {
         self.push_test_clock().await?;
         let verb = normalise_empty_body(verb);
         let mut context = self.call_context(&verb).await?;
-        let mut tries = Tries::default();
+        let mut tries = Retry::default();
         loop {
             let failure = match connection.call(verbs::call(&verb, &context)?).await {
                 Ok(rows) => return verbs::outcome(&verb, rows),
                 Err(failure) => failure,
             };
-            if !tries.again_with_new_definitions(&failure.error) {
-                return Err(failure.into_caller_error());
-            }
-            self.reload().await?;
-            self.recheck(&verb, &mut context).await;
+            let again = tries.after(failure, Repeat::Never).await?;
+            self.renew(again, [(&verb, &mut context)]).await?;
         }
     }
 }

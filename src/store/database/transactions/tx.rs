@@ -7,12 +7,12 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::calls::verbs::{self, received_queue};
 use crate::store::database::life::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
+use crate::store::database::retry::{Repeat, Retry};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
@@ -213,21 +213,19 @@ impl Session {
         self.database.before_work().await?;
         let verb = normalise_empty_body(verb);
         let mut context = self.database.call_context(&verb).await?;
-        let mut tries = Tries::default();
+        let mut tries = Retry::default();
         let rows = loop {
             let is_first = self.link.is_none();
             let failure = match self.step(Step::Call(verbs::call(&verb, &context)?)).await {
                 Ok(done) => break done.rows,
                 Err(failure) => failure,
             };
-            if !self.has_ended && tries.again_with_new_definitions(&failure.error) {
-                self.database.reload().await?;
-                self.database.recheck(&verb, &mut context).await;
-            } else if self.has_ended || !is_first || !tries.again(&failure).await {
-                return Err(failure.into_caller_error());
-            } else {
-                self.database.renew_ids(&verb, &mut context);
+            if self.has_ended {
+                return Err(failure.into());
             }
+            let repeat = if is_first { Repeat::IfUndone } else { Repeat::Never };
+            let again = tries.after(failure, repeat).await?;
+            self.database.renew(again, [(&verb, &mut context)]).await?;
         };
         self.did(&verb, rows).await
     }
@@ -325,7 +323,7 @@ impl Session {
                 self.did = did;
                 self.link = Some(link);
                 self.end_quietly(failure.is_link_usable && !is_unknown).await;
-                Err(failure.into_caller_error())
+                Err(failure.into())
             }
         }
     }
@@ -333,7 +331,8 @@ impl Session {
     async fn sql(&mut self, sql: SqlStatement) -> Result<()> {
         self.check()?;
         self.steps_done += 1;
-        self.step(Step::Sql(&sql)).await.map(drop).map_err(Failure::into_caller_error)
+        self.step(Step::Sql(&sql)).await?;
+        Ok(())
     }
 
     async fn query(&mut self, sql: SqlStatement) -> Result<SqlRows> {
@@ -341,22 +340,22 @@ impl Session {
         self.database.before_work().await?;
         self.database.publish_before_query().await;
         self.steps_done += 1;
-        self.step(Step::Query(&sql)).await.map_err(Failure::into_caller_error)
+        Ok(self.step(Step::Query(&sql)).await?)
     }
 
     async fn claim(&mut self, unit_id: Uuid) -> Result<bool> {
         self.check()?;
         self.steps_done += 1;
         let claim = Call { name: "claim_unit", args: vec![Arg::Uuid(unit_id)] };
-        let done = self.step(Step::Call(claim)).await.map_err(Failure::into_caller_error)?;
+        let done = self.step(Step::Call(claim)).await?;
         only(&done.rows)?.flag("is_new")
     }
 
     async fn mark(&mut self, name: &str) -> Result<()> {
         self.check()?;
         if self.link.is_none() {
-            let mut link = self.database.take().await.map_err(Failure::into_caller_error)?;
-            link.begin().await.map_err(Failure::into_caller_error)?;
+            let mut link = self.database.take().await?;
+            link.begin().await?;
             self.link = Some(link);
         }
         let number = self.last_savepoint + 1;
@@ -371,7 +370,7 @@ impl Session {
         };
         self.is_busy = false;
         if let Err(failure) = marked {
-            return Err(self.lost(failure).await.into_caller_error());
+            return Err(self.lost(failure).await.into());
         }
         self.holds_locks = true;
         self.last_savepoint = number;
@@ -393,7 +392,7 @@ impl Session {
         let undone = link.rollback_to(number).await;
         self.is_busy = false;
         if let Err(failure) = undone {
-            return Err(self.lost(failure).await.into_caller_error());
+            return Err(self.lost(failure).await.into());
         }
         self.savepoints.truncate(place + 1);
         self.taken.truncate(times);

@@ -6,13 +6,13 @@ use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::caller::{self, Caller};
-use crate::store::database::calls::retry::Tries;
 use crate::store::database::calls::rows::notices_in;
 use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::definitions::define::claim;
 use crate::store::database::life::Work;
-use crate::store::database::link::{Call, Failure, Link, Linked};
+use crate::store::database::link::{Call, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
+use crate::store::database::retry::{Again, Repeat, Retry};
 use crate::store::handover::{Gives, Handover};
 use std::sync::Arc;
 use uuid::Uuid;
@@ -28,7 +28,7 @@ enum Tried {
 impl Database {
     /// A link of the pool.
     pub(in crate::store::database) async fn take(&self) -> Linked<Box<dyn Link>> {
-        self.driver.take().await.map_err(Failure::unsent)
+        Ok(self.driver.take().await?)
     }
 
     /// One call on any link of the pool.
@@ -125,8 +125,8 @@ impl Database {
 
     async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
         let mut context = self.call_context(&verb).await?;
-        let may_repeat = verb.declaration().reads_only;
-        let mut tries = Tries::default();
+        let repeat = if verb.declaration().reads_only { Repeat::Always } else { Repeat::IfUndone };
+        let mut tries = Retry::default();
         loop {
             let answer = match self.take().await {
                 // The call commits by itself: this is the last moment at which a caller that has left loses nothing.
@@ -144,24 +144,34 @@ impl Database {
                 }
                 Err(failure) => failure,
             };
-            if tries.again_with_new_definitions(&failure.error) {
-                self.reload().await?;
-                self.recheck(&verb, &mut context).await;
-            } else if may_repeat && tries.again_after(&failure.error).await {
-                // Reading twice is as good as once.
-            } else if tries.again(&failure).await {
-                self.renew_ids(&verb, &mut context);
-            } else {
-                return Err(failure.into_caller_error());
-            }
+            let again = tries.after(failure, repeat).await?;
+            self.renew(again, [(&verb, &mut context)]).await?;
         }
     }
 
-    /// Checks a SEND against the definitions that were read again.
-    pub(in crate::store::database) async fn recheck(&self, verb: &Verb, context: &mut CallContext) {
-        if let Verb::Send { message_type, body, .. } = verb {
-            self.check_body(context, message_type.as_deref(), body).await;
+    /// Prepares calls for their next attempt.
+    pub(in crate::store::database) async fn renew<'c>(
+        &self,
+        again: Again,
+        calls: impl IntoIterator<Item = (&'c Verb, &'c mut CallContext)>,
+    ) -> Result<()> {
+        if again == Again::WithNewDefinitions {
+            self.reload().await?;
         }
+        for (verb, context) in calls {
+            match (again, verb) {
+                (Again::WithNewDefinitions, Verb::Send { message_type, body, .. }) => {
+                    self.check_body(context, message_type.as_deref(), body).await;
+                }
+                (Again::WithNewIds, Verb::BeginDialog(_)) => {
+                    for id in context.ids.iter_mut().filter(|id| !id.is_nil()) {
+                        *id = self.next_id();
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Notes what a receiving verb shows of its queue.
@@ -202,28 +212,24 @@ impl Database {
             return Err(Error::definition_in_transaction());
         }
         let unit: Vec<Verb> = unit.iter().cloned().map(normalise_empty_body).collect();
-        let mut besides = Vec::with_capacity(unit.len());
+        let mut contexts = Vec::with_capacity(unit.len());
         for verb in &unit {
-            besides.push(self.call_context(verb).await?);
+            contexts.push(self.call_context(verb).await?);
         }
-        let mut tries = Tries::default();
+        let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
+        let mut tries = Retry::default();
         loop {
             let failure = match self.take().await {
                 Err(failure) => failure,
-                Ok(mut link) => match try_once(&mut *link, &unit, &besides, unit_id, caller).await {
-                    Ok(Ok(Tried::Done(outcomes, notices))) => {
+                Ok(mut link) => match try_once(&mut *link, &unit, &contexts, unit_id, caller).await {
+                    Ok(Tried::Done(outcomes, notices)) => {
                         drop(link);
                         self.publish_local(&notices, unit.iter().map(groups_made_ready_at_most).sum()).await;
                         unit.iter().zip(&outcomes).for_each(|(verb, outcome)| self.observe(verb, outcome));
                         return Ok(Some(outcomes));
                     }
-                    Ok(Ok(Tried::HappenedBefore)) => return Ok(None),
-                    Ok(Ok(Tried::GivenBack)) => return Err(caller::left()),
-                    Ok(Err(error)) => {
-                        // If that fails, the link is closed.
-                        let _ = link.rollback().await;
-                        return Err(error);
-                    }
+                    Ok(Tried::HappenedBefore) => return Ok(None),
+                    Ok(Tried::GivenBack) => return Err(caller::left()),
                     Err(failure) => {
                         if failure.is_link_usable {
                             // If that fails too, the link is closed.
@@ -233,22 +239,8 @@ impl Database {
                     }
                 },
             };
-            if tries.again_with_new_definitions(&failure.error) {
-                self.reload().await?;
-                for (verb, context) in unit.iter().zip(&mut besides) {
-                    self.recheck(verb, context).await;
-                }
-                continue;
-            }
-            let again = match unit_id {
-                // Its id keeps it from happening twice.
-                Some(_) => tries.again_after(&failure.error).await,
-                None => tries.again(&failure).await,
-            };
-            if !again {
-                return Err(failure.into_caller_error());
-            }
-            unit.iter().zip(&mut besides).for_each(|(verb, context)| self.renew_ids(verb, context));
+            let again = tries.after(failure, repeat).await?;
+            self.renew(again, unit.iter().zip(&mut contexts)).await?;
         }
     }
 }
@@ -256,41 +248,30 @@ impl Database {
 async fn try_once(
     link: &mut dyn Link,
     unit: &[Verb],
-    besides: &[CallContext],
+    contexts: &[CallContext],
     unit_id: Option<Uuid>,
     caller: &Caller,
-) -> Linked<Result<Tried>> {
+) -> Linked<Tried> {
     link.begin().await?;
-    if let Some(unit_id) = unit_id {
-        match claim(link, unit_id).await? {
-            Ok(true) => {}
-            Ok(false) => {
-                link.rollback().await?;
-                return Ok(Ok(Tried::HappenedBefore));
-            }
-            Err(error) => return Ok(Err(error)),
-        }
+    if let Some(unit_id) = unit_id
+        && !claim(link, unit_id).await?
+    {
+        link.rollback().await?;
+        return Ok(Tried::HappenedBefore);
     }
     let mut notices = Notices::default();
     let mut outcomes = Vec::with_capacity(unit.len());
-    for (verb, context) in unit.iter().zip(besides) {
-        let call = match verbs::call(verb, context) {
-            Ok(call) => call,
-            Err(error) => return Ok(Err(error)),
-        };
-        let rows = link.call(call).await?;
+    for (verb, context) in unit.iter().zip(contexts) {
+        let rows = link.call(verbs::call(verb, context)?).await?;
         notices.extend(notices_in(&rows));
-        match verbs::outcome(verb, rows) {
-            Ok(outcome) => outcomes.push(outcome),
-            Err(error) => return Ok(Err(error)),
-        }
+        outcomes.push(verbs::outcome(verb, rows)?);
     }
     if outcomes.messages() > 0 && caller.has_left() {
         link.rollback().await?;
-        return Ok(Ok(Tried::GivenBack));
+        return Ok(Tried::GivenBack);
     }
     link.commit().await?;
-    Ok(Ok(Tried::Done(outcomes, notices)))
+    Ok(Tried::Done(outcomes, notices))
 }
 
 fn is_single(verb: &Verb) -> bool {
