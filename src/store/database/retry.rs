@@ -192,6 +192,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn work_is_repeated_after_what_passes_and_only_if_a_second_time_does_no_harm() {
+        let _limit = crate::testing::limit();
         use Repeat::{Always, IfUndone, Never};
         let cases = [
             (Code::DEADLOCK, Fate::TransactionUndone, IfUndone, Some(Again::WithNewIds)),
