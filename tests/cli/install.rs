@@ -81,7 +81,8 @@ fn logic_that_differs_is_replaced_unless_it_is_newer() {
     let url = database.url();
     shop.ok(&["--db", url, "install"]);
     let guid = database.sql("SELECT service_broker_guid FROM dialoq.broker");
-    let there = "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace AND proname = 'tell'";
+    let there =
+        "SELECT count(*) FROM pg_proc WHERE pronamespace = 'dialoq'::regnamespace AND proname = 'notify_processes'";
     database.sql(
         "DROP FUNCTION dialoq.notify_processes; UPDATE dialoq.installed SET logic_hash = 'another', installed_by = 'dialoq 0.0.1'",
     );
