@@ -5,6 +5,7 @@
 
 mod ground;
 mod idle;
+mod plain;
 mod report;
 mod rival;
 mod texts;

@@ -52,6 +52,7 @@ static MSSQL: Texts = texts!(mssql);
 /// A server as the bench asks it beside the broker.
 #[derive(Clone)]
 pub(super) struct Server {
+    pub(super) url: StoreUrl,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) texts: &'static Texts,
     pub(super) durability: Durability,
@@ -66,7 +67,8 @@ impl Server {
             return Err(Error::new(Code::UNSUPPORTED, why));
         };
         let texts = if driver.dialect().name == "mssql" { &MSSQL } else { &POSTGRES };
-        Ok(Self { driver, texts, durability: server.common.durability })
+        let durability = server.common.durability;
+        Ok(Self { url, driver, texts, durability })
     }
 
     pub(super) fn is_postgres(&self) -> bool {

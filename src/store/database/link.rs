@@ -111,11 +111,6 @@ pub trait Link: Send {
     /// Runs a read of ours (a text of `sql/<dialect>`), without arguments.
     fn read<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
 
-    /// Runs a statement of the bench's rival, in a transaction of its own: it may write, and gives its rows. Nothing is
-    /// sent before or after it, so that the rival pays for nothing of ours.
-    #[cfg(feature = "cli")]
-    fn rival<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
-
     /// Runs the user's own query. Ids are given as text with hyphens, times as `YYYY-MM-DD hh:mm:ss.ffffff` of UTC.
     fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>>;
 

@@ -70,11 +70,6 @@ impl Link for MssqlLink {
         })
     }
 
-    #[cfg(feature = "cli")]
-    fn rival<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
-        self.read(text)
-    }
-
     fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
         Box::pin(async move {
             guard(&sql.text)?;

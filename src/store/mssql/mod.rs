@@ -24,6 +24,8 @@ pub(crate) use enlisted::MssqlEnlisted;
 use link::{Held, MssqlLink};
 use std::fmt;
 use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio_util::compat::Compat;
 
 /// Connections to one database of SQL Server.
 pub struct MssqlDriver {
@@ -57,6 +59,14 @@ impl MssqlDriver {
             .build()
             .map_err(|error| Error::new(Code::BAD_URL, "the pool cannot be made").caused_by(error))?;
         Ok(Self { connector: Arc::new(connector), pool, pool_size, pool_wait_s: pool_wait.as_secs() })
+    }
+
+    /// A connection of its own, ready as every connection of this driver, without the driver's bookkeeping.
+    ///
+    /// # Errors
+    /// 60030 the server cannot be reached, 60034 it refuses this user.
+    pub async fn plain(&self) -> Result<tiberius::Client<Compat<TcpStream>>> {
+        Ok(self.connector.connect().await?.client)
     }
 
     fn exhausted(&self) -> Error {

@@ -373,14 +373,6 @@ impl PgLink {
         prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
     }
 
-    #[cfg(feature = "cli")]
-    async fn rival_now(&mut self, text: &'static str) -> Linked<Vec<SqlRow>> {
-        let (asked, stake) = (Asked::Ours("a statement of the bench's rival"), self.stake());
-        self.ready(stake)?;
-        let (prepared, rows) = self.text_rows(text, &[], Around::Nothing, asked, stake).await?;
-        prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
-    }
-
     async fn query_now(&mut self, sql: &SqlStatement) -> Linked<SqlRows> {
         let asked = Asked::Users(&sql.text);
         let stake = if self.is_in_transaction() { Stake::Transaction } else { Stake::Nothing };
@@ -622,16 +614,6 @@ impl Link for PgLink {
         Box::pin(async move {
             self.is_busy = true;
             let answer = self.read_now(text).await;
-            self.is_busy = false;
-            answer
-        })
-    }
-
-    #[cfg(feature = "cli")]
-    fn rival<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.rival_now(text).await;
             self.is_busy = false;
             answer
         })

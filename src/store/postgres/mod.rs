@@ -62,6 +62,14 @@ impl PostgresDriver {
         Ok(Self { connector, pool, size, wait })
     }
 
+    /// A connection of its own, ready as every connection of this driver, without the driver's bookkeeping.
+    ///
+    /// # Errors
+    /// 60030 the server cannot be reached, 60034 it refuses this user.
+    pub async fn plain(&self) -> Result<Arc<tokio_postgres::Client>> {
+        Ok(self.connector.connect(|_| ()).await?.client)
+    }
+
     async fn taken(&self) -> Result<PgLink> {
         match self.pool.get().await {
             Ok(session) => Ok(PgLink::pooled(self.connector.clone(), session)),

@@ -291,11 +291,6 @@ impl Link for PlayedLink {
         Box::pin(async { Ok(rows) })
     }
 
-    #[cfg(feature = "cli")]
-    fn rival<'a>(&'a mut self, _: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
-        Box::pin(async { Ok(Vec::new()) })
-    }
-
     fn query<'a>(&'a mut self, _: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
         Box::pin(async { Ok(SqlRows::default()) })
     }
