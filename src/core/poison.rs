@@ -35,9 +35,11 @@ impl Core {
 
     fn count_group_rollback(&mut self, group: u32, queue_id: i32) {
         let Some(state) = self.groups.get(group).filter(|group| group.queue_id == queue_id) else { return };
-        let rollbacks = state.rollbacks + 1;
-        self.groups[group].rollbacks = rollbacks;
-        if rollbacks >= POISON_ROLLBACKS {
+        let rollbacks = state.rollbacks.saturating_add(1);
+        let is_poison = rollbacks >= POISON_ROLLBACKS;
+        // A conversation that joins the group later begins at 0.
+        self.groups[group].rollbacks = if is_poison { 0 } else { rollbacks };
+        if is_poison {
             self.set_quarantined(group, true);
         }
     }

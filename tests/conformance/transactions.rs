@@ -246,6 +246,38 @@ case!(quarantine_sets_the_guilty_group_aside, [176], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["poison"]);
 });
 
+case!(a_conversation_that_joins_a_quarantined_group_starts_at_zero_rollbacks, [176], async |t| {
+    // DIFFERENCE(quarantine): the count of a group is reset when the group is quarantined, and when it is released.
+    t.define("ALTER QUEUE [QT] WITH POISON_MESSAGE_HANDLING (QUARANTINE = ON)").await?;
+    let (guilty, joining) = (t.pair().await?, t.pair().await?);
+    let group = t.endpoint(guilty.target).await?.expect("target").group;
+    let roll_back = async |times| {
+        for _ in 0..times {
+            let tx = t.begin().await?;
+            assert_eq!(tx.receive("QT").await?.len(), 1);
+            tx.rollback().await?;
+        }
+        Ok::<_, dialoq::Error>(())
+    };
+    t.send(guilty.initiator, "Text", "poison").await?;
+    roll_back(5).await?;
+    assert!(t.receive("QT").await?.is_empty(), "the group is quarantined");
+    t.move_conversation(joining.target, group).await?;
+    t.send(joining.initiator, "Text", "joined").await?;
+    roll_back(4).await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["joined"], "four rollbacks do not quarantine it");
+    t.send(joining.initiator, "Text", "poison too").await?;
+    roll_back(5).await?;
+    assert!(t.receive("QT").await?.is_empty(), "the fifth does");
+    t.release_quarantine(group).await?;
+    let tx = t.begin().await?;
+    let mut texts = tx.receive_group("QT", group).await?.texts();
+    texts.sort();
+    assert_eq!(texts, ["poison", "poison too"]);
+    tx.rollback().await?;
+    assert!(!t.receive("QT").await?.is_empty(), "the count began again with the release");
+});
+
 case!(user_sql_commits_with_the_verbs, [174], async |t| {
     t.sql("create table handled (body text)").await?;
     let dialog = t.dialog().await?;

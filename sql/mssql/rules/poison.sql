@@ -93,7 +93,8 @@ BEGIN
             WHERE e.conversation_group_id = @group;
             IF @rollbacks >= 5
             BEGIN
-                UPDATE e SET is_quarantined = 1
+                -- A conversation that joins the group later begins at 0 rollbacks.
+                UPDATE e SET is_quarantined = 1, rollbacks = 0
                 FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
                 WHERE e.conversation_group_id = @group;
                 EXEC dialoq.rebuild_ready_rows @group;

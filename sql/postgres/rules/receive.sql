@@ -52,8 +52,9 @@ BEGIN
         END IF;
         v_left := v_left - cardinality(v_rows);
         IF v_row.rollbacks <> 0 THEN
-            -- If this transaction rolls back, so does this, and it is counted again.
-            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_row.endpoint_id;
+            -- The count is that of the group. If this transaction rolls back, so does this, and it is counted again.
+            UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
+            WHERE e.conversation_group_id = p_group AND e.rollbacks <> 0;
         END IF;
         IF v_retains THEN
             PERFORM dialoq.retain_received(v_rows);

@@ -322,7 +322,9 @@ BEGIN
             EXIT WHEN v_news IS NULL;
             -- Those that were told something take note of it first.
             FOREACH v_id IN ARRAY v_news LOOP
-                UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.endpoint_id = v_id AND e.rollbacks <> 0;
+                UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
+                WHERE e.rollbacks <> 0 AND e.conversation_group_id = (
+                    SELECT c.conversation_group_id FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_id);
                 v_notices := concat_ws(' ', v_notices, dialoq.apply_pending(v_id));
             END LOOP;
         END LOOP;
