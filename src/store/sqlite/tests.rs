@@ -324,6 +324,21 @@ async fn the_users_sql_is_checked_and_kept_away_from_the_brokers_tables() {
 }
 
 #[tokio::test]
+async fn a_table_made_after_a_comment_may_be_used_in_the_same_transaction() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    for (table, text) in [("one", "-- for notes\ncreate table one (n)"), ("two", "/* for notes */create table two (n)")]
+    {
+        let mut tx = store.begin().await.unwrap();
+        tx.sql(sql(text)).await.unwrap();
+        tx.sql(sql(&format!("insert into {table} values (1)"))).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(count(&store, &format!("select count(*) from {table}")).await, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_foreign_key_put_off_to_the_commit_fails_its_own_transaction_only() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,7 @@ use super::limit::{Caller, Limits};
 use super::write::strike;
 use crate::error::{Error, Result};
 use crate::sql::sqlite::transaction::{RELEASE, ROLLBACK_TO, SAVEPOINT};
+use crate::store::statement::first_word;
 use crate::store::{SqlRow, SqlRows, SqlStatement, SqlValue};
 use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Statement, ToSql, params_from_iter};
@@ -143,8 +144,7 @@ fn read_all(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows
 
 /// Whether the statement makes or changes tables, so that statements after it cannot be checked before it has run.
 pub(super) fn defines(statement: &SqlStatement) -> bool {
-    let first = statement.text.split_whitespace().next().unwrap_or_default();
-    ["CREATE", "ALTER", "DROP"].iter().any(|word| first.eq_ignore_ascii_case(word))
+    matches!(first_word(&statement.text).0.as_str(), "CREATE" | "ALTER" | "DROP")
 }
 
 fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<Statement<'c>> {
