@@ -119,6 +119,27 @@ async fn removing_the_file_beside_the_database_lets_no_second_owner_in() {
     assert_eq!(elsewhere(&link, "own"), "60010", "by another name of the same file");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_followed() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, victim) = (folder.path().join("a.db"), folder.path().join("victim"));
+    let link = beside(&path, ".owner");
+    for content in [None, Some("kept")] {
+        if let Some(content) = content {
+            std::fs::write(&victim, content).unwrap();
+        }
+        std::os::unix::fs::symlink(&victim, &link).unwrap();
+        let error = SqliteStore::open(options(&path)).err().expect("it is refused");
+        assert_eq!(error.code(), Code::STORE_FOREIGN);
+        assert!(error.message().contains("symbolic link"), "{error}");
+        assert_eq!(std::fs::read_to_string(&victim).ok().as_deref(), content);
+        std::fs::remove_file(&link).unwrap();
+    }
+    drop(open(&path));
+}
+
 #[tokio::test]
 async fn a_closed_broker_owns_nothing_even_if_a_transaction_of_it_lives_on() {
     let _limit = crate::limit();

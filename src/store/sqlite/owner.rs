@@ -72,10 +72,13 @@ impl Owner {
     /// Writes this process's id into the lock file, for other processes.
     ///
     /// # Errors
-    /// 60010 if another process holds that file; 60014 if it cannot be written; 60017; 60018.
+    /// 60010 if another process holds that file; 60011 if it is a symbolic link; 60014 if it cannot be written; 60017;
+    /// 60018.
     pub(super) fn announce(&mut self) -> Result<()> {
         let path = note_path(&self.database);
-        let failed = |error| unwritable("lock file", &path, error);
+        let failed = |error| {
+            if path.is_symlink() { linked(&path) } else { unwritable("lock file", &path, error) }
+        };
         let mut file = note_options().open(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -218,16 +221,32 @@ fn note_path(database: &Path) -> PathBuf {
 fn note_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
+    // The file is truncated later. Behind a symbolic link that would be a file that another user has chosen.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags(rustix::fs::OFlags::NOFOLLOW));
     // Without FILE_SHARE_DELETE no process can remove the file while it is locked.
     #[cfg(windows)]
     std::os::windows::fs::OpenOptionsExt::share_mode(&mut options, 3);
     options
 }
 
+#[cfg(unix)]
+fn flags(flags: rustix::fs::OFlags) -> i32 {
+    flags.bits().cast_signed()
+}
+
 /// The owner of the database, as far as the lock file names it.
 fn holder(database: &Path) -> String {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    // A pipe or a device in its place neither blocks nor gives bytes without end.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(
+        &mut options,
+        flags(rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK),
+    );
     let mut note = String::new();
-    let _ = File::open(note_path(database)).and_then(|mut file| file.read_to_string(&mut note));
+    let _ = options.open(note_path(database)).and_then(|file| file.take(100).read_to_string(&mut note));
     let mut words = note.split_whitespace().skip(1);
     match words.next().and_then(|pid| pid.parse::<u32>().ok()) {
         Some(pid) => {
@@ -247,6 +266,17 @@ fn owned(database: &Path, who: &str) -> Error {
             "database '{}' cannot be opened: {who}; close it there, or read it with 'dialoq status' or \
              'dialoq dump', which do not own it",
             database.display()
+        ),
+    )
+}
+
+fn linked(path: &Path) -> Error {
+    Error::new(
+        Code::STORE_FOREIGN,
+        format!(
+            "lock file '{}' is a symbolic link, which is not followed because the file is written; remove the link, \
+             and allow no other user to write in the folder",
+            path.display()
         ),
     )
 }
