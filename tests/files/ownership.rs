@@ -140,6 +140,29 @@ async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_follo
     drop(open(&path));
 }
 
+/// SQLite names its log after the database: after a crash, an opening by the other name would not find it.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_database_with_two_hard_links_is_refused_until_one_is_removed() {
+    let _limit = crate::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let (path, link) = (folder.path().join("a.db"), folder.path().join("hard.db"));
+    let (store, _) = broker(&path).await;
+    store.close().await.unwrap();
+    drop(store);
+    std::fs::hard_link(&path, &link).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    for name in [&path, &link] {
+        let error = SqliteStore::open(options(name)).err().expect("it is refused");
+        assert_eq!(error.code(), Code::STORE_FOREIGN);
+        assert!(error.message().contains("2 hard links"), "{error}");
+        assert!(!beside(name, "-wal").exists());
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    std::fs::remove_file(&link).unwrap();
+    drop(open(&path));
+}
+
 #[tokio::test]
 async fn a_closed_broker_owns_nothing_even_if_a_transaction_of_it_lives_on() {
     let _limit = crate::limit();

@@ -72,9 +72,9 @@ impl SqliteStore {
     /// thread may block: a million conversations take seconds.
     ///
     /// # Errors
-    /// 60010 if another process owns the file, 60011 if it is not one of Dialoq or its lock file is a symbolic link, 60012
-    /// if it is damaged, 60013 if a newer Dialoq wrote it, 60014 if it cannot be written, 60017 if the disk is full, 60018
-    /// if it cannot be read.
+    /// 60010 if another process owns the file, 60011 if it is not one of Dialoq, has several hard links, or its lock file
+    /// is a symbolic link, 60012 if it is damaged, 60013 if a newer Dialoq wrote it, 60014 if it cannot be written, 60017
+    /// if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
         let SqliteOptions { location, durability, create_if_missing, clock, ids, mut limits, sql_timeout, fault, vfs } =
             options;
@@ -85,6 +85,7 @@ impl SqliteStore {
                 let path = open::settle(&path);
                 open::check_file(&path, create_if_missing)?;
                 let mut owner = Owner::lock(&path)?;
+                open::check_links(&path)?;
                 open::check_ours(&path)?;
                 owner.announce()?;
                 (Location::File(path.clone()), Some((path, owner)))

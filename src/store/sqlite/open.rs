@@ -69,6 +69,32 @@ pub(super) fn check_file(path: &Path, create_if_missing: bool) -> Result<()> {
     }
 }
 
+/// Refuses a file with several hard links. SQLite names its log after the database, so that after a crash an opening by
+/// another name would not find the log, and with it the last commits.
+#[cfg(unix)]
+pub(super) fn check_links(path: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    match std::fs::metadata(path) {
+        Ok(found) if found.nlink() > 1 => Err(Error::new(
+            Code::STORE_FOREIGN,
+            format!(
+                "database '{}' cannot be opened: it has {} hard links, and its log is beside one of them only; keep the \
+                 name that has a '-wal' beside it, or any if none has, and remove the others (find DIR -samefile '{}')",
+                path.display(),
+                found.nlink(),
+                path.display()
+            ),
+        )),
+        // SQLite reports any other cause.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(not(unix))]
+pub(super) fn check_links(_: &Path) -> Result<()> {
+    Ok(())
+}
+
 /// Refuses a database of another program, by reading it only: the connection that writes could roll a journal of that
 /// program back, or fold its log.
 pub(super) fn check_ours(path: &Path) -> Result<()> {
