@@ -44,6 +44,9 @@ const UNITS: &[&[&str]] = &[
     &["drop table dialoq_queue_message"],
     &["update sqlite_schema set sql = 'x'"],
     &["insert into sqlite_dbpage (pgno, data) values (1, zeroblob(4096))"],
+    // The tables in which full-text search keeps its index.
+    &["create virtual table search using fts5(body)", "delete from search_data"],
+    &["create virtual table search using fts4(body)", "update search_segdir set root = x'00'"],
     &["select load_extension('x')"],
     &["vacuum into 'copy.db'"],
     &["reindex; drop table t"],
@@ -60,7 +63,14 @@ const ALLOWED: &[&[&str]] = &[
     &["create view mine as select count(*) as n from queue_messages", "create index infant_note on infant (note)"],
     &["create trigger keep after insert on infant begin insert into t select count(*) from queue_messages; end"],
     &["insert into infant values (null, 'y')"],
-    &["create virtual table search using fts5(body)", "insert into search values ('hello')", "drop table search"],
+    &[
+        "create virtual table search using fts5(body)",
+        "insert into search values ('hello')",
+        "insert into search (search) values ('rebuild')",
+        "insert into search (search) values ('optimize')",
+        "alter table search rename to found",
+        "drop table found",
+    ],
 ];
 
 #[tokio::test]

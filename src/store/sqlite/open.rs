@@ -11,6 +11,7 @@ use crate::sql::sqlite::schema;
 use crate::sql::sqlite::transaction::{BEGIN, COMMIT};
 use crate::sql::sqlite::views;
 use crate::store::url::{Durability, Location};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -140,6 +141,7 @@ pub(super) fn write_connection(
         Durability::Normal => "NORMAL",
     };
     let set = || -> rusqlite::Result<()> {
+        protect_shadow_tables(&connection)?;
         if matches!(location, Location::File(_)) {
             connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
         }
@@ -153,6 +155,12 @@ pub(super) fn write_connection(
     // An earlier version made the tables and their first rows in two transactions.
     let is_new = is_new || connection.query_row(HALF_MADE, [], |row| row.get(0)).map_err(failed)?;
     Ok((connection, is_new))
+}
+
+/// Keeps statements of the user from writing the tables behind a virtual table, such as a full-text index. An index that
+/// was damaged so can fail at any later commit.
+fn protect_shadow_tables(connection: &Connection) -> rusqlite::Result<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map(drop)
 }
 
 /// Sets the lock timeout of the connection that writes, once the database is open.
@@ -175,6 +183,7 @@ impl ReadConnection {
             connection.busy_timeout(BUSY)?;
             connection.set_prepared_statement_cache_capacity(32);
             connection.pragma_update(None, "query_only", true)?;
+            protect_shadow_tables(&connection)?;
             connection.pragma_update(None, "cache_size", -2048)?;
             let guard = Guard::always(&mut connection)?;
             Ok(Self { connection, guard })

@@ -28,28 +28,50 @@ async fn what_only_a_commit_refuses_fails_its_own_transaction() {
     ];
     // No table with a constraint put off to the commit is left, but the violations stay counted.
     let without_child = [&migration[..], &["drop table child"]].concat();
-    // Full-text search writes its buffer when the transaction ends.
-    let text = ["create virtual table search using fts5(body)", "insert into search values ('hello')"];
-    let damage = ["insert into search values ('more')", "delete from search_data"];
-    for (made, unit) in [(&FAMILY[..], &migration[..]), (&FAMILY[..], &without_child[..]), (&text[..], &damage[..])] {
+    for unit in [&migration[..], &without_child[..]] {
         let (store, handle) = with_a_dialog().await;
-        run_each(&store, made).await;
+        run_each(&store, &FAMILY).await;
         run_each(&store, &["create table note (n)"]).await;
-        let [mut bad, mut good, mut last] = three_transactions(&store).await;
-        good.sql(sql("insert into note values (1)")).await.unwrap();
-        last.sql(sql("insert into note values (2)")).await.unwrap();
-        for text in unit {
-            bad.sql(sql(text)).await.unwrap();
-        }
-        bad.execute(send(handle, "never")).await.unwrap();
-        let (good, bad, last) = tokio::join!(good.commit(), bad.commit(), last.commit());
-        assert_eq!(bad.unwrap_err().code(), Code::USER_SQL_FAILED, "{unit:?}");
-        good.unwrap();
-        last.unwrap();
-        assert_eq!(count(&store, "select sum(n) from note").await, 3);
-        store.submit(vec![send(handle, "kept")]).await.unwrap();
-        assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+        assert_fails_alone(&store, handle, unit).await;
     }
+}
+
+/// Full-text search writes its buffer when the transaction ends.
+#[tokio::test]
+async fn a_damaged_full_text_index_fails_the_transaction_that_writes_it() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let handle = begin(&store).await;
+    let made = ["create virtual table search using fts5(body)", "insert into search values ('hello')"];
+    run_each(&store, &made).await;
+    run_each(&store, &["create table note (n)"]).await;
+    store.close().await.unwrap();
+    drop(store);
+    // Row 10 describes the index. It is read only when the buffer is written.
+    let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+    assert_eq!(other.execute("delete from search_data where id = 10", []).unwrap(), 1);
+    drop(other);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    assert_fails_alone(&store, handle, &["insert into search values ('more')"]).await;
+}
+
+/// The unit is refused at its commit, and two other transactions of the same batch are not.
+async fn assert_fails_alone(store: &SqliteStore, handle: ConversationHandle, unit: &[&str]) {
+    let [mut bad, mut good, mut last] = three_transactions(store).await;
+    good.sql(sql("insert into note values (1)")).await.unwrap();
+    last.sql(sql("insert into note values (2)")).await.unwrap();
+    for text in unit {
+        bad.sql(sql(text)).await.unwrap();
+    }
+    bad.execute(send(handle, "never")).await.unwrap();
+    let (good, bad, last) = tokio::join!(good.commit(), bad.commit(), last.commit());
+    assert_eq!(bad.unwrap_err().code(), Code::USER_SQL_FAILED, "{unit:?}");
+    good.unwrap();
+    last.unwrap();
+    assert_eq!(count(store, "select sum(n) from note").await, 3);
+    store.submit(vec![send(handle, "kept")]).await.unwrap();
+    assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
 }
 
 #[tokio::test]
