@@ -2,7 +2,7 @@
 
 use crate::called_by::called_by;
 use crate::source::{files, root};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// How every procedure begins that a user may execute: what the caller's session has set must not reach into it, and a
@@ -136,4 +136,58 @@ fn the_removal_names_every_table_of_the_broker() {
         made.extend(renamed.map(|line| line.split("N'").nth(2).unwrap().split('\'').next().unwrap().to_owned()));
     }
     assert_eq!(named, made.iter().map(String::as_str).collect());
+}
+
+/// SQL Server cuts a text to the length of the variable that takes it, without an error. A comparison with the whole text is
+/// then false.
+#[test]
+fn texts_fit_the_variables_that_take_them() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for (file, text) in texts() {
+        for made in text.split("\nGO\n") {
+            let lengths = lengths(made);
+            for (place, _) in made.match_indices("N'") {
+                let literal = made[place + 2..].split('\'').next().unwrap();
+                let Some(length) = variable_of(&made[..place]).and_then(|name| lengths.get(name)) else { continue };
+                seen += 1;
+                if literal.chars().count() > *length {
+                    wrong.push(format!("{file}: '{literal}' in {length} characters"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(seen > 50, "the texts were not understood: {seen} literals");
+}
+
+/// The texts that a procedure or function declares with a length, by name.
+fn lengths(made: &str) -> BTreeMap<&str, usize> {
+    let mut lengths = BTreeMap::new();
+    for (place, kind) in made.match_indices(" nvarchar(") {
+        let length = made[place + kind.len()..].split(')').next().unwrap().parse();
+        if let (Some(at), Ok(length)) = (made[..place].rfind('@'), length) {
+            lengths.insert(&made[at..place], length);
+        }
+    }
+    lengths
+}
+
+/// The variable that takes the literal after this text, or is compared with it.
+fn variable_of(before: &str) -> Option<&str> {
+    let before = before.trim_end();
+    let statement = before.rsplit(';').next()?;
+    let name = if before.ends_with("THEN") || before.ends_with("ELSE") {
+        statement.rsplit_once(" = CASE")?.0
+    } else if let Some(name) = before.strip_suffix('=').or_else(|| before.strip_suffix("<>")) {
+        name
+    } else {
+        let (name, listed) = statement.rsplit_once(" IN (")?;
+        if listed.contains(')') {
+            return None;
+        }
+        name
+    };
+    let name = name.trim_end();
+    let name = &name[name.rfind(char::is_whitespace).map_or(0, |at| at + 1)..];
+    Some(name.trim_start_matches('(')).filter(|name| name.starts_with('@'))
 }

@@ -7,7 +7,7 @@
 -- Where something of an endpoint would go now: peer (that is there), service (where it makes the target), deaf (the peer
 -- has ended and hears nothing), gone (the peer is gone without a word), delayed (with the status), refused (with the code).
 CREATE PROCEDURE dialoq.route
-    @endpoint_id bigint, @way nvarchar(10) OUTPUT, @peer_id bigint OUTPUT, @service_id int OUTPUT,
+    @endpoint_id bigint, @way nvarchar(12) OUTPUT, @peer_id bigint OUTPUT, @service_id int OUTPUT,
     @status nvarchar(256) OUTPUT, @code int OUTPUT
 AS
 BEGIN
@@ -196,7 +196,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @from bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @body varbinary(max);
     DECLARE @trace nvarchar(max), @is_end bit, @is_error bit, @fault nvarchar(max), @state nvarchar(2);
-    DECLARE @way nvarchar(10), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
+    DECLARE @way nvarchar(12), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
     DECLARE @now datetime2(6) = dialoq.current_time_utc();
     SET @may_go_on = 0;
     SELECT @from = t.endpoint_id, @sequence = t.sequence, @type_id = t.message_type_id, @message_id = t.message_id,
@@ -273,7 +273,7 @@ CREATE PROCEDURE dialoq.dispatch
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @way nvarchar(10), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
+    DECLARE @way nvarchar(12), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
     DECLARE @must_queue bit = 0, @conversation_id uniqueidentifier, @is_initiator bit;
     -- An Error overtakes; everything else keeps its place behind what waits already.
     IF @is_error = 0 AND EXISTS (SELECT 1 FROM dialoq.transmission AS t WHERE t.endpoint_id = @from) SET @must_queue = 1;
@@ -368,7 +368,7 @@ BEGIN
     DECLARE @held TABLE (endpoint_id bigint NOT NULL PRIMARY KEY);
     DECLARE @order TABLE (place int IDENTITY(1, 1) PRIMARY KEY, transmission_id bigint NOT NULL, endpoint_id bigint NOT NULL);
     DECLARE @honor bit, @endpoint_id bigint = -1, @next bigint, @status nvarchar(256), @place int = 0, @id bigint;
-    DECLARE @way nvarchar(10), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int, @state nvarchar(2);
+    DECLARE @way nvarchar(12), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int, @state nvarchar(2);
     SELECT @honor = b.is_honor_broker_priority_on FROM dialoq.broker AS b WHERE b.singleton = 1;
     -- One look for each endpoint; what stays as it is needs no lock.
     WHILE 1 = 1
