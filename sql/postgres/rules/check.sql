@@ -95,8 +95,7 @@ BEGIN
         SELECT p.state INTO v_peer_state
         FROM dialoq.conversation_endpoint AS p WHERE p.conversation_id = e.conversation_id AND NOT p.is_initiator;
         IF v_peer_state IN ('DO', 'CD') OR v_peer_state IS NULL AND e.is_peer_known THEN
-            PERFORM dialoq.fail(8426, format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', p_handle));
+            PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_handle));
         END IF;
     END IF;
     IF e.state IN ('DO', 'CD') THEN

@@ -124,9 +124,9 @@ BEGIN
     END IF;
     SELECT c.priority, c.conversation_group_id, c.is_system, s.queue_id INTO e
     FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
-    -- An endpoint that is disconnected or broken takes no more in.
-    WHERE c.endpoint_id = p_to AND c.state = 'CO'
-        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_to AND m.delivery_class = 1);
+    CROSS JOIN LATERAL dialoq.first_system(c.endpoint_id) AS f
+    -- An endpoint that is disconnected or broken takes no more messages.
+    WHERE c.endpoint_id = p_to AND dialoq.effective_state(c.state, f.message_type_id) = 'CO';
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;
@@ -170,7 +170,7 @@ BEGIN
         SELECT p_from, p_sequence, p_message_type_id, p_is_error, p_is_end, p_message_id, p_now,
             e.priority, p_body, p_trace,
             CASE v_route.way WHEN 'delayed' THEN v_route.status
-                WHEN 'refused' THEN '9784: the conversation is in error; the message is held until END CONVERSATION'
+                WHEN 'refused' THEN dialoq.hold_status('ER')
                 ELSE '' END,
             p_body_fault
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_from;
@@ -265,7 +265,15 @@ BEGIN
     RETURN dialoq.distinct_notices(v_notices);
 END $$;
 
--- Why everything of an endpoint that waits in the transmission queue waits. Its group is locked.
+-- Why the messages in the transmission queue are held of an endpoint that an Error or the peer's END has reached.
+CREATE OR REPLACE FUNCTION dialoq.hold_status(p_state text) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE p_state
+        WHEN 'DI' THEN '9779: the other side has ended the conversation; the message is held until END CONVERSATION'
+        WHEN 'ER' THEN '9784: the conversation is in error; the message is held until END CONVERSATION' END
+$$;
+
+-- Writes the reason why all messages of an endpoint wait in the transmission queue. The caller holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.hold_outbox(p_endpoint_id bigint, p_status text) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -2,21 +2,35 @@
 -- Takes: see each function
 -- Gives: notices where a function gives text
 
--- Whether an endpoint was told something, or something is due, that its row does not say yet.
+-- The state of an endpoint once its queue is applied: an Error breaks it, an EndDialog disconnects it. The view
+-- effective_endpoint repeats this: who reads a view needs rights on its functions.
+-- Takes: the state of its row; what first_system gives
+CREATE OR REPLACE FUNCTION dialoq.effective_state(p_state text, p_first_system integer) RETURNS text
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE p_first_system
+        WHEN 1 THEN CASE WHEN p_state IN ('SO', 'CO', 'DI') THEN 'ER' ELSE p_state END
+        WHEN 2 THEN CASE p_state WHEN 'CO' THEN 'DI' ELSE p_state END
+        ELSE p_state END
+$$;
+
+-- The lowest type of the system's messages in the queue of an endpoint: 1 Error, 2 EndDialog, 3 DialogTimer; NULL if there is
+-- none. A table with one row, because the planner puts only such a function into the statement that calls it.
+CREATE OR REPLACE FUNCTION dialoq.first_system(p_endpoint_id bigint) RETURNS TABLE (message_type_id integer)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT min(m.message_type_id) FROM dialoq.queue_message AS m
+    WHERE m.endpoint_id = p_endpoint_id AND m.message_type_id IN (1, 2, 3)
+$$;
+
+-- Whether something has arrived for an endpoint, or is due, that is not in its row yet.
 CREATE OR REPLACE FUNCTION dialoq.has_pending(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_endpoint.due_at IS NOT NULL AND p_endpoint.due_at <= dialoq.current_time_utc() THEN
+    IF p_endpoint.due_at IS NOT NULL AND p_endpoint.due_at <= dialoq.current_time_utc() OR p_endpoint.state = 'DO' THEN
         RETURN true;
     END IF;
-    IF p_endpoint.state IN ('SO', 'CO', 'DI') THEN
-        RETURN EXISTS (
-            SELECT FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = p_endpoint.endpoint_id
-                AND (m.message_type_id = 1 OR m.message_type_id = 2 AND p_endpoint.state = 'CO')
-                AND m.message_type_id IN (1, 2, 3));
-    END IF;
-    RETURN p_endpoint.state = 'DO';
+    RETURN (
+        SELECT dialoq.effective_state(p_endpoint.state, f.message_type_id) <> p_endpoint.state
+        FROM dialoq.first_system(p_endpoint.endpoint_id) AS f);
 END $$;
 
 -- Brings an endpoint up to date with what it was told and what is due. Its group is locked by the caller.
@@ -25,7 +39,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     e dialoq.conversation_endpoint;
     v_now timestamptz := dialoq.current_time_utc();
-    v_last record;
+    v_state text;
     v_notices text;
     v_peer_state text;
 BEGIN
@@ -39,26 +53,16 @@ BEGIN
         END IF;
         RETURN NULL;
     END IF;
-    IF e.state IN ('SO', 'CO', 'DI') AND EXISTS (
-        SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 1)
-    THEN
-        e.state := 'ER';
-        PERFORM dialoq.put_state(p_endpoint_id, 'ER', v_now);
-        PERFORM dialoq.hold_outbox(p_endpoint_id,
-            '9784: the conversation is in error; the message is held until END CONVERSATION');
-    ELSIF e.state = 'CO' THEN
-        SELECT m.message_type_id, m.sequence INTO v_last
-        FROM dialoq.queue_message AS m
-        WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 0
-        ORDER BY m.queuing_order DESC LIMIT 1;
-        IF v_last.message_type_id = 2 THEN
-            e.state := 'DI';
-            PERFORM dialoq.put_state(p_endpoint_id, 'DI', v_now);
-            UPDATE dialoq.conversation_endpoint AS c SET receive_sequence = v_last.sequence + 1
-            WHERE c.endpoint_id = p_endpoint_id;
-            PERFORM dialoq.hold_outbox(p_endpoint_id,
-                '9779: the other side has ended the conversation; the message is held until END CONVERSATION');
+    SELECT dialoq.effective_state(e.state, f.message_type_id) INTO v_state FROM dialoq.first_system(p_endpoint_id) AS f;
+    IF v_state <> e.state THEN
+        PERFORM dialoq.put_state(p_endpoint_id, v_state, v_now);
+        IF v_state = 'DI' THEN
+            UPDATE dialoq.conversation_endpoint AS c SET receive_sequence = m.sequence + 1
+            FROM dialoq.queue_message AS m
+            WHERE c.endpoint_id = p_endpoint_id AND m.endpoint_id = p_endpoint_id AND m.message_type_id = 2
+                AND m.message_type_id IN (1, 2, 3);
         END IF;
+        PERFORM dialoq.hold_outbox(p_endpoint_id, dialoq.hold_status(v_state));
     END IF;
     IF e.state = 'DO' THEN
         SELECT p.state INTO v_peer_state
@@ -130,10 +134,9 @@ DECLARE
 BEGIN
     PERFORM pg_current_xact_id();
     SELECT c.is_system INTO v_is_system
-    FROM dialoq.conversation_endpoint AS c
-    -- Broken already, or deaf: an Error that reaches an endpoint after its END is discarded.
-    WHERE c.endpoint_id = p_endpoint_id AND c.state IN ('SO', 'CO', 'DI')
-        AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = c.endpoint_id AND m.delivery_class = 1);
+    FROM dialoq.conversation_endpoint AS c CROSS JOIN LATERAL dialoq.first_system(c.endpoint_id) AS f
+    -- An endpoint that is broken or has ended discards an Error.
+    WHERE c.endpoint_id = p_endpoint_id AND dialoq.effective_state(c.state, f.message_type_id) IN ('SO', 'CO', 'DI');
     IF NOT FOUND THEN
         RETURN NULL;
     END IF;

@@ -174,8 +174,7 @@ BEGIN
         SELECT l.endpoint_id, l.notices INTO lock_open.endpoint_id, lock_open.notices FROM dialoq.lock_handle(p_handle, true) AS l;
     END IF;
     IF lock_open.endpoint_id IS NULL THEN
-        PERFORM dialoq.fail(8426, format(
-            'conversation handle %s was not found: it was never begun here, or it has ended', p_handle));
+        PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_handle));
     END IF;
     PERFORM dialoq.check_not_ended(p_handle, p_error, p_statement);
 END $$;

@@ -9,18 +9,13 @@ BEGIN
     RETURN QUERY
     SELECT w.group_id, w.queue_id, w.rank_from_top, min(min(w.oldest)) OVER (PARTITION BY w.group_id)
     FROM (
-        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, least(
-            (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
-            (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
-            (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1)) AS oldest
+        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, o.oldest
         FROM unnest(p_groups) AS g (id)
         CROSS JOIN LATERAL (
             SELECT * FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
         ) AS e
         JOIN dialoq.service AS s ON s.service_id = e.service_id
+        CROSS JOIN LATERAL dialoq.oldest_message(e.endpoint_id) AS o
         WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0
         OFFSET 0
     ) AS w

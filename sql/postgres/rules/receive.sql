@@ -64,15 +64,13 @@ BEGIN
             DELETE FROM dialoq.queue_message AS m WHERE m.ctid = ANY (v_rows) RETURNING m.*
         )
         SELECT 1, e.priority::integer, g.queuing_order, e.conversation_group_id, e.conversation_handle,
-            g.sequence, s.name, e.service_id, c.name, e.service_contract_id, t.name, g.message_type_id,
-            CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END, g.body,
+            g.sequence, n.service, e.service_id, n.contract, e.service_contract_id, n.message_type, g.message_type_id,
+            n.validation, g.body,
             g.message_id, g.enqueued_at, g.trace,
             concat_ws(' ', v_notices, CASE WHEN v_is_more THEN 'q:' || p_queue_id END)
         FROM gone AS g
         JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = v_row.endpoint_id
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
-        JOIN dialoq.message_type AS t ON t.message_type_id = g.message_type_id
+        CROSS JOIN LATERAL dialoq.message_names(e.service_id, e.service_contract_id, g.message_type_id) AS n
         WHERE e.state NOT IN ('DO', 'CD')
         ORDER BY g.delivery_class DESC, g.queuing_order;
     END LOOP;
@@ -88,3 +86,15 @@ BEGIN
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
     END IF;
 END $$;
+
+-- The names that a RECEIVE shows of a message, and the validation of its type: X for XML with a schema too, J for JSON with a
+-- schema too.
+CREATE OR REPLACE FUNCTION dialoq.message_names(p_service_id integer, p_service_contract_id integer, p_message_type_id integer)
+RETURNS TABLE (service text, contract text, message_type text, validation text)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT s.name, c.name, t.name, CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END
+    FROM (SELECT v.name FROM dialoq.service AS v WHERE v.service_id = p_service_id OFFSET 0) AS s
+    CROSS JOIN (SELECT v.name FROM dialoq.service_contract AS v WHERE v.service_contract_id = p_service_contract_id OFFSET 0) AS c
+    CROSS JOIN (
+        SELECT v.name, v.validation FROM dialoq.message_type AS v WHERE v.message_type_id = p_message_type_id OFFSET 0) AS t
+$$;

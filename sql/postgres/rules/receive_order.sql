@@ -1,6 +1,22 @@
 -- The order of RECEIVE: the best level first, then the oldest message; or the oldest message alone.
 -- Takes, Gives: see each function
 
+-- The rows of the claim index in the order of RECEIVE, from a place on. The planner puts this into the statement that calls it.
+-- Takes: the queue; the place, a rank_from_top and an age; the groups already read at the place, because after a MOVE two
+--     groups can have rows of one level and age; the last rank_from_top
+CREATE OR REPLACE FUNCTION dialoq.candidates(
+    p_queue_id integer, p_past_top smallint, p_past bigint, p_past_groups uuid[], p_to_top smallint)
+RETURNS TABLE (rank_from_top smallint, oldest bigint, group_id uuid)
+LANGUAGE sql STABLE AS $$
+    SELECT r.rank_from_top, r.oldest, r.conversation_group_id
+    FROM dialoq.ready_group AS r
+    WHERE r.queue_id = p_queue_id AND (r.rank_from_top, r.oldest) >= (p_past_top, p_past) AND r.rank_from_top <= p_to_top
+        AND ((r.rank_from_top, r.oldest) > (p_past_top, p_past) OR r.conversation_group_id <> ALL (p_past_groups))
+    ORDER BY r.rank_from_top, r.oldest
+    -- Without it the planner may lock every group of the queue before it sorts them.
+    OFFSET 0
+$$;
+
 -- Chooses the best group of a queue that this transaction may take, and locks it. A row of the claim index that says
 -- better than is true waits for its turn; a row of a group that has nothing is removed if nobody keeps it.
 -- Takes: the queue, the bounds of the level (the lowest and the highest rank_from_top), whether age alone counts, groups to
@@ -27,17 +43,10 @@ BEGIN
             SELECT * INTO v_row
             FROM (
                 -- The messages of a group that somebody else holds are not looked at: batches hold many.
-                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id, f.is_free, k.rank_from_top AS true_top,
-                    k.oldest AS true_oldest
-                FROM dialoq.ready_group AS r
-                CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.conversation_group_id) AS is_free OFFSET 0) AS f
-                LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.conversation_group_id END, p_queue_id) AS k ON true
-                WHERE r.queue_id = p_queue_id AND r.rank_from_top <= p_to_top
-                    AND (r.rank_from_top, r.oldest) >= (v_past_top, v_past)
-                    AND ((r.rank_from_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_seen))
-                ORDER BY r.rank_from_top, r.oldest
-                -- Else the planner may lock every group of the queue before it sorts them.
-                OFFSET 0
+                SELECT r.*, f.is_free, k.rank_from_top AS true_top, k.oldest AS true_oldest
+                FROM dialoq.candidates(p_queue_id, v_past_top, v_past, v_seen, p_to_top) AS r
+                CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.group_id) AS is_free OFFSET 0) AS f
+                LEFT JOIN LATERAL dialoq.group_rank(CASE WHEN f.is_free THEN r.group_id END, p_queue_id) AS k ON true
             ) AS c
             WHERE CASE
                 WHEN NOT c.is_free OR c.group_id = ANY (p_passed) THEN false
@@ -146,13 +155,7 @@ BEGIN
         WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
             AND s.queue_id = p_queue_id
     LOOP
-        SELECT least(
-            (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
-            (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
-            (SELECT m.queuing_order FROM dialoq.queue_message AS m
-                WHERE m.endpoint_id = v_row.endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1)) INTO v_order;
+        SELECT o.oldest INTO v_order FROM dialoq.oldest_message(v_row.endpoint_id) AS o;
         IF v_order IS NOT NULL THEN
             rank_from_top := least(rank_from_top, v_row.rank_from_top);
             oldest := least(oldest, v_order);
@@ -162,3 +165,15 @@ BEGIN
         RETURN NEXT;
     END IF;
 END $$;
+
+-- The oldest message in the queue of an endpoint, NULL if there is none: one look into the index for each delivery class.
+CREATE OR REPLACE FUNCTION dialoq.oldest_message(p_endpoint_id bigint) RETURNS TABLE (oldest bigint)
+LANGUAGE sql STABLE ROWS 1 AS $$
+    SELECT least(
+        (SELECT m.queuing_order FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order LIMIT 1),
+        (SELECT m.queuing_order FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 1 ORDER BY m.queuing_order LIMIT 1),
+        (SELECT m.queuing_order FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = p_endpoint_id AND m.delivery_class = 2 ORDER BY m.queuing_order LIMIT 1))
+$$;

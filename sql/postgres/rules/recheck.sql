@@ -82,9 +82,9 @@ BEGIN
             ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
         LEFT JOIN dialoq.conversation_endpoint AS p
             ON p.conversation_id = e.conversation_id AND p.is_initiator = (NOT e.is_initiator)
-        WHERE NOT e.is_system AND (s.service_id IS NULL OR e.state IN ('SO', 'CO', 'DI')
-            AND (c.is_dropped OR NOT e.is_initiator AND u.service_id IS NULL)
-            AND NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1))
+        WHERE NOT e.is_system AND (s.service_id IS NULL OR (c.is_dropped OR NOT e.is_initiator AND u.service_id IS NULL)
+            AND (SELECT dialoq.effective_state(e.state, f.message_type_id) FROM dialoq.first_system(e.endpoint_id) AS f)
+                IN ('SO', 'CO', 'DI'))
         ORDER BY e.endpoint_id
         LIMIT 500
     LOOP

@@ -9,7 +9,25 @@ BEGIN
         ERRCODE = 'SB' || right('00' || p_number, 3), MESSAGE = p_message, DETAIL = 'dialoq ' || p_number;
 END $$;
 
--- The words of a state.
+-- The message of 8426.
+CREATE OR REPLACE FUNCTION dialoq.conversation_not_found(p_handle uuid) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT format('conversation handle %s was not found: it was never begun here, or it has ended', p_handle)
+$$;
+
+-- The message of 8436.
+CREATE OR REPLACE FUNCTION dialoq.group_not_found(p_group uuid) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT format('conversation group %s was not found: it has no conversations here', p_group)
+$$;
+
+-- The message of a refusal of a service, contract or message type that does not exist.
+CREATE OR REPLACE FUNCTION dialoq.name_not_found(p_kind text, p_name text) RETURNS text
+LANGUAGE sql STABLE AS $$
+    SELECT format('%s ''%s'' was not found; names are compared byte by byte', p_kind, p_name)
+$$;
+
+-- The name of a state.
 CREATE OR REPLACE FUNCTION dialoq.state_name(p_state text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE p_state

@@ -39,12 +39,12 @@ BEGIN
     SELECT coalesce(b.manual_now, clock_timestamp()), b.service_broker_guid INTO v_now, v_guid FROM dialoq.broker AS b;
     SELECT s.service_id INTO v_service_id FROM dialoq.service AS s WHERE s.name = p_from_service;
     IF v_service_id IS NULL THEN
-        PERFORM dialoq.fail(8423, format('service ''%s'' was not found; names are compared byte by byte', p_from_service));
+        PERFORM dialoq.fail(8423, dialoq.name_not_found('service', p_from_service));
     END IF;
     SELECT c.service_contract_id INTO v_contract_id
     FROM dialoq.service_contract AS c WHERE c.name = v_contract AND NOT c.is_dropped;
     IF v_contract_id IS NULL THEN
-        PERFORM dialoq.fail(8425, format('contract ''%s'' was not found; names are compared byte by byte', v_contract));
+        PERFORM dialoq.fail(8425, dialoq.name_not_found('contract', v_contract));
     END IF;
     IF p_to_service IS NULL OR length(p_to_service) NOT BETWEEN 1 AND 256 THEN
         PERFORM dialoq.fail(8412, format('the name of the TO SERVICE has %s characters; it must have 1 to 256',
@@ -97,8 +97,7 @@ BEGIN
         IF p_related_conversation IS NOT NULL THEN
             SELECT * INTO v_related FROM dialoq.lock_handle(p_related_conversation, true);
             IF v_related.endpoint_id IS NULL THEN
-                PERFORM dialoq.fail(8426, format(
-                    'conversation handle %s was not found: it was never begun here, or it has ended', p_related_conversation));
+                PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_related_conversation));
             END IF;
             v_notices := v_related.notices;
         ELSE

@@ -27,8 +27,7 @@ BEGIN
     IF p_cleanup IS TRUE THEN
         SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
         IF v_lock.endpoint_id IS NULL THEN
-            PERFORM dialoq.fail(8426, format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+            PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_conversation_handle));
         END IF;
     ELSE
         SELECT * INTO v_lock FROM dialoq.lock_open(p_conversation_handle, 8427, NULL);

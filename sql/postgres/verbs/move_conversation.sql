@@ -48,7 +48,7 @@ DECLARE
 BEGIN
     SELECT c.service_id INTO v_other FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = p_group LIMIT 1;
     IF NOT FOUND THEN
-        PERFORM dialoq.fail(8436, format('conversation group %s was not found: it has no conversations here', p_group));
+        PERFORM dialoq.fail(8436, dialoq.group_not_found(p_group));
     ELSIF v_other <> p_service_id THEN
         PERFORM dialoq.fail(8439, format(
             'conversation group %s belongs to service ''%s'', the conversation to ''%s''; MOVE stays within one',

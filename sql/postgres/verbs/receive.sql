@@ -34,8 +34,7 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_handle = p_conversation_handle AND NOT e.is_system;
         IF NOT FOUND OR v_endpoint.state IN ('DO', 'CD') THEN
-            PERFORM dialoq.fail(8426, format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+            PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_conversation_handle));
         ELSIF v_endpoint.queue_id <> v_queue_id THEN
             PERFORM dialoq.fail(8426, format(
                 'conversation handle %s was not found in queue ''%s'': its service uses another queue',

@@ -112,16 +112,7 @@ BEGIN
         SELECT array_agg(c.rank_from_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
         INTO v_row_tops, v_oldest, v_groups, v_are_distinct
         FROM (
-            SELECT r.*
-            FROM (
-                SELECT r.rank_from_top, r.oldest, r.conversation_group_id AS group_id
-                FROM dialoq.ready_group AS r
-                WHERE r.queue_id = v_queue_id AND (r.rank_from_top, r.oldest) >= (v_past_top, v_past)
-                    AND ((r.rank_from_top, r.oldest) > (v_past_top, v_past) OR r.conversation_group_id <> ALL (v_past_groups))
-                ORDER BY r.rank_from_top, r.oldest
-                -- Else the planner may lock every group of the queue before it sorts them.
-                OFFSET 0
-            ) AS r
+            SELECT r.* FROM dialoq.candidates(v_queue_id, v_past_top, v_past, v_past_groups, 10::smallint) AS r
             WHERE pg_try_advisory_xact_lock(dialoq.group_key(r.group_id))
             LIMIT cardinality(v_items)
         ) AS c;
@@ -211,16 +202,9 @@ BEGIN
                 INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
                 SELECT v_queue_id, v_top, f.next, f.group_id FROM first AS f WHERE f.next IS NOT NULL
             ), names AS MATERIALIZED (
-                SELECT d.service_id, s.name AS service, d.service_contract_id, c.name AS contract, d.message_type_id,
-                    t.name AS message_type, CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END AS validation
+                SELECT d.*, n.*
                 FROM (SELECT DISTINCT g.service_id, g.service_contract_id, g.message_type_id FROM gone AS g) AS d
-                CROSS JOIN LATERAL (SELECT v.name FROM dialoq.service AS v WHERE v.service_id = d.service_id OFFSET 0) AS s
-                CROSS JOIN LATERAL (
-                    SELECT v.name FROM dialoq.service_contract AS v
-                    WHERE v.service_contract_id = d.service_contract_id OFFSET 0) AS c
-                CROSS JOIN LATERAL (
-                    SELECT v.name, v.validation FROM dialoq.message_type AS v
-                    WHERE v.message_type_id = d.message_type_id OFFSET 0) AS t
+                CROSS JOIN LATERAL dialoq.message_names(d.service_id, d.service_contract_id, d.message_type_id) AS n
             )
             SELECT v_items[g.place], 1, 10 - v_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
                 n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,
@@ -262,13 +246,10 @@ BEGIN
                 CROSS JOIN LATERAL (
                     SELECT c.endpoint_id, c.conversation_handle, c.service_id, c.service_contract_id,
                         (10 - c.priority)::smallint AS rank_from_top,
-                        c.rollbacks <> 0 OR c.due_at <= v_now OR c.state IN ('SO', 'CO', 'DI') AND m.first_system <= CASE c.state
-                            WHEN 'CO' THEN 2 ELSE 1 END AS has_pending, m.first_system IS NOT NULL AS has_system
+                        c.rollbacks <> 0 OR c.due_at <= v_now OR dialoq.effective_state(c.state, m.message_type_id) <> c.state
+                            AS has_pending, m.message_type_id IS NOT NULL AS has_system
                     FROM dialoq.conversation_endpoint AS c
-                    CROSS JOIN LATERAL (
-                        SELECT min(n.message_type_id) AS first_system FROM dialoq.queue_message AS n
-                        WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3)
-                    ) AS m
+                    CROSS JOIN LATERAL dialoq.first_system(c.endpoint_id) AS m
                     WHERE c.conversation_group_id = g.id AND NOT c.is_quarantined AND c.state NOT IN ('DO', 'CD')
                     OFFSET 0
                 ) AS e
@@ -347,16 +328,9 @@ BEGIN
             WHERE m.ctid = t.row
             RETURNING t.*, m.queuing_order, m.sequence, m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
         ), names AS MATERIALIZED (
-            SELECT d.service_id, s.name AS service, d.service_contract_id, c.name AS contract, d.message_type_id,
-                t.name AS message_type, CASE t.validation WHEN 'V' THEN 'X' WHEN 'S' THEN 'J' ELSE t.validation END AS validation
+            SELECT d.*, n.*
             FROM (SELECT DISTINCT g.service_id, g.service_contract_id, g.message_type_id FROM gone AS g) AS d
-            CROSS JOIN LATERAL (SELECT v.name FROM dialoq.service AS v WHERE v.service_id = d.service_id OFFSET 0) AS s
-            CROSS JOIN LATERAL (
-                SELECT v.name FROM dialoq.service_contract AS v
-                WHERE v.service_contract_id = d.service_contract_id OFFSET 0) AS c
-            CROSS JOIN LATERAL (
-                SELECT v.name, v.validation FROM dialoq.message_type AS v
-                WHERE v.message_type_id = d.message_type_id OFFSET 0) AS t
+            CROSS JOIN LATERAL dialoq.message_names(d.service_id, d.service_contract_id, d.message_type_id) AS n
         )
         SELECT g.item, 1, 10 - g.rank_from_top, g.queuing_order, g.group_id, g.handle, g.sequence, n.service, g.service_id,
             n.contract, g.service_contract_id, n.message_type, g.message_type_id, n.validation, g.body, g.message_id,

@@ -18,8 +18,7 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = p_conversation_group_id LIMIT 1;
         IF NOT FOUND THEN
-            PERFORM dialoq.fail(8436, format(
-                'conversation group %s was not found: it has no conversations here', p_conversation_group_id));
+            PERFORM dialoq.fail(8436, dialoq.group_not_found(p_conversation_group_id));
         END IF;
         PERFORM dialoq.lock_group(p_conversation_group_id);
     END LOOP;

@@ -28,12 +28,11 @@ BEGIN
     IF NOT EXISTS (
         SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_handle = p_conversation_handle AND NOT e.is_system)
     THEN
-        PERFORM dialoq.fail(8426, format(
-            'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+        PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_conversation_handle));
     END IF;
     SELECT t.message_type_id INTO v_type_id FROM dialoq.message_type AS t WHERE t.name = v_type AND NOT t.is_dropped;
     IF v_type_id IS NULL THEN
-        PERFORM dialoq.fail(8428, format('message type ''%s'' was not found; names are compared byte by byte', v_type));
+        PERFORM dialoq.fail(8428, dialoq.name_not_found('message type', v_type));
     END IF;
     -- Before the lock: a large body takes long.
     v_fault := coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body));
@@ -44,8 +43,7 @@ BEGIN
         SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
     END IF;
     IF v_lock.endpoint_id IS NULL THEN
-        PERFORM dialoq.fail(8426, format(
-            'conversation handle %s was not found: it was never begun here, or it has ended', p_conversation_handle));
+        PERFORM dialoq.fail(8426, dialoq.conversation_not_found(p_conversation_handle));
     END IF;
     SELECT * INTO v_sent FROM dialoq.send_from(v_lock.endpoint_id, v_type_id, v_type,
         CASE WHEN length(p_message_body) > 0 THEN p_message_body END, p_trace, v_fault, v_id);

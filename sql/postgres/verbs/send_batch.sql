@@ -97,10 +97,8 @@ BEGIN
                     AND (c.due_at IS NULL OR c.due_at > v_now)
                     AND (NOT EXISTS (SELECT FROM dialoq.transmission)
                         OR NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0))
-                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
-                        OR NOT EXISTS (
-                            SELECT FROM dialoq.queue_message AS m
-                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2) OFFSET 0))
+                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS e
             CROSS JOIN LATERAL (
@@ -109,10 +107,8 @@ BEGIN
                 FROM dialoq.conversation_endpoint AS c
                 WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
                     AND NOT c.is_system
-                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3))
-                        OR NOT EXISTS (
-                            SELECT FROM dialoq.queue_message AS m
-                            WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1 OFFSET 0))
+                    AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                        SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
                 OFFSET 0
             ) AS p
         ), whole AS MATERIALIZED (
@@ -245,9 +241,8 @@ BEGIN
             FROM dialoq.conversation_endpoint AS c
             WHERE c.endpoint_id = i.endpoint_id AND c.state = 'CO' AND (c.due_at IS NULL OR c.due_at > v_now)
                 AND NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = c.endpoint_id OFFSET 0)
-                AND NOT EXISTS (
-                    SELECT FROM dialoq.queue_message AS m
-                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id IN (1, 2) OFFSET 0)
+                AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                    SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
             OFFSET 0
         ) AS e
         CROSS JOIN LATERAL (
@@ -255,9 +250,8 @@ BEGIN
             FROM dialoq.conversation_endpoint AS c
             WHERE c.conversation_id = e.conversation_id AND c.is_initiator = NOT e.is_initiator AND c.state = 'CO'
                 AND NOT c.is_system
-                AND NOT EXISTS (
-                    SELECT FROM dialoq.queue_message AS m
-                    WHERE m.endpoint_id = c.endpoint_id AND m.message_type_id = 1 OFFSET 0)
+                AND (NOT EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.message_type_id IN (1, 2, 3)) OR 'CO' = (
+                    SELECT dialoq.effective_state(c.state, f.message_type_id) FROM dialoq.first_system(c.endpoint_id) AS f))
             OFFSET 0
         ) AS p
         WHERE i.is_ours AND i.type_id IS NOT NULL AND e.conversation_group_id = i.group_id
@@ -369,12 +363,10 @@ BEGIN
         v_notices := concat_ws(' ', v_notices, v_lock.notices);
         IF v_lock.endpoint_id IS NULL THEN
             v_errors[v_row.place] := 8426;
-            v_texts[v_row.place] := format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', v_row.handle);
+            v_texts[v_row.place] := dialoq.conversation_not_found(v_row.handle);
         ELSIF v_row.message_type_id IS NULL THEN
             v_errors[v_row.place] := 8428;
-            v_texts[v_row.place] := format(
-                'message type ''%s'' was not found; names are compared byte by byte', v_row.type_name);
+            v_texts[v_row.place] := dialoq.name_not_found('message type', v_row.type_name);
         ELSIF v_lock.endpoint_id = -1 THEN
             v_errors[v_row.place] := -1;
             v_held := v_held || v_row.handle;

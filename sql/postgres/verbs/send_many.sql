@@ -35,8 +35,7 @@ BEGIN
         ORDER BY h.place LIMIT 1
     LOOP
         IF v_count = 1 THEN
-            PERFORM dialoq.fail(8426, format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', v_row.handle));
+            PERFORM dialoq.fail(8426, dialoq.conversation_not_found(v_row.handle));
         END IF;
         PERFORM dialoq.fail(8435, format('handle %s of %s in the list, %s, was not found', v_row.place, v_count, v_row.handle));
     END LOOP;
@@ -48,7 +47,7 @@ BEGIN
     END LOOP;
     SELECT t.message_type_id INTO v_type_id FROM dialoq.message_type AS t WHERE t.name = v_type AND NOT t.is_dropped;
     IF v_type_id IS NULL THEN
-        PERFORM dialoq.fail(8428, format('message type ''%s'' was not found; names are compared byte by byte', v_type));
+        PERFORM dialoq.fail(8428, dialoq.name_not_found('message type', v_type));
     END IF;
     v_fault := coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body));
     FOR v_row IN
@@ -66,8 +65,7 @@ BEGIN
             SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, true);
         END IF;
         IF v_lock.endpoint_id IS NULL AND v_count = 1 THEN
-            PERFORM dialoq.fail(8426, format(
-                'conversation handle %s was not found: it was never begun here, or it has ended', v_row.handle));
+            PERFORM dialoq.fail(8426, dialoq.conversation_not_found(v_row.handle));
         ELSIF v_lock.endpoint_id IS NULL THEN
             PERFORM dialoq.fail(8435, format('handle %s of %s in the list, %s, was not found',
                 array_position(p_conversation_handles, v_row.handle), v_count, v_row.handle));

@@ -5,15 +5,12 @@ CREATE VIEW dialoq.effective_endpoint AS
 SELECT
     e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
     e.service_contract_id, e.is_initiator, e.far_service, e.far_broker_instance,
-    CASE
-        WHEN e.state IN ('SO', 'CO', 'DI')
-            AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1)
-            THEN 'ER'
-        -- An EndDialog is the last that a conversation receives.
-        WHEN e.state = 'CO' AND 2 = (
-            SELECT m.message_type_id FROM dialoq.queue_message AS m
-            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC LIMIT 1
-        ) THEN 'DI'
+    -- As effective_state and first_system of rules/endpoint.sql: who reads a view needs rights on its functions.
+    CASE (
+            SELECT min(m.message_type_id) FROM dialoq.queue_message AS m
+            WHERE m.endpoint_id = e.endpoint_id AND m.message_type_id IN (1, 2, 3))
+        WHEN 1 THEN CASE WHEN e.state IN ('SO', 'CO', 'DI') THEN 'ER' ELSE e.state END
+        WHEN 2 THEN CASE e.state WHEN 'CO' THEN 'DI' ELSE e.state END
         ELSE e.state
     END AS state,
     e.priority, e.lifetime, e.dialog_timer, e.security_timestamp, e.send_sequence, e.receive_sequence,
