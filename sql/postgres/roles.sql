@@ -1,5 +1,5 @@
 -- The roles and their rights: dialoq_user may execute the verbs and read the views, dialoq_admin may also change
--- definitions; nobody else may do anything, and nobody touches a table. Roles belong to the whole server: another
+-- definitions; no other role has a right, and no role may touch a table. Roles belong to the whole server: another
 -- database's installer may make them at the same moment.
 DO $$
 DECLARE
@@ -47,7 +47,7 @@ BEGIN
     FOR v_name IN
         SELECT format('dialoq.%I', c.relname) FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'v'
-            -- What install/clear.sql found to be somebody else's is his to give rights on.
+            -- The owner of an object that install/clear.sql found to be foreign grants rights on it himself.
             AND c.oid <> ALL (coalesce(nullif(current_setting('dialoq.foreign_relations', true), ''), '{}')::oid[])
     LOOP
         EXECUTE format('GRANT SELECT ON %s TO dialoq_user, dialoq_admin', v_name);

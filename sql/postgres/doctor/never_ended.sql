@@ -1,4 +1,4 @@
--- Conversations whose other side has ended or that broke, whose messages are all received, and that nobody ended here.
+-- Conversations whose other side has ended or that broke, whose messages are all received, and that this side has not ended.
 -- Takes: $1 only conversations begun before this moment, in microseconds
 -- Gives: subject (the service), amount, since (when the oldest began), detail (the queue)
 SELECT s.name AS subject, pg_catalog.count(*) AS amount, (extract(epoch FROM pg_catalog.min(e.begun_at)) * 1000000.0)::bigint AS since, q.name AS detail

@@ -1,16 +1,15 @@
--- What the arguments must be like that a member of dialoq_user or dialoq_admin gives.
--- Takes: see each function
--- Gives: see each function
+-- The checks of the arguments that a member of dialoq_user or dialoq_admin gives.
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Whether a verdict on a body is one that a client of Dialoq gives. Its number is read when the message is delivered, in
--- the transaction of whoever delivers it, so it is checked where it enters.
+-- the transaction that delivers it, so it is checked on entry.
 CREATE OR REPLACE FUNCTION dialoq.is_body_fault(p_body_fault text) RETURNS boolean
 LANGUAGE sql IMMUTABLE AS $$
     SELECT p_body_fault IS NULL OR p_body_fault = ''
         OR p_body_fault ~ '^-(8430|9615)[|]' AND length(p_body_fault) <= 10000
 $$;
 
--- The words of the refusal of a verdict.
+-- The message of the refusal of a verdict.
 CREATE OR REPLACE FUNCTION dialoq.bad_body_fault(p_body_fault text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT format('p_body_fault is ''%s'', %s characters; it must be empty, or -8430 or -9615, a | and the description, '
@@ -82,8 +81,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too is as good as gone:
--- only its group's holder removes the row.
+-- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too counts as
+-- erased: only the holder of its group removes the row.
 CREATE OR REPLACE FUNCTION dialoq.check_not_ended(p_handle uuid, p_error integer, p_statement text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -104,7 +103,7 @@ BEGIN
     END IF;
 END $$;
 
--- The queue of that name, if it gives something out.
+-- The queue of that name, if RECEIVE is enabled on it.
 -- Errors: 9617, 60002, 60026
 CREATE OR REPLACE FUNCTION dialoq.receivable(p_queue text) RETURNS integer
 LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
 -- The time, and ids that ascend with it.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- The server's clock, or the tests'.
 CREATE OR REPLACE FUNCTION dialoq.current_time_utc() RETURNS timestamptz

@@ -1,10 +1,9 @@
--- What a change of definitions means for conversations that are open. Called after the rows of the definitions are
--- written, before define_end.
+-- The effects of definitions on open conversations. A client calls the on_* functions after it has written the rows of the
+-- definitions, before define_end.
 -- Takes: see each function; p_affected: endpoints
 -- Gives: notices
 -- Errors: 1205, if two transactions wait for each other's groups
--- Locks: the groups of conversations that are changed, waiting for who holds them; those that are only told something
--- are not locked
+-- Locks: the groups of changed conversations, waiting. A conversation that only gets a message is not locked
 -- Called by: dialoq_admin (on_contract_dropped, on_service_contracts_dropped, on_service_moved, on_service_dropped,
 --     on_queue_dropped, on_queue_status_changed, on_new_broker, on_error_broker_conversations, on_notification_created,
 --     on_notification_dropped)
@@ -52,7 +51,7 @@ BEGIN
 END
 $$;
 
--- All messages of the service go to another queue: rows name endpoints, so only the places to look change.
+-- All messages of the service go to another queue: rows name endpoints, so only ready_group changes.
 CREATE FUNCTION dialoq.on_service_moved(p_service_id integer, p_from_queue_id integer, p_to_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -76,7 +75,7 @@ BEGIN
 END
 $$;
 
--- The service was dropped: its conversations vanish, and their peers are told.
+-- The service was dropped: its conversations are erased, and their peers get an Error.
 CREATE FUNCTION dialoq.on_service_dropped(p_service_id integer, p_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -107,7 +106,7 @@ BEGIN
 END
 $$;
 
--- The queue was dropped: who waits in it hears of it.
+-- The queue was dropped: the receivers that wait in it get a notice.
 CREATE FUNCTION dialoq.on_queue_dropped(p_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -127,7 +126,7 @@ BEGIN
 END
 $$;
 
--- The broker is another: all conversations vanish without a word. Notifications begin theirs anew.
+-- The broker is another: all conversations are erased without a message. Notifications begin theirs again.
 CREATE FUNCTION dialoq.on_new_broker()
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -180,7 +179,7 @@ END
 $$;
 
 -- Locks the groups of endpoints, in the order of their keys, and applies what is pending on the endpoints.
--- So many locks as a server keeps may not be enough for all: of very many, those are waited for that others hold.
+-- A server may not have enough locks for very many groups. Above 500 endpoints only the groups that others hold are waited for.
 CREATE FUNCTION dialoq.lock_affected(p_affected bigint[])
 RETURNS text LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -206,7 +205,7 @@ BEGIN
 END
 $$;
 
--- Takes endpoints away, with all of their groups and all that waits, when they are too many to be locked one by one.
+-- Removes endpoints that are too many to be locked one by one, with their groups and messages.
 CREATE FUNCTION dialoq.erase_all(p_affected bigint[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

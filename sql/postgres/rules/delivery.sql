@@ -1,9 +1,9 @@
 -- From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
--- Takes: see each function
--- Gives: words for others where a function gives text
+-- Takes, Errors, Locks: see each function
+-- Gives: notices where a function gives text
 
 -- Where something of an endpoint would go now: 'peer' (that is there), 'service' (where it makes the target), 'peer_ended' (the
--- peer has ended and hears nothing), 'peer_missing' (the peer is gone without a word), 'delayed' (with the status), 'refused'
+-- peer has ended and gets no more messages), 'peer_missing' (the peer is gone without an end), 'delayed' (with the status), 'refused'
 -- (with the code).
 CREATE OR REPLACE FUNCTION dialoq.route(
     p_endpoint_id bigint, OUT way text, OUT peer_id bigint, OUT service_id integer, OUT status text, OUT code integer)
@@ -74,7 +74,7 @@ BEGIN
     END IF;
 END $$;
 
--- What a refused conversation is told.
+-- The description of the Error of a refused conversation.
 CREATE OR REPLACE FUNCTION dialoq.refusal(p_endpoint_id bigint, p_code integer) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -108,7 +108,7 @@ BEGIN
     RETURN v_id;
 END $$;
 
--- A letter reaches the other endpoint.
+-- A message or an end reaches the other endpoint.
 CREATE OR REPLACE FUNCTION dialoq.arrive(
     p_from bigint, p_to bigint, p_sequence bigint, p_message_type_id integer, p_message_id uuid, p_body bytea, p_trace text,
     p_is_end boolean, p_is_error boolean, p_body_fault text, p_now timestamptz) RETURNS text
@@ -131,7 +131,7 @@ BEGIN
         RETURN NULL;
     END IF;
     IF e.is_system THEN
-        -- The broker reads nothing that it is told, but the end.
+        -- The broker's own endpoint takes no message but the end.
         RETURN CASE WHEN p_is_end THEN dialoq.stop_notification(p_to, 2) END;
     END IF;
     IF NOT p_is_end AND p_body_fault <> '' THEN
@@ -149,8 +149,8 @@ BEGIN
     RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
 END $$;
 
--- Sends a letter of an endpoint off: delivers it if nothing stands before it and its way is free, else puts it in the
--- transmission queue. The endpoint's group is locked.
+-- Sends a message or an end of an endpoint: delivers it if no earlier one waits and its way is free, else puts it into the
+-- transmission queue. The caller holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.dispatch(
     p_from bigint, p_sequence bigint, p_message_type_id integer, p_message_id uuid, p_body bytea, p_trace text,
     p_is_end boolean, p_is_error boolean, p_body_fault text, p_now timestamptz) RETURNS text
@@ -179,7 +179,7 @@ BEGIN
             RETURN CASE WHEN v_route.way <> 'delayed' THEN dialoq.redeliver(p_from) END;
         END IF;
         IF v_route.way = 'delayed' THEN
-            -- What it waits for may be happening unseen at this moment.
+            -- A concurrent transaction may be removing the reason of the delay.
             PERFORM dialoq.request_recheck(p_from);
             RETURN NULL;
         END IF;
@@ -196,7 +196,7 @@ BEGIN
 END $$;
 
 -- Tries to deliver a row of the transmission queue. The group of its endpoint is locked.
--- Gives: words, and whether the endpoint's next row may go now
+-- Gives: notices, and whether the endpoint's next row may go now
 CREATE OR REPLACE FUNCTION dialoq.deliver(p_transmission_id bigint, OUT may_go_on boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -222,7 +222,7 @@ BEGIN
         RETURN;
     ELSIF v_route.way = 'refused' THEN
         IF v_state = 'DO' THEN
-            -- Fire and forget: the sender has ended and hears nothing of the refusal.
+            -- Fire and forget: the sender has ended and gets no Error.
             PERFORM dialoq.erase(t.endpoint_id);
         ELSE
             notices := dialoq.break_conversation(t.endpoint_id, v_route.code, dialoq.refusal(t.endpoint_id, v_route.code), v_now);
@@ -280,7 +280,7 @@ BEGIN
     UPDATE dialoq.transmission AS t SET status = p_status WHERE t.endpoint_id = p_endpoint_id AND t.status <> p_status;
 END $$;
 
--- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
+-- Retries all waiting messages after definitions have changed: sends those that can go, by level if HONOR_BROKER_PRIORITY is
 -- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick, and so is what
 -- comes after the first 500: a transaction can hold only so many locks, and definitions should not hold up others.
 -- Locks: the groups of what can go or changes its reason, without waiting
@@ -308,7 +308,7 @@ DECLARE
     v_held bigint[] := '{}';
     v_locked integer := 0;
 BEGIN
-    -- One look for each endpoint; what stays as it is needs no lock.
+    -- One check for each endpoint. An endpoint whose reason stays needs no lock.
     FOR v_row IN
         SELECT DISTINCT ON (t.endpoint_id) t.endpoint_id, t.status
         FROM dialoq.transmission AS t JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = t.endpoint_id
@@ -366,7 +366,7 @@ BEGIN
             PERFORM dialoq.request_recheck(v_row.endpoint_id);
         END IF;
         IF length(v_notices) > 4000 THEN
-            SELECT string_agg(DISTINCT w.word, ' ') INTO v_notices FROM unnest(string_to_array(v_notices, ' ')) AS w (word);
+            v_notices := dialoq.distinct_notices(v_notices);
         END IF;
     END LOOP;
     RETURN dialoq.distinct_notices(v_notices);

@@ -1,6 +1,5 @@
 -- The end of a conversation on one side.
--- Takes: see each function
--- Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Ends an endpoint whose group is locked, in one of the three forms: plain, with an error (`p_error_code` is not NULL), with
 -- cleanup.
@@ -30,7 +29,7 @@ BEGIN
             DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
         END IF;
         IF p_error_code IS NOT NULL AND e.is_initiator AND NOT e.is_peer_known THEN
-            -- The target never heard of this conversation, and an Error may not be the first it hears.
+            -- The target has got no message of this conversation, and its first may not be an Error.
             PERFORM dialoq.erase(p_endpoint_id);
         ELSE
             v_notices := dialoq.send_end(p_endpoint_id, p_error_code, p_description, p_now);
@@ -39,7 +38,7 @@ BEGIN
         DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
         v_notices := dialoq.finish(p_endpoint_id, p_now);
     ELSIF e.state = 'ER' THEN
-        -- Only if the error was this side's alone does the other still wait for a word.
+        -- The other side waits for a message only if the error was this side's alone.
         IF v_peer.state IN ('SO', 'CO') THEN
             v_notices := dialoq.raise_error(v_peer.endpoint_id, -8462, 'the other endpoint of the conversation has ended');
         END IF;
@@ -50,7 +49,7 @@ BEGIN
         v_notices := concat_ws(' ', v_notices, 'q:' || v_rest.queue_id);
     END LOOP;
     IF v_peer.state = 'DO' THEN
-        -- Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
+        -- Both have ended now: the other side's unsent messages are dropped, and it need not wait for an answer.
         SELECT * INTO v_lock FROM dialoq.lock_endpoint(v_peer.endpoint_id, false);
         IF v_lock.is_locked IS NULL THEN
             PERFORM dialoq.request_recheck(v_peer.endpoint_id);
@@ -60,7 +59,7 @@ BEGIN
     RETURN v_notices;
 END $$;
 
--- Tells the peer, over whatever waits before it, and stands aside until it knows.
+-- Sends the end to the peer, behind the messages that wait, and leaves this side disconnected until it is delivered.
 CREATE OR REPLACE FUNCTION dialoq.send_end(p_endpoint_id bigint, p_error_code integer, p_description text, p_now timestamptz)
 RETURNS text
 LANGUAGE plpgsql AS $$
@@ -84,7 +83,7 @@ BEGIN
             SELECT FROM dialoq.transmission AS t
             WHERE t.endpoint_id = p_endpoint_id AND (t.is_end_of_dialog OR t.is_conversation_error))
     THEN
-        -- Whoever sends to this side without seeing its end leaves something behind.
+        -- A concurrent transaction that has not seen this end may still add a message for this endpoint.
         PERFORM dialoq.request_recheck(p_endpoint_id);
         v_notices := concat_ws(' ', v_notices, dialoq.finish(p_endpoint_id, p_now));
     END IF;

@@ -1,9 +1,9 @@
 -- One endpoint: what has arrived for it and is not in its row yet, errors, its end.
--- Takes: see each function
+-- Takes, Errors, Locks: see each function
 -- Gives: notices where a function gives text
 
 -- The state of an endpoint once its queue is applied: an Error breaks it, an EndDialog disconnects it. The view
--- effective_endpoint repeats this: who reads a view needs rights on its functions.
+-- effective_endpoint repeats this: a reader of a view needs rights on its functions.
 -- Takes: the state of its row; what first_system gives
 CREATE OR REPLACE FUNCTION dialoq.effective_state(p_state text, p_first_system integer) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
@@ -33,7 +33,7 @@ BEGIN
         FROM dialoq.first_system(p_endpoint.endpoint_id) AS f);
 END $$;
 
--- Brings an endpoint up to date with what it was told and what is due. Its group is locked by the caller.
+-- Writes the messages that have arrived and the events that are due into an endpoint's row. The caller holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.apply_pending(p_endpoint_id bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,7 +68,7 @@ BEGIN
         SELECT p.state INTO v_peer_state
         FROM dialoq.conversation_endpoint AS p
         WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
-        -- Both have ended: what it still had to say is dropped, and it need not wait for an answer.
+        -- Both have ended: the unsent messages are dropped, and the endpoint need not wait for an answer.
         IF v_peer_state IN ('DO', 'CD') OR v_peer_state IS NULL AND (e.is_peer_known OR NOT e.is_initiator) THEN
             DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;
             RETURN dialoq.finish(p_endpoint_id, v_now);
@@ -86,7 +86,7 @@ BEGIN
     RETURN v_notices;
 END $$;
 
--- Sets the state of an endpoint whose group is locked.
+-- Writes the state of an endpoint. The caller holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.put_state(p_endpoint_id bigint, p_state text, p_now timestamptz) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -118,15 +118,15 @@ BEGIN
     RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
 END $$;
 
--- Tells an endpoint of an error: an Error row before all others, and no more sending once it takes note. Needs no lock.
--- Who holds the group's lock and wants the state to follow at once calls break_conversation.
+-- Queues an Error for an endpoint, before all other messages. The next session that locks the group writes the state. Needs no
+-- lock. A caller that holds the group's lock uses break_conversation, which writes the state too.
 CREATE OR REPLACE FUNCTION dialoq.raise_error(p_endpoint_id bigint, p_code integer, p_description text) RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
     RETURN dialoq.add_error(p_endpoint_id, dialoq.error_body(p_code, p_description));
 END $$;
 
--- Likewise, with the body as it is.
+-- The same with a body that is made already.
 CREATE OR REPLACE FUNCTION dialoq.add_error(p_endpoint_id bigint, p_body bytea) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -146,7 +146,7 @@ BEGIN
     RETURN dialoq.add_system_message(p_endpoint_id, 1, 1, p_body, dialoq.current_time_utc());
 END $$;
 
--- Breaks a conversation's endpoint whose group is locked.
+-- Breaks an endpoint: its Error and its state. The caller holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.break_conversation(
     p_endpoint_id bigint, p_code integer, p_description text, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -156,7 +156,8 @@ BEGIN
     RETURN concat_ws(' ', v_notices, dialoq.apply_pending(p_endpoint_id));
 END $$;
 
--- This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while. Its group is locked.
+-- This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for its retention. The caller
+-- holds the group's lock.
 CREATE OR REPLACE FUNCTION dialoq.finish(p_endpoint_id bigint, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -171,7 +172,7 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT * INTO v_broker FROM dialoq.broker;
-    -- The initiator heard from the target if it got a message, or the target's own end while it was listening.
+    -- The initiator has heard from the target if it got a message, or the target's own end before its own.
     v_security := p_now + interval '1 second'
         * CASE WHEN e.send_sequence > 0 THEN v_broker.closed_retention_s ELSE v_broker.unconfirmed_retention_s END;
     v_due := dialoq.next_due('CD', e.lifetime, NULL, v_security, v_broker.closed_retention_s, p_now);
@@ -183,8 +184,8 @@ BEGIN
     RETURN dialoq.due_notice(v_due);
 END $$;
 
--- Takes an endpoint away, and all that waits. Its group is locked. Whoever tells it something without having seen this
--- leaves a row that tick finds by what is noted here.
+-- Removes an endpoint with its messages. The caller holds the group's lock. A concurrent transaction that has not seen this may
+-- still add a message for the endpoint; the recheck finds it.
 CREATE OR REPLACE FUNCTION dialoq.erase(p_endpoint_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -211,8 +212,7 @@ BEGIN
         PERFORM dialoq.request_recheck(p_endpoint_id);
     END IF;
     IF v_peer.state NOT IN ('DO', 'CD') THEN
-        -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now,
-        -- if that does not mean waiting.
+        -- The row with the peer's receive position is gone. A peer without an EndDialog gets the position, if its group is free.
         IF e.state <> 'DO' AND dialoq.try_lock_group(v_peer.conversation_group_id) THEN
             UPDATE dialoq.conversation_endpoint AS p SET receive_sequence = greatest(p.receive_sequence, e.send_sequence)
             WHERE p.endpoint_id = v_peer.endpoint_id;

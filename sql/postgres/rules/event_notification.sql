@@ -1,8 +1,8 @@
 -- Event notifications on queues, which are the broker's own conversations.
--- Takes: see each function
+-- Takes, Errors, Locks: see each function
 -- Gives: notices where a function gives text
 
--- Begins the conversation over which a notification tells its events, if it is not there.
+-- Begins the conversation over which a notification sends its events, if it does not exist.
 CREATE OR REPLACE FUNCTION dialoq.begin_notification(p_event_notification_id integer) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -19,7 +19,7 @@ BEGIN
     ON CONFLICT (conversation_handle) DO NOTHING;
 END $$;
 
--- Ends the conversation of a notification that is dropped; waits for who posts over it.
+-- Ends the conversation of a dropped notification. Waits for a transaction that posts over it.
 CREATE OR REPLACE FUNCTION dialoq.end_notification(p_conversation_handle uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -34,8 +34,8 @@ BEGIN
     RETURN concat_ws(' ', v_lock.notices, dialoq.end_endpoint(v_id, NULL, NULL, false, dialoq.current_time_utc()));
 END $$;
 
--- The other side of a notification's conversation ended (`p_message_type_id` 2) or broke it (1): the notification goes,
--- now if nobody posts over it at this moment, else as soon as somebody looks.
+-- The other side of a notification's conversation ended (`p_message_type_id` 2) or broke it (1): the notification
+-- is dropped. If another transaction posts over it, the recheck drops it.
 CREATE OR REPLACE FUNCTION dialoq.stop_notification(p_endpoint_id bigint, p_message_type_id integer) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -68,7 +68,7 @@ BEGIN
     RETURN 'c';
 END $$;
 
--- Tells everybody who asked for this event of this queue.
+-- Posts this event of this queue to every notification on it.
 CREATE OR REPLACE FUNCTION dialoq.post_event(p_queue_id integer, p_event text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE

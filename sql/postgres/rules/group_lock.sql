@@ -1,6 +1,5 @@
 -- Locks of conversation groups.
--- Takes: see each function
--- Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 -- Called by: dialoq_user (unlock_session)
 
 -- The number that PostgreSQL locks for a group: 16 bits that are ours, 48 of the group's id.
@@ -9,7 +8,8 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (uuid_hash_extended(p_group, 0) & 281474976710655) | (17513::bigint << 48)
 $$;
 
--- Locks a group if no other session holds it; gives whether this transaction holds it now. The lock of the session is taken
+-- Locks a group if no other session holds it.
+-- Gives: whether this transaction holds it now. The lock of the session is taken
 -- beside the transaction's: a caller may free its session's locks while its transaction is open, and a RECEIVE of that
 -- group would then wait for the rows that the transaction has written.
 CREATE OR REPLACE FUNCTION dialoq.try_lock_group(p_group uuid) RETURNS boolean
@@ -23,13 +23,13 @@ BEGIN
     RETURN v_is_ours;
 END $$;
 
--- Whether nobody else holds a group. It is not locked afterwards.
+-- Whether no other session holds a group. The group is not locked afterwards.
 CREATE OR REPLACE FUNCTION dialoq.is_group_free(p_group uuid) RETURNS boolean
 LANGUAGE sql VOLATILE AS $$
     SELECT pg_try_advisory_lock(dialoq.group_key(p_group)) AND pg_advisory_unlock(dialoq.group_key(p_group))
 $$;
 
--- Locks a group, waiting for its holder. What was read before may be old now.
+-- Locks a group and waits for its holder. Rows read before may be old afterwards.
 -- Errors: 60010 if the holder is a session whose role may not use the broker
 CREATE OR REPLACE FUNCTION dialoq.lock_group(p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
@@ -45,7 +45,7 @@ BEGIN
         RETURN;
     END IF;
     -- Every role of the server may take an advisory lock. A wait for one that may not use the broker would have no end,
-    -- so the holder is looked at now and then. Longer than deadlock_timeout, or no deadlock would be found.
+    -- so the holder is checked every 15 s. That is longer than deadlock_timeout, or no deadlock would be found.
     LOOP
         BEGIN
             PERFORM set_config('lock_timeout', '15s', true);
@@ -85,7 +85,7 @@ END $$;
 -- Whether a login may use the broker: it owns the schema, or is a member of one of the roles, if only by SET ROLE. A login
 -- that comes by a SECURITY DEFINER function of a member is a stranger: the server shows the login of a session, not the role
 -- it acts as.
--- Gives: NULL for a login that is not known
+-- Gives: NULL for an unknown login
 CREATE OR REPLACE FUNCTION dialoq.may_use(p_login oid) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT pg_has_role(p_login, 'dialoq_user', 'MEMBER') OR pg_has_role(p_login, 'dialoq_admin', 'MEMBER')
@@ -103,16 +103,16 @@ BEGIN
             AND l.classid::bigint << 32 | l.objid::bigint = p_key AND NOT dialoq.may_use(a.usesysid));
 END $$;
 
--- Locks the group of an endpoint and takes note of what the endpoint was told. Says whether it is there and locked;
--- NULL if `p_wait` is false and another transaction holds it.
+-- Locks the group of an endpoint and applies what is pending on the endpoint.
+-- Gives: whether the endpoint exists and is locked, NULL if p_wait is false and another transaction holds the group; notices
 CREATE OR REPLACE FUNCTION dialoq.lock_endpoint(p_endpoint_id bigint, p_wait boolean, OUT is_locked boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_group uuid;
     v_after uuid;
-    v_has_news boolean;
+    v_has_pending boolean;
 BEGIN
-    -- Before anything is read: tick tells by the transaction's number whether it may rely on what it has read.
+    -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();
     SELECT e.conversation_group_id INTO v_group FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
     LOOP
@@ -127,14 +127,14 @@ BEGIN
             PERFORM dialoq.lock_group(v_group);
         END IF;
         -- It may have ended or moved before the lock was ours.
-        SELECT e.conversation_group_id, dialoq.has_pending(e) INTO v_after, v_has_news
+        SELECT e.conversation_group_id, dialoq.has_pending(e) INTO v_after, v_has_pending
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
         EXIT WHEN v_after = v_group;
         v_group := v_after;
         v_after := NULL;
     END LOOP;
     is_locked := true;
-    IF v_has_news THEN
+    IF v_has_pending THEN
         notices := dialoq.apply_pending(p_endpoint_id);
         is_locked := EXISTS (SELECT FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id);
     END IF;
@@ -161,10 +161,10 @@ BEGIN
     END IF;
 END $$;
 
--- What END and the smaller verbs on one conversation have in common. A conversation that this side has ended stays so:
--- that is checked before the lock is waited for, and again under it.
+-- Locks a conversation for END and the smaller verbs. A conversation that this side has ended stays ended, so that is checked
+-- before the wait for the lock, and again under the lock.
 -- Takes: the handle; the error if this side has ended, and the verb it names (NULL: END)
--- Gives: the endpoint, its group locked; words for others
+-- Gives: the endpoint, its group locked; notices
 CREATE OR REPLACE FUNCTION dialoq.lock_open(p_handle uuid, p_error integer, p_statement text, OUT endpoint_id bigint, OUT notices text)
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,5 +1,5 @@
 -- The end of a conversation whose LIFETIME has run out, and of a closed endpoint after its retention.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- The time at which an endpoint ends by itself: its lifetime, or the end of the time for which a closed endpoint is kept.
 CREATE OR REPLACE FUNCTION dialoq.end_of_life(

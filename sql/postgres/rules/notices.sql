@@ -1,8 +1,8 @@
--- Notices: words that a commit gives to other processes. 'q:7' says that queue 7 has messages, 'd:' and a time in µs that
--- something is due then, 'c' that definitions have changed.
--- Takes, Gives: see each function
+-- Notices: what a commit has changed, for other processes, separated by spaces. 'q:7': queue 7 has messages. 'd:' with a time in
+-- microseconds: an event is due then. 'c': definitions have changed.
+-- Takes, Gives, Errors, Locks: see each function
 
--- Tells other processes, in pieces that NOTIFY can carry.
+-- Sends notices to other processes, in pieces that NOTIFY can carry.
 CREATE OR REPLACE FUNCTION dialoq.send_notices(p_notices text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -17,15 +17,15 @@ BEGIN
     PERFORM pg_notify('dialoq', v_rest);
 END $$;
 
--- Each word once; tells the others now, unless a client of Dialoq will do so after its commit.
+-- Each notice once. Sends them in this transaction, unless the caller is a client of Dialoq, which sends them after its commit.
 CREATE OR REPLACE FUNCTION dialoq.publish_notices(p_notices text) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_notices text := nullif(btrim(p_notices), '');
 BEGIN
     IF strpos(v_notices, ' ') > 0 THEN
-        SELECT string_agg(DISTINCT w.word, ' ') INTO v_notices
-        FROM unnest(string_to_array(v_notices, ' ')) AS w (word) WHERE w.word <> '';
+        SELECT string_agg(DISTINCT w.notice, ' ') INTO v_notices
+        FROM unnest(string_to_array(v_notices, ' ')) AS w (notice) WHERE w.notice <> '';
     END IF;
     IF v_notices IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
         PERFORM dialoq.send_notices(v_notices);
@@ -33,7 +33,7 @@ BEGIN
     RETURN v_notices;
 END $$;
 
--- Words with one more that is not among them yet: a million conversations are mostly of one queue.
+-- Adds a notice that is not among the others yet: a million conversations are mostly of one queue.
 CREATE FUNCTION dialoq.add_notices(p_notices text, p_more text)
 RETURNS text LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -44,13 +44,13 @@ BEGIN
 END
 $$;
 
--- Each word once.
+-- Each notice once.
 CREATE OR REPLACE FUNCTION dialoq.distinct_notices(p_notices text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT string_agg(DISTINCT w.word, ' ') FROM unnest(string_to_array(p_notices, ' ')) AS w (word) WHERE w.word <> ''
+    SELECT string_agg(DISTINCT w.notice, ' ') FROM unnest(string_to_array(p_notices, ' ')) AS w (notice) WHERE w.notice <> ''
 $$;
 
--- The word that says when something falls due.
+-- The notice of the time of the next event.
 CREATE OR REPLACE FUNCTION dialoq.due_notice(p_due timestamptz) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT 'd:' || (extract(epoch FROM p_due) * 1000000)::bigint

@@ -1,6 +1,6 @@
 -- Poison messages: transactions that received and did not commit. Five rollbacks in a row disable the queue, or put the guilty
 -- group into quarantine.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Rollbacks in a row that make a message poison.
 CREATE OR REPLACE FUNCTION dialoq.poison_rollbacks() RETURNS integer
@@ -54,7 +54,7 @@ $$;
 -- So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
 -- RECEIVE (then the number of its subtransaction is that of an aborted one), and what is counted under the lock of another
 -- holder would be lost.
--- Gives: words for others
+-- Gives: notices
 CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -157,7 +157,8 @@ BEGIN
     END IF;
 END $$;
 
--- Locks the definitions as define_begin does, before any queue's row; says whether that took less than a moment.
+-- Locks the definitions as define_begin does, before any queue's row.
+-- Gives: whether the lock was free within 250 ms
 CREATE OR REPLACE FUNCTION dialoq.try_lock_definitions() RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE

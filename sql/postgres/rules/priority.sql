@@ -1,5 +1,5 @@
 -- The level of an endpoint.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- The level of an endpoint: of the broker priorities that match, the most exact; the contract weighs most, the remote
 -- service least.

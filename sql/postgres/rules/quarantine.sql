@@ -1,5 +1,5 @@
 -- Quarantine: a group that poison handling has set aside gives no messages until RELEASE QUARANTINE.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Puts a group into quarantine, or back into its queue. Both reset its count of rollbacks: a conversation that joins a quarantined
 -- group begins at 0. The caller holds the group's lock.

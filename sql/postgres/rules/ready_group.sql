@@ -1,5 +1,5 @@
 -- ready_group, the claim index: where to look for a group that can be received from.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Every queue and level at which groups have messages that can be received, and the oldest of each group.
 CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
@@ -23,8 +23,8 @@ BEGIN
     GROUP BY w.group_id, w.queue_id, w.rank_from_top;
 END $$;
 
--- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.
--- A row that is there is used only if nobody is about to remove it, and then kept until this transaction is over.
+-- Announces a message: every sender makes sure that the message's group has a row at its level, as old or older. An existing row
+-- is used only if no other session is about to remove it. Then it is locked against removal until this transaction ends.
 CREATE OR REPLACE FUNCTION dialoq.add_ready(p_queue_id integer, p_priority integer, p_queuing_order bigint, p_group uuid)
 RETURNS text
 LANGUAGE plpgsql AS $$
@@ -46,8 +46,8 @@ BEGIN
     RETURN 'q:' || p_queue_id;
 END $$;
 
--- Makes the rows of a group say what is. The rows are locked before the messages are looked at: a sender that relied on
--- one of them has committed by then, and the next will not find them. Rows that a sender keeps stay.
+-- Rebuilds the rows of a group from its messages. The rows are locked before the messages are read: a sender that relied on a row
+-- has committed by then, and later senders do not find the row. Rows that a sender has locked stay.
 -- Gives: whether something can be received.
 CREATE OR REPLACE FUNCTION dialoq.rebuild_ready_rows(p_group uuid) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -68,7 +68,7 @@ BEGIN
         ORDER BY r.ctid = ANY (v_held) DESC
         LIMIT 1;
         IF v_row IS NULL OR NOT v_row = ANY (v_held) THEN
-            -- Another's row may vanish with its transaction.
+            -- The row of another transaction disappears if that rolls back.
             INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
             VALUES (v_rank.queue_id, v_rank.rank_from_top, v_rank.oldest, p_group);
         ELSE
@@ -79,13 +79,13 @@ BEGIN
     RETURN v_is_ready;
 END $$;
 
--- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
-CREATE OR REPLACE FUNCTION dialoq.delete_stale_ready_row(p_queue_id integer, p_below_top smallint, p_oldest bigint, p_group uuid) RETURNS void
+-- Removes a row whose group is empty, if the group is still empty once no sender can rely on the row.
+CREATE OR REPLACE FUNCTION dialoq.delete_stale_ready_row(p_queue_id integer, p_rank_from_top smallint, p_oldest bigint, p_group uuid) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
     v_rows tid[] := ARRAY(
         SELECT r.ctid FROM dialoq.ready_group AS r
-        WHERE r.queue_id = p_queue_id AND r.rank_from_top = p_below_top AND r.oldest = p_oldest
+        WHERE r.queue_id = p_queue_id AND r.rank_from_top = p_rank_from_top AND r.oldest = p_oldest
             AND r.conversation_group_id = p_group
         FOR UPDATE SKIP LOCKED);
 BEGIN

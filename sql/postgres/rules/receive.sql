@@ -1,10 +1,9 @@
--- RECEIVE, but for what the verbs check first.
--- Takes: see each function
--- Gives: see each function
+-- Taking the messages of a chosen group.
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Takes messages of a group that is locked: its conversations by level downwards, then by handle; of each the timers, the
--- errors, then in sequence. Puts the group's rows of the claim index right.
--- Takes: the group, its queue, how many at most (NULL: all), the one conversation to look at (NULL: all)
+-- errors, then in sequence. Corrects the group's rows of ready_group.
+-- Takes: the group, its queue, how many at most (NULL: all), the one conversation to take from (NULL: all)
 -- Gives: the messages in order of receipt
 CREATE OR REPLACE FUNCTION dialoq.take(p_group uuid, p_queue_id integer, p_limit bigint, p_only bigint)
 RETURNS TABLE (
@@ -74,7 +73,7 @@ BEGIN
         WHERE e.state NOT IN ('DO', 'CD')
         ORDER BY g.delivery_class DESC, g.queuing_order;
     END LOOP;
-    -- If there was none, its service may have gone to another queue before the lock was ours.
+    -- If no endpoint was found, the service may have moved to another queue before the lock was taken.
     v_is_more := v_is_more OR NOT FOUND;
     IF v_left < least(p_limit, 1000000000000) THEN
         PERFORM dialoq.forget_rollbacks(p_queue_id);

@@ -1,5 +1,5 @@
 -- The order of RECEIVE: the best level first, then the oldest message; or the oldest message alone.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- The rows of the claim index in the order of RECEIVE, from a place on. The planner puts this into the statement that calls it.
 -- Takes: the queue; the place, a rank_from_top and an age; the groups already read at the place, because after a MOVE two
@@ -17,8 +17,8 @@ LANGUAGE sql STABLE AS $$
     OFFSET 0
 $$;
 
--- Chooses the best group of a queue that this transaction may take, and locks it. A row of the claim index that says
--- better than is true waits for its turn; a row of a group that has nothing is removed if nobody keeps it.
+-- Chooses the best group of a queue that this transaction may take, and locks it. If a row of ready_group promises too much, the
+-- group is tried at its true rank. The row of an empty group is removed, if no sender relies on it.
 -- Takes: the queue, the bounds of the level (the lowest and the highest rank_from_top), whether age alone counts, groups to
 --     pass over
 -- Gives: the group; NULL if there is none
@@ -42,7 +42,7 @@ BEGIN
         ELSE
             SELECT * INTO v_row
             FROM (
-                -- The messages of a group that somebody else holds are not looked at: batches hold many.
+                -- The messages of a group that another session holds are not read: batches hold many groups.
                 SELECT r.*, f.is_free, k.rank_from_top AS true_top, k.oldest AS true_oldest
                 FROM dialoq.candidates(p_queue_id, v_past_top, v_past, v_seen, p_to_top) AS r
                 CROSS JOIN LATERAL (SELECT dialoq.is_group_free(r.group_id) AS is_free OFFSET 0) AS f
@@ -50,14 +50,14 @@ BEGIN
             ) AS c
             WHERE CASE
                 WHEN NOT c.is_free OR c.group_id = ANY (p_passed) THEN false
-                -- It has nothing, or waits for its turn: see below.
+                -- An empty group, or one whose true rank is worse: see below.
                 WHEN c.true_top IS NULL OR (c.true_top, c.true_oldest) > (c.rank_from_top, c.oldest) THEN true
                 WHEN c.true_top NOT BETWEEN p_from_top AND p_to_top THEN false
                 ELSE dialoq.try_lock_group(c.group_id)
             END
             LIMIT 1;
         END IF;
-        -- Whose turn comes before this row's.
+        -- A group set aside above whose true rank comes before this row.
         v_late := NULL;
         SELECT l.place INTO v_late
         FROM unnest(v_late_groups, v_late_tops, v_late_oldest) WITH ORDINALITY AS l (group_id, top, oldest, place)
@@ -99,7 +99,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The next candidate when age alone counts: one look per level that is there.
+-- The next candidate if age alone counts: the first row of each level that the index has.
 CREATE OR REPLACE FUNCTION dialoq.oldest_claim(
     p_queue_id integer, p_past bigint, p_seen uuid[], p_passed uuid[], OUT rank_from_top smallint, OUT oldest bigint, OUT group_id uuid,
     OUT true_top smallint, OUT true_oldest bigint)
@@ -139,7 +139,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The rank of a group in a queue: no row if nothing can be received.
+-- The rank of a group in a queue; no row if it has no message to receive.
 CREATE OR REPLACE FUNCTION dialoq.group_rank(p_group uuid, p_queue_id integer)
 RETURNS TABLE (rank_from_top smallint, oldest bigint)
 LANGUAGE plpgsql AS $$
@@ -166,7 +166,7 @@ BEGIN
     END IF;
 END $$;
 
--- The oldest message in the queue of an endpoint, NULL if there is none: one look into the index for each delivery class.
+-- The oldest message in the queue of an endpoint, NULL if there is none. One read of the index for each delivery class.
 CREATE OR REPLACE FUNCTION dialoq.oldest_message(p_endpoint_id bigint) RETURNS TABLE (oldest bigint)
 LANGUAGE sql STABLE ROWS 1 AS $$
     SELECT least(

@@ -1,16 +1,16 @@
 -- The recheck of an endpoint when every transaction of now is over: one of them may have written for the endpoint without
 -- having seen that it has ended, has moved or is gone. tick runs it.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
--- Has tick look at an endpoint once more when every transaction that runs now is over.
+-- Asks for a recheck of an endpoint.
 CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at) VALUES (p_endpoint_id, clock_timestamp());
 END $$;
 
--- The look itself: removes what reached an endpoint that is gone, brings one that is there up to date, sends what can
--- go, and puts its group's rows right.
+-- Rechecks an endpoint. If it is gone, its late messages are removed. Otherwise pending messages are applied, messages that can
+-- be delivered leave the transmission queue, and the group's rows of ready_group are rebuilt.
 -- Gives: whether it is settled; false if another transaction holds the group.
 CREATE OR REPLACE FUNCTION dialoq.recheck(p_endpoint_id bigint, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
@@ -38,10 +38,10 @@ BEGIN
     END IF;
 END $$;
 
--- The second look at a change of definitions, when every transaction is over that ran when it was committed: those may
--- have gone by what was before, and made or told an endpoint what the change had no knowledge of. tick calls it, because
--- follow_* noted endpoint 0 as unsettled. At most 500 endpoints at a time.
--- Gives: whether nothing is left to do; words
+-- The recheck after a change of definitions. A transaction that ran at its commit may have used the old definitions and made
+-- endpoints or messages that the change has not seen. The functions of definition_effects ask for it as endpoint 0. At most 500
+-- endpoints at a time.
+-- Gives: whether all is done; notices
 CREATE FUNCTION dialoq.recheck_definitions(OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET enable_seqscan = on SET enable_hashjoin = on
 SET enable_mergejoin = on AS $$
@@ -52,7 +52,7 @@ DECLARE
     v_count integer := 0;
 BEGIN
     is_done := true;
-    -- Places to look in a queue that the service has left.
+    -- Rows of ready_group in a queue that the service has left.
     FOR v_row IN
         WITH wrong AS (
             SELECT r.ctid AS place, s.queue_id
@@ -71,7 +71,7 @@ BEGIN
     LOOP
         notices := dialoq.add_notices(notices, 'q:' || v_row.queue_id);
     END LOOP;
-    -- Endpoints of a service that is gone, over a contract that is gone, at a target that lost it.
+    -- Endpoints of a dropped service, over a dropped contract, at a target that lost the contract.
     FOR v_row IN
         SELECT e.endpoint_id, p.endpoint_id AS peer_id, s.service_id IS NULL AS is_homeless,
             CASE WHEN s.service_id IS NULL THEN NULL WHEN c.is_dropped THEN -8487 ELSE -8468 END AS code

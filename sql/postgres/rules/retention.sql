@@ -1,5 +1,5 @@
 -- RETENTION = ON: copies of the messages that a conversation has received (status 0) and sent (status 3).
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Keeps a copy of messages that a RECEIVE is about to delete.
 CREATE OR REPLACE FUNCTION dialoq.retain_received(p_rows tid[]) RETURNS void

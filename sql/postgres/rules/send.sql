@@ -1,8 +1,7 @@
--- SEND, but for what the verbs do with a refusal.
--- Takes: see each function
--- Gives: see each function
+-- The checks and the counting of a SEND.
+-- Takes, Gives, Errors, Locks: see each function
 
--- What is wrong with a body for its type, as far as PostgreSQL can tell: '' or the code and the description.
+-- The fault of a body by its message type, as far as PostgreSQL can check it: '', or the code and the description.
 -- Errors: 60026 for a type that has a schema
 CREATE OR REPLACE FUNCTION dialoq.body_fault(p_message_type_id integer, p_body bytea) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -28,7 +27,7 @@ BEGIN
         ELSE
             v_what := '-9615|the body of a message of type ''%s'' is not well-formed XML: %s';
             v_text := dialoq.xml_decoded(p_body);
-            -- Nothing is expanded and nothing fetched.
+            -- No entity is expanded, no file fetched.
             IF v_text ~* '<!DOCTYPE' THEN
                 RAISE EXCEPTION 'it has a document type declaration';
             END IF;
@@ -41,7 +40,7 @@ BEGIN
     RETURN '';
 END $$;
 
--- The words of the refusal of a body that only a client of Dialoq can check.
+-- The message of a refusal of a body that only a client of Dialoq can check.
 CREATE OR REPLACE FUNCTION dialoq.needs_client(p_message_type text) RETURNS text
 LANGUAGE sql IMMUTABLE AS $$
     SELECT format('messages of type ''%s'' are checked against a schema, which SQL alone cannot do; send them with a client of Dialoq',
@@ -91,8 +90,8 @@ BEGIN
     RETURN regexp_replace(ltrim(v_text, U&'\FEFF'), '^<\?xml\s[^>]*\?>', '');
 END $$;
 
--- Sends a message of an endpoint whose group is locked, or says why not; then nothing was written. With `p_is_check` it
--- only says why not, of an endpoint whose group need not be locked: none of the reasons goes away again.
+-- Sends a message of an endpoint, or gives the error and writes no row. The caller holds the group's lock. With p_is_check it
+-- only checks, and needs no lock: none of the reasons for a refusal goes away again.
 CREATE OR REPLACE FUNCTION dialoq.send_from(
     p_endpoint_id bigint, p_message_type_id integer, p_message_type text, p_body bytea, p_trace text, p_body_fault text,
     p_message_id uuid, OUT error_number integer, OUT error_message text, OUT notices text, p_is_check boolean DEFAULT false)
@@ -109,7 +108,7 @@ BEGIN
     LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
     WHERE c.endpoint_id = p_endpoint_id;
     IF p_is_check THEN
-        -- Only who holds the group notes in the row what arrived.
+        -- Only the holder of the group's lock applies pending messages to the row.
         SELECT n.state INTO e.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = p_endpoint_id;
     END IF;
     IF e.state NOT IN ('SO', 'CO') THEN
@@ -155,7 +154,7 @@ BEGIN
         p_body_fault, v_now);
 END $$;
 
--- Refuses a SEND that is refused whoever holds the conversation's group.
+-- Refuses a SEND without the group's lock, if no holder of it can change the refusal.
 CREATE OR REPLACE FUNCTION dialoq.check_send(p_handle uuid, p_message_type text) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
 -- Errors, names of states, and texts of messages: UTF-16, XML, times.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- Refuses. `p_number` is the number of the error, in SQLSTATE SB and its last three digits.
 CREATE OR REPLACE FUNCTION dialoq.fail(p_number integer, p_message text) RETURNS void
@@ -36,13 +36,13 @@ LANGUAGE sql IMMUTABLE AS $$
         ELSE 'CLOSED' END
 $$;
 
--- A moment as messages and bodies say it.
+-- A time as in messages and bodies.
 CREATE OR REPLACE FUNCTION dialoq.time_text(p_time timestamptz) RETURNS text
 LANGUAGE sql STABLE AS $$
     SELECT to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
 $$;
 
--- UTF-16LE with its byte-order mark, as every body of the system's.
+-- UTF-16LE with its byte-order mark, the form of all bodies of system messages.
 CREATE OR REPLACE FUNCTION dialoq.utf16(p_text text) RETURNS bytea
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE

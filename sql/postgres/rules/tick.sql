@@ -1,12 +1,11 @@
 -- The steps that tick and define_end do for conversations that are not their caller's. Many are done together, because a
 -- subtransaction each would overflow the server's cache of them. If one fails, all are done once more, each by itself,
 -- and the one that fails breaks its own conversation.
--- Takes: see each function
--- Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
--- Does what is due ('due'), counts rollbacks that are not counted yet ('count'), or looks once more at endpoints ('recheck').
+-- Runs the events that are due ('due'), counts rollbacks that are not counted yet ('count'), or rechecks endpoints ('recheck').
 -- Takes: what, until when, how many at most, and whether each is done by itself
--- Gives: how many were done; words; whether some wait for a transaction that holds their group
+-- Gives: how many were done; notices; whether some wait for a transaction that holds their group
 CREATE OR REPLACE FUNCTION dialoq.do_steps(
     p_step text, p_now timestamptz, p_top integer, p_is_alone boolean, OUT did integer, OUT notices text, OUT is_blocked boolean)
 LANGUAGE plpgsql AS $$
@@ -23,7 +22,7 @@ BEGIN
             SELECT e.endpoint_id, NULL::bigint AS id, NULL::uuid AS attempt_id FROM dialoq.conversation_endpoint AS e
             WHERE e.due_at <= p_now ORDER BY e.due_at, e.endpoint_id;
     ELSIF p_step = 'count' THEN
-        -- Transactions that received and are gone.
+        -- Transactions that received and have ended.
         OPEN v_items FOR
             SELECT NULL::bigint AS endpoint_id, NULL::bigint AS id, a.attempt_id FROM dialoq.receive_attempt AS a
             WHERE dialoq.receiver_status(a.receiver_xid) IS DISTINCT FROM 'in progress'
@@ -41,7 +40,7 @@ BEGIN
         EXIT WHEN did >= p_top;
         FETCH v_items INTO v_row;
         EXIT WHEN NOT FOUND;
-        -- One look at all that changes of definitions concern serves all of them.
+        -- One recheck of the definitions serves all requests for it.
         IF v_row.endpoint_id = 0 AND v_are_definitions_settled IS NOT NULL THEN
             SELECT v_are_definitions_settled AS is_done, NULL::text AS notices INTO v_done;
         ELSIF p_is_alone THEN
@@ -67,7 +66,7 @@ END $$;
 
 -- One step.
 -- Takes: the step; its endpoint, row of the transmission queue or attempt
--- Gives: whether it is done: NULL if another transaction holds the group; words
+-- Gives: whether it is done, NULL if another transaction holds the group; notices
 CREATE OR REPLACE FUNCTION dialoq.do_step(
     p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
@@ -83,7 +82,7 @@ BEGIN
         SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.recheck(p_endpoint_id) AS s;
         RETURN;
     END IF;
-    -- To take the lock is to take note of what is due.
+    -- lock_endpoint applies the events that are due.
     SELECT l.is_locked, l.notices INTO is_done, notices FROM dialoq.lock_endpoint(p_endpoint_id, false) AS l;
     IF is_done AND p_step = 'hold' THEN
         SELECT r.way, r.status INTO v_route FROM dialoq.route(p_endpoint_id) AS r;
@@ -123,7 +122,7 @@ END $$;
 
 -- Breaks a conversation whose rows make a step fail: both sides get Error -60012. An endpoint that has ended goes. Rows
 -- that do not even allow that are left where no step finds them.
--- Gives: whether it is broken, or gone: NULL if another transaction holds the group; words
+-- Gives: whether it is broken or gone, NULL if another transaction holds the group; notices
 CREATE OR REPLACE FUNCTION dialoq.break_damaged(p_endpoint_id bigint, p_why text, OUT is_done boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE

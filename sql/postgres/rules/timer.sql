@@ -1,5 +1,5 @@
 -- The dialog timer, and the time of the next event of an endpoint.
--- Takes, Gives: see each function
+-- Takes, Gives, Errors, Locks: see each function
 
 -- The time of the next event of an endpoint: its timer or its end. A conversation of the longest lifetime, 68 years, is not
 -- worth an entry in the index for each of a million.

@@ -1,4 +1,4 @@
--- Hears what is told after commits.
+-- Listens for the notices of commits.
 -- Takes: nothing
 -- Gives: nothing; notifications from now on
 LISTEN dialoq;

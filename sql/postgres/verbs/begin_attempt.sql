@@ -1,5 +1,5 @@
--- Notes that an open transaction has received from a group. Called on another connection, so that it is known even if
--- the transaction is never heard of again. Nothing is noted if no transaction is receiving from that group of that queue, or
+-- Notes that an open transaction has received from a group. Called on another connection, so that the note stays
+-- if the transaction is lost. No note is made if no transaction is receiving from that group of that queue, or
 -- if this one is noted: a rollback counts once, and only after a RECEIVE (decision 0022).
 -- Takes: the transaction's attempt id, the queue, the group
 -- Gives: nothing

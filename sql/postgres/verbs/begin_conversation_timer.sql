@@ -19,7 +19,7 @@ BEGIN
     END IF;
     v_now := dialoq.current_time_utc();
     v_timer := v_now + p_timeout_seconds * interval '1 second';
-    -- A lifetime never changes, so no lock need be waited for to know it. lock_open refuses a conversation that has ended.
+    -- A lifetime never changes, so it is read without the lock. lock_open refuses a conversation that has ended.
     SELECT e.lifetime INTO v_lifetime
     FROM dialoq.conversation_endpoint AS e
     WHERE e.conversation_handle = p_conversation_handle AND NOT e.is_system AND e.state NOT IN ('DO', 'CD');

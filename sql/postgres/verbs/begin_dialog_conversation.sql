@@ -73,7 +73,7 @@ BEGIN
         PERFORM dialoq.fail(60005, 'an id of the conversation is all zeros; give an id of your own, or none for a new one');
     END IF;
     v_group := p_related_group;
-    -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
+    -- A refusal need not wait for the holder of the group. What is allowed is checked again under the group's lock.
     WHILE p_related_conversation IS NOT NULL OR p_related_group IS NOT NULL LOOP
         IF p_related_conversation IS NOT NULL THEN
             SELECT e.conversation_group_id, e.state INTO v_group, v_state

@@ -1,4 +1,4 @@
--- Ends an attempt well: the last thing in the transaction that received, just before its COMMIT.
+-- Ends an attempt that succeeds: the last call of the transaction that received, just before its COMMIT.
 -- Takes: the attempt id
 -- Gives: notices
 -- Errors: none

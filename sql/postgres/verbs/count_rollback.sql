@@ -1,5 +1,5 @@
--- Ends an attempt badly: counts the rollback of a transaction that received and is gone. Does nothing if somebody has
--- counted it already, or the transaction has committed; if it is still open, tick counts it afterwards.
+-- Counts the rollback of a transaction that received and has ended. Has no effect if another session has counted it, or the
+-- transaction has committed; if it is still open, tick counts it afterwards.
 -- Takes: the attempt id
 -- Gives: notices
 -- Errors: none

@@ -16,7 +16,7 @@ BEGIN
     PERFORM dialoq.check_isolation();
     SELECT * INTO e FROM dialoq.conversation_endpoint AS c
     WHERE c.conversation_handle = p_conversation_handle AND NOT c.is_system AND c.state NOT IN ('DO', 'CD');
-    -- What is refused whoever holds the groups does not wait for them; the locks are taken in the order of their keys.
+    -- A MOVE that no holder of the groups can make valid does not wait for them. The locks are taken in the order of their keys.
     IF FOUND THEN
         PERFORM dialoq.check_destination(p_conversation_group_id, e.service_id);
         IF dialoq.group_key(p_conversation_group_id) < dialoq.group_key(e.conversation_group_id) THEN
@@ -34,7 +34,7 @@ BEGIN
         IF dialoq.rebuild_ready_rows(p_conversation_group_id) THEN
             v_notices := (SELECT 'q:' || s.queue_id FROM dialoq.service AS s WHERE s.service_id = e.service_id);
         END IF;
-        -- Whoever sends at this moment still announces it to the old group.
+        -- A concurrent SEND still announces its message to the old group.
         PERFORM dialoq.request_recheck(e.endpoint_id);
     END IF;
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));

@@ -1,7 +1,7 @@
--- What there is to do: the version of the definitions, when something is due, where something can be received.
+-- The state that a waiting client polls: the version of the definitions, the next event, the queues with messages.
 -- Takes: nothing
--- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     nobody holds; held_queues, '<queue_id>:<messages> ...' of those that somebody holds, with what their holders have
+-- Gives: catalog_version; due_at (NULL: no event); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
+--     no session holds; held_queues, '<queue_id>:<messages> ...' of the groups that a session holds, with what the holder has
 --     received and not committed, 1000 of a group at most; has_locked, whether there are such groups; now_at, the server's
 --     clock
 -- Errors: none
@@ -34,7 +34,7 @@ BEGIN
                     AND l.classid::bigint >> 16 = 17513
                     AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database()));
         END IF;
-        -- A row of the claim index promises nothing; where many are, some are true.
+        -- A row of ready_group is only a hint. Of more than 50 some are true.
         IF cardinality(v_groups) <= 50 THEN
             v_groups := ARRAY(
                 SELECT g.id FROM unnest(v_groups) AS g (id) WHERE EXISTS (SELECT FROM dialoq.group_rank(g.id, v_queue_id)));

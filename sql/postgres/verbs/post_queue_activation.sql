@@ -1,4 +1,4 @@
--- Tells the QUEUE_ACTIVATION notifications of a queue that there is work and nobody receives. For queue monitors.
+-- Posts QUEUE_ACTIVATION to the notifications of a queue: it has messages and no receiver. For queue monitors.
 -- Takes: the queue
 -- Gives: notices
 -- Errors: 60002

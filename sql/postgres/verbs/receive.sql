@@ -1,6 +1,6 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
--- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to look at (NULL: the best of
---     the queue that nobody else holds); bounds of the level; whether age counts and not level
+-- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to take from (NULL: the best of
+--     the queue that no other session holds); bounds of the level; whether age counts and not level
 -- Gives: the messages in order of receipt, notices in the first
 -- Errors: 8426, 8436, 9617, 60002, 60005
 -- Locks: the group, without waiting
@@ -62,7 +62,7 @@ BEGIN
                 (10 - coalesce(p_lowest, 1))::smallint, p_oldest IS TRUE, v_passed);
             EXIT WHEN v_group IS NULL;
         ELSIF NOT EXISTS (
-                -- A group with nothing to give is not locked.
+                -- An empty group is not locked.
                 SELECT FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
                 WHERE e.conversation_group_id = v_group AND (v_only IS NULL OR e.endpoint_id = v_only)
                     AND NOT e.is_quarantined)
@@ -76,7 +76,7 @@ BEGIN
             t.message_type_name, t.message_type_id, t.validation, t.message_body, t.message_id, t.message_enqueue_time,
             t.trace, CASE WHEN row_number() OVER () = 1 THEN dialoq.publish_notices(t.notices) END
         FROM dialoq.take(v_group, v_queue_id, p_top, v_only) AS t;
-        -- Another may have emptied it before the lock was ours.
+        -- Another transaction may have emptied it before the lock was taken.
         EXIT WHEN FOUND OR NOT v_is_any;
         v_passed := v_passed || v_group;
     END LOOP;

@@ -1,8 +1,8 @@
 -- RECEIVEs of different callers from one queue in one transaction. Never waits. Callers share out the groups of the best
 -- level, the oldest first; a group goes to several callers if there are fewer groups than callers.
 -- Takes: the queue; for each how many at most (NULL: all of the group); the level and the oldest queuing_order of what the
---     batch before gave, or nothing: of that level, what is older is looked at only if nothing else is there
--- Gives: for each item, from 0, its messages in order of receipt; none for one that got nothing
+--     batch before gave, or NULL: older messages of that level are tried only if the queue has no others
+-- Gives: for each item, from 0, its messages in order of receipt; none for an item that got no message
 -- Errors: 9617, 60002, 60005
 -- Locks: the groups, without waiting
 -- Called by: dialoq_user
@@ -24,10 +24,10 @@ DECLARE
     v_is_any boolean := false;
     v_services integer[];
     v_now timestamptz;
-    -- The callers that have nothing yet, and how much each wants.
+    -- The callers without a message so far, and how many each wants.
     v_items integer[];
     v_tops bigint[];
-    -- How far the claim index was looked through.
+    -- The place that the scan of ready_group has reached.
     v_past_top smallint := -1;
     v_past bigint := -1;
     -- The groups already read at this level and age. After a MOVE two groups can have rows of the same level and age.
@@ -46,8 +46,8 @@ DECLARE
     -- How much of each group is wanted, and the groups of which something was seen.
     v_most bigint[];
     v_seen uuid[];
-    -- Endpoints that were told something they have not taken note of.
-    v_news bigint[];
+    -- Endpoints with pending messages or events.
+    v_pending bigint[];
     v_id bigint;
     -- What is taken, in the order of receipt.
     v_messages tid[];
@@ -98,7 +98,7 @@ BEGIN
         FROM unnest(p_tops) WITH ORDINALITY AS t (top, place) WHERE t.top IS NULL OR t.top > 0;
     END IF;
     v_is_plain := 1 = ALL (v_tops) AND NOT v_retains;
-    -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
+    -- Deleted rows stay in the index until vacuum removes them, before all live rows.
     IF p_from_order IS NOT NULL AND NOT EXISTS (
         SELECT FROM dialoq.ready_group AS r WHERE r.queue_id = v_queue_id AND r.rank_from_top < 10 - p_from_level)
     THEN
@@ -108,7 +108,7 @@ BEGIN
         v_past := v_start;
     END IF;
     WHILE cardinality(v_items) > 0 LOOP
-        -- The best groups that nobody else holds, as many as there are callers; of those the ones of the best level.
+        -- The best groups that no other session holds, as many as there are callers; of those the ones of the best level.
         SELECT array_agg(c.rank_from_top), array_agg(c.oldest), array_agg(c.group_id), count(DISTINCT c.oldest) = count(*)
         INTO v_row_tops, v_oldest, v_groups, v_are_distinct
         FROM (
@@ -161,8 +161,9 @@ BEGIN
                 GROUP BY g.id ORDER BY min(g.oldest)
             ) AS d;
         END IF;
-        -- One message of each group for a caller each, where there is nothing but to give it: where the group is one
-        -- conversation, and that was told nothing. With few groups that would be many rounds.
+        -- One message of each group for one caller each, if the group is one conversation without pending messages. With few
+        -- groups that would take many rounds. The order is that of rules/receive_order.sql for one message; one statement, because
+        -- through the arrays below it would be several.
         IF v_is_plain AND cardinality(v_groups) >= cardinality(v_items) / 2 THEN
             RETURN QUERY
             WITH first AS MATERIALIZED (
@@ -240,7 +241,7 @@ BEGIN
             WITH seen AS MATERIALIZED (
                 SELECT g.place AS group_place, e.endpoint_id, e.conversation_handle, e.service_id, e.service_contract_id,
                     e.rank_from_top, e.has_pending, m.row, m.delivery_class, m.queuing_order, row_number() OVER w AS place,
-                    -- A group whose row notices better than is true waits for its level.
+                    -- A group whose row promises too much waits for its level.
                     row_number() OVER w <= g.most AND first_value(e.rank_from_top) OVER w <= v_top AS is_taken
                 FROM unnest(v_groups, v_most, v_oldest) WITH ORDINALITY AS g (id, most, oldest, place)
                 CROSS JOIN LATERAL (
@@ -259,8 +260,7 @@ BEGIN
                     ORDER BY n.delivery_class DESC, n.queuing_order
                     LIMIT g.most + 1)
                     UNION ALL
-                    -- Nothing of the group is older than its row says, so what was taken and cannot be cleaned up yet,
-                    -- because somebody still looks at the database as it was, is passed over.
+                    -- No message of the group is older than its row, so deleted rows that an old snapshot keeps are passed over.
                     (SELECT n.ctid, n.delivery_class, n.queuing_order FROM dialoq.queue_message AS n
                     WHERE n.endpoint_id = e.endpoint_id AND n.delivery_class = 0 AND n.queuing_order >= g.oldest
                     ORDER BY n.queuing_order
@@ -280,9 +280,9 @@ BEGIN
                 FROM seen AS s
                 WHERE s.is_taken
             )
-            SELECT t.rows, t.items, t.levels, t.groups, t.handles, t.services, t.contracts, r.groups, r.oldest, r.wrong, r.seen, n.news
+            SELECT t.rows, t.items, t.levels, t.groups, t.handles, t.services, t.contracts, r.groups, r.oldest, r.wrong, r.seen, n.pending
             INTO v_messages, v_takers, v_levels, v_taken_groups, v_handles, v_taken_services, v_contracts,
-                v_rest_groups, v_rest_oldest, v_wrong, v_seen, v_news
+                v_rest_groups, v_rest_oldest, v_wrong, v_seen, v_pending
             FROM (
                 SELECT array_agg(o.row) AS rows, array_agg(o.item) AS items, array_agg(o.rank_from_top) AS levels,
                     array_agg(v_groups[o.group_place]) AS groups, array_agg(o.conversation_handle) AS handles,
@@ -299,10 +299,10 @@ BEGIN
                     FROM seen AS s GROUP BY s.group_place
                 ) AS g
             ) AS r
-            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS news FROM seen AS s WHERE s.has_pending) AS n;
-            EXIT WHEN v_news IS NULL;
-            -- Those that were told something take note of it first.
-            FOREACH v_id IN ARRAY v_news LOOP
+            CROSS JOIN (SELECT array_agg(DISTINCT s.endpoint_id) AS pending FROM seen AS s WHERE s.has_pending) AS n;
+            EXIT WHEN v_pending IS NULL;
+            -- Pending messages and events are applied first.
+            FOREACH v_id IN ARRAY v_pending LOOP
                 UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
                 WHERE e.rollbacks <> 0 AND e.conversation_group_id = (
                     SELECT c.conversation_group_id FROM dialoq.conversation_endpoint AS c WHERE c.endpoint_id = v_id);
@@ -310,7 +310,7 @@ BEGIN
             END LOOP;
         END LOOP;
         IF coalesce(cardinality(v_seen), 0) < cardinality(v_groups) THEN
-            -- Nothing is left of some, or their service has gone to another queue, or a row was wrong.
+            -- Some groups are empty, or their service has moved to another queue, or a row was wrong.
             v_wrong := v_wrong || ARRAY(
                 SELECT g.id FROM unnest(v_groups) AS g (id) WHERE NOT g.id = ANY (coalesce(v_seen, '{}')));
         END IF;
@@ -366,7 +366,7 @@ BEGIN
     IF v_is_any AND v_has_rollbacks THEN
         PERFORM dialoq.forget_rollbacks(v_queue_id);
     END IF;
-    -- There was no message to say it with.
+    -- No message carries the notices.
     IF v_notices IS NOT NULL THEN
         PERFORM dialoq.send_notices(v_notices);
     END IF;

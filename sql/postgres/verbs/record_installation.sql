@@ -1,5 +1,5 @@
--- Notes which version stands, for every process that opens the broker, and marks what the installation has made, so that
--- it is told from what others put into the schema. What was there before is named by install/clear.sql.
+-- Notes the installed version for every process that opens the broker, and marks what the installation has made, so that
+-- it can be distinguished from what others put into the schema. What was there before is named by install/clear.sql.
 -- Takes: schema_version, logic_hash, installed_by, and the version of the tables before the installation, 0 if there were none
 -- Gives: nothing
 -- Errors: 60011 if the tables had another version: the installation was printed for another database, or earlier

@@ -12,7 +12,7 @@ DECLARE
     v_queue_id integer;
 BEGIN
     PERFORM dialoq.check_isolation();
-    -- Before the lock is waited for, and under it.
+    -- Before the wait for the lock, and under the lock.
     FOR v_attempt IN 1..2 LOOP
         SELECT s.queue_id INTO v_queue_id
         FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id

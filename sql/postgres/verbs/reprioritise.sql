@@ -24,7 +24,7 @@ BEGIN
     IF dialoq.rebuild_ready_rows(e.conversation_group_id) THEN
         v_notices := 'q:' || e.queue_id;
     END IF;
-    -- Whoever sends at this moment still announces it at the old level.
+    -- A concurrent SEND still announces its message at the old level.
     PERFORM dialoq.request_recheck(v_lock.endpoint_id);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_lock.notices, v_notices));
 END $$;

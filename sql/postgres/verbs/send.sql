@@ -1,7 +1,7 @@
 -- SEND ON CONVERSATION, one conversation.
--- Takes: the handle, the message type (NULL is DEFAULT), the body (empty is none), the trace context, what the caller found
---     wrong with the body (NULL: nobody looked; '': nothing; else code and description with | between), the version of the
---     definitions it looked with (NULL: any), an id for the message (NULL: made here)
+-- Takes: the handle, the message type (NULL is DEFAULT), the body (empty is none), the trace context, the fault that the
+--     caller found in the body (NULL: not checked; '': none; else code and description with | between), the version of the
+--     definitions it was checked with (NULL: any), an id for the message (NULL: made here)
 -- Gives: message_id, notices
 -- Errors: 8426, 8428, 8429, 8431, 8432, 8434, 9618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting
@@ -38,7 +38,7 @@ BEGIN
     v_fault := coalesce(p_body_fault, dialoq.body_fault(v_type_id, p_message_body));
     SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, false);
     IF v_lock.endpoint_id = -1 THEN
-        -- What is refused whoever holds the group does not wait for it.
+        -- A SEND that no holder of the group can make valid does not wait for it.
         PERFORM dialoq.check_send(p_conversation_handle, v_type);
         SELECT * INTO v_lock FROM dialoq.lock_handle(p_conversation_handle, true);
     END IF;

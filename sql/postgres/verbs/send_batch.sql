@@ -1,6 +1,6 @@
 -- SENDs of different callers in one transaction. One that is refused leaves the others alone and writes nothing.
--- Takes: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found wrong with the body
---     and message id; the version of the definitions they looked with
+-- Takes: for each its handle, message type (NULL is DEFAULT), body, trace context, the fault that its caller found in the
+--     body, and message id; the version of the definitions the bodies were checked with
 -- Gives: if all were sent, one row without an error_number; else for each item, from 0: error_number (NULL: sent; -1: another
 --     transaction holds the group, do it alone), error_message; notices in the first row
 -- Errors: 1205, 60005, 60026, 60033; of an item also those of send
@@ -25,7 +25,7 @@ DECLARE
     v_contracts integer[];
     v_initiators boolean[];
     v_type_names text[];
-    -- Its group, and whether nobody else holds it; how many messages of the same conversation come before.
+    -- Its group, and whether this transaction holds it; how many messages of the same conversation come before.
     v_groups uuid[];
     v_are_ours boolean[];
     v_behind bigint[];
@@ -73,7 +73,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM dialoq.check_isolation();
     END IF;
-    -- Before anything is read: tick tells by the transaction's number whether it may rely on what it has read.
+    -- Before any read: tick finds by the transaction's number whether its own reads are complete.
     PERFORM pg_current_xact_id();
     SELECT coalesce(b.manual_now, clock_timestamp()), b.is_broker_enabled, b.catalog_version
     INTO v_now, v_is_enabled, v_version
@@ -81,8 +81,8 @@ BEGIN
     IF v_version <> p_catalog_version THEN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
-    -- Most batches are of one service, one contract and one type, to one queue, with nothing in the way: those go in one
-    -- statement, which costs a sixth less than the many below. It does all or nothing.
+    -- Most batches are of one service, one contract and one type, to one queue, and no message of them has to wait. Such a batch
+    -- takes one statement, which costs a sixth less than the several below. It sends all messages or none.
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
         WITH plain AS MATERIALIZED (
             SELECT h.place, e.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
@@ -227,7 +227,7 @@ BEGIN
             ) AS t ON true
             ORDER BY i.place);
     END IF;
-    -- OFFSET 0 keeps the planner from reading a table whole where it has to be looked into.
+    -- OFFSET 0 keeps the planner from reading a whole table instead of its index.
     SELECT array_agg(r.place), array_agg(r.row), array_agg(r.peer_id), array_agg(r.sequence), array_agg(r.type_id),
         array_agg(r.peer_group), array_agg(r.peer_service_id), array_agg(r.rank_from_top)
     INTO v_places, v_rows, v_peers, v_sequences, v_types, v_peer_groups, v_peer_services, v_tops

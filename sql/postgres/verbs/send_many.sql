@@ -58,7 +58,7 @@ BEGIN
     LOOP
         SELECT * INTO v_lock FROM dialoq.lock_handle(v_row.handle, false);
         IF v_lock.endpoint_id = -1 THEN
-            -- What is refused whoever holds the groups does not wait for them.
+            -- A SEND that no holder of the groups can make valid does not wait for them.
             PERFORM dialoq.check_send(h.handle, v_type)
             FROM (SELECT u.handle FROM unnest(p_conversation_handles) WITH ORDINALITY AS u (handle, place)
                 ORDER BY u.place OFFSET 0) AS h;

@@ -1,8 +1,8 @@
--- Does what is due: timers, lifetimes, closed endpoints, deliveries from the transmission queue, rollbacks that are not
+-- The background step. Runs the events that are due: timers, lifetimes, closed endpoints, deliveries from the transmission queue, rollbacks that are not
 -- counted yet, rows of ended processes, ids of units older than a week. It skips locked rows. Several sessions may call it
 -- at the same time; each step happens once.
--- Takes: how many things at most (NULL: 500), up to 10000
--- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock
+-- Takes: how many events at most (NULL: 500), up to 10000
+-- Gives: did, how many it ran; due_at, the time of the next event (NULL: none); notices; now_at, the server's clock
 -- Errors: 60005 in a transaction that has written something
 -- Locks: groups, without waiting
 -- Called by: dialoq_user
@@ -22,7 +22,7 @@ DECLARE
     v_due timestamptz;
     v_is_blocked boolean := false;
 BEGIN
-    -- What this does is done for others only when the transaction ends.
+    -- Its work is visible to others only at the end of the transaction.
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
         PERFORM dialoq.fail(60005, 'tick was called in a transaction that has written something, and would keep what is due from '
             'all others until its end; call it outside');
@@ -57,7 +57,7 @@ BEGIN
     ELSIF v_is_blocked OR NOT v_is_manual AND EXISTS (SELECT FROM dialoq.recheck_queue) THEN
         v_due := least(v_due, v_now + interval '1 second');
     ELSIF NOT v_is_manual AND EXISTS (SELECT FROM dialoq.receive_attempt) THEN
-        -- Its host may die without a word.
+        -- Its host may die without a notice.
         v_due := least(v_due, v_now + interval '5 seconds');
     END IF;
     RETURN QUERY SELECT v_did, v_due, dialoq.publish_notices(v_notices), dialoq.current_time_utc();

@@ -1,11 +1,11 @@
--- The endpoints and messages as they are after taking note of what arrived: only who holds a conversation group's lock
--- writes its endpoints, so an end or an error that arrived may still be a row only. The other views read these.
+-- Endpoints and messages with all pending messages applied. Only the holder of a group's lock writes its endpoints, so an end or
+-- an error that has arrived may be a row of queue_message only. The other views read these.
 
 CREATE VIEW dialoq.effective_endpoint AS
 SELECT
     e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
     e.service_contract_id, e.is_initiator, e.far_service, e.far_broker_instance,
-    -- As effective_state and first_system of rules/endpoint.sql: who reads a view needs rights on its functions.
+    -- As effective_state and first_system of rules/endpoint.sql: a reader of a view needs rights on its functions.
     CASE (
             SELECT min(m.message_type_id) FROM dialoq.queue_message AS m
             WHERE m.endpoint_id = e.endpoint_id AND m.message_type_id IN (1, 2, 3))
@@ -26,7 +26,7 @@ FROM dialoq.queue_message AS m
 JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 WHERE e.state NOT IN ('DO', 'CD') AND NOT e.is_system;
 
--- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
+-- The transmission queue. The messages of an endpoint that has got its end or an error are held until END.
 CREATE VIEW dialoq.effective_transmission AS
 SELECT
     t.transmission_id, t.endpoint_id, t.sequence, t.message_type_id, t.is_conversation_error, t.is_end_of_dialog,

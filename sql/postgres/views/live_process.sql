@@ -1,5 +1,5 @@
--- The processes with readers of which a session holds the lock that says they are alive. The key is that of
--- process_lock, written out: who reads a view needs rights on its functions.
+-- The processes with readers that are alive: a session of each holds its lock. The key is that of process_lock, written out: a
+-- reader of a view needs rights on its functions.
 CREATE VIEW dialoq.live_process AS
 SELECT p.process
 FROM (SELECT m.process FROM dialoq.queue_monitor AS m UNION SELECT a.process FROM dialoq.activated_task AS a) AS p

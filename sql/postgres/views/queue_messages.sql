@@ -1,5 +1,5 @@
 -- Every queue as SELECT ... FROM queue shows it: status 1 is ready, 0 received and kept, 3 a kept copy of what was sent.
--- What effective_message leaves out is left out here too, in words that let a conversation be found by its handle.
+-- Its condition is that of effective_message, written so that the planner can find a conversation by its handle.
 CREATE VIEW dialoq.queue_messages AS
 WITH every AS (
     SELECT

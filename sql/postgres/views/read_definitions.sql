@@ -1,4 +1,4 @@
--- What the Rust client reads the definitions from: the tables as they are, for those who may not touch them.
+-- The definitions for the Rust client: the tables as they are, for roles without rights on the tables.
 
 CREATE VIEW dialoq.read_broker AS
 SELECT

@@ -1,5 +1,5 @@
 -- sys.conversation_endpoints. How far an endpoint has received is how far its peer's messages have left the peer; once
--- the peer is gone, the endpoint knows it itself.
+-- the peer is gone, the endpoint's own row has it.
 CREATE VIEW dialoq.sys_conversation_endpoints AS
 SELECT
     e.conversation_handle, e.conversation_id, e.is_initiator, e.service_contract_id, e.conversation_group_id,
