@@ -190,9 +190,7 @@ BEGIN
                 ) AS m
                 WHERE c.is_plain AND c.endpoints = 1 AND m.row IS NOT NULL AND (
                     NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
-                    OR NOT EXISTS (
-                        SELECT FROM dialoq.queue_message AS n
-                        WHERE n.endpoint_id = c.endpoint_id AND n.message_type_id IN (1, 2, 3) OFFSET 0))
+                    OR (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL)
             ), gone AS MATERIALIZED (
                 -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
                 DELETE FROM dialoq.queue_message AS m USING first AS f WHERE m.ctid = f.message

@@ -82,7 +82,9 @@ BEGIN
         PERFORM dialoq.check_catalog_version(p_catalog_version);
     END IF;
     -- Most batches are of one service, one contract and one type, to one queue, and no message of them has to wait. Such a batch
-    -- takes one statement, which costs a sixth less than the several below. It sends all messages or none.
+    -- takes one statement, which costs a sixth less than the several below. It sends all messages or none. An endpoint may send
+    -- and get messages while its effective_state (rules/endpoint.sql) is CO. The server reads once per batch whether any system
+    -- message is in a queue, and reads those of an endpoint only if there is one.
     IF v_is_enabled AND '' = ALL (p_body_faults) AND p_message_type_names[1] = ALL (p_message_type_names) THEN
         WITH plain AS MATERIALIZED (
             SELECT h.place, e.*, p.*, pg_try_advisory_xact_lock(dialoq.group_key(e.own_group_id))
