@@ -226,7 +226,7 @@ async fn keep_sending<S: Side>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::log::{Keep, Log};
+    use crate::bench::rival::log::{Keep, Log};
 
     #[tokio::test]
     async fn a_stamp_tells_the_age_and_the_mark() {

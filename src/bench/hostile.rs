@@ -1,10 +1,11 @@
 //! What other senders feel while one caller sends bodies that are made to be expensive to check.
 
+use super::embedded::{MANY, Place, middle};
 use super::flow::{self, Bodies};
 use super::load::Round;
-use super::report::{Figure, HOSTILE_JSON, HOSTILE_XML, Measured, Report};
-use super::step::{MANY, Place};
+use super::report::{Figure, Measured, Report};
 use super::subject::{CLIENT, Lane, REQUESTS, Style};
+use super::targets::{HOSTILE_JSON, HOSTILE_XML};
 use dialoq::Error;
 use dialoq::define::Definitions;
 use dialoq::internals::ErrorConstructors;
@@ -58,7 +59,7 @@ pub(super) fn kinds() -> [Kind; 2] {
 pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
     for (place, kind) in kinds().into_iter().enumerate() {
         let folder = at.folder.join(place.to_string());
-        std::fs::create_dir_all(&folder).map_err(super::log::io_error)?;
+        std::fs::create_dir_all(&folder).map_err(super::rival::log::io_error)?;
         let subject = Place { folder: &folder, ..*at }.subject().await?;
         let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
         let (rounds, length) = (at.options.rounds, at.options.round_length);
@@ -114,7 +115,7 @@ pub(super) async fn beside(
         drain().await?;
     }
     broker.define(unmake).await?;
-    Ok(Pair { alone: super::flood::middle(alone), beside: super::flood::middle(beside) })
+    Ok(Pair { alone: middle(alone), beside: middle(beside) })
 }
 
 fn make(define: &mut Definitions, kind: &Kind) {

@@ -1,8 +1,9 @@
-//! What a bench gives back: rates beside their limit, sizes, and the targets they are held to.
+//! What a bench gives back: rates beside their rivals', sizes, and the targets they are held to.
 
 use super::Options;
 use super::load::Round;
 use super::machine::Machine;
+use super::targets::Target;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
@@ -13,12 +14,14 @@ use std::fmt;
 pub(crate) struct Report {
     /// How it was measured.
     pub settings: Settings,
-    /// Where it was measured.
+    /// Where it was measured; a server may be elsewhere.
     pub machine: Machine,
     /// One row per workload and number of callers.
     pub results: Vec<Measured>,
     /// Sizes and times that are not rates.
     pub figures: Vec<Figure>,
+    /// The constant load on a server, slice by slice.
+    pub curve: Vec<Slice>,
     /// What was promised beside what was measured.
     pub targets: Vec<Target>,
 }
@@ -26,9 +29,12 @@ pub(crate) struct Report {
 /// How a run was measured.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Settings {
+    /// The server, if it is one.
+    #[serde(flatten)]
+    pub server: Option<ServerSettings>,
     /// `full`: every commit is synced before it is answered. `normal`: only checkpoints are.
     pub durability: &'static str,
-    /// Rounds per workload, store and limit in turn; the median round counts.
+    /// Rounds per workload, subject and rival in turn; the median round counts.
     pub rounds: usize,
     /// Seconds per round.
     pub round_seconds: f64,
@@ -40,16 +46,37 @@ pub(crate) struct Settings {
     pub largest: usize,
 }
 
+/// The server that was measured.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct ServerSettings {
+    /// What the server calls itself.
+    pub server: String,
+    /// Its settings that bear on the figures.
+    pub server_settings: String,
+    /// Callers of the broker, in one process; connections of the rival.
+    pub callers: usize,
+    /// Seconds of constant load.
+    pub load_seconds: f64,
+}
+
 impl Settings {
-    pub(super) fn of(options: &Options) -> Self {
+    pub(super) fn of(options: &Options, durability: &'static str) -> Self {
         Self {
-            durability: if options.synced { "full" } else { "normal" },
+            server: None,
+            durability,
             rounds: options.rounds,
             round_seconds: options.round_length.as_secs_f64(),
             body_bytes: options.body_bytes,
             worker_threads: tokio::runtime::Handle::current().metrics().num_workers(),
             largest: options.largest,
         }
+    }
+}
+
+impl Report {
+    pub(super) fn new(settings: Settings, machine: Machine) -> Self {
+        let (results, figures, curve, targets) = Default::default();
+        Self { settings, machine, results, figures, curve, targets }
     }
 }
 
@@ -81,6 +108,14 @@ pub(crate) struct Measured {
     pub sqlite_per_s: Option<f64>,
     /// `per_s` over `sqlite_per_s`.
     pub ratio_to_sqlite: Option<f64>,
+    /// What the rival on a server did; empty if there is none.
+    pub rival: &'static str,
+    /// That rival's messages a second.
+    pub rival_per_s: Option<f64>,
+    /// That rival's p50 in microseconds.
+    pub rival_p50_us: Option<f64>,
+    /// `per_s` over `rival_per_s`.
+    pub ratio: Option<f64>,
 }
 
 impl Measured {
@@ -98,7 +133,19 @@ impl Measured {
             ratio_to_log: None,
             sqlite_per_s: None,
             ratio_to_sqlite: None,
+            rival: "",
+            rival_per_s: None,
+            rival_p50_us: None,
+            ratio: None,
         }
+    }
+
+    pub(super) fn beside_rival(mut self, name: &'static str, rival: Option<&Round>) -> Self {
+        self.rival = name;
+        self.rival_per_s = rival.map(Round::rate);
+        self.rival_p50_us = rival.map(|rival| rival.quantile_us(0.5));
+        self.ratio = self.rival_per_s.map(|rival| self.per_s / rival);
+        self
     }
 
     pub(super) fn beside_log(mut self, log: Option<&Round>) -> Self {
@@ -126,154 +173,112 @@ pub(crate) struct Figure {
     pub unit: &'static str,
 }
 
-/// A promise, and whether this run keeps it.
+/// A slice of the constant load.
 #[derive(Debug, Clone, Serialize)]
-pub(crate) struct Target {
-    /// What is promised.
-    pub what: String,
-    /// `at least` or `at most`.
-    pub bound: &'static str,
-    /// The figure promised.
-    pub target: f64,
-    /// What `target` and `measured` count.
-    pub unit: &'static str,
-    /// The figure of this run.
-    pub measured: f64,
-    /// Whether the promise is kept.
-    pub reached: bool,
+pub(crate) struct Slice {
+    /// Seconds from the beginning of the load to the end of this slice.
+    pub at_seconds: f64,
+    /// Whether a reader with an old snapshot was there all along.
+    pub reader_holds_snapshot: bool,
+    /// Messages a second that went through.
+    pub per_s: f64,
+    /// From before the send to after the receive, microseconds.
+    pub p50_us: f64,
+    /// Likewise.
+    pub p99_us: f64,
+    /// Size of the tables that change with every message, MiB.
+    pub mib: Option<f64>,
+    /// Rows in them that are gone and not cleaned up yet.
+    pub dead_rows: Option<i64>,
 }
-
-/// What is promised, the figure, what that counts, and what was measured, if it was.
-pub(super) type Promise<'a> = (&'a str, f64, &'static str, Option<f64>);
-
-impl Target {
-    /// Those promises that were measured: what must be reached at least, then what must not be passed.
-    pub(super) fn judged(promised: &[Promise<'_>], bounded: &[Promise<'_>]) -> Vec<Self> {
-        let judge = |&(what, target, unit, measured): &Promise<'_>, is_least: bool| {
-            let measured = measured?;
-            let (bound, reached) =
-                if is_least { ("at least", measured >= target) } else { ("at most", measured <= target) };
-            Some(Self { what: what.to_owned(), bound, target, unit, measured, reached })
-        };
-        let least = promised.iter().filter_map(|promise| judge(promise, true));
-        least.chain(bounded.iter().filter_map(|promise| judge(promise, false))).collect()
-    }
-}
-
-impl Report {
-    fn row(&self, workload: &str, callers: usize) -> Option<&Measured> {
-        self.results.iter().find(|row| row.workload == workload && row.callers == callers)
-    }
-
-    fn figure(&self, name: &str) -> Option<f64> {
-        self.figures.iter().find(|figure| figure.name == name).map(|figure| figure.value)
-    }
-
-    /// Fills in the targets that this run measured.
-    pub(super) fn judge(&mut self) {
-        let log = |row: &Measured| row.ratio_to_log;
-        let sqlite = |row: &Measured| row.ratio_to_sqlite;
-        let rate = |row: &Measured| Some(row.per_s);
-        let end_to_end = |row: &Measured| row.log_p50_us.map(|log| row.p50_us / log);
-        const LOG: &str = "of the bare log";
-        const SQLITE: &str = "of bare SQLite";
-        let at = |workload: &str, callers, of: fn(&Measured) -> Option<f64>| self.row(workload, callers).and_then(of);
-        let depth = |messages: u64| at(&format!("receive_at_{messages}"), 64, rate);
-        let deep = depth(1_000_000).zip(depth(10_000)).map(|(deep, shallow)| deep / shallow);
-        let promised = [
-            ("send, 64 callers", 0.5, LOG, at("send", 64, log)),
-            ("send, 256 callers", 0.4, LOG, at("send", 256, log)),
-            ("receive, 64 callers, many conversations", 0.5, LOG, at("receive", 64, log)),
-            ("receive, 64 callers, many conversations", 15_000.0, "a second", at("receive", 64, rate)),
-            ("receive, 64 callers, 8 conversations", 0.5, LOG, at("receive_8_conversations", 64, log)),
-            ("receive, 64 callers, 8 conversations", 15_000.0, "a second", at("receive_8_conversations", 64, rate)),
-            ("both at once, 64+64 callers", 0.45, LOG, at("both", 64, log)),
-            ("send, 100 per transaction, 8 callers", 0.2, LOG, at("send_100", 8, log)),
-            ("receive, 100 per transaction, 8 callers", 0.1, LOG, at("receive_100", 8, log)),
-            ("send, one caller alone", 0.7, SQLITE, at("send", 1, sqlite)),
-            ("receive, one caller alone", 0.7, SQLITE, at("receive", 1, sqlite)),
-            ("full dialog cycle, 64 callers", 12_000.0, "a second", at("dialog_cycle", 64, rate)),
-            ("receive at 1,000,000 waiting", 0.8, "of the rate at 10,000", deep),
-        ];
-        let bounded = [
-            ("end to end at half load, p50", 2.0, "times the bare log's", at("end_to_end", 64, end_to_end)),
-            ("resident, 1,000,000 waiting in 1,000 conversations", 100.0, "MiB", self.figure(BACKLOG_MEMORY)),
-            ("resident, 1,000,000 open conversations", 600.0, "MiB", self.figure(CONVERSATION_MEMORY)),
-            ("opening 1,000,000 conversations again", 5.0, "s", self.figure(REOPEN)),
-            ("high class under a low flood, p99 wait", 2.0, "times unloaded", self.figure(FLOOD)),
-            ("send beside hostile XML, p99", 3.0, "times alone", self.figure(HOSTILE_XML)),
-            ("send beside hostile JSON, p99", 3.0, "times alone", self.figure(HOSTILE_JSON)),
-        ];
-        self.targets = Target::judged(&promised, &bounded);
-    }
-}
-
-pub(super) const BACKLOG_MEMORY: &str = "resident with 1,000,000 messages waiting in 1,000 conversations";
-pub(super) const CONVERSATION_MEMORY: &str = "resident with 1,000,000 open conversations";
-pub(super) const REOPEN: &str = "opening the file with 1,000,000 open conversations again";
-pub(super) const FLOOD: &str = "high class under a low flood: p99 wait in the queue over that unloaded";
-pub(super) const HOSTILE_XML: &str =
-    "SEND beside a caller of 10 MB XML bodies with 100,000 attributes: p99 over that alone";
-pub(super) const HOSTILE_JSON: &str = "SEND beside a caller of bodies for a recursive JSON schema: p99 over that alone";
-pub(super) const FLOOD_END_TO_END: &str = "high class under a low flood: p99 from send to receipt over that unloaded";
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { settings, machine, .. } = self;
+        let server = settings.server.as_ref();
         writeln!(
             f,
-            "dialoq {} ({}, {} build); durability {}; {} bytes a body; {} rounds of {} s, the median counts; {} worker threads",
+            "dialoq {} ({}, {} build); durability {}; {} bytes a body; {}{} rounds of {} s, the median counts; {} worker threads",
             machine.version,
             machine.commit.as_deref().unwrap_or("commit unknown"),
             machine.build,
             settings.durability,
             settings.body_bytes,
+            server.map_or(String::new(), |server| format!("{} callers; ", server.callers)),
             settings.rounds,
             settings.round_seconds,
             settings.worker_threads,
         )?;
-        writeln!(f, "{}, {} cores; {}; {}", machine.cpu, machine.cores, machine.kernel, machine.file_system)?;
-        if !self.results.is_empty() {
-            let mut table = aligned(
-                &[
-                    "workload",
-                    "callers",
-                    "batch",
-                    "per s",
-                    "p50 us",
-                    "p99 us",
-                    "log per s",
-                    "of log",
-                    "SQLite per s",
-                    "of SQLite",
-                ],
-                1,
-            );
-            for row in &self.results {
-                let whole = |value: Option<f64>| value.map_or(String::new(), thousands);
-                let ratio = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
-                table.add_row([
-                    row.workload.clone(),
-                    row.callers.to_string(),
-                    row.batch.to_string(),
-                    thousands(row.per_s),
-                    thousands(row.p50_us),
-                    thousands(row.p99_us),
-                    whole(row.log_per_s),
-                    ratio(row.ratio_to_log),
-                    whole(row.sqlite_per_s),
-                    ratio(row.ratio_to_sqlite),
-                ]);
-            }
-            writeln!(f, "{table}")?;
+        if let Some(server) = server {
+            writeln!(f, "{}: {}", server.server, server.server_settings)?;
         }
+        write!(f, "{}, {} cores; {}", machine.cpu, machine.cores, machine.kernel)?;
+        match server {
+            None => writeln!(f, "; {}", machine.file_system)?,
+            Some(_) => writeln!(f)?,
+        }
+        self.write_results(f)?;
         write_figures(f, &self.figures)?;
+        write_curve(f, &self.curve)?;
         write_targets(f, &self.targets)
     }
 }
 
+impl Report {
+    fn write_results(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.results.is_empty() {
+            return Ok(());
+        }
+        let whole = |value: Option<f64>| value.map_or(String::new(), thousands);
+        let ratio = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.2}"));
+        let rates = |row: &Measured| [row.per_s, row.p50_us, row.p99_us].map(thousands);
+        let (load, common) = (["callers", "batch"], ["per s", "p50 us", "p99 us"]);
+        let is_server = self.settings.server.is_some();
+        let rivals = match is_server {
+            true => ["rival per s", "rival p50 us", "of rival", "rival"],
+            false => ["log per s", "of log", "SQLite per s", "of SQLite"],
+        };
+        let load = if is_server { &[][..] } else { &load[..] };
+        let mut table = aligned(&[&["workload"], load, &common[..], &rivals[..]].concat(), 1);
+        for row in &self.results {
+            let mut cells = vec![row.workload.clone()];
+            if is_server {
+                cells.extend(rates(row));
+                cells.extend([whole(row.rival_per_s), whole(row.rival_p50_us), ratio(row.ratio), row.rival.to_owned()]);
+            } else {
+                cells.extend([row.callers.to_string(), row.batch.to_string()]);
+                cells.extend(rates(row));
+                cells.extend([whole(row.log_per_s), ratio(row.ratio_to_log)]);
+                cells.extend([whole(row.sqlite_per_s), ratio(row.ratio_to_sqlite)]);
+            }
+            table.add_row(cells);
+        }
+        writeln!(f, "{table}")
+    }
+}
+
+/// The curve as a table, if there is one.
+fn write_curve(f: &mut fmt::Formatter<'_>, curve: &[Slice]) -> fmt::Result {
+    if curve.is_empty() {
+        return Ok(());
+    }
+    let mut table = aligned(&["load, s", "old snapshot", "per s", "p50 us", "p99 us", "tables MiB", "dead rows"], 0);
+    for slice in curve {
+        table.add_row([
+            thousands(slice.at_seconds),
+            if slice.reader_holds_snapshot { "held" } else { "" }.to_owned(),
+            thousands(slice.per_s),
+            thousands(slice.p50_us),
+            thousands(slice.p99_us),
+            slice.mib.map_or(String::new(), short),
+            slice.dead_rows.map_or(String::new(), |rows| thousands(rows as f64)),
+        ]);
+    }
+    writeln!(f, "{table}")
+}
+
 /// The figures as a table, if there are any.
-pub(super) fn write_figures(f: &mut fmt::Formatter<'_>, figures: &[Figure]) -> fmt::Result {
+fn write_figures(f: &mut fmt::Formatter<'_>, figures: &[Figure]) -> fmt::Result {
     if figures.is_empty() {
         return Ok(());
     }
@@ -285,7 +290,7 @@ pub(super) fn write_figures(f: &mut fmt::Formatter<'_>, figures: &[Figure]) -> f
 }
 
 /// The targets as a table, if there are any.
-pub(super) fn write_targets(f: &mut fmt::Formatter<'_>, targets: &[Target]) -> fmt::Result {
+fn write_targets(f: &mut fmt::Formatter<'_>, targets: &[Target]) -> fmt::Result {
     if targets.is_empty() {
         return Ok(());
     }
@@ -304,7 +309,7 @@ pub(super) fn write_targets(f: &mut fmt::Formatter<'_>, targets: &[Target]) -> f
 }
 
 /// A table whose columns from `first_number` on are numbers, but for its last text columns.
-pub(super) fn aligned(header: &[&str], first_number: usize) -> Table {
+fn aligned(header: &[&str], first_number: usize) -> Table {
     let mut table = Table::new();
     table.load_style(UTF8_FULL_CONDENSED).set_header(header.iter().copied());
     for (place, name) in header.iter().enumerate() {
@@ -319,11 +324,11 @@ pub(super) fn aligned(header: &[&str], first_number: usize) -> Table {
 }
 
 /// Three digits that mean something.
-pub(super) fn short(value: f64) -> String {
+fn short(value: f64) -> String {
     if value >= 100.0 { thousands(value) } else { format!("{value:.2}") }
 }
 
-pub(super) fn thousands(value: f64) -> String {
+fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
@@ -349,18 +354,13 @@ mod tests {
     #[tokio::test]
     async fn a_report_judges_what_was_measured_and_nothing_else() {
         let _limit = crate::limit();
-        let options = Options::quick(Path::new("."));
-        let mut report = Report {
-            settings: Settings::of(&options),
-            machine: Machine::look(Path::new(".")),
-            results: vec![
-                Measured::new("send", 64, 1, 256, &round(600)).beside_log(Some(&round(1000))),
-                Measured::new("receive", 1, 1, 256, &round(100)).beside_sqlite(Some(&round(1000))),
-            ],
-            figures: vec![],
-            targets: vec![],
-        };
-        report.judge();
+        let settings = Settings::of(&Options::embedded(Path::new(".")), "full");
+        let mut report = Report::new(settings, Machine::look(Path::new(".")));
+        report.results = vec![
+            Measured::new("send", 64, 1, 256, &round(600)).beside_log(Some(&round(1000))),
+            Measured::new("receive", 1, 1, 256, &round(100)).beside_sqlite(Some(&round(1000))),
+        ];
+        report.judge_embedded();
         let judged: Vec<_> = report.targets.iter().map(|target| (target.what.as_str(), target.reached)).collect();
         assert_eq!(judged, [("send, 64 callers", true), ("receive, one caller alone", false)]);
         let shown = report.to_string();

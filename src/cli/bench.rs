@@ -3,10 +3,10 @@
 use super::failure::Failure;
 use super::globals::Globals;
 use super::output::Output;
-use crate::bench::{self, Options, ServerOptions, Workload};
+use crate::bench::{self, Options, Site, Workload};
 use clap::Args;
 use dialoq::internals::store::url::StoreUrl;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Measure how fast and how big the broker is on this machine and disk.
@@ -72,19 +72,10 @@ impl Bench {
                 bar.set_message(progress.next);
             }
         };
-        if is_server {
-            let measured = bench::run_on_server(self.server_options(&globals.db), progress).await;
-            bar.finish_and_clear();
-            let report = measured?;
-            return if output.json { output.json(&report) } else { output.text(&report.to_string()) };
-        }
-        let measured = bench::run(self.options(), progress).await;
+        let measured = bench::run(self.options(is_server, &globals.db), progress).await;
         bar.finish_and_clear();
         let report = measured?;
-        match output.json {
-            true => output.json(&report),
-            false => output.text(&report.to_string()),
-        }
+        if output.json { output.json(&report) } else { output.text(&report.to_string()) }
     }
 
     /// Refuses what would be passed over: who says it would take the figures for what they are not.
@@ -108,47 +99,30 @@ impl Bench {
         }
     }
 
-    fn server_options(&self, url: &str) -> ServerOptions {
-        let mut options = if self.quick { ServerOptions::quick(url) } else { ServerOptions::full(url) };
-        options.is_in_use = self.in_use;
-        if let Some(&callers) = self.callers.first() {
-            options.callers = callers.into();
+    fn options(&self, is_server: bool, url: &str) -> Options {
+        let mut options = match is_server {
+            true => Options::server(url),
+            false => Options::embedded(self.folder.as_deref().unwrap_or(Path::new("."))),
+        };
+        if self.quick {
+            options = options.quick();
         }
-        if let Some(minutes) = self.minutes {
-            options.load_length = Duration::from_secs(u64::from(minutes) * 60);
+        match &mut options.site {
+            Site::Folder { synced, .. } => *synced = !self.unsynced,
+            Site::Server { is_in_use, .. } => *is_in_use = self.in_use,
         }
-        let ServerOptions { workloads, body_bytes, rounds, round_length, largest, .. } = &mut options;
-        self.measure(workloads, body_bytes, rounds, round_length, largest);
-        options
-    }
-
-    fn options(&self) -> Options {
-        let folder = self.folder.clone().unwrap_or_else(|| PathBuf::from("."));
-        let mut options = if self.quick { Options::quick(&folder) } else { Options::full(&folder) };
-        options.synced = !self.unsynced;
         if !self.callers.is_empty() {
             options.callers = self.callers.iter().copied().map(usize::from).collect();
         }
-        let Options { workloads, body_bytes, rounds, round_length, largest, .. } = &mut options;
-        self.measure(workloads, body_bytes, rounds, round_length, largest);
-        options
-    }
-
-    /// Puts what was said in the place of what is usual, wherever it is measured.
-    fn measure(
-        &self,
-        workloads: &mut Vec<Workload>,
-        body_bytes: &mut usize,
-        rounds: &mut usize,
-        round_length: &mut Duration,
-        largest: &mut usize,
-    ) {
         if !self.workloads.is_empty() {
-            workloads.clone_from(&self.workloads);
+            options.workloads.clone_from(&self.workloads);
         }
-        *body_bytes = self.body_bytes.map_or(*body_bytes, |bytes| bytes as usize);
-        *rounds = self.rounds.map_or(*rounds, usize::from);
-        *round_length = self.round_length.unwrap_or(*round_length);
-        *largest = self.backlog.map_or(*largest, |backlog| backlog as usize);
+        let minutes = self.minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60));
+        options.load_length = minutes.unwrap_or(options.load_length);
+        options.body_bytes = self.body_bytes.map_or(options.body_bytes, |bytes| bytes as usize);
+        options.rounds = self.rounds.map_or(options.rounds, usize::from);
+        options.round_length = self.round_length.unwrap_or(options.round_length);
+        options.largest = self.backlog.map_or(options.largest, |backlog| backlog as usize);
+        options
     }
 }

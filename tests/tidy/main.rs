@@ -113,7 +113,7 @@ fn sql_is_told_from_other_text() {
 
 /// Closing any descriptor of a database drops the locks of SQLite, so that a file is opened only here.
 const OPENS_FILES: &[(&str, &str)] = &[
-    ("src/bench/log.rs", "the log of the bench's own sync measurement"),
+    ("src/bench/rival/log.rs", "the log of the bench's own sync measurement"),
     ("src/bench/machine.rs", "facts about the machine, from /proc"),
     ("src/cli/apply.rs", "a script of the user"),
     ("src/cli/interrupt.rs", "which signals are ignored, from /proc"),

@@ -1,13 +1,13 @@
 //! What a system costs on which nothing happens, and how fast it wakes up.
 
-use super::ServerOptions;
 use super::ground::Ground;
-use super::report::{IDLE, IDLE_EMPTY, ServerReport, WAKE_UP_OTHER, WAKE_UP_OTHER_P99, WAKE_UP_SAME, WAKE_UP_SAME_P99};
 use super::texts::Server;
+use crate::bench::Options;
 use crate::bench::flow::Side;
 use crate::bench::load::new_histogram;
-use crate::bench::report::Figure;
+use crate::bench::report::{Figure, Report};
 use crate::bench::subject::{REQUESTS, stalled};
+use crate::bench::targets::{IDLE, IDLE_EMPTY, WAKE_UP_OTHER, WAKE_UP_OTHER_P99, WAKE_UP_SAME, WAKE_UP_SAME_P99};
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::store::database::link::Link;
 use dialoq::{Act, Broker, Error, Result};
@@ -25,8 +25,8 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// From before a SEND to after the RECEIVE that waited for it, on an idle system: the receiver in the sender's process,
 /// and in another. Another broker on the same URL is another process to the server.
-pub(super) async fn wake_up(options: &ServerOptions, ground: &Ground, report: &mut ServerReport) -> Result<()> {
-    let other = Broker::open(&options.url).await?;
+pub(super) async fn wake_up(options: &Options, server: &Server, ground: &Ground, report: &mut Report) -> Result<()> {
+    let other = Broker::open(&server.named).await?;
     for (receiving, p50, p99) in
         [(&ground.subject.broker, WAKE_UP_SAME, WAKE_UP_SAME_P99), (&other, WAKE_UP_OTHER, WAKE_UP_OTHER_P99)]
     {
@@ -52,12 +52,7 @@ pub(super) async fn wake_up(options: &ServerOptions, ground: &Ground, report: &m
 }
 
 /// What the server counts while nothing happens: without and with a hundred receivers that wait. Its own upkeep counts too.
-pub(super) async fn idle(
-    options: &ServerOptions,
-    server: &Server,
-    ground: &Ground,
-    report: &mut ServerReport,
-) -> Result<()> {
+pub(super) async fn idle(options: &Options, server: &Server, ground: &Ground, report: &mut Report) -> Result<()> {
     let Some(empty) = per_minute(server, options.idle_length).await? else { return Ok(()) };
     let mut waiting = JoinSet::new();
     for _ in 0..RECEIVERS {

@@ -5,24 +5,21 @@
 
 mod ground;
 mod idle;
-mod plain;
-mod report;
-mod rival;
-mod texts;
+pub(super) mod texts;
 
 pub(crate) use ground::check_unused;
-pub(super) use report::{Beside, ServerReport, ServerSettings, Slice};
 
+use super::embedded::MANY;
 use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
 use super::hostile;
 use super::load::{Round, median};
 use super::machine::Machine;
-use super::step::MANY;
-use super::{MILLION, Progress, Workload};
-use dialoq::internals::ErrorConstructors;
-use dialoq::{Broker, Error, OpenOptions, Result};
+use super::report::{Measured, Report, ServerSettings, Settings, Slice};
+use super::rival::table_queue::TableQueue;
+use super::{Options, Progress, Workload};
+use dialoq::internals::store::url::Durability;
+use dialoq::{Broker, Result};
 use ground::{Ground, OldReader};
-use rival::TableQueue;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,130 +29,48 @@ const INSERT: &str = "a plain INSERT per transaction, a connection per caller";
 const DELETE: &str = "DELETE of the first unlocked row per transaction, a connection per caller";
 const TABLE_QUEUE: &str = "both of them at once";
 
-/// What to measure on a server, and how long.
-#[derive(Debug, Clone)]
-pub(crate) struct ServerOptions {
-    /// The database; it is left as it was.
-    pub url: String,
-    /// Whether a database that holds conversations is taken too.
-    pub is_in_use: bool,
-    /// Bytes per body; at least 8, which hold the time of sending.
-    pub body_bytes: usize,
-    /// How many callers at a time.
-    pub callers: usize,
-    /// Which workloads to run: send, receive, both, depth, wake-up, hostile, idle and load.
-    pub workloads: Vec<Workload>,
-    /// Rounds per workload.
-    pub rounds: usize,
-    /// How long a round takes.
-    pub round_length: Duration,
-    /// Messages in the deep backlog; the shallow one has a hundredth.
-    pub largest: usize,
-    /// How long the constant load lasts; a third of it with a reader that holds an old snapshot.
-    pub load_length: Duration,
-    /// How long the idle system is watched.
-    pub idle_length: Duration,
-}
-
-impl ServerOptions {
-    /// Every workload at full length, but one minute of constant load.
-    pub(crate) fn full(url: &str) -> Self {
-        Self {
-            url: url.to_owned(),
-            is_in_use: false,
-            body_bytes: 256,
-            callers: 64,
-            workloads: Workload::ON_SERVERS.to_vec(),
-            rounds: 5,
-            // In a shorter one the rival has not met its own dead rows yet: its receives fall by a quarter within ten seconds.
-            round_length: Duration::from_secs(10),
-            largest: MILLION,
-            load_length: Duration::from_secs(60),
-            idle_length: Duration::from_secs(60),
-        }
-    }
-
-    /// Every workload, roughly.
-    pub(crate) fn quick(url: &str) -> Self {
-        Self {
-            rounds: 3,
-            round_length: Duration::from_millis(500),
-            largest: MILLION / 50,
-            load_length: Duration::from_secs(6),
-            idle_length: Duration::from_secs(15),
-            ..Self::full(url)
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        if self.callers == 0 {
-            return Err(Error::out_of_range("the number of callers", 0, "at least 1"));
-        }
-        for (what, length) in
-            [("the length of the constant load", self.load_length), ("the length of the idle time", self.idle_length)]
-        {
-            if length.is_zero() {
-                return Err(Error::out_of_range(what, "zero", "above zero"));
-            }
-        }
-        super::check_measure(self.rounds, self.round_length, self.largest, self.body_bytes)?;
-        let right = "one of send, receive, both, depth, wake-up, hostile, idle, load";
-        super::check_workloads(&self.workloads, &Workload::ON_SERVERS, "the workload on a server", right)
-    }
-}
-
-/// Measures on a server. Run it in a multi-thread runtime: the callers are its tasks.
-///
-/// # Errors
-/// 60005 for options that measure nothing; 60026 the database is in use; whatever a store raises.
-pub(crate) async fn run_on_server(
-    options: ServerOptions,
+pub(super) async fn run(
+    options: &Options,
+    url: &str,
+    is_in_use: bool,
     progress: impl Fn(Progress) + Send + Sync,
-) -> Result<ServerReport> {
-    options.check()?;
-    let server = Server::new(&options.url)?;
-    let broker = Broker::open_with(&options.url, OpenOptions::default()).await?;
-    if !options.is_in_use {
-        check_unused(&options.url, "the bench").await?;
+) -> Result<Report> {
+    let server = Server::new(url)?;
+    let broker = Broker::open(url).await?;
+    if !is_in_use {
+        check_unused(url, "the bench").await?;
     }
     let facts = server.read(server.texts.settings).await?;
-    let mut report = ServerReport {
-        settings: ServerSettings {
-            server: facts.get("version")?,
-            server_settings: facts.get("settings")?,
-            durability: server.durability.to_string(),
-            rounds: options.rounds,
-            round_seconds: options.round_length.as_secs_f64(),
-            body_bytes: options.body_bytes,
-            callers: options.callers,
-            worker_threads: tokio::runtime::Handle::current().metrics().num_workers(),
-            largest: options.largest,
-            load_seconds: options.load_length.as_secs_f64(),
-        },
-        machine: Machine::look(Path::new(".")),
-        results: Vec::new(),
-        figures: Vec::new(),
-        curve: Vec::new(),
-        targets: Vec::new(),
+    let of_server = ServerSettings {
+        server: facts.get("version")?,
+        server_settings: facts.get("settings")?,
+        callers: options.callers[0],
+        load_seconds: options.load_length.as_secs_f64(),
     };
+    let durability = match server.durability {
+        Durability::Full => "full",
+        Durability::Normal => "normal",
+    };
+    let settings = Settings { server: Some(of_server), ..Settings::of(options, durability) };
+    let mut report = Report::new(settings, Machine::look(Path::new(".")));
     let ground = Ground::set(broker.clone(), MANY).await?;
-    let measured = measure(&options, &server, &ground, &mut report, progress).await;
+    let measured = measure(options, &server, &ground, &mut report, progress).await;
     // What was made goes also after a failure, which is what the caller wants to hear of.
     let (left, dropped) = (ground.leave().await, server.script(server.texts.drop_message).await);
     broker.close().await?;
     measured.and(left).and(dropped)?;
-    report.judge(server.is_postgres());
+    report.judge_server(server.is_postgres());
     Ok(report)
 }
 
 async fn measure(
-    options: &ServerOptions,
+    options: &Options,
     server: &Server,
     ground: &Ground,
-    report: &mut ServerReport,
+    report: &mut Report,
     progress: impl Fn(Progress) + Send + Sync,
 ) -> Result<()> {
-    let rival = Arc::new(TableQueue::create(server, 2 * options.callers).await?);
+    let rival = Arc::new(TableQueue::create(server, 2 * options.callers[0]).await?);
     let course = Course { options, server, ground, rival };
     let total = options.workloads.len();
     for (done, workload) in options.workloads.iter().enumerate() {
@@ -164,7 +79,7 @@ async fn measure(
             Workload::Send => course.send(report).await?,
             Workload::Receive => course.receive(report).await?,
             Workload::Both => course.both(report).await?,
-            Workload::WakeUp => idle::wake_up(options, ground, report).await?,
+            Workload::WakeUp => idle::wake_up(options, server, ground, report).await?,
             Workload::Hostile => course.hostile(report).await?,
             Workload::Idle => idle::idle(options, server, ground, report).await?,
             Workload::Load => course.load(report).await?,
@@ -178,7 +93,7 @@ async fn measure(
 
 /// Where the workloads run.
 struct Course<'a> {
-    options: &'a ServerOptions,
+    options: &'a Options,
     server: &'a Server,
     ground: &'a Ground,
     rival: Arc<TableQueue>,
@@ -194,20 +109,20 @@ impl Course<'_> {
         (self.options.round_length.as_secs_f64() * 60_000.0) as usize
     }
 
-    async fn send(&self, report: &mut ServerReport) -> Result<()> {
-        let (callers, length) = (self.options.callers, self.options.round_length);
+    async fn send(&self, report: &mut Report) -> Result<()> {
+        let (callers, length) = (self.options.callers[0], self.options.round_length);
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
             self.clear().await?;
             ours.push(flow::send(&self.ground.lane, self.bodies(), callers, 1, length).await?);
             rivals.push(flow::send(&self.rival, self.bodies(), callers, 1, length).await?);
         }
-        conclude(report, "send", ours, INSERT, rivals);
+        self.conclude(report, "send", ours, INSERT, rivals);
         self.clear().await
     }
 
-    async fn receive(&self, report: &mut ServerReport) -> Result<()> {
-        let (callers, length) = (self.options.callers, self.options.round_length);
+    async fn receive(&self, report: &mut Report) -> Result<()> {
+        let (callers, length) = (self.options.callers[0], self.options.round_length);
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
             self.clear().await?;
@@ -216,22 +131,22 @@ impl Course<'_> {
             ours.push(flow::receive(&self.ground.lane, callers, 1, length).await?);
             rivals.push(flow::receive(&self.rival, callers, 1, length).await?);
         }
-        conclude(report, "receive", ours, DELETE, rivals);
+        self.conclude(report, "receive", ours, DELETE, rivals);
         self.clear().await
     }
 
-    async fn both(&self, report: &mut ServerReport) -> Result<()> {
+    async fn both(&self, report: &mut Report) -> Result<()> {
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
             self.clear().await?;
             ours.push(self.through(&self.ground.lane, Pace::Closed, self.options.round_length).await?);
             rivals.push(self.through(&self.rival, Pace::Closed, self.options.round_length).await?);
         }
-        conclude(report, "both", ours, TABLE_QUEUE, rivals);
+        self.conclude(report, "both", ours, TABLE_QUEUE, rivals);
         self.clear().await
     }
 
-    async fn hostile(&self, report: &mut ServerReport) -> Result<()> {
+    async fn hostile(&self, report: &mut Report) -> Result<()> {
         let (lane, rounds, length) = (&self.ground.lane, self.options.rounds, self.options.round_length);
         for kind in hostile::kinds() {
             self.clear().await?;
@@ -240,21 +155,21 @@ impl Course<'_> {
             let pair = hostile::beside(broker, lane, &kind, self.bodies(), rounds, length, drain).await?;
             report.figures.push(pair.figure(&kind));
             for (workload, round) in pair.named(&kind) {
-                report.results.push(Beside::new(&workload, &round, None));
+                report.results.push(self.measured(&workload, &round));
             }
         }
         self.clear().await
     }
 
     async fn through<S: Side>(&self, side: &Arc<S>, pace: Pace, length: Duration) -> Result<Round> {
-        let callers = self.options.callers;
+        let callers = self.options.callers[0];
         let senders = vec![Senders { side: side.clone(), callers, pace, bodies: self.bodies() }];
         flow::through(senders, side.clone(), callers, length, Watch::All).await
     }
 
     /// A constant load at half of what goes through at most, in slices: a third of them before, with and after a reader
     /// that holds an old snapshot.
-    async fn load(&self, report: &mut ServerReport) -> Result<()> {
+    async fn load(&self, report: &mut Report) -> Result<()> {
         let most = match report.results.iter().find(|row| row.workload == "both") {
             Some(both) => both.per_s,
             None => {
@@ -298,7 +213,7 @@ impl Course<'_> {
     }
 
     /// Receiving a few messages at a time at a hundredth of the depth, then at all of it.
-    async fn depth(&self, report: &mut ServerReport) -> Result<()> {
+    async fn depth(&self, report: &mut Report) -> Result<()> {
         let deepest = self.options.largest;
         let per_round = 5000.min(deepest as u64 / 200).max(1);
         let mut filled = 0;
@@ -308,11 +223,11 @@ impl Course<'_> {
             let mut rounds = Vec::new();
             // Short rounds, so more of them.
             for _ in 0..self.options.rounds * 3 {
-                rounds.push(super::sizes::some(&self.ground.lane, per_round).await?);
+                rounds.push(super::embedded::some(&self.ground.lane, per_round).await?);
                 self.ground.fill(self.bodies(), per_round as usize).await?;
             }
             if let Some(round) = median(rounds) {
-                report.results.push(Beside::new(&format!("receive_at_{depth}"), &round, None));
+                report.results.push(self.measured(&format!("receive_at_{depth}"), &round));
             }
         }
         Ok(())
@@ -328,11 +243,14 @@ impl Course<'_> {
     async fn clean(&self) -> Result<()> {
         self.server.script(self.server.texts.clean).await
     }
-}
 
-fn conclude(report: &mut ServerReport, workload: &str, ours: Vec<Round>, rival: &str, rivals: Vec<Round>) {
-    if let Some(round) = median(ours) {
-        let rivals = median(rivals);
-        report.results.push(Beside::new(workload, &round, rivals.as_ref().map(|round| (rival, round))));
+    fn measured(&self, workload: &str, round: &Round) -> Measured {
+        Measured::new(workload, self.options.callers[0], 1, self.options.body_bytes, round)
+    }
+
+    fn conclude(&self, report: &mut Report, workload: &str, ours: Vec<Round>, rival: &'static str, rivals: Vec<Round>) {
+        if let Some(round) = median(ours) {
+            report.results.push(self.measured(workload, &round).beside_rival(rival, median(rivals).as_ref()));
+        }
     }
 }

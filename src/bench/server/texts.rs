@@ -9,20 +9,20 @@ use std::sync::Arc;
 
 /// The texts of `sql/<dialect>/bench`.
 #[derive(Debug)]
-pub(super) struct Texts {
-    pub(super) create_message: &'static str,
-    pub(super) drop_message: &'static str,
-    pub(super) empty_message: &'static str,
-    pub(super) clean: &'static str,
-    pub(super) fill_message: &'static str,
-    pub(super) insert_message: &'static str,
-    pub(super) delete_message: &'static str,
-    pub(super) settings: &'static str,
-    pub(super) transactions: &'static str,
-    pub(super) sizes: &'static str,
-    pub(super) hold_snapshot: &'static str,
-    pub(super) release_snapshot: &'static str,
-    pub(super) conversations: &'static str,
+pub(in crate::bench) struct Texts {
+    pub(in crate::bench) create_message: &'static str,
+    pub(in crate::bench) drop_message: &'static str,
+    pub(in crate::bench) empty_message: &'static str,
+    pub(in crate::bench) clean: &'static str,
+    pub(in crate::bench) fill_message: &'static str,
+    pub(in crate::bench) insert_message: &'static str,
+    pub(in crate::bench) delete_message: &'static str,
+    pub(in crate::bench) settings: &'static str,
+    pub(in crate::bench) transactions: &'static str,
+    pub(in crate::bench) sizes: &'static str,
+    pub(in crate::bench) hold_snapshot: &'static str,
+    pub(in crate::bench) release_snapshot: &'static str,
+    pub(in crate::bench) conversations: &'static str,
 }
 
 macro_rules! texts {
@@ -51,32 +51,34 @@ static MSSQL: Texts = texts!(mssql);
 
 /// A server as the bench asks it beside the broker.
 #[derive(Clone)]
-pub(super) struct Server {
-    pub(super) url: StoreUrl,
-    pub(super) driver: Arc<dyn Driver>,
-    pub(super) texts: &'static Texts,
-    pub(super) durability: Durability,
+pub(in crate::bench) struct Server {
+    /// The URL as it was given.
+    pub(in crate::bench) named: String,
+    pub(in crate::bench) url: StoreUrl,
+    pub(in crate::bench) driver: Arc<dyn Driver>,
+    pub(in crate::bench) texts: &'static Texts,
+    pub(in crate::bench) durability: Durability,
 }
 
 impl Server {
     /// The server of that URL.
-    pub(super) fn new(url: &str) -> Result<Self> {
-        let url = StoreUrl::parse(url)?;
+    pub(in crate::bench) fn new(url: &str) -> Result<Self> {
+        let (named, url) = (url.to_owned(), StoreUrl::parse(url)?);
         let (Some(server), Some(driver)) = (url.server(), server_driver(&url, None)?) else {
             let why = "this bench is for servers; an embedded database is measured without a URL";
             return Err(Error::new(Code::UNSUPPORTED, why));
         };
         let texts = if driver.dialect().name == "mssql" { &MSSQL } else { &POSTGRES };
         let durability = server.common.durability;
-        Ok(Self { url, driver, texts, durability })
+        Ok(Self { named, url, driver, texts, durability })
     }
 
-    pub(super) fn is_postgres(&self) -> bool {
+    pub(in crate::bench) fn is_postgres(&self) -> bool {
         self.driver.dialect().name == "postgres"
     }
 
     /// The first row of a read of the bench's own.
-    pub(super) async fn read(&self, text: &'static str) -> Result<SqlRow> {
+    pub(in crate::bench) async fn read(&self, text: &'static str) -> Result<SqlRow> {
         let mut link = self.driver.dedicated().await?;
         let rows = link.read(text).await.map_err(error)?;
         rows.into_iter()
@@ -85,12 +87,12 @@ impl Server {
     }
 
     /// Runs a script of the bench's own.
-    pub(super) async fn script(&self, text: &'static str) -> Result<()> {
+    pub(in crate::bench) async fn script(&self, text: &'static str) -> Result<()> {
         let mut link = self.driver.dedicated().await?;
         link.script(text).await.map_err(error)
     }
 }
 
-pub(super) fn error(failure: Failure) -> Error {
+pub(in crate::bench) fn error(failure: Failure) -> Error {
     failure.error
 }

@@ -1,26 +1,27 @@
 //! The steps of a run: which workload, against which limit, in which order.
 
 use super::cycle::Cycle;
-use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
-use super::load::{self, Round, median};
-use super::log::{Keep, Log};
-use super::report::{Measured, Report};
-use super::rival::Rival;
-use super::subject::{Style, Subject};
-use super::{Options, Workload, sizes};
+use super::sizes;
+use crate::bench::flow::{self, Bodies, Pace, Senders, Side, Watch};
+use crate::bench::load::{self, Round, median};
+use crate::bench::report::{Measured, Report};
+use crate::bench::rival::log::{Keep, Log};
+use crate::bench::rival::sqlite::Rival;
+use crate::bench::subject::{Style, Subject};
+use crate::bench::{Options, Workload};
 use dialoq::Result;
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// How many conversations "many" are.
-pub(super) const MANY: usize = 1000;
+pub(in crate::bench) const MANY: usize = 1000;
 const PER_TRANSACTION: usize = 100;
 const BATCH_CALLERS: usize = 8;
 
 /// One step of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::bench) enum Step {
     Backlog,
     Conversations,
     Send { callers: usize },
@@ -55,7 +56,7 @@ impl fmt::Display for Step {
 }
 
 /// The steps of these options, in order.
-pub(super) fn plan(options: &Options) -> Vec<Step> {
+pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
     let mut plan = Vec::new();
     let all = options.callers.iter().copied();
     for workload in &options.workloads {
@@ -88,49 +89,49 @@ pub(super) fn plan(options: &Options) -> Vec<Step> {
 }
 
 /// Takes one step, in a folder of its own.
-pub(super) async fn take(step: Step, options: &Options, folder: &Path, report: &mut Report) -> Result<()> {
-    let at = Place { options, folder };
+pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Report) -> Result<()> {
     match step {
-        Step::Backlog => sizes::backlog(&at, report).await,
-        Step::Conversations => sizes::conversations(&at, report).await,
+        Step::Backlog => sizes::backlog(at, report).await,
+        Step::Conversations => sizes::conversations(at, report).await,
         Step::Send { callers } => at.send(callers, report).await,
         Step::Receive { callers, conversations, style } => at.receive(callers, conversations, style, report).await,
         Step::Both { callers } => at.both(callers, report).await,
         Step::SendBatch => at.send_batch(report).await,
         Step::ReceiveBatch => at.receive_batch(report).await,
         Step::Cycle { callers, style } => at.cycle(callers, style, report).await,
-        Step::Depth => sizes::depth(&at, report).await,
-        Step::Flood => super::flood::measure(&at, report).await,
-        Step::Hostile => super::hostile::measure(&at, report).await,
+        Step::Depth => sizes::depth(at, report).await,
+        Step::Flood => super::flood::measure(at, report).await,
+        Step::Hostile => crate::bench::hostile::measure(at, report).await,
     }
 }
 
 /// Where a step is taken, and how.
-pub(super) struct Place<'a> {
-    pub(super) options: &'a Options,
-    pub(super) folder: &'a Path,
+pub(in crate::bench) struct Place<'a> {
+    pub(in crate::bench) options: &'a Options,
+    pub(in crate::bench) folder: &'a Path,
+    pub(in crate::bench) synced: bool,
 }
 
 impl Place<'_> {
     fn log(&self, takable: bool) -> Result<Arc<Log>> {
-        let keep = Keep { synced: self.options.synced, takable, in_place: false };
+        let keep = Keep { synced: self.synced, takable, in_place: false };
         Log::create(&self.folder.join("bare.log"), keep).map(Arc::new)
     }
 
     fn log_in_place(&self) -> Result<Arc<Log>> {
-        let keep = Keep { synced: self.options.synced, takable: false, in_place: true };
+        let keep = Keep { synced: self.synced, takable: false, in_place: true };
         Log::create(&self.folder.join("in_place.log"), keep).map(Arc::new)
     }
 
     fn rival(&self) -> Result<Rival> {
-        Rival::create(&self.folder.join("bare.db"), self.options.synced)
+        Rival::create(&self.folder.join("bare.db"), self.synced)
     }
 
-    pub(super) async fn subject(&self) -> Result<Subject> {
-        Subject::open(self.folder, self.options.synced).await
+    pub(in crate::bench) async fn subject(&self) -> Result<Subject> {
+        Subject::open(self.folder, self.synced).await
     }
 
-    pub(super) fn bodies(&self) -> Bodies {
+    pub(in crate::bench) fn bodies(&self) -> Bodies {
         Bodies::new(self.options.body_bytes)
     }
 

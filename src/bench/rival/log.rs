@@ -4,7 +4,7 @@
 //! everything that waits, writes it in one piece, syncs once, and answers everybody. A receive appends a record that
 //! says "taken". What a store is slower than this is the price of its semantics.
 
-use super::flow::{Bodies, Side, Stamp};
+use crate::bench::flow::{Bodies, Side, Stamp};
 use dialoq::internals::ErrorConstructors;
 use dialoq::{Code, Error, Result};
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use std::thread::{Builder, JoinHandle};
 use tokio::sync::oneshot;
 
 /// A body as callers hand it over; shared, so that handing it on is no copy.
-pub(super) type Body = Arc<Vec<u8>>;
+pub(in crate::bench) type Body = Arc<Vec<u8>>;
 
 /// How long a log in place is.
 const IN_PLACE_BYTES: u64 = 64 << 20;
@@ -32,21 +32,21 @@ fn prepare(file: &mut File) -> io::Result<()> {
 }
 
 /// The log; dropping it closes the file once everything handed over is answered.
-pub(super) struct Log {
+pub(in crate::bench) struct Log {
     requests: Option<Sender<Request>>,
     writer: Option<JoinHandle<()>>,
 }
 
 /// How a log is kept.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Keep {
+pub(in crate::bench) struct Keep {
     /// Whether every batch is synced before it is answered.
-    pub(super) synced: bool,
+    pub(in crate::bench) synced: bool,
     /// Whether bodies stay in memory to be taken; without it the log is only written.
-    pub(super) takable: bool,
+    pub(in crate::bench) takable: bool,
     /// Whether the file has its full length from the start and is written over and over, as SQLite's own log is: then
     /// a sync need not record a new length.
-    pub(super) in_place: bool,
+    pub(in crate::bench) in_place: bool,
 }
 
 enum Request {
@@ -67,7 +67,7 @@ enum Answer {
 
 impl Log {
     /// Makes an empty log at `path`.
-    pub(super) fn create(path: &Path, keep: Keep) -> Result<Self> {
+    pub(in crate::bench) fn create(path: &Path, keep: Keep) -> Result<Self> {
         let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(path).map_err(io_error)?;
         if keep.in_place {
             prepare(&mut file).map_err(io_error)?;
@@ -88,14 +88,14 @@ impl Log {
     }
 
     /// Appends the bodies as one transaction; answers once they are synced.
-    pub(super) async fn append(&self, bodies: Vec<Body>) -> Result<()> {
+    pub(in crate::bench) async fn append(&self, bodies: Vec<Body>) -> Result<()> {
         let (done, answer) = oneshot::channel();
         self.hand_over(Request::Append { bodies, done });
         answer.await.map_err(|_| Error::closed())?
     }
 
     /// Takes up to `count` bodies; answers once "taken" is synced. With `waits` it never comes back empty.
-    pub(super) async fn take(&self, count: usize, waits: bool) -> Result<Vec<Body>> {
+    pub(in crate::bench) async fn take(&self, count: usize, waits: bool) -> Result<Vec<Body>> {
         let (done, answer) = oneshot::channel();
         self.hand_over(Request::Take(Take { count, waits, done }));
         answer.await.map_err(|_| Error::closed())?
@@ -218,7 +218,7 @@ fn duplicate(result: &Result<()>) -> Result<()> {
 }
 
 /// 60018 with the system's own words.
-pub(super) fn io_error(error: io::Error) -> Error {
+pub(in crate::bench) fn io_error(error: io::Error) -> Error {
     let message = format!("the bench's folder could not be read or written: {error}");
     Error::new(Code::STORE_IO, message).caused_by(error)
 }

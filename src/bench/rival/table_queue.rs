@@ -1,8 +1,8 @@
 //! The rival: a table queue as it is written by hand, one statement a transaction, on a connection for each caller.
 
 use super::plain::{self, Plain};
-use super::texts::Server;
 use crate::bench::flow::{Bodies, Side, Stamp};
+use crate::bench::server::texts::Server;
 use dialoq::Result;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,14 +14,14 @@ const PAUSE: Duration = Duration::from_millis(1);
 const UNIT: usize = 100_000;
 
 /// A table, and as many connections as there are callers.
-pub(super) struct TableQueue {
+pub(in crate::bench) struct TableQueue {
     server: Server,
     free: Mutex<Vec<Box<dyn Plain>>>,
 }
 
 impl TableQueue {
     /// Makes the table and opens the connections.
-    pub(super) async fn create(server: &Server, connections: usize) -> Result<Self> {
+    pub(in crate::bench) async fn create(server: &Server, connections: usize) -> Result<Self> {
         server.script(server.texts.create_message).await?;
         let mut free = Vec::with_capacity(connections);
         for _ in 0..connections {
@@ -43,7 +43,7 @@ impl TableQueue {
     }
 
     /// Takes every row away.
-    pub(super) async fn empty(&self) -> Result<()> {
+    pub(in crate::bench) async fn empty(&self) -> Result<()> {
         self.server.script(self.server.texts.empty_message).await
     }
 }

@@ -1,22 +1,22 @@
 //! The full dialog cycle: begin, send, receive, reply, end, end.
 
-use super::flow::Bodies;
-use super::load::Caller;
-use super::subject::{CLIENT, Class, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject, stalled};
+use crate::bench::flow::Bodies;
+use crate::bench::load::Caller;
+use crate::bench::subject::{CLIENT, Class, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject, stalled};
 use dialoq::{Act, Batch, Broker, Message, Result};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Plays both sides: begins one dialog, serves one (whosever it is), and ends one. One call is one cycle.
-pub(super) struct Cycle {
+pub(in crate::bench) struct Cycle {
     broker: Broker,
     style: Style,
     bodies: Bodies,
 }
 
 impl Cycle {
-    pub(super) fn new(subject: &Subject, style: Style, bodies: Bodies) -> Self {
+    pub(in crate::bench) fn new(subject: &Subject, style: Style, bodies: Bodies) -> Self {
         Self { broker: subject.broker.clone(), style, bodies }
     }
 

@@ -1,12 +1,13 @@
 //! Deep queues and many conversations: memory, opening again, and whether depth costs speed.
 
-use super::MILLION;
-use super::flow::Side;
-use super::load::{Caller, Round, median, run};
-use super::machine::resident_bytes;
-use super::report::{BACKLOG_MEMORY, CONVERSATION_MEMORY, Figure, Measured, REOPEN, Report};
 use super::step::{MANY, Place};
-use super::subject::{Class, Lane, REQUEST, REQUESTS, Style, begin_dialogs};
+use crate::bench::flow::Side;
+use crate::bench::load::{Caller, Round, median, run};
+use crate::bench::machine::resident_bytes;
+use crate::bench::options::MILLION;
+use crate::bench::report::{Figure, Measured, Report};
+use crate::bench::subject::{Class, Lane, REQUEST, REQUESTS, Style, begin_dialogs};
+use crate::bench::targets::{BACKLOG_MEMORY, CONVERSATION_MEMORY, REOPEN};
 use dialoq::Result;
 use dialoq::protocol::{ReceiveFrom, Verb};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ const PER_ROUND: u64 = 5000;
 const CALLERS: usize = 64;
 
 /// Resident memory of this process with a million messages waiting.
-pub(super) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
     let subject = at.subject().await?;
     let lane = subject.lane(MANY, Style::AtOnce).await?;
     let count = at.options.enough(MILLION);
@@ -31,7 +32,7 @@ pub(super) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// Resident memory with a million conversations whose sides both exist, and the time to open them again.
-pub(super) async fn conversations(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn conversations(at: &Place<'_>, report: &mut Report) -> Result<()> {
     let subject = at.subject().await?;
     let count = at.options.enough(MILLION);
     let handles = begin_dialogs(&subject.broker, Class::Plain, count).await?;
@@ -70,12 +71,12 @@ fn note_memory(report: &mut Report, name: String) {
 }
 
 /// Receiving a few messages at a time at each depth, the depths in turn.
-pub(super) async fn depth(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn depth(at: &Place<'_>, report: &mut Report) -> Result<()> {
     let deepest = at.options.enough(MILLION);
     let mut places = Vec::new();
     for depth in [deepest / 100, deepest / 10, deepest] {
         let folder = at.folder.join(depth.to_string());
-        std::fs::create_dir_all(&folder).map_err(super::log::io_error)?;
+        std::fs::create_dir_all(&folder).map_err(crate::bench::rival::log::io_error)?;
         let subject = Place { folder: &folder, ..*at }.subject().await?;
         let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
         lane.fill(at.bodies(), depth).await?;
@@ -100,7 +101,7 @@ pub(super) async fn depth(at: &Place<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// Receives exactly so many messages.
-pub(super) async fn some(lane: &Arc<Lane>, count: u64) -> Result<Round> {
+pub(in crate::bench) async fn some(lane: &Arc<Lane>, count: u64) -> Result<Round> {
     let left = Arc::new(AtomicU64::new(count));
     let callers = (0..CALLERS).map(|_| Rationed { lane: lane.clone(), left: left.clone() });
     run(callers, Duration::from_secs(3600)).await

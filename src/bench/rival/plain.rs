@@ -6,7 +6,7 @@ use dialoq::internals::store::url::StoreUrl;
 use dialoq::{Code, Error, Result};
 
 /// One connection, whose statements each commit by themselves.
-pub(super) trait Plain: Send {
+pub(in crate::bench) trait Plain: Send {
     /// Runs a statement with a body as its parameter.
     fn insert<'a>(&'a mut self, text: &'static str, body: &'a [u8]) -> BoxFuture<'a, Result<()>>;
 
@@ -18,7 +18,7 @@ pub(super) trait Plain: Send {
 }
 
 /// Opens a connection as the broker's driver does: same server, user, encryption and durability.
-pub(super) async fn open(url: &StoreUrl) -> Result<Box<dyn Plain>> {
+pub(in crate::bench) async fn open(url: &StoreUrl) -> Result<Box<dyn Plain>> {
     match url {
         #[cfg(feature = "postgres")]
         StoreUrl::Postgres(url) => Ok(Box::new(postgres::Connection::open(url).await?)),
@@ -47,13 +47,13 @@ mod postgres {
     use std::collections::HashMap;
     use std::sync::Arc;
 
-    pub(super) struct Connection {
+    pub(in crate::bench) struct Connection {
         client: Arc<Client>,
         prepared: HashMap<&'static str, Statement>,
     }
 
     impl Connection {
-        pub(super) async fn open(url: &PostgresUrl) -> Result<Self> {
+        pub(in crate::bench) async fn open(url: &PostgresUrl) -> Result<Self> {
             Ok(Self { client: PostgresDriver::new(url)?.plain().await?, prepared: HashMap::new() })
         }
 
@@ -98,7 +98,7 @@ mod mssql {
     use dialoq::internals::store::url::MssqlUrl;
     use dialoq::mssql::Client;
 
-    pub(super) async fn open(url: &MssqlUrl) -> Result<Client> {
+    pub(in crate::bench) async fn open(url: &MssqlUrl) -> Result<Client> {
         MssqlDriver::new(url, None)?.plain().await
     }
 

@@ -1,10 +1,11 @@
 //! What a broker priority is worth: how long the high class waits while the low class floods the same queue.
 
-use super::flow::{Pace, Senders, Watch, through};
-use super::load::Round;
-use super::report::{FLOOD, FLOOD_END_TO_END, Figure, Measured, Report};
 use super::step::{MANY, Place};
-use super::subject::{Class, Style};
+use crate::bench::flow::{Pace, Senders, Watch, through};
+use crate::bench::load::Round;
+use crate::bench::report::{Figure, Measured, Report};
+use crate::bench::subject::{Class, Style};
+use crate::bench::targets::{FLOOD, FLOOD_END_TO_END};
 use dialoq::Result;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ const HIGH_PER_S: f64 = 500.0;
 const LOW_CALLERS: usize = 64;
 const RECEIVERS: usize = 64;
 
-pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
+pub(in crate::bench) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
     let (subject, bodies, length) = (at.subject().await?, at.bodies(), at.options.round_length);
     let high = Arc::new(subject.lane_of(Class::High, HIGH_CONVERSATIONS, Style::AtOnce).await?);
     let low = Arc::new(subject.lane_of(Class::Low, MANY, Style::AtOnce).await?);
@@ -48,7 +49,7 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
 }
 
 /// The round in the middle, by its p99.
-pub(super) fn middle(mut rounds: Vec<Round>) -> Round {
+pub(in crate::bench) fn middle(mut rounds: Vec<Round>) -> Round {
     rounds.sort_by(|a, b| a.quantile_us(0.99).total_cmp(&b.quantile_us(0.99)));
     rounds.swap_remove(rounds.len() / 2)
 }

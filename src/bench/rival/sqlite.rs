@@ -2,8 +2,8 @@
 //!
 //! No hand-over between threads at all, which is the least a lone caller could pay.
 
-use super::load::{Round, new_histogram};
 use super::log::io_error;
+use crate::bench::load::{Round, new_histogram};
 use dialoq::internals::ErrorConstructors;
 use dialoq::{Code, Error, Result};
 use rusqlite::{Connection, params};
@@ -17,14 +17,14 @@ const INSERT: &str = crate::bench::sql::sqlite::INSERT_MESSAGE;
 const DELETE: &str = crate::bench::sql::sqlite::DELETE_MESSAGE;
 
 /// A database with one table, and nobody in between.
-pub(super) struct Rival {
+pub(in crate::bench) struct Rival {
     path: PathBuf,
     synced: bool,
 }
 
 impl Rival {
     /// Makes the database at `path`.
-    pub(super) fn create(path: &Path, synced: bool) -> Result<Self> {
+    pub(in crate::bench) fn create(path: &Path, synced: bool) -> Result<Self> {
         let rival = Self { path: path.to_owned(), synced };
         rival.connect()?.execute_batch(CREATE).map_err(sql_error)?;
         Ok(rival)
@@ -37,7 +37,7 @@ impl Rival {
     }
 
     /// Inserts one row per transaction for `length`.
-    pub(super) async fn insert(&self, body_bytes: usize, length: Duration) -> Result<Round> {
+    pub(in crate::bench) async fn insert(&self, body_bytes: usize, length: Duration) -> Result<Round> {
         let connection = self.connect()?;
         on_own_thread(move || {
             let mut insert = connection.prepare(INSERT).map_err(sql_error)?;
@@ -48,7 +48,7 @@ impl Rival {
     }
 
     /// Deletes one row per transaction for `length`; first, unmeasured, puts in `count` rows.
-    pub(super) async fn delete(&self, body_bytes: usize, count: usize, length: Duration) -> Result<Round> {
+    pub(in crate::bench) async fn delete(&self, body_bytes: usize, count: usize, length: Duration) -> Result<Round> {
         let mut connection = self.connect()?;
         on_own_thread(move || {
             let body = vec![b'x'; body_bytes];
