@@ -7,6 +7,9 @@
 //! A line `-- <each routine of dialoq_user> ... NAME ...` is repeated, without its mark, for every routine whose file says
 //! `-- Called by: dialoq_user`. `<each routine>` means those of both roles, `<each view>` every view of the dialect. So a right
 //! stands in the file of the routine, and nowhere else.
+//!
+//! T-SQL has no way to share the beginning of a procedure. So a line `-- <name>` of a script in `sql/mssql/{rules,verbs}`
+//! becomes the text of `sql/mssql/parts/name.sql`: see [`Dialect::fill`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -19,6 +22,9 @@ use std::path::{Path, PathBuf};
 const SENT_OFTEN: [&str; 3] = ["client", "session", "transaction"];
 /// The folder of each dialect that only the command uses.
 const BENCH: &str = "bench";
+/// The folder of a dialect with texts that stand in many scripts, and the folders whose scripts name them.
+const PARTS: &str = "parts";
+const WITH_PARTS: [&str; 2] = ["rules", "verbs"];
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=sql");
@@ -26,9 +32,9 @@ fn main() -> io::Result<()> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo names a folder for what is made"));
     let (mut library, mut bench) = (String::new(), String::new());
     for dialect in sorted(&root.join("sql"))?.into_iter().filter(|path| path.is_dir()) {
-        let mut each = Each::default();
-        each.read(&dialect)?;
-        module(&mut library, &dialect, name(&dialect), "", &each, &out)?;
+        let mut texts = Dialect { each: Each::default(), parts: parts(&dialect.join(PARTS))? };
+        texts.each.read(&dialect)?;
+        texts.module(&mut library, &dialect, "", &out.join(name(&dialect)))?;
         let _ = writeln!(bench, "pub(super) mod {} {{", name(&dialect));
         for path in sorted(&dialect.join(BENCH))? {
             let constant = name(&path).trim_end_matches(".sql").to_uppercase();
@@ -93,55 +99,116 @@ impl Each {
                 continue;
             };
             let names = self.0.get(mark).unwrap_or_else(|| panic!("no file is marked for <each {mark}>"));
-            let indent = &line[..line.len() - line.trim_start().len()];
             for name in names {
-                done.extend([indent, &pattern.replace("NAME", name), "\n"]);
+                done.extend([indent(line), &pattern.replace("NAME", name), "\n"]);
             }
         }
         Some(done)
     }
 }
 
-/// The module of a folder: a constant for each file, `SCRIPTS`, and a module for each folder in it.
-fn module(code: &mut String, folder: &Path, dialect: &str, below: &str, each: &Each, out: &Path) -> io::Result<()> {
-    let _ = writeln!(code, "pub(crate) mod {} {{", name(folder));
-    let mut scripts = String::new();
-    for path in sorted(folder)?.into_iter().filter(|path| name(path) != BENCH) {
-        if path.is_dir() {
-            module(code, &path, dialect, &format!("{below}{}/", name(&path)), each, out)?;
-        } else if path.extension().is_some_and(|extension| extension == "sql") {
-            let file = format!("{below}{}", name(&path));
-            let stem = name(&path).trim_end_matches(".sql").to_owned();
-            let constant = stem.to_uppercase();
-            let text = fs::read_to_string(&path)?;
-            let made = match each.repeat(&text) {
-                None if SENT_OFTEN.contains(&name(folder)) => Some(without_header(&text).to_owned()),
-                repeated => repeated,
-            };
-            let text = match made {
-                Some(made) => {
-                    let copy = out.join(format!("{dialect}_{}", file.replace('/', "_")));
+/// What the scripts of a dialect share.
+struct Dialect {
+    each: Each,
+    /// Texts of `parts` by name, without their headers.
+    parts: BTreeMap<String, String>,
+}
+
+impl Dialect {
+    /// The module of a folder: a constant for each file, `SCRIPTS`, and a module for each folder in it. Texts that differ from
+    /// their files are written to the folder `out`.
+    fn module(&self, code: &mut String, folder: &Path, below: &str, out: &Path) -> io::Result<()> {
+        let _ = writeln!(code, "pub(crate) mod {} {{", name(folder));
+        let mut scripts = String::new();
+        fs::create_dir_all(out)?;
+        for path in sorted(folder)?.into_iter().filter(|path| ![BENCH, PARTS].contains(&name(path))) {
+            if path.is_dir() {
+                self.module(code, &path, &format!("{below}{}/", name(&path)), &out.join(name(&path)))?;
+            } else if path.extension().is_some_and(|extension| extension == "sql") {
+                let file = format!("{below}{}", name(&path));
+                let stem = name(&path).trim_end_matches(".sql").to_owned();
+                let constant = stem.to_uppercase();
+                let text = fs::read_to_string(&path)?;
+                let mut made = self.each.repeat(&text).unwrap_or_else(|| text.clone());
+                if SENT_OFTEN.contains(&name(folder)) {
+                    made = without_header(&made).to_owned();
+                }
+                if WITH_PARTS.contains(&name(folder)) && !self.parts.is_empty() {
+                    made = self.fill(&made);
+                }
+                let text = if made == text {
+                    path
+                } else {
+                    let copy = out.join(name(&path));
                     fs::write(&copy, made)?;
                     copy
+                };
+                // A script that begins with its number has no constant: it is never asked for by name.
+                if stem.starts_with(|first: char| first.is_ascii_digit()) {
+                    let _ = writeln!(scripts, "    Script {{ name: {file:?}, text: include_str!({text:?}) }},");
+                } else {
+                    let _ = writeln!(code, "pub(crate) const {constant}: &str = include_str!({text:?});");
+                    let _ = writeln!(scripts, "    Script {{ name: {file:?}, text: {constant} }},");
                 }
-                None => path,
-            };
-            // A script that begins with its number has no constant: it is never asked for by name.
-            if stem.starts_with(|first: char| first.is_ascii_digit()) {
-                let _ = writeln!(scripts, "    Script {{ name: {file:?}, text: include_str!({text:?}) }},");
-            } else {
-                let _ = writeln!(code, "pub(crate) const {constant}: &str = include_str!({text:?});");
-                let _ = writeln!(scripts, "    Script {{ name: {file:?}, text: {constant} }},");
             }
         }
+        let _ = writeln!(code, "pub(crate) const SCRIPTS: &[Script] = &[\n{scripts}];\nuse crate::sql::Script;\n}}");
+        Ok(())
     }
-    let _ = writeln!(code, "pub(crate) const SCRIPTS: &[Script] = &[\n{scripts}];\nuse crate::sql::Script;\n}}");
-    Ok(())
+
+    /// The text with its parts. The line `-- <name>` becomes the part of that name, which may name others. If the part has the
+    /// line `-- <body>`, the lines of the text up to `-- </name>` take its place.
+    fn fill(&self, text: &str) -> String {
+        let mut made = String::new();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            let Some(named) = line.trim_start().strip_prefix("-- <").and_then(|rest| rest.strip_suffix('>')) else {
+                made.extend([line, "\n"]);
+                continue;
+            };
+            let part = self.parts.get(named).unwrap_or_else(|| panic!("no part is named {named}:\n{text}"));
+            let mut section = String::new();
+            for inner in part.lines() {
+                if inner.trim() != "-- <body>" {
+                    push(&mut section, indent(line), inner);
+                    continue;
+                }
+                loop {
+                    let body = lines.next().unwrap_or_else(|| panic!("-- </{named}> is missing:\n{text}"));
+                    if body.trim() == format!("-- </{named}>") {
+                        break;
+                    }
+                    push(&mut section, indent(inner), body);
+                }
+            }
+            made.push_str(&self.fill(&section));
+        }
+        made
+    }
+}
+
+fn indent(line: &str) -> &str {
+    &line[..line.len() - line.trim_start().len()]
+}
+
+fn push(text: &mut String, indent: &str, line: &str) {
+    text.extend([if line.is_empty() { "" } else { indent }, line, "\n"]);
+}
+
+fn parts(folder: &Path) -> io::Result<BTreeMap<String, String>> {
+    if !folder.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path)?;
+        Ok((name(&path).trim_end_matches(".sql").to_owned(), without_header(&text).to_owned()))
+    };
+    sorted(folder)?.into_iter().map(read).collect()
 }
 
 fn without_header(text: &str) -> &str {
     let mut rest = text;
-    while rest.starts_with("--") {
+    while rest.starts_with("--") && !rest.starts_with("-- <") {
         rest = rest.split_once('\n').map_or("", |(_, rest)| rest);
     }
     rest.trim()

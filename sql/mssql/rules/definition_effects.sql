@@ -96,39 +96,25 @@ CREATE PROCEDURE dialoq.on_contract_dropped
     @contract_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected NULL, @contract_id, @notices OUTPUT;
-        SET @body = dialoq.error_body(-8487, N'the contract of the conversation was dropped');
-        WHILE 1 = 1
-        BEGIN
-            SET @next = NULL;
-            SELECT TOP (1) @next = e.endpoint_id
-            FROM dialoq.conversation_endpoint AS e
-            WHERE e.service_contract_id = @contract_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
-            IF @next IS NULL BREAK;
-            SET @id = @next;
-            EXEC dialoq.add_error @id, @body, @notices OUTPUT;
-            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
-        END
-        EXEC dialoq.request_recheck_of_definitions;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.lock_affected NULL, @contract_id, @notices OUTPUT;
+    SET @body = dialoq.error_body(-8487, N'the contract of the conversation was dropped');
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.service_contract_id = @contract_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.add_error @id, @body, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
+    EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -137,45 +123,31 @@ CREATE PROCEDURE dialoq.on_service_contracts_dropped
     @service_id int, @contracts dialoq.contract_id_rows READONLY
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
     DECLARE @far_body varbinary(max);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        SET @body = dialoq.error_body(-8468, N'the service was altered: it lost the contract');
-        SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
-        WHILE 1 = 1
-        BEGIN
-            SET @next = NULL;
-            SELECT TOP (1) @next = e.endpoint_id, @conversation_id = e.conversation_id
-            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
-            WHERE e.is_initiator = 0 AND e.service_id = @service_id AND e.endpoint_id > @id
-                AND e.service_contract_id IN (SELECT c.service_contract_id FROM @contracts AS c)
-            ORDER BY e.endpoint_id;
-            IF @next IS NULL BREAK;
-            SET @id = @next;
-            EXEC dialoq.add_error @id, @body, @notices OUTPUT;
-            EXEC dialoq.find_peer @conversation_id, 0, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT, @far_service OUTPUT,
-                @is_system OUTPUT;
-            IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @far_body, @notices OUTPUT;
-            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
-        END
-        EXEC dialoq.request_recheck_of_definitions;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    SET @body = dialoq.error_body(-8468, N'the service was altered: it lost the contract');
+    SET @far_body = dialoq.error_body(-8469, N'the remote service was altered: it lost the contract');
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = e.endpoint_id, @conversation_id = e.conversation_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.is_initiator = 0 AND e.service_id = @service_id AND e.endpoint_id > @id
+            AND e.service_contract_id IN (SELECT c.service_contract_id FROM @contracts AS c)
+        ORDER BY e.endpoint_id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.add_error @id, @body, @notices OUTPUT;
+        EXEC dialoq.find_peer @conversation_id, 0, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT, @far_service OUTPUT,
+            @is_system OUTPUT;
+        IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @far_body, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
+    EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -184,41 +156,27 @@ CREATE PROCEDURE dialoq.on_service_moved
     @service_id int, @from_queue_id int, @to_queue_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
-        WHILE 1 = 1
-        BEGIN
-            SET @next = NULL;
-            SELECT TOP (1) @next = e.endpoint_id, @group = e.conversation_group_id, @conversation_id = e.conversation_id,
-                @is_initiator = e.is_initiator
-            FROM dialoq.conversation_endpoint AS e
-            WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
-            IF @next IS NULL BREAK;
-            SET @id = @next;
-            EXEC dialoq.rebuild_ready_rows @group;
-            -- A message that arrives at this moment may still go by the old queue: tick looks once more.
-            EXEC dialoq.request_recheck @id, @conversation_id, @is_initiator;
-            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
-        END
-        SET @notices = CONCAT(@notices, N' q:', @from_queue_id, N' q:', @to_queue_id);
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = e.endpoint_id, @group = e.conversation_group_id, @conversation_id = e.conversation_id,
+            @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.rebuild_ready_rows @group;
+        -- A message that arrives at this moment may still go by the old queue: tick looks once more.
+        EXEC dialoq.request_recheck @id, @conversation_id, @is_initiator;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
+    SET @notices = CONCAT(@notices, N' q:', @from_queue_id, N' q:', @to_queue_id);
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -227,43 +185,29 @@ CREATE PROCEDURE dialoq.on_service_dropped
     @service_id int, @queue_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
-        SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
-        WHILE 1 = 1
-        BEGIN
-            SET @next = NULL;
-            SELECT TOP (1) @next = e.endpoint_id, @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
-            FROM dialoq.conversation_endpoint AS e
-            WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
-            IF @next IS NULL BREAK;
-            SET @id = @next;
-            EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
-                @far_service OUTPUT, @is_system OUTPUT;
-            IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @body, @notices OUTPUT;
-            EXEC dialoq.erase @id, @notices OUTPUT;
-            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
-        END
-        SET @notices = CONCAT(@notices, N' q:', @queue_id);
-        EXEC dialoq.request_recheck_of_definitions;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.lock_affected @service_id, NULL, @notices OUTPUT;
+    SET @body = dialoq.error_body(-8470, N'the remote service was dropped');
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = e.endpoint_id, @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.service_id = @service_id AND e.endpoint_id > @id ORDER BY e.endpoint_id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @state OUTPUT, @group OUTPUT,
+            @far_service OUTPUT, @is_system OUTPUT;
+        IF @peer_id IS NOT NULL EXEC dialoq.add_error @peer_id, @body, @notices OUTPUT;
+        EXEC dialoq.erase @id, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
+    SET @notices = CONCAT(@notices, N' q:', @queue_id);
+    EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -272,25 +216,11 @@ CREATE PROCEDURE dialoq.on_queue_dropped
     @queue_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max) = CONCAT(N' q:', @queue_id);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        DELETE FROM dialoq.ready_group WHERE queue_id = @queue_id;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    DELETE FROM dialoq.ready_group WHERE queue_id = @queue_id;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -299,26 +229,12 @@ CREATE PROCEDURE dialoq.on_queue_status_changed
     @queue_id int, @is_enabled bit
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max) = CONCAT(N' q:', @queue_id);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        IF @is_enabled = 1
-            EXEC dialoq.forget_rollbacks @queue_id;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    IF @is_enabled = 1
+        EXEC dialoq.forget_rollbacks @queue_id;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -326,45 +242,31 @@ GO
 CREATE PROCEDURE dialoq.on_new_broker
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max), @id int = -2147483648, @next int, @now datetime2(6) = SYSUTCDATETIME();
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.lock_affected NULL, NULL, @notices OUTPUT;
-        -- What arrives at one of them at this moment is removed by tick.
-        INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
-        SELECT e.endpoint_id, e.conversation_id, e.is_initiator, @now FROM dialoq.conversation_endpoint AS e;
-        DELETE FROM dialoq.transmission;
-        DELETE FROM dialoq.retained_message;
-        DELETE FROM dialoq.queue_message;
-        DELETE FROM dialoq.ready_group;
-        DELETE FROM dialoq.conversation_endpoint;
-        WHILE 1 = 1
-        BEGIN
-            SET @next = NULL;
-            SELECT @next = MIN(n.event_notification_id)
-            FROM dialoq.event_notification AS n WHERE n.event_notification_id > @id;
-            IF @next IS NULL BREAK;
-            SET @id = @next;
-            EXEC dialoq.begin_notification @id;
-        END
-        SELECT @notices = CONCAT(@notices, N' ', STRING_AGG(CAST(CONCAT(N'q:', q.queue_id) AS nvarchar(max)), N' '))
-        FROM dialoq.service_queue AS q;
-        EXEC dialoq.request_recheck_of_definitions;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.lock_affected NULL, NULL, @notices OUTPUT;
+    -- What arrives at one of them at this moment is removed by tick.
+    INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
+    SELECT e.endpoint_id, e.conversation_id, e.is_initiator, @now FROM dialoq.conversation_endpoint AS e;
+    DELETE FROM dialoq.transmission;
+    DELETE FROM dialoq.retained_message;
+    DELETE FROM dialoq.queue_message;
+    DELETE FROM dialoq.ready_group;
+    DELETE FROM dialoq.conversation_endpoint;
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT @next = MIN(n.event_notification_id)
+        FROM dialoq.event_notification AS n WHERE n.event_notification_id > @id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.begin_notification @id;
+    END
+    SELECT @notices = CONCAT(@notices, N' ', STRING_AGG(CAST(CONCAT(N'q:', q.queue_id) AS nvarchar(max)), N' '))
+    FROM dialoq.service_queue AS q;
+    EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -372,39 +274,25 @@ GO
 CREATE PROCEDURE dialoq.on_error_broker_conversations
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max), @id bigint = -1, @next bigint, @body varbinary(max), @peer_id bigint, @state nvarchar(2);
     DECLARE @group uniqueidentifier, @far_service int, @is_system bit, @conversation_id uniqueidentifier, @is_initiator bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        SET @body = dialoq.error_body(
-            -9719, N'the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS');
-        WHILE 1 = 1
-        BEGIN
-            SET @next = NULL;
-            -- READPAST would pass over every conversation on which a transaction sends at this moment.
-            SELECT TOP (1) @next = e.endpoint_id
-            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
-            WHERE e.is_system = 0 AND e.endpoint_id > @id ORDER BY e.endpoint_id;
-            IF @next IS NULL BREAK;
-            SET @id = @next;
-            EXEC dialoq.add_error @id, @body, @notices OUTPUT;
-            IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
-        END
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    SET @body = dialoq.error_body(
+        -9719, N'the conversations of this database were ended by ERROR_BROKER_CONVERSATIONS');
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        -- READPAST would pass over every conversation on which a transaction sends at this moment.
+        SELECT TOP (1) @next = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.is_system = 0 AND e.endpoint_id > @id ORDER BY e.endpoint_id;
+        IF @next IS NULL BREAK;
+        SET @id = @next;
+        EXEC dialoq.add_error @id, @body, @notices OUTPUT;
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -413,25 +301,11 @@ CREATE PROCEDURE dialoq.on_notification_created
     @event_notification_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.begin_notification @event_notification_id;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.begin_notification @event_notification_id;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO
 
@@ -440,24 +314,10 @@ CREATE PROCEDURE dialoq.on_notification_dropped
     @conversation_handle uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.end_notification @conversation_handle, @notices OUTPUT;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.end_notification @conversation_handle, @notices OUTPUT;
     SELECT dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO

@@ -88,13 +88,7 @@ GO
 CREATE PROCEDURE dialoq.unlock_session
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     DECLARE @count int = COALESCE(CAST(SESSION_CONTEXT(N'dialoq.locks') AS int), 0);
     DECLARE @key nvarchar(128), @resource nvarchar(255);
     WHILE @count > 0

@@ -119,36 +119,29 @@ CREATE PROCEDURE dialoq.receive_one
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @notices nvarchar(max), @chosen uniqueidentifier, @past_top int = @from_top, @past bigint = -1, @took int = 0;
     DECLARE @seen nvarchar(max) = N'';
     DECLARE @order bigint, @sequence bigint, @type_id int, @message_id uniqueidentifier, @enqueued_at datetime2(6);
     DECLARE @body varbinary(max), @trace nvarchar(max), @priority int, @handle uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @service nvarchar(256), @contract nvarchar(256), @type nvarchar(256), @validation nvarchar(1);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        WHILE @took = 0
-        BEGIN
-            EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-                @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
-            IF @chosen IS NULL BREAK;
-            EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
-                @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
-                @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
-            EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
-            -- Another had emptied it before the lock was ours: this RECEIVE looks again.
-            IF @group IS NOT NULL BREAK;
-        END
-        -- If this transaction rolls back, so does this, and it is counted again.
-        IF @took = 1 EXEC dialoq.forget_rollbacks @queue_id;
-        -- Before COMMIT: if this failed after it, the message would be lost.
-        SET @notices = dialoq.distinct_notices(@notices);
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    -- <transaction>
+    WHILE @took = 0
+    BEGIN
+        EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
+            @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
+        IF @chosen IS NULL BREAK;
+        EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
+            @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
+            @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
+        EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
+        -- Another had emptied it before the lock was ours: this RECEIVE looks again.
+        IF @group IS NOT NULL BREAK;
+    END
+    -- If this transaction rolls back, so does this, and it is counted again.
+    IF @took = 1 EXEC dialoq.forget_rollbacks @queue_id;
+    -- Before COMMIT: if this failed after it, the message would be lost.
+    SET @notices = dialoq.distinct_notices(@notices);
+    -- </transaction>
     SELECT 1 AS status, @priority AS priority, @order AS queuing_order, @chosen AS conversation_group_id,
         @handle AS conversation_handle, @sequence AS message_sequence_number, @service AS service_name,
         @service_id AS service_id, @contract AS service_contract_name, @contract_id AS service_contract_id,
@@ -168,7 +161,6 @@ CREATE PROCEDURE dialoq.receive_items
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
     DECLARE @notices nvarchar(max), @item int = -1, @next int, @top bigint, @chosen uniqueidentifier, @took int, @any bit = 0;
     DECLARE @retains bit, @past_top int = COALESCE(@start_top, @from_top), @past bigint = COALESCE(@start, -1);
     DECLARE @seen nvarchar(max) = N'';
@@ -184,111 +176,105 @@ BEGIN
         service_name nvarchar(256) NULL, service_contract_name nvarchar(256) NULL, message_type_name nvarchar(256) NULL,
         validation nvarchar(1) NULL, PRIMARY KEY (item, place)
     );
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        SELECT @retains = q.is_retention_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
-        WHILE 1 = 1
+    -- <transaction>
+    SELECT @retains = q.is_retention_enabled FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
+    WHILE 1 = 1
+    BEGIN
+        SET @next = NULL;
+        SELECT TOP (1) @next = i.item, @top = COALESCE(i.[top], 9223372036854775807)
+        FROM @items AS i WHERE i.item > @item ORDER BY i.item;
+        IF @next IS NULL BREAK;
+        SET @item = @next;
+        IF @top <= 0 CONTINUE;
+        EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
+            @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
+        IF @chosen IS NULL AND @start_top IS NULL BREAK;
+        IF @chosen IS NULL
         BEGIN
-            SET @next = NULL;
-            SELECT TOP (1) @next = i.item, @top = COALESCE(i.[top], 9223372036854775807)
-            FROM @items AS i WHERE i.item > @item ORDER BY i.item;
-            IF @next IS NULL BREAK;
-            SET @item = @next;
-            IF @top <= 0 CONTINUE;
-            EXEC dialoq.claim @queue_id, @group, @only, @from_top, @to_top, @by_age, @past_top OUTPUT, @past OUTPUT,
-                @seen OUTPUT, @chosen OUTPUT, @notices OUTPUT;
-            IF @chosen IS NULL AND @start_top IS NULL BREAK;
-            IF @chosen IS NULL
-            BEGIN
-                -- Where it began nothing is left: once more, from the first row of all.
-                SET @start_top = NULL;
-                SET @past_top = @from_top;
-                SET @past = -1;
-                SET @seen = N'';
-                SET @item = @item - 1;
-                CONTINUE;
-            END
-            -- Plans over table variables are not kept everywhere, and this is what nearly all do.
-            IF @top = 1
-            BEGIN
-                EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
-                    @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
-                    @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT,
-                    @validation OUTPUT;
-                IF @took = 1
-                    INSERT INTO @taken (
-                        item, place, queuing_order, sequence, message_type_id, message_id, enqueued_at, body, trace,
-                        priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
-                        service_name, service_contract_name, message_type_name, validation
-                    ) VALUES (
-                        @item, 1, @order, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace, @priority,
-                        @chosen, @handle, @service_id, @contract_id, @service, @contract, @type, @validation
-                    );
-            END
-            ELSE
-            BEGIN
-                INSERT INTO @taken (
-                    item, place, endpoint_id, delivery_class, queuing_order, sequence, message_type_id, message_id, enqueued_at,
-                    body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
-                    service_name, service_contract_name, message_type_name, validation
-                )
-                SELECT TOP (@top) @item,
-                    ROW_NUMBER() OVER (
-                        ORDER BY e.priority DESC,
-                            CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
-                            n.delivery_class DESC, n.queuing_order) AS place,
-                    e.endpoint_id, n.delivery_class, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
-                    n.body, n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id,
-                    e.service_contract_id, s.name, c.name, y.name,
-                    CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END
-                FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-                JOIN dialoq.service AS s ON s.service_id = e.service_id
-                LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
-                CROSS APPLY (
-                    SELECT TOP (@top) m.delivery_class, m.queuing_order, m.sequence, m.message_type_id, m.message_id,
-                        m.enqueued_at, m.body, m.trace
-                    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE m.endpoint_id = e.endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order
-                ) AS n
-                LEFT JOIN dialoq.message_type AS y ON y.message_type_id = n.message_type_id
-                WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-                    AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
-                ORDER BY place;
-                SET @took = @@ROWCOUNT;
-                IF @took > 0 AND @retains = 1
-                    INSERT INTO dialoq.retained_message (
-                        endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at,
-                        body, trace
-                    )
-                    SELECT t.endpoint_id, t.queuing_order, 0, t.delivery_class, t.sequence, t.message_type_id, t.message_id,
-                        t.enqueued_at, t.body, t.trace
-                    FROM @taken AS t WHERE t.item = @item;
-                DELETE FROM m
-                FROM @taken AS k
-                JOIN dialoq.queue_message AS m WITH (ROWLOCK, FORCESEEK)
-                    ON m.endpoint_id = k.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = k.queuing_order
-                WHERE k.item = @item
-                OPTION (LOOP JOIN, FORCE ORDER);
-                -- The lock of the group makes these ours alone; if they were not all there, they were not.
-                IF @@ROWCOUNT <> @took
-                    THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
-            END
-            IF @took > 0 SET @any = 1;
-            EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
-            IF @group IS NOT NULL BREAK;
-            -- Another had emptied it before the lock was ours: this RECEIVE looks again.
-            IF @took = 0 SET @item = @item - 1;
+            -- Where it began nothing is left: once more, from the first row of all.
+            SET @start_top = NULL;
+            SET @past_top = @from_top;
+            SET @past = -1;
+            SET @seen = N'';
+            SET @item = @item - 1;
+            CONTINUE;
         END
-        -- If this transaction rolls back, so does this, and it is counted again.
-        IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
-        -- Before COMMIT: if this failed after it, the messages would be lost.
-        SET @notices = dialoq.distinct_notices(@notices);
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+        -- Plans over table variables are not kept everywhere, and this is what nearly all do.
+        IF @top = 1
+        BEGIN
+            EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
+                @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
+                @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT,
+                @validation OUTPUT;
+            IF @took = 1
+                INSERT INTO @taken (
+                    item, place, queuing_order, sequence, message_type_id, message_id, enqueued_at, body, trace,
+                    priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
+                    service_name, service_contract_name, message_type_name, validation
+                ) VALUES (
+                    @item, 1, @order, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace, @priority,
+                    @chosen, @handle, @service_id, @contract_id, @service, @contract, @type, @validation
+                );
+        END
+        ELSE
+        BEGIN
+            INSERT INTO @taken (
+                item, place, endpoint_id, delivery_class, queuing_order, sequence, message_type_id, message_id, enqueued_at,
+                body, trace, priority, conversation_group_id, conversation_handle, service_id, service_contract_id,
+                service_name, service_contract_name, message_type_name, validation
+            )
+            SELECT TOP (@top) @item,
+                ROW_NUMBER() OVER (
+                    ORDER BY e.priority DESC,
+                        CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2,
+                        n.delivery_class DESC, n.queuing_order) AS place,
+                e.endpoint_id, n.delivery_class, n.queuing_order, n.sequence, n.message_type_id, n.message_id, n.enqueued_at,
+                n.body, n.trace, e.priority, e.conversation_group_id, e.conversation_handle, e.service_id,
+                e.service_contract_id, s.name, c.name, y.name,
+                CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END
+            FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+            JOIN dialoq.service AS s ON s.service_id = e.service_id
+            LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
+            CROSS APPLY (
+                SELECT TOP (@top) m.delivery_class, m.queuing_order, m.sequence, m.message_type_id, m.message_id,
+                    m.enqueued_at, m.body, m.trace
+                FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE m.endpoint_id = e.endpoint_id ORDER BY m.delivery_class DESC, m.queuing_order
+            ) AS n
+            LEFT JOIN dialoq.message_type AS y ON y.message_type_id = n.message_type_id
+            WHERE e.conversation_group_id = @chosen AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+                AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
+            ORDER BY place;
+            SET @took = @@ROWCOUNT;
+            IF @took > 0 AND @retains = 1
+                INSERT INTO dialoq.retained_message (
+                    endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at,
+                    body, trace
+                )
+                SELECT t.endpoint_id, t.queuing_order, 0, t.delivery_class, t.sequence, t.message_type_id, t.message_id,
+                    t.enqueued_at, t.body, t.trace
+                FROM @taken AS t WHERE t.item = @item;
+            DELETE FROM m
+            FROM @taken AS k
+            JOIN dialoq.queue_message AS m WITH (ROWLOCK, FORCESEEK)
+                ON m.endpoint_id = k.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = k.queuing_order
+            WHERE k.item = @item
+            OPTION (LOOP JOIN, FORCE ORDER);
+            -- The lock of the group makes these ours alone; if they were not all there, they were not.
+            IF @@ROWCOUNT <> @took
+                THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
+        END
+        IF @took > 0 SET @any = 1;
+        EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
+        IF @group IS NOT NULL BREAK;
+        -- Another had emptied it before the lock was ours: this RECEIVE looks again.
+        IF @took = 0 SET @item = @item - 1;
+    END
+    -- If this transaction rolls back, so does this, and it is counted again.
+    IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
+    -- Before COMMIT: if this failed after it, the messages would be lost.
+    SET @notices = dialoq.distinct_notices(@notices);
+    -- </transaction>
     IF @with_item = 1
         SELECT t.item, 1 AS status, t.priority, t.queuing_order, t.conversation_group_id, t.conversation_handle,
             t.sequence AS message_sequence_number, t.service_name, t.service_id, t.service_contract_name,

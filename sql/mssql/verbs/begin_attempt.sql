@@ -9,14 +9,7 @@ CREATE PROCEDURE dialoq.begin_attempt
     @attempt_id uniqueidentifier, @queue_id int, @conversation_group_id uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <settings>
     DECLARE @now datetime2(6) = dialoq.current_time_utc();
     IF @attempt_id IS NULL OR @queue_id IS NULL OR @conversation_group_id IS NULL
         THROW 60005, N'an attempt needs its id, a queue and a conversation group; one of them is NULL', 1;
@@ -28,18 +21,12 @@ BEGIN
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @conversation_group_id AND s.queue_id = @queue_id)
         RETURN;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        IF NOT EXISTS (
-            SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
-            WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
-            INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
-            VALUES (@attempt_id, @conversation_group_id, @queue_id, @now);
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    -- <transaction>
+    IF NOT EXISTS (
+        SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
+        WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
+        INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
+        VALUES (@attempt_id, @conversation_group_id, @queue_id, @now);
+    -- </transaction>
 END
 GO

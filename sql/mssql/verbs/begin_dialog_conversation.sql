@@ -13,147 +13,134 @@ CREATE PROCEDURE dialoq.begin_dialog_conversation
     @conversation_id uniqueidentifier = NULL, @conversation_group_id uniqueidentifier = NULL
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <settings>
     DECLARE @notices nvarchar(max), @text nvarchar(2048), @now datetime2(6), @guid uniqueidentifier, @service_id int;
     DECLARE @contract_id int, @instance nvarchar(128), @lifetime datetime2(6), @group uniqueidentifier, @length int;
     DECLARE @related_id bigint, @state nvarchar(2), @other_id int, @other nvarchar(256), @is_locked bit, @due datetime2(6);
     DECLARE @is_known bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @guid = b.service_broker_guid
-        FROM dialoq.broker AS b WHERE b.singleton = 1;
-        SET @contract = COALESCE(@contract, N'DEFAULT');
-        SET @lifetime_seconds = COALESCE(@lifetime_seconds, 2147483647);
-        SELECT @service_id = s.service_id FROM dialoq.service AS s WHERE s.name = @from_service AND DATALENGTH(s.name) = DATALENGTH(@from_service);
-        IF @service_id IS NULL
+    -- <transaction>
+    SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @guid = b.service_broker_guid
+    FROM dialoq.broker AS b WHERE b.singleton = 1;
+    SET @contract = COALESCE(@contract, N'DEFAULT');
+    SET @lifetime_seconds = COALESCE(@lifetime_seconds, 2147483647);
+    SELECT @service_id = s.service_id FROM dialoq.service AS s WHERE s.name = @from_service AND DATALENGTH(s.name) = DATALENGTH(@from_service);
+    IF @service_id IS NULL
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'service ''', @from_service, N''' was not found; names are compared byte by byte'));
+        THROW 58423, @text, 1;
+    END
+    SELECT @contract_id = c.service_contract_id
+    FROM dialoq.service_contract AS c WHERE c.name = @contract AND DATALENGTH(c.name) = DATALENGTH(@contract) AND c.is_dropped = 0;
+    IF @contract_id IS NULL
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'contract ''', @contract, N''' was not found; names are compared byte by byte'));
+        THROW 58425, @text, 1;
+    END
+    SET @length = dialoq.character_count(@to_service, 256);
+    IF @length NOT BETWEEN 1 AND 256
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'the name of the TO SERVICE has ', @length, N' characters; it must have 1 to 256'));
+        THROW 58412, @text, 1;
+    END
+    IF @broker_instance COLLATE Latin1_General_100_BIN2 = N'CURRENT DATABASE'
+        SET @instance = dialoq.id_text(@guid);
+    ELSE IF @broker_instance IS NOT NULL
+    BEGIN
+        SET @instance = dialoq.id_text(TRY_CAST(@broker_instance AS uniqueidentifier));
+        IF @instance IS NULL
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'service ''', @from_service, N''' was not found; names are compared byte by byte'));
-            THROW 58423, @text, 1;
+            SET @text = dialoq.throw_text(CONCAT(N'''', @broker_instance, N''' is no broker instance; it must be a GUID, or ''CURRENT DATABASE'''));
+            THROW 58413, @text, 1;
         END
-        SELECT @contract_id = c.service_contract_id
-        FROM dialoq.service_contract AS c WHERE c.name = @contract AND DATALENGTH(c.name) = DATALENGTH(@contract) AND c.is_dropped = 0;
-        IF @contract_id IS NULL
+    END
+    IF @lifetime_seconds NOT BETWEEN 1 AND 2147483647
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'LIFETIME is ', @lifetime_seconds, N' seconds; it must be 1 to 2147483647'));
+        THROW 58411, @text, 1;
+    END
+    IF @related_group = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
+        AND @related_conversation IS NULL
+        THROW 58414, N'the conversation group id is all zeros; give an id of your own, or none for a new one', 1;
+    IF CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
+        IN (@conversation_handle, @conversation_id,
+            CASE WHEN @related_conversation IS NULL AND @related_group IS NULL THEN @conversation_group_id END)
+        THROW 58414, N'an id of the caller''s choice is all zeros; give another, or none for a new one', 1;
+    SET @group = @related_group;
+    -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
+    WHILE @related_conversation IS NOT NULL OR @related_group IS NOT NULL
+    BEGIN
+        IF @related_conversation IS NOT NULL
+            SELECT @group = e.conversation_group_id, @state = e.state
+            FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
+        IF @related_conversation IS NOT NULL AND @group IS NULL
+            SELECT @group = e.conversation_group_id
+            FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+            WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
+        IF @state IN (N'DO', N'CD')
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'contract ''', @contract, N''' was not found; names are compared byte by byte'));
-            THROW 58425, @text, 1;
+            SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
+                N' has ended; a new one cannot be related to it'));
+            THROW 59601, @text, 1;
         END
-        SET @length = dialoq.character_count(@to_service, 256);
-        IF @length NOT BETWEEN 1 AND 256
+        EXEC dialoq.find_group_service @group, @other_id OUTPUT, @is_known OUTPUT;
+        IF @other_id <> @service_id
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'the name of the TO SERVICE has ', @length, N' characters; it must have 1 to 256'));
-            THROW 58412, @text, 1;
+            SELECT @other = s.name FROM dialoq.service AS s WHERE s.service_id = @other_id;
+            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group), N' belongs to service ''',
+                COALESCE(@other, N'another service'), N'''; a conversation FROM SERVICE ''', @from_service,
+                N''' cannot join it'));
+            THROW 59610, @text, 1;
         END
-        IF @broker_instance COLLATE Latin1_General_100_BIN2 = N'CURRENT DATABASE'
-            SET @instance = dialoq.id_text(@guid);
-        ELSE IF @broker_instance IS NOT NULL
+        IF @is_locked = 1 BREAK;
+        IF @related_conversation IS NOT NULL
+            EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @notices OUTPUT;
+        ELSE
+            EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
+        SET @is_locked = 1;
+    END
+    IF @group IS NULL
+    BEGIN
+        -- A new group is unlocked, so this does not wait. An id of the caller's choice may be that of a group that exists:
+        -- its conversations are joined as @related_group, which looks at their service, and not like this.
+        SET @group = COALESCE(@conversation_group_id, NEWID());
+        EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+        IF @conversation_group_id IS NOT NULL AND (@is_locked = 0 OR EXISTS (
+            SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.conversation_group_id = @group))
         BEGIN
-            SET @instance = dialoq.id_text(TRY_CAST(@broker_instance AS uniqueidentifier));
-            IF @instance IS NULL
-            BEGIN
-                SET @text = dialoq.throw_text(CONCAT(N'''', @broker_instance, N''' is no broker instance; it must be a GUID, or ''CURRENT DATABASE'''));
-                THROW 58413, @text, 1;
-            END
-        END
-        IF @lifetime_seconds NOT BETWEEN 1 AND 2147483647
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'LIFETIME is ', @lifetime_seconds, N' seconds; it must be 1 to 2147483647'));
-            THROW 58411, @text, 1;
-        END
-        IF @related_group = CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
-            AND @related_conversation IS NULL
-            THROW 58414, N'the conversation group id is all zeros; give an id of your own, or none for a new one', 1;
-        IF CAST(N'00000000-0000-0000-0000-000000000000' AS uniqueidentifier)
-            IN (@conversation_handle, @conversation_id,
-                CASE WHEN @related_conversation IS NULL AND @related_group IS NULL THEN @conversation_group_id END)
-            THROW 58414, N'an id of the caller''s choice is all zeros; give another, or none for a new one', 1;
-        SET @group = @related_group;
-        -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
-        WHILE @related_conversation IS NOT NULL OR @related_group IS NOT NULL
-        BEGIN
-            IF @related_conversation IS NOT NULL
-                SELECT @group = e.conversation_group_id, @state = e.state
-                FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
-            IF @related_conversation IS NOT NULL AND @group IS NULL
-                SELECT @group = e.conversation_group_id
-                FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
-                WHERE e.conversation_handle = @related_conversation AND e.is_system = 0;
-            IF @state IN (N'DO', N'CD')
-            BEGIN
-                SET @text = dialoq.throw_text(CONCAT(N'conversation ', dialoq.id_text(@related_conversation),
-                    N' has ended; a new one cannot be related to it'));
-                THROW 59601, @text, 1;
-            END
-            EXEC dialoq.find_group_service @group, @other_id OUTPUT, @is_known OUTPUT;
-            IF @other_id <> @service_id
-            BEGIN
-                SELECT @other = s.name FROM dialoq.service AS s WHERE s.service_id = @other_id;
-                SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group), N' belongs to service ''',
-                    COALESCE(@other, N'another service'), N'''; a conversation FROM SERVICE ''', @from_service,
-                    N''' cannot join it'));
-                THROW 59610, @text, 1;
-            END
-            IF @is_locked = 1 BREAK;
-            IF @related_conversation IS NOT NULL
-                EXEC dialoq.lock_open @related_conversation, @related_id OUTPUT, @notices OUTPUT;
-            ELSE
-                EXEC dialoq.lock_group @group, 1, @is_locked OUTPUT;
-            SET @is_locked = 1;
-        END
-        IF @group IS NULL
-        BEGIN
-            -- A new group is unlocked, so this does not wait. An id of the caller's choice may be that of a group that exists:
-            -- its conversations are joined as @related_group, which looks at their service, and not like this.
-            SET @group = COALESCE(@conversation_group_id, NEWID());
-            EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
-            IF @conversation_group_id IS NOT NULL AND (@is_locked = 0 OR EXISTS (
-                SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.conversation_group_id = @group))
-            BEGIN
-                SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group),
-                    N' is in use; name it as @related_group to join it, or give another id'));
-                THROW 60005, @text, 1;
-            END
-        END
-        -- An endpoint of that conversation may be all that is left of one that another user began.
-        IF @conversation_id IS NOT NULL AND EXISTS (
-            SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.conversation_id = @conversation_id)
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation id ', dialoq.id_text(@conversation_id), N' is in use; give another, or none'));
+            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@group),
+                N' is in use; name it as @related_group to join it, or give another id'));
             THROW 60005, @text, 1;
         END
-        IF @conversation_handle IS NOT NULL AND EXISTS (
-            SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
-            WHERE e.conversation_handle = @conversation_handle)
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle), N' is in use; give another, or none'));
-            THROW 60005, @text, 1;
-        END
-        SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
-        SET @conversation_id = COALESCE(@conversation_id, NEWID());
-        SET @lifetime = DATEADD(second, CAST(@lifetime_seconds AS int), @now);
-        IF @lifetime < DATEADD(day, 7300, @now) SET @due = @lifetime;
-        INSERT INTO dialoq.conversation_endpoint (
-            conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
-            far_service, far_broker_instance, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known,
-            is_system, is_quarantined, begun_at, due_at
-        ) VALUES (
-            @conversation_handle, @conversation_id, @group, @service_id, @contract_id, 1, @to_service, @instance, N'SO',
-            dialoq.level_for(@contract_id, @service_id, @to_service), @lifetime, 0, 0, 0, 0, 0, @now, @due
-        );
-        SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    END
+    -- An endpoint of that conversation may be all that is left of one that another user began.
+    IF @conversation_id IS NOT NULL AND EXISTS (
+        SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.conversation_id = @conversation_id)
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'conversation id ', dialoq.id_text(@conversation_id), N' is in use; give another, or none'));
+        THROW 60005, @text, 1;
+    END
+    IF @conversation_handle IS NOT NULL AND EXISTS (
+        SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+        WHERE e.conversation_handle = @conversation_handle)
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle), N' is in use; give another, or none'));
+        THROW 60005, @text, 1;
+    END
+    SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
+    SET @conversation_id = COALESCE(@conversation_id, NEWID());
+    SET @lifetime = DATEADD(second, CAST(@lifetime_seconds AS int), @now);
+    IF @lifetime < DATEADD(day, 7300, @now) SET @due = @lifetime;
+    INSERT INTO dialoq.conversation_endpoint (
+        conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
+        far_service, far_broker_instance, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known,
+        is_system, is_quarantined, begun_at, due_at
+    ) VALUES (
+        @conversation_handle, @conversation_id, @group, @service_id, @contract_id, 1, @to_service, @instance, N'SO',
+        dialoq.level_for(@contract_id, @service_id, @to_service), @lifetime, 0, 0, 0, 0, 0, @now, @due
+    );
+    SET @notices = CONCAT(@notices, dialoq.due_notice(@due));
+    -- </transaction>
     SELECT @conversation_handle AS conversation_handle, @group AS conversation_group_id, @conversation_id AS conversation_id,
         dialoq.distinct_notices(@notices) AS notices;
 END

@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.configure
     @closed_retention_s bigint, @unconfirmed_retention_s bigint = NULL
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     IF @closed_retention_s IS NULL OR @closed_retention_s NOT BETWEEN 0 AND 2147483647
         OR @unconfirmed_retention_s NOT BETWEEN 0 AND 2147483647
         THROW 60005, N'a retention of closed endpoints is out of range; it must be 0 to 2147483647 seconds', 1;
@@ -29,13 +23,7 @@ CREATE PROCEDURE dialoq.set_manual_now
     @now datetime2(6)
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     IF @now NOT BETWEEN '1900-01-01' AND '9000-01-01'
         THROW 60005, N'the manual time is out of range; it must be of the years 1900 to 8999, or NULL', 1;
     UPDATE dialoq.broker SET manual_now = @now;

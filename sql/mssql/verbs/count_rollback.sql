@@ -9,24 +9,11 @@ CREATE PROCEDURE dialoq.count_rollback
     @attempt_id uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <settings>
     DECLARE @notices nvarchar(max);
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.count_attempt @attempt_id, @notices OUTPUT;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    -- <transaction>
+    EXEC dialoq.count_attempt @attempt_id, @notices OUTPUT;
+    -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -10,13 +10,7 @@ CREATE PROCEDURE dialoq.define_begin
     @catalog_version bigint
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     DECLARE @got int, @definer nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':definer');
     EXEC dialoq.lock_definitions;
     -- Only who has the lock of definitions asks for this one, so nobody waits for it.
@@ -29,5 +23,6 @@ BEGIN
         THROW 51205, N'the transaction met another one when it began to change definitions; roll back and run it again', 1;
     SELECT CAST(CASE b.catalog_version WHEN @catalog_version THEN 1 ELSE 0 END AS bit) AS is_current
     FROM dialoq.broker AS b WHERE b.singleton = 1;
+    -- </definition>
 END
 GO

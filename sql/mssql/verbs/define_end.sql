@@ -8,26 +8,12 @@
 CREATE PROCEDURE dialoq.define_end
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <definition>
     DECLARE @notices nvarchar(max) = N' c', @version bigint;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.revisit_outboxes @notices OUTPUT;
-        UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
-        SELECT @version = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    EXEC dialoq.revisit_outboxes @notices OUTPUT;
+    UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
+    SELECT @version = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
     SELECT @version AS catalog_version, dialoq.distinct_notices(@notices) AS notices;
+    -- </definition>
 END
 GO

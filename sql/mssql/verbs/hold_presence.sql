@@ -10,13 +10,7 @@ CREATE PROCEDURE dialoq.hold_presence
     @process uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     IF @process IS NULL THROW 60005, N'the id of the process is NULL; give one', 1;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), @got int;
     EXEC @got = sp_getapplock

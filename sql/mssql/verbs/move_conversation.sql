@@ -8,51 +8,38 @@ CREATE PROCEDURE dialoq.move_conversation
     @conversation_handle uniqueidentifier, @conversation_group_id uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <settings>
     DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit;
     DECLARE @group uniqueidentifier, @conversation_id uniqueidentifier, @is_initiator bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        -- What is refused whoever holds the groups does not wait for them; the locks are taken in the order of the ids.
-        EXEC dialoq.check_not_ended @conversation_handle, 58438, N'MOVE CONVERSATION';
-        SELECT @group = e.conversation_group_id, @service_id = e.service_id
-        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
-        WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0 AND e.state NOT IN (N'DO', N'CD');
-        IF @group IS NOT NULL
-        BEGIN
-            EXEC dialoq.check_group @conversation_group_id, @service_id;
-            IF @conversation_group_id < @group EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
-        END
-        EXEC dialoq.lock_unended @conversation_handle, 58438, N'MOVE CONVERSATION', @endpoint_id OUTPUT, @notices OUTPUT;
-        EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
-        SELECT @group = e.conversation_group_id, @service_id = e.service_id, @conversation_id = e.conversation_id,
-            @is_initiator = e.is_initiator
-        FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    -- <transaction>
+    -- What is refused whoever holds the groups does not wait for them; the locks are taken in the order of the ids.
+    EXEC dialoq.check_not_ended @conversation_handle, 58438, N'MOVE CONVERSATION';
+    SELECT @group = e.conversation_group_id, @service_id = e.service_id
+    FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
+    WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0 AND e.state NOT IN (N'DO', N'CD');
+    IF @group IS NOT NULL
+    BEGIN
         EXEC dialoq.check_group @conversation_group_id, @service_id;
-        IF @group <> @conversation_group_id
-        BEGIN
-            UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id
-            WHERE endpoint_id = @endpoint_id;
-            EXEC dialoq.rebuild_ready_rows @group;
-            EXEC dialoq.rebuild_ready_rows @conversation_group_id, @is_ready OUTPUT;
-            IF @is_ready = 1
-                SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
-            -- Whoever sends at this moment still announces it to the old group.
-            EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
-        END
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+        IF @conversation_group_id < @group EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
+    END
+    EXEC dialoq.lock_unended @conversation_handle, 58438, N'MOVE CONVERSATION', @endpoint_id OUTPUT, @notices OUTPUT;
+    EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
+    SELECT @group = e.conversation_group_id, @service_id = e.service_id, @conversation_id = e.conversation_id,
+        @is_initiator = e.is_initiator
+    FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    EXEC dialoq.check_group @conversation_group_id, @service_id;
+    IF @group <> @conversation_group_id
+    BEGIN
+        UPDATE dialoq.conversation_endpoint SET conversation_group_id = @conversation_group_id
+        WHERE endpoint_id = @endpoint_id;
+        EXEC dialoq.rebuild_ready_rows @group;
+        EXEC dialoq.rebuild_ready_rows @conversation_group_id, @is_ready OUTPUT;
+        IF @is_ready = 1
+            SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
+        -- Whoever sends at this moment still announces it to the old group.
+        EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
+    END
+    -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

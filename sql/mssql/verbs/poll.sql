@@ -9,13 +9,7 @@
 CREATE PROCEDURE dialoq.poll
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
     DECLARE @recheck_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
     SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,

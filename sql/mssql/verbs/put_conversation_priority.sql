@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.put_conversation_priority
     @remote_service_name nvarchar(512), @priority int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     UPDATE dialoq.conversation_priority SET
         name = @name, service_contract_id = @service_contract_id, local_service_id = @local_service_id,
         remote_service_name = @remote_service_name, priority = @priority
@@ -26,19 +20,15 @@ BEGIN
         ) VALUES (
             @priority_id, @name, @service_contract_id, @local_service_id, @remote_service_name, @priority
         );
+    -- </definition>
 END
 GO
 CREATE PROCEDURE dialoq.delete_conversation_priority
     @priority_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     DELETE FROM dialoq.conversation_priority WHERE priority_id = @priority_id;
+    -- </definition>
 END
 GO

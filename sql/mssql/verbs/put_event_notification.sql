@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.put_event_notification
     @conversation_handle uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     UPDATE dialoq.event_notification SET
         name = @name, queue_id = @queue_id, event = @event, service = @service,
         conversation_handle = @conversation_handle
@@ -26,19 +20,15 @@ BEGIN
         ) VALUES (
             @event_notification_id, @name, @queue_id, @event, @service, @conversation_handle
         );
+    -- </definition>
 END
 GO
 CREATE PROCEDURE dialoq.delete_event_notification
     @event_notification_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     DELETE FROM dialoq.event_notification WHERE event_notification_id = @event_notification_id;
+    -- </definition>
 END
 GO

@@ -10,13 +10,7 @@ CREATE PROCEDURE dialoq.put_message_type
     @xml_schema_collection nvarchar(256), @json_schema nvarchar(max), @is_dropped bit
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     EXEC dialoq.check_name @name;
     DECLARE @before nvarchar(1), @id bigint = -1, @next bigint, @body varbinary(max), @fault nvarchar(max);
     SELECT @before = m.validation FROM dialoq.message_type AS m WHERE m.message_type_id = @message_type_id;
@@ -41,5 +35,6 @@ BEGIN
         EXEC dialoq.find_body_fault @message_type_id, @body, @fault OUTPUT;
         UPDATE dialoq.transmission SET body_fault = @fault WHERE transmission_id = @id;
     END
+    -- </definition>
 END
 GO

@@ -14,16 +14,7 @@ CREATE PROCEDURE dialoq.put_queue_monitor
     @task_limit_reached_total bigint, @activation_errors_total bigint, @host_name nvarchar(256), @process_id bigint
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
-        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    SET LOCK_TIMEOUT 100;
+    -- <presence>
     IF @process IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @state IS NULL OR @host_name IS NULL OR @process_id IS NULL
         OR @tasks_waiting IS NULL OR @tasks_waiting NOT BETWEEN 0 AND 1000000000000
         OR @tasks_running IS NULL OR @tasks_running NOT BETWEEN 0 AND 1000000000000
@@ -58,16 +49,7 @@ CREATE PROCEDURE dialoq.delete_queue_monitor
     @process uniqueidentifier, @monitor_id bigint
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
-        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    SET LOCK_TIMEOUT 100;
+    -- <presence>
     DELETE FROM m FROM dialoq.queue_monitor AS m WITH (ROWLOCK, INDEX (queue_monitor_process), FORCESEEK)
     WHERE m.process = @process AND m.monitor_id = @monitor_id;
 END
@@ -77,16 +59,7 @@ CREATE PROCEDURE dialoq.put_activated_task
     @process_id bigint, @started_at datetime2(6)
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
-        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    SET LOCK_TIMEOUT 100;
+    -- <presence>
     IF @process IS NULL OR @task_id IS NULL OR @monitor_id IS NULL OR @queue_id IS NULL OR @procedure_name IS NULL
         OR @process_id IS NULL OR @started_at IS NULL
         THROW 60005, N'a column of the activated task is NULL; all of them are needed', 1;
@@ -107,16 +80,7 @@ CREATE PROCEDURE dialoq.delete_activated_task
     @process uniqueidentifier, @task_id bigint
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
-        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    SET LOCK_TIMEOUT 100;
+    -- <presence>
     DELETE FROM t FROM dialoq.activated_task AS t WITH (ROWLOCK, INDEX (activated_task_process), FORCESEEK)
     WHERE t.process = @process AND t.task_id = @task_id;
 END
@@ -125,16 +89,7 @@ CREATE PROCEDURE dialoq.delete_process
     @process uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Session') = N'NoLock'
-        THROW 60005, N'this session does not hold the presence of that process; call dialoq.hold_presence first', 1;
-    SET LOCK_TIMEOUT 100;
+    -- <presence>
     DELETE FROM t FROM dialoq.activated_task AS t WITH (ROWLOCK, INDEX (activated_task_process), FORCESEEK)
     WHERE t.process = @process;
     DELETE FROM m FROM dialoq.queue_monitor AS m WITH (ROWLOCK, INDEX (queue_monitor_process), FORCESEEK)

@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.put_service
     @contracts dialoq.contract_id_rows READONLY
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     EXEC dialoq.check_name @name;
     UPDATE dialoq.service SET
         name = @name, owner = @owner, queue_id = @queue_id
@@ -29,20 +23,16 @@ BEGIN
     DELETE FROM dialoq.service_contract_usage WHERE service_id = @service_id;
     INSERT INTO dialoq.service_contract_usage (service_id, position, service_contract_id)
     SELECT @service_id, c.item, c.service_contract_id FROM @contracts AS c;
+    -- </definition>
 END
 GO
 CREATE PROCEDURE dialoq.delete_service
     @service_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     DELETE FROM dialoq.service_contract_usage WHERE service_id = @service_id;
     DELETE FROM dialoq.service WHERE service_id = @service_id;
+    -- </definition>
 END
 GO

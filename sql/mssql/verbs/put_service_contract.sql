@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.put_service_contract
     @usages dialoq.usage_rows READONLY
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     EXEC dialoq.check_name @name;
     UPDATE dialoq.service_contract SET
         name = @name, owner = @owner, is_dropped = @is_dropped
@@ -34,5 +28,6 @@ BEGIN
         @service_contract_id, u.item, u.message_type, CASE WHEN u.is_sent_by_initiator <> 0 THEN 1 ELSE 0 END,
         CASE WHEN u.is_sent_by_target <> 0 THEN 1 ELSE 0 END
     FROM @usages AS u;
+    -- </definition>
 END
 GO

@@ -11,13 +11,7 @@ CREATE PROCEDURE dialoq.put_service_queue
     @execute_as nvarchar(256), @execute_as_user nvarchar(256)
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     EXEC dialoq.check_name @name;
     UPDATE dialoq.service_queue SET
         name = @name, folded_name = @folded_name, is_receive_enabled = @is_receive_enabled,
@@ -37,19 +31,15 @@ BEGIN
             @is_poison_message_handling_enabled, @is_poison_quarantine_enabled, @is_activation_enabled,
             @activation_procedure, @max_queue_readers, @execute_as, @execute_as_user
         );
+    -- </definition>
 END
 GO
 CREATE PROCEDURE dialoq.delete_service_queue
     @queue_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     DELETE FROM dialoq.service_queue WHERE queue_id = @queue_id;
+    -- </definition>
 END
 GO

@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.put_settings
     @next_object_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     UPDATE dialoq.broker SET
         service_broker_guid = @service_broker_guid, is_broker_enabled = @is_broker_enabled,
         is_honor_broker_priority_on = @is_honor_broker_priority_on, next_object_id = @next_object_id
@@ -27,5 +21,6 @@ BEGIN
         ) VALUES (
             1, @service_broker_guid, @is_broker_enabled, @is_honor_broker_priority_on, @next_object_id, 1, 1800
         );
+    -- </definition>
 END
 GO

@@ -8,13 +8,7 @@ CREATE PROCEDURE dialoq.put_xml_schema_collection
     @xml_collection_id int, @name nvarchar(256), @schemas nvarchar(max)
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     UPDATE dialoq.xml_schema_collection SET
         name = @name, schemas = @schemas
     WHERE xml_collection_id = @xml_collection_id;
@@ -24,19 +18,15 @@ BEGIN
         ) VALUES (
             @xml_collection_id, @name, @schemas
         );
+    -- </definition>
 END
 GO
 CREATE PROCEDURE dialoq.delete_xml_schema_collection
     @xml_collection_id int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <definition>
     DELETE FROM dialoq.xml_schema_collection WHERE xml_collection_id = @xml_collection_id;
+    -- </definition>
 END
 GO

@@ -10,13 +10,7 @@ CREATE PROCEDURE dialoq.receive
     @conversation_group_id uniqueidentifier = NULL, @lowest int = 1, @highest int = 10, @oldest bit = 0
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     DECLARE @queue_id int, @text nvarchar(2048), @group uniqueidentifier, @only bigint, @state nvarchar(2), @in_queue int;
     DECLARE @from_top int, @to_top int, @by_age bit = COALESCE(@oldest, 0), @service_id int, @is_known bit = 0;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;

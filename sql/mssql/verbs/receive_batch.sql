@@ -10,13 +10,7 @@ CREATE PROCEDURE dialoq.receive_batch
     @queue nvarchar(4000), @items dialoq.receive_batch_rows READONLY, @from_level int = NULL, @from_order bigint = NULL
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     DECLARE @queue_id int, @start_top int, @start bigint;
     IF @from_level NOT BETWEEN 1 AND 10 OR @from_order < 0 OR (@from_level IS NULL AND @from_order IS NOT NULL)
         THROW 60005, N'the place to begin at is out of range; it is a level of 1 to 10 and a queuing order from 0 on', 1;

@@ -8,40 +8,27 @@ CREATE PROCEDURE dialoq.release_quarantine
     @conversation_group_id uniqueidentifier
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <settings>
     DECLARE @notices nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.check_group @conversation_group_id, NULL;
-        EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
-        SELECT TOP (1) @queue_id = s.queue_id
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        WHERE e.conversation_group_id = @conversation_group_id;
-        IF @queue_id IS NULL
-        BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
-                N' was not found: it has no conversations here'));
-            THROW 58436, @text, 1;
-        END
-        UPDATE e SET is_quarantined = 0, rollbacks = 0
-        FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
-        WHERE e.conversation_group_id = @conversation_group_id;
-        EXEC dialoq.rebuild_ready_rows @conversation_group_id;
-        SET @notices = CONCAT(N'q:', @queue_id);
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+    -- <transaction>
+    EXEC dialoq.check_group @conversation_group_id, NULL;
+    EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
+    SELECT TOP (1) @queue_id = s.queue_id
+    FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE e.conversation_group_id = @conversation_group_id;
+    IF @queue_id IS NULL
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
+            N' was not found: it has no conversations here'));
+        THROW 58436, @text, 1;
+    END
+    UPDATE e SET is_quarantined = 0, rollbacks = 0
+    FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
+    WHERE e.conversation_group_id = @conversation_group_id;
+    EXEC dialoq.rebuild_ready_rows @conversation_group_id;
+    SET @notices = CONCAT(N'q:', @queue_id);
+    -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -12,41 +12,28 @@ CREATE PROCEDURE dialoq.send
     @message_id uniqueidentifier = NULL
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
-    DECLARE @is_own bit = CASE @@TRANCOUNT WHEN 0 THEN 1 ELSE 0 END;
+    -- <settings>
     DECLARE @notices nvarchar(max), @text nvarchar(2048), @type_id int, @endpoint_id bigint, @number int;
-    BEGIN TRY
-        IF @is_own = 1 BEGIN TRANSACTION;
-        EXEC dialoq.check_catalog_version @catalog_version;
-        EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
+    -- <transaction>
+    EXEC dialoq.check_catalog_version @catalog_version;
+    EXEC dialoq.check_sent @message_body, @body_fault, @number OUTPUT, @text OUTPUT;
+    IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
+    SET @message_id = COALESCE(@message_id, NEWID());
+    EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
+    IF @endpoint_id IS NULL EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
+    SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
+    EXEC dialoq.find_message_type @message_type_name, @type_id OUTPUT;
+    IF @endpoint_id = -1
+    BEGIN
+        EXEC dialoq.check_send_before @conversation_handle, @message_type_name, @number OUTPUT, @text OUTPUT;
         IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
-        SET @message_id = COALESCE(@message_id, NEWID());
-        EXEC dialoq.lock_handle @conversation_handle, 0, @endpoint_id OUTPUT, @notices OUTPUT;
-        IF @endpoint_id IS NULL EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
-        SET @message_type_name = COALESCE(@message_type_name, N'DEFAULT');
-        EXEC dialoq.find_message_type @message_type_name, @type_id OUTPUT;
-        IF @endpoint_id = -1
-        BEGIN
-            EXEC dialoq.check_send_before @conversation_handle, @message_type_name, @number OUTPUT, @text OUTPUT;
-            IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
-            EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
-        END
-        EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
-        IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
-        IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
-        EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @notices OUTPUT;
-        IF @is_own = 1 COMMIT TRANSACTION;
-    END TRY
-    BEGIN CATCH
-        IF @is_own = 1 AND @@TRANCOUNT > 0 ROLLBACK TRANSACTION;
-        THROW;
-    END CATCH
+        EXEC dialoq.lock_open @conversation_handle, @endpoint_id OUTPUT, @notices OUTPUT;
+    END
+    EXEC dialoq.check_send @endpoint_id, @message_type_name, @number OUTPUT, @text OUTPUT;
+    IF @number IS NOT NULL EXEC dialoq.refuse @number, @text;
+    IF @body_fault IS NULL EXEC dialoq.find_body_fault @type_id, @message_body, @body_fault OUTPUT;
+    EXEC dialoq.send_from @endpoint_id, @type_id, @message_body, @trace, @body_fault, @message_id, @notices OUTPUT;
+    -- </transaction>
     SELECT @message_id AS message_id, dialoq.distinct_notices(@notices) AS notices;
 END
 GO

@@ -9,13 +9,7 @@ CREATE PROCEDURE dialoq.take_reader_slot
     @queue_id int, @max_queue_readers int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     IF @queue_id IS NULL OR @max_queue_readers IS NULL OR @max_queue_readers NOT BETWEEN 0 AND 32767
         THROW 60005, N'a reader slot needs a queue and a limit of 0 to 32767 readers', 1;
     DECLARE @slot int = 0, @taken int, @got int, @resource nvarchar(255);
@@ -40,13 +34,7 @@ CREATE PROCEDURE dialoq.free_reader_slot
     @queue_id int, @slot int
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':reader:', @queue_id, N':', @slot);
     IF APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'NoLock'
         EXEC sp_releaseapplock @Resource = @resource, @LockOwner = N'Session', @DbPrincipal = N'dialoq_user';

@@ -12,13 +12,7 @@ CREATE PROCEDURE dialoq.tick
     @top int = 500
 AS
 BEGIN
-    SET NOCOUNT ON;
-    SET ROWCOUNT 0;
-    SET LOCK_TIMEOUT -1;
-    SET ANSI_WARNINGS, ANSI_PADDING, ARITHABORT, CONCAT_NULL_YIELDS_NULL ON;
-    SET NUMERIC_ROUNDABORT OFF;
-    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
-    IF XACT_STATE() = -1 THROW 60020, N'the transaction can only be rolled back: an earlier statement of it failed', 1;
+    -- <settings>
     IF @@TRANCOUNT > 0
         THROW 60005, N'tick was called in a transaction, and would stop all others until its end; call it outside', 1;
     -- The transaction is this procedure's alone: one step that fails must not undo the others.
