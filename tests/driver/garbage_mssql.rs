@@ -5,6 +5,7 @@
 
 use crate::enlisting_mssql::{dialog, on};
 use crate::hostile_mssql::{number, run};
+use crate::servers::called_by::called_by;
 use crate::servers::{Store, limit, seeds};
 use dialoq::mssql::Client;
 use dialoq::{Act, Broker, Code, ConversationHandle};
@@ -19,14 +20,14 @@ pub(crate) struct Routine {
 /// What dialoq_user may execute.
 pub(crate) fn routines() -> Vec<Routine> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/mssql");
-    let roles = std::fs::read_to_string(folder.join("roles.sql")).unwrap();
+    let granted = called_by("mssql", "dialoq_user");
     let mut found = Vec::new();
     for file in std::fs::read_dir(folder.join("verbs")).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         for made in text.split("CREATE PROCEDURE dialoq.").skip(1) {
             let (name, rest) = made.split_once('\n').unwrap();
             let list = rest.split_once("AS\nBEGIN").unwrap().0;
-            if roles.contains(&format!("GRANT EXECUTE ON dialoq.{name} TO dialoq_user")) {
+            if granted.contains(name) {
                 let parameters = list.split(" @").flat_map(|part| part.split("\n@")).filter_map(parameter).collect();
                 found.push(Routine { name: name.to_owned(), parameters });
             }

@@ -267,8 +267,10 @@ BEGIN
         IF @took > 0 SET @any = 1;
         EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
         IF @group IS NOT NULL BREAK;
-        -- Another had emptied it before the lock was ours: this RECEIVE looks again.
-        IF @took = 0 SET @item = @item - 1;
+        -- The group may have older messages than the one that was taken, and then its row is the same: the next RECEIVE reads it again.
+        IF @took > 0 SET @seen = REPLACE(@seen, CONCAT(CAST(@chosen AS nvarchar(36)), N' '), N'');
+        -- Another transaction had emptied the group before this one locked it: the same RECEIVE looks for the next group.
+        ELSE SET @item = @item - 1;
     END
     -- If this transaction rolls back, so does this, and it is counted again.
     IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
