@@ -58,3 +58,11 @@ fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
     assert_listed("rules of PostgreSQL without a file in src/core", &rules.difference(&core).collect(), ONLY_IN_SQL);
     assert_listed("files of src/core without one in sql/postgres", &core.difference(&all).collect(), ONLY_IN_CORE);
 }
+
+#[test]
+fn the_two_databases_have_the_same_files_of_rules_and_verbs() {
+    for folder in ["rules", "verbs"] {
+        let of = |dialect: &str| names(&format!("sql/{dialect}/{folder}"), "sql");
+        assert_eq!(of("postgres"), of("mssql"), "sql/*/{folder}: a rule and a verb have one file name in both");
+    }
+}

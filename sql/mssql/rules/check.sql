@@ -6,6 +6,21 @@
 -- Errors: see each procedure
 -- Locks: none
 
+-- The text of 8426.
+CREATE FUNCTION dialoq.unknown_handle_text(@conversation_handle uniqueidentifier) RETURNS nvarchar(2048) AS
+BEGIN
+    RETURN CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
+        N' was not found: it was never begun here, or it has ended');
+END
+GO
+
+-- The text of 8428.
+CREATE FUNCTION dialoq.unknown_type_text(@name nvarchar(4000)) RETURNS nvarchar(max) AS
+BEGIN
+    RETURN CONCAT(N'message type ''', @name, N''' was not found; names are compared byte by byte');
+END
+GO
+
 -- The id of the message type that a SEND names.
 -- Errors: 58428
 CREATE PROCEDURE dialoq.find_message_type
@@ -18,36 +33,46 @@ BEGIN
     SELECT @type_id = t.message_type_id
     FROM dialoq.message_type AS t WHERE t.name = @name AND DATALENGTH(t.name) = DATALENGTH(@name) AND t.is_dropped = 0;
     IF @type_id IS NOT NULL RETURN;
-    SET @text = CONCAT(N'message type ''', @name, N''' was not found; names are compared byte by byte');
+    SET @text = dialoq.unknown_type_text(@name);
     EXEC dialoq.refuse 58428, @text;
 END
 GO
 
--- The queue of that name, if it gives something out.
+-- The queue of that name.
+-- Errors: 60002
+CREATE PROCEDURE dialoq.find_queue
+    @queue nvarchar(4000), @queue_id int OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @text nvarchar(2048);
+    SET @queue_id = NULL;
+    SELECT @queue_id = q.queue_id
+    FROM dialoq.service_queue AS q
+    WHERE q.folded_name = dialoq.fold_name(@queue) AND DATALENGTH(q.folded_name) = DATALENGTH(@queue);
+    IF @queue_id IS NOT NULL RETURN;
+    SET @text = dialoq.throw_text(CONCAT(N'queue ''', @queue, N''' was not found'));
+    THROW 60002, @text, 1;
+END
+GO
+
+-- The queue of that name, if it is not disabled.
 -- Errors: 59617, 60002
 CREATE PROCEDURE dialoq.find_receivable
     @queue nvarchar(4000), @queue_id int OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @name nvarchar(256), @is_receive_enabled bit, @text nvarchar(2048);
-    SET @queue_id = NULL;
-    SELECT @queue_id = q.queue_id, @name = q.name, @is_receive_enabled = q.is_receive_enabled
-    FROM dialoq.service_queue AS q WHERE q.folded_name = dialoq.fold_name(@queue) AND DATALENGTH(q.folded_name) = DATALENGTH(@queue);
-    IF @queue_id IS NULL
-    BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @queue, N''' was not found'));
-        THROW 60002, @text, 1;
-    END
-    IF @is_receive_enabled = 0
-    BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it'));
-        THROW 59617, @text, 1;
-    END
+    DECLARE @name nvarchar(256), @text nvarchar(2048);
+    EXEC dialoq.find_queue @queue, @queue_id OUTPUT;
+    SELECT @name = q.name FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_receive_enabled = 0;
+    IF @name IS NULL RETURN;
+    SET @text = CONCAT(N'queue ''', @name, N''' is disabled; ALTER QUEUE [', @name, N'] WITH STATUS = ON enables it');
+    EXEC dialoq.refuse 59617, @text;
 END
 GO
 
--- Refuses a name that ends in a space: no index of SQL Server tells it from the name without.
+-- Refuses a name that ends in a space, because an index of SQL Server treats it as equal to the name without the space.
 -- Errors: 60003
 CREATE PROCEDURE dialoq.check_name
     @name nvarchar(4000)
@@ -62,8 +87,8 @@ BEGIN
 END
 GO
 
--- What is wrong with what a caller of SEND gives beside the conversation and the type; NULL if nothing. A fault of the body
--- has one of the two codes that checks of bodies give: it is told to both sides later, when nobody is there to be refused.
+-- Checks the body and the body fault that a caller of SEND gives; NULL if both are right. A body fault must begin with one of
+-- the two codes that checks of bodies give, because it is sent to both sides later.
 CREATE PROCEDURE dialoq.check_sent
     @body varbinary(max), @body_fault nvarchar(max), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT
 AS
@@ -134,8 +159,7 @@ BEGIN
     END CATCH
     IF @is_gone = 1
     BEGIN
-        SET @text = CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
-            N' was not found: it was never begun here, or it has ended');
+        SET @text = dialoq.unknown_handle_text(@conversation_handle);
         THROW 58426, @text, 1;
     END
     IF @state IN (N'DO', N'CD')

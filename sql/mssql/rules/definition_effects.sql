@@ -8,8 +8,8 @@
 --     on_queue_dropped, on_queue_status_changed, on_new_broker, on_error_broker_conversations, on_notification_created,
 --     on_notification_dropped)
 
--- The words of who holds a lock of Dialoq's that was not had in time: his session, if this user may see the server's
--- state, else the query that names it.
+-- The holder of a lock of Dialoq's that was not granted in time, as text: its session if this user may see the server's state,
+-- else the query that names it.
 CREATE PROCEDURE dialoq.find_holder
     @resource nvarchar(255), @holder nvarchar(1000) OUTPUT
 AS
@@ -50,7 +50,7 @@ BEGIN
 END
 GO
 
--- Locks the definitions unless another transaction changes them for longer than a moment; is_locked says whether it did.
+-- Locks the definitions unless another transaction changes them for longer than 250 ms. is_locked: whether they are locked.
 CREATE PROCEDURE dialoq.try_lock_definitions
     @is_locked bit OUTPUT
 AS
@@ -151,7 +151,7 @@ BEGIN
 END
 GO
 
--- All messages of the service go to another queue: rows name endpoints, so only the places to look change.
+-- The service was moved to another queue. Messages name endpoints, so only ready_group changes.
 CREATE PROCEDURE dialoq.on_service_moved
     @service_id int, @from_queue_id int, @to_queue_id int
 AS
@@ -170,7 +170,7 @@ BEGIN
         IF @next IS NULL BREAK;
         SET @id = @next;
         EXEC dialoq.rebuild_ready_rows @group;
-        -- A message that arrives at this moment may still go by the old queue: tick looks once more.
+        -- A concurrent delivery may still announce its message in the old queue; tick checks the endpoint again.
         EXEC dialoq.request_recheck @id, @conversation_id, @is_initiator;
         IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
     END
@@ -180,7 +180,7 @@ BEGIN
 END
 GO
 
--- The service was dropped: its conversations vanish, and their peers are told.
+-- The service was dropped: its conversations are erased, and their peers get an Error.
 CREATE PROCEDURE dialoq.on_service_dropped
     @service_id int, @queue_id int
 AS
@@ -211,7 +211,7 @@ BEGIN
 END
 GO
 
--- The queue was dropped: who waits in it hears of it.
+-- The queue was dropped; its notice wakes the receivers that wait in it.
 CREATE PROCEDURE dialoq.on_queue_dropped
     @queue_id int
 AS
@@ -238,7 +238,7 @@ BEGIN
 END
 GO
 
--- The broker is another: all conversations vanish without a word. Notifications begin theirs anew.
+-- The database has a new broker: all conversations are erased without a message. Event notifications begin new ones.
 CREATE PROCEDURE dialoq.on_new_broker
 AS
 BEGIN

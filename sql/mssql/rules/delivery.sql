@@ -4,8 +4,9 @@
 -- Errors: none of its own, but try_revisit's
 -- Locks: none that it waits for
 
--- Where something of an endpoint would go now: peer (that is there), service (where it makes the target), deaf (the peer
--- has ended and hears nothing), gone (the peer is gone without a word), delayed (with the status), refused (with the code).
+-- The way that a message of an endpoint would take now: peer (the peer exists), service (a message there makes the target),
+-- peer_ended (the peer has ended and discards it), peer_missing (the peer was erased), delayed (status says why), refused
+-- (code says why).
 CREATE PROCEDURE dialoq.route
     @endpoint_id bigint, @way nvarchar(12) OUTPUT, @peer_id bigint OUTPUT, @service_id int OUTPUT,
     @status nvarchar(256) OUTPUT, @code int OUTPUT
@@ -79,7 +80,7 @@ BEGIN
 END
 GO
 
--- What a refused conversation is told.
+-- The description of the Error that breaks a refused conversation.
 CREATE FUNCTION dialoq.refusal(@endpoint_id bigint, @code int) RETURNS nvarchar(max) AS
 BEGIN
     RETURN (
@@ -105,7 +106,7 @@ BEGIN
     )
     SELECT NEWID(), e.conversation_id, NEWID(), @service_id, e.service_contract_id, 0, s.name, N'CO',
         dialoq.level_for(e.service_contract_id, @service_id, s.name), e.lifetime, 0, 0, 1, 0, 0, @now,
-        CASE WHEN e.lifetime < DATEADD(day, 7300, @now) THEN e.lifetime END
+        dialoq.next_due(N'CO', e.lifetime, NULL, NULL, NULL, @now)
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.endpoint_id = @from;
     SET @peer_id = SCOPE_IDENTITY();
@@ -113,7 +114,7 @@ BEGIN
 END
 GO
 
--- A letter reaches the other endpoint.
+-- Puts a message into the queue of the other endpoint.
 CREATE PROCEDURE dialoq.arrive
     @from bigint, @to bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
     @trace nvarchar(max), @is_end bit, @is_error bit, @body_fault nvarchar(max), @now datetime2(6),
@@ -155,19 +156,17 @@ BEGIN
     END
     IF @is_system = 1
     BEGIN
-        -- The broker reads nothing that it is told, but the end.
+        -- The broker's own side of a notification discards every message except the end.
         IF @is_end = 1 EXEC dialoq.stop_notification @to, 2, @notices OUTPUT;
         RETURN;
     END
     -- An endpoint that is disconnected or broken takes no more in.
-    IF @state IS NULL OR @state <> N'CO' OR EXISTS (
-        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @to AND m.delivery_class = 1)
-        RETURN;
+    SET @state = dialoq.pending_state(@to, @state);
+    IF @state IS NULL OR @state <> N'CO' RETURN;
     IF @is_end = 0 AND @body_fault <> N''
     BEGIN
         -- A body that fails validation breaks both sides. The receiver of bad XML sees another number than its sender.
-        -- check_sent has let in nothing else than these two codes; a row from before it did is told as the first.
+        -- check_sent accepts only these two codes. A body fault from an earlier version gets the first one.
         SET @code = CASE WHEN LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 = N'-9615|' THEN -9615 ELSE -8430 END;
         SET @description = LEFT(CASE
             WHEN LEFT(@body_fault, 6) COLLATE Latin1_General_100_BIN2 IN (N'-8430|', N'-9615|')
@@ -188,7 +187,7 @@ BEGIN
 END
 GO
 
--- Tries to deliver a row of the transmission queue; may_go_on says whether the endpoint's next row may go now.
+-- Tries to deliver a row of the transmission queue. may_go_on: whether the endpoint's next row may go now.
 CREATE PROCEDURE dialoq.deliver
     @transmission_id bigint, @may_go_on bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -217,7 +216,7 @@ BEGIN
     IF @way = N'refused'
     BEGIN
         IF @state = N'DO'
-            -- Fire and forget: the sender has ended and hears nothing of the refusal.
+            -- The sender has ended, so it gets no Error.
             EXEC dialoq.erase @from, @notices OUTPUT;
         ELSE
         BEGIN
@@ -264,7 +263,7 @@ BEGIN
 END
 GO
 
--- Sends a letter of an endpoint off: delivers it if nothing stands before it and its way is free, else puts it in the
+-- Sends a message of an endpoint: delivers it if no message waits before it and its way is free, else puts it into the
 -- transmission queue.
 CREATE PROCEDURE dialoq.dispatch
     @from bigint, @sequence bigint, @message_type_id int, @message_id uniqueidentifier, @body varbinary(max),
@@ -285,9 +284,7 @@ BEGIN
             priority, body, trace, status, body_fault
         )
         SELECT @from, @sequence, @message_type_id, @is_error, @is_end, @message_id, @now, e.priority, @body, @trace,
-            CASE @way WHEN N'delayed' THEN @status
-                WHEN N'refused' THEN N'9784: the conversation is in error; the message is held until END CONVERSATION'
-                ELSE N'' END,
+            CASE @way WHEN N'delayed' THEN @status ELSE N'' END,
             @body_fault
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
         IF @must_queue = 1
@@ -357,8 +354,8 @@ BEGIN
 END
 GO
 
--- Looks at everything that waits after definitions have changed: sends what can go, by level if HONOR_BROKER_PRIORITY is
--- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick.
+-- Visits the transmission queue after a change of definitions: delivers what can go now, by level if HONOR_BROKER_PRIORITY is
+-- ON, and updates the status of the rest. Endpoints that another transaction holds are left to tick.
 -- Locks: the groups of what can go or changes its reason, without waiting
 CREATE PROCEDURE dialoq.revisit_outboxes
     @notices nvarchar(max) OUTPUT
@@ -370,7 +367,7 @@ BEGIN
     DECLARE @honor bit, @endpoint_id bigint = -1, @next bigint, @status nvarchar(256), @place int = 0, @id bigint;
     DECLARE @way nvarchar(12), @peer_id bigint, @service_id int, @reason nvarchar(256), @code int, @state nvarchar(2);
     SELECT @honor = b.is_honor_broker_priority_on FROM dialoq.broker AS b WHERE b.singleton = 1;
-    -- One look for each endpoint; what stays as it is needs no lock.
+    -- Each endpoint is read once. An endpoint whose status stays the same needs no lock.
     WHILE 1 = 1
     BEGIN
         SET @next = NULL;
@@ -381,8 +378,8 @@ BEGIN
         ORDER BY t.endpoint_id, t.transmission_id;
         IF @next IS NULL BREAK;
         SET @endpoint_id = @next;
-        -- READPAST passes over the row of an endpoint on which another transaction sends. If nothing looked again, all that
-        -- the endpoint has in the transmission queue would wait for its next SEND.
+        -- READPAST passes over the row of an endpoint on which another transaction sends. Without a recheck its messages would
+        -- wait in the transmission queue until its next SEND.
         IF @state IS NULL
         BEGIN
             INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)

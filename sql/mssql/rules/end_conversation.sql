@@ -4,7 +4,7 @@
 -- Errors: none of its own
 -- Locks: the peer's group if the peer has ended already, without waiting
 
--- Tells the peer, over whatever waits before it, and stands aside until it knows.
+-- Sends the peer an EndDialog or an Error. The endpoint stays in DO until it is delivered.
 CREATE PROCEDURE dialoq.send_end
     @endpoint_id bigint, @error_code int, @description nvarchar(max), @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
@@ -33,7 +33,7 @@ BEGIN
             SELECT 1 FROM dialoq.transmission AS t
             WHERE t.endpoint_id = @endpoint_id AND (t.is_end_of_dialog = 1 OR t.is_conversation_error = 1))
     BEGIN
-        -- Whoever sends to this side without seeing its end leaves something behind.
+        -- A concurrent sender that does not see this end leaves a message behind; the recheck removes it.
         EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
         EXEC dialoq.finish @endpoint_id, @now, @notices OUTPUT;
     END
@@ -69,7 +69,7 @@ BEGIN
             FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
             WHERE t.endpoint_id = @endpoint_id;
         IF @error_code IS NOT NULL AND @is_initiator = 1 AND @is_peer_known = 0
-            -- The target never heard of this conversation, and an Error may not be the first it hears.
+            -- The target does not exist yet, and an Error may not be the first message of a conversation.
             EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
         ELSE
             EXEC dialoq.send_end @endpoint_id, @error_code, @description, @now, @notices OUTPUT;
@@ -83,7 +83,7 @@ BEGIN
     END
     ELSE IF @state = N'ER'
     BEGIN
-        -- Only if the error was this side's alone does the other still wait for a word.
+        -- The peer is still open only if the error was this side's alone.
         IF @peer_state IN (N'SO', N'CO')
         BEGIN
             SET @error = dialoq.error_body(-8462, N'the other endpoint of the conversation has ended');
@@ -104,7 +104,7 @@ BEGIN
     END
     IF @peer_state = N'DO'
     BEGIN
-        -- Both have ended now: what the other still had to say is dropped, and it need not wait for an answer.
+        -- Both sides have ended: the peer's unsent messages are dropped, and it waits for no answer.
         EXEC dialoq.lock_endpoint @peer_id, 0, @is_locked OUTPUT, @notices OUTPUT;
         IF @is_locked IS NULL
         BEGIN

@@ -4,9 +4,9 @@
 -- Errors: none of its own
 -- Locks: none that it waits for
 
--- The other endpoint of a conversation, needing no lock. Its row may be under change by whoever holds its group; then
--- what cannot change is read past that, and its state is taken for listening: what is told to it then is dropped by
--- whoever looks at it, if it has ended. Only a row that is just being made or removed is waited for.
+-- The other endpoint of a conversation. Needs no lock. If the holder of its group is changing the row, the columns that cannot
+-- change are read uncommitted, and the state counts as CO: if the endpoint has ended, it discards the message when it applies
+-- it. Only a row that is being inserted or deleted is waited for.
 CREATE PROCEDURE dialoq.find_peer
     @conversation_id uniqueidentifier, @is_initiator bit, @peer_id bigint OUTPUT, @state nvarchar(2) OUTPUT,
     @group uniqueidentifier OUTPUT, @service_id int OUTPUT, @is_system bit OUTPUT
@@ -57,28 +57,50 @@ BEGIN
 END
 GO
 
--- Sets the state of an endpoint, and when something next happens to it.
-CREATE PROCEDURE dialoq.put_state
-    @endpoint_id bigint, @state nvarchar(2), @now datetime2(6)
-AS
+-- The state of an endpoint after it has applied the messages that are pending: an Error puts it into ER, the peer's EndDialog
+-- into DI. The views show the same state at the caller's isolation level (views/effective.sql).
+CREATE FUNCTION dialoq.pending_state(@endpoint_id bigint, @state nvarchar(2)) RETURNS nvarchar(2) AS
 BEGIN
-    SET NOCOUNT ON;
-    DECLARE @closed_retention_s bigint;
-    SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
-    UPDATE dialoq.conversation_endpoint
-    SET state = @state,
-        due_at = dialoq.next_due(@state, lifetime, dialog_timer, security_timestamp, @closed_retention_s, @now)
-    WHERE endpoint_id = @endpoint_id;
+    IF @state IN (N'SO', N'CO', N'DI') AND EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
+        RETURN N'ER';
+    -- An EndDialog is the last message that a conversation receives.
+    IF @state = N'CO' AND 2 = (
+        SELECT TOP (1) m.message_type_id
+        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC)
+        RETURN N'DI';
+    RETURN @state;
 END
 GO
 
--- Why everything of an endpoint that waits in the transmission queue waits.
+-- Writes the reason why the messages of an endpoint stay in the transmission queue.
 CREATE PROCEDURE dialoq.hold_outbox
     @endpoint_id bigint, @status nvarchar(256)
 AS
 BEGIN
     SET NOCOUNT ON;
     UPDATE dialoq.transmission SET status = @status WHERE endpoint_id = @endpoint_id AND status <> @status;
+END
+GO
+
+-- Puts an endpoint into ER or DI. Its unsent messages are held until END CONVERSATION.
+CREATE PROCEDURE dialoq.put_state
+    @endpoint_id bigint, @state nvarchar(2), @now datetime2(6)
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @closed_retention_s bigint, @status nvarchar(256);
+    SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
+    UPDATE dialoq.conversation_endpoint
+    SET state = @state,
+        due_at = dialoq.next_due(@state, lifetime, dialog_timer, security_timestamp, @closed_retention_s, @now)
+    WHERE endpoint_id = @endpoint_id;
+    SET @status = CASE @state
+        WHEN N'ER' THEN N'9784: the conversation is in error; the message is held until END CONVERSATION'
+        ELSE N'9779: the other side has ended the conversation; the message is held until END CONVERSATION' END;
+    EXEC dialoq.hold_outbox @endpoint_id, @status;
 END
 GO
 
@@ -94,7 +116,7 @@ BEGIN
     INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body)
     VALUES (@endpoint_id, @delivery_class, 0, @message_type_id, NEWID(), @now, @body);
     SET @order = SCOPE_IDENTITY();
-    -- What decides where it is announced may be under change: who changes it puts the announcement right.
+    -- Another transaction may be changing the level or the group. It then announces the message again at the new place.
     SELECT @priority = e.priority, @group = e.conversation_group_id, @queue_id = s.queue_id
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
@@ -115,8 +137,8 @@ BEGIN
 END
 GO
 
--- Tells an endpoint of an error: an Error row before all others, and no more sending once it takes note. Broken already,
--- or deaf: an Error that reaches an endpoint after its END is discarded. Needs no lock.
+-- Puts an Error before all other messages of an endpoint; the endpoint goes into ER when it applies it. Needs no lock. An
+-- endpoint that has an Error or has ended discards another.
 CREATE PROCEDURE dialoq.add_error
     @endpoint_id bigint, @body varbinary(max), @notices nvarchar(max) OUTPUT
 AS
@@ -132,11 +154,8 @@ BEGIN
     IF @state IS NULL
         SELECT @is_system = e.is_system, @state = e.state
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
+    SET @state = dialoq.pending_state(@endpoint_id, @state);
     IF @state IS NULL OR @state NOT IN (N'SO', N'CO', N'DI') RETURN;
-    IF EXISTS (
-        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
-        RETURN;
     IF @is_system = 1
     BEGIN
         EXEC dialoq.stop_notification @endpoint_id, 1, @notices OUTPUT;
@@ -146,7 +165,7 @@ BEGIN
 END
 GO
 
--- Breaks a conversation's endpoint whose group is locked: the row that tells of it, and the state at once.
+-- Breaks an endpoint whose group is locked: queues an Error for it and puts it into ER at once.
 CREATE PROCEDURE dialoq.break_conversation
     @endpoint_id bigint, @code int, @description nvarchar(max), @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
@@ -161,21 +180,17 @@ BEGIN
         EXEC dialoq.break_notification @endpoint_id, @notices OUTPUT;
         RETURN;
     END
-    IF NOT EXISTS (
-        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
+    IF dialoq.pending_state(@endpoint_id, @state) <> N'ER'
     BEGIN
         SET @body = dialoq.error_body(@code, @description);
         EXEC dialoq.add_system_message @endpoint_id, 1, 1, @body, @now, @notices OUTPUT;
     END
     EXEC dialoq.put_state @endpoint_id, N'ER', @now;
-    EXEC dialoq.hold_outbox @endpoint_id,
-        N'9784: the conversation is in error; the message is held until END CONVERSATION';
 END
 GO
 
--- Takes an endpoint away, and all that waits. Whoever tells it something without having seen this leaves a row that tick
--- finds by what is noted here.
+-- Erases an endpoint with all of its messages. A concurrent sender that does not see this leaves a message behind; the recheck
+-- lets tick remove it.
 CREATE PROCEDURE dialoq.erase
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
@@ -202,8 +217,8 @@ BEGIN
     IF @peer_id IS NULL OR @peer_state = N'CD' RETURN;
     EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     IF @peer_state = N'DO' RETURN;
-    -- The row that told how far the peer has received is gone. Who does not know it from an EndDialog is told now, if that
-    -- does not mean waiting.
+    -- With the endpoint goes its send_sequence, which says how far the peer has received. Unless an EndDialog carries it, the
+    -- peer's row records it, if its group can be locked without waiting.
     IF @state = N'DO' RETURN;
     EXEC dialoq.lock_group @peer_group, 0, @is_locked OUTPUT;
     IF @is_locked = 1
@@ -230,7 +245,7 @@ BEGIN
     END
     SELECT @closed = b.closed_retention_s, @unconfirmed = b.unconfirmed_retention_s
     FROM dialoq.broker AS b WHERE b.singleton = 1;
-    -- The initiator heard from the target if it got a message, or the target's own end while it was listening.
+    -- The initiator knows of the end if it got a message, or an EndDialog while it was open.
     IF @send_sequence > 0
         SET @security = DATEADD(second, CAST(@closed AS int), @now);
     ELSE
@@ -245,14 +260,14 @@ BEGIN
 END
 GO
 
--- Brings an endpoint up to date with what it was told and what is due.
+-- Applies to an endpoint the messages that are pending, and what is due.
 CREATE PROCEDURE dialoq.apply_pending
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @state nvarchar(2), @is_system bit, @due datetime2(6), @conversation_id uniqueidentifier, @is_initiator bit;
-    DECLARE @is_peer_known bit, @now datetime2(6), @last_type int, @last_sequence bigint;
+    DECLARE @is_peer_known bit, @now datetime2(6), @pending_state nvarchar(2);
     DECLARE @peer_id bigint, @peer_state nvarchar(2), @peer_group uniqueidentifier, @peer_service int, @peer_system bit;
     SELECT @state = e.state, @is_system = e.is_system, @due = e.due_at, @conversation_id = e.conversation_id,
         @is_initiator = e.is_initiator, @is_peer_known = e.is_peer_known
@@ -265,38 +280,25 @@ BEGIN
             EXEC dialoq.break_notification @endpoint_id, @notices OUTPUT;
         RETURN;
     END
-    IF @state IN (N'SO', N'CO', N'DI') AND EXISTS (
-        SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 1)
+    SET @pending_state = dialoq.pending_state(@endpoint_id, @state);
+    IF @pending_state <> @state
     BEGIN
-        SET @state = N'ER';
+        SET @state = @pending_state;
         SET @now = dialoq.current_time_utc();
-        EXEC dialoq.put_state @endpoint_id, N'ER', @now;
-        EXEC dialoq.hold_outbox @endpoint_id,
-            N'9784: the conversation is in error; the message is held until END CONVERSATION';
-    END
-    IF @state = N'CO'
-    BEGIN
-        SELECT TOP (1) @last_type = m.message_type_id, @last_sequence = m.sequence
-        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 0
-        ORDER BY m.queuing_order DESC;
-        IF @last_type = 2
-        BEGIN
-            SET @state = N'DI';
-            SET @now = dialoq.current_time_utc();
-            EXEC dialoq.put_state @endpoint_id, N'DI', @now;
-            UPDATE dialoq.conversation_endpoint SET receive_sequence = @last_sequence + 1
+        EXEC dialoq.put_state @endpoint_id, @state, @now;
+        IF @state = N'DI'
+            UPDATE dialoq.conversation_endpoint
+            SET receive_sequence = 1 + (
+                SELECT TOP (1) m.sequence
+                FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+                WHERE m.endpoint_id = @endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC)
             WHERE endpoint_id = @endpoint_id;
-            EXEC dialoq.hold_outbox @endpoint_id,
-                N'9779: the other side has ended the conversation; the message is held until END CONVERSATION';
-        END
     END
     IF @state = N'DO'
     BEGIN
         EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
             @peer_service OUTPUT, @peer_system OUTPUT;
-        -- Both have ended: what it still had to say is dropped, and it need not wait for an answer.
+        -- Both sides have ended: unsent messages are dropped, and the endpoint waits for no answer.
         IF @peer_state IN (N'DO', N'CD') OR @peer_id IS NULL AND (@is_peer_known = 1 OR @is_initiator = 0)
         BEGIN
             DELETE FROM t
@@ -311,6 +313,9 @@ BEGIN
         DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
     IF @due IS NULL RETURN;
     SET @now = dialoq.current_time_utc();
-    IF @due <= @now EXEC dialoq.fall_due @endpoint_id, @now, @notices OUTPUT;
+    IF @due > @now RETURN;
+    EXEC dialoq.fire_timer @endpoint_id, @now, @notices OUTPUT;
+    EXEC dialoq.expire @endpoint_id, @now, @notices OUTPUT;
+    EXEC dialoq.reschedule @endpoint_id, @now, @notices OUTPUT;
 END
 GO

@@ -4,7 +4,7 @@
 -- Errors: none of its own
 -- Locks: see each procedure
 
--- Begins the conversation over which a notification tells its events, if it is not there.
+-- Begins the conversation of an event notification, if it has none.
 CREATE PROCEDURE dialoq.begin_notification
     @event_notification_id int
 AS
@@ -42,8 +42,8 @@ BEGIN
 END
 GO
 
--- The other side of a notification's conversation ended (`@message_type_id` 2) or broke it (1): the notification goes,
--- now if nobody posts over it at this moment, else as soon as somebody looks.
+-- The target of a notification's conversation has ended it (`@message_type_id` 2) or broken it (1): the notification is
+-- dropped now if its group can be locked without waiting, else by the next session that locks the group.
 CREATE PROCEDURE dialoq.stop_notification
     @endpoint_id bigint, @message_type_id int, @notices nvarchar(max) OUTPUT
 AS
@@ -71,7 +71,7 @@ BEGIN
 END
 GO
 
--- Ends the conversation of a notification that is dropped; waits for who posts over it.
+-- Ends the conversation of a notification that is dropped. Waits for a transaction that posts over it.
 CREATE PROCEDURE dialoq.end_notification
     @conversation_handle uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
@@ -88,7 +88,7 @@ BEGIN
 END
 GO
 
--- Tells everybody who asked for this event of this queue.
+-- Posts an event of a queue to its notifications of that event.
 CREATE PROCEDURE dialoq.post_event
     @queue_id int, @event nvarchar(64), @notices nvarchar(max) OUTPUT
 AS

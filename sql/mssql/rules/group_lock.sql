@@ -12,7 +12,22 @@
 -- Locks: the groups named
 -- Called by: dialoq_user (unlock_session)
 
--- Locks a group. is_locked says whether this transaction holds it now, is_new whether it did not before.
+-- Takes an application lock to the end of the transaction, unless another transaction holds it.
+CREATE PROCEDURE dialoq.try_lock
+    @resource nvarchar(255), @mode nvarchar(32), @is_locked bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @got int = -1;
+    IF APPLOCK_TEST(N'dialoq_user', @resource, @mode, N'Transaction') = 1
+        EXEC @got = sp_getapplock
+            @Resource = @resource, @LockMode = @mode, @LockOwner = N'Transaction', @LockTimeout = 0,
+            @DbPrincipal = N'dialoq_user';
+    SET @is_locked = CASE WHEN @got >= 0 THEN 1 ELSE 0 END;
+END
+GO
+
+-- Locks a group. is_locked: whether this transaction holds it now. is_new: whether it did not hold it before.
 CREATE PROCEDURE dialoq.lock_group
     @group uniqueidentifier, @wait bit, @is_locked bit OUTPUT, @is_new bit = NULL OUTPUT
 AS
@@ -27,27 +42,18 @@ BEGIN
         RETURN;
     SET @is_locked = 0;
     DECLARE @is_session bit = CASE WHEN CAST(SESSION_CONTEXT(N'dialoq.session_locks') AS int) = 1 THEN 1 ELSE 0 END;
+    DECLARE @owner nvarchar(32) = CASE @is_session WHEN 1 THEN N'Session' ELSE N'Transaction' END;
     IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 1
-        IF @is_session = 1
-            EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = 0,
-                @DbPrincipal = N'dialoq_user';
-        ELSE
-            EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
-                @DbPrincipal = N'dialoq_user';
+        EXEC @got = sp_getapplock
+            @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = @owner, @LockTimeout = 0,
+            @DbPrincipal = N'dialoq_user';
     IF (@got IS NULL OR @got < 0) AND @wait = 1
     BEGIN
         IF APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':definer'), N'Transaction') = N'Exclusive'
             SET @wait_ms = 250;
-        IF @is_session = 1
-            EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Session', @LockTimeout = @wait_ms,
-                @DbPrincipal = N'dialoq_user';
-        ELSE
-            EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = @wait_ms,
-                @DbPrincipal = N'dialoq_user';
+        EXEC @got = sp_getapplock
+            @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = @owner, @LockTimeout = @wait_ms,
+            @DbPrincipal = N'dialoq_user';
     END
     IF @got >= 0
     BEGIN
@@ -105,10 +111,10 @@ BEGIN
 END
 GO
 
--- The group of an endpoint, whoever changes its row at this moment; NULL if it is not there. Who changes the row holds its
--- group, so the row itself is not waited for; only with `@wait`, and then as long as lock_group waits, for one that is just
--- being removed: nothing but the end of that transaction tells whether it is. Without `@wait` is_held says that it is just
--- being removed, where the server keeps no version of the row that could be read.
+-- The group of an endpoint; NULL if the endpoint does not exist. The transaction that changes the row holds the group, so the
+-- row is not waited for, with one exception: with `@wait` a row that is being deleted is waited for as long as lock_group
+-- waits, because only the end of that transaction decides. Without `@wait` is_held is 1 if the row is being deleted and the
+-- server keeps no version of it that could be read.
 -- Errors: 51205
 CREATE PROCEDURE dialoq.find_group
     @endpoint_id bigint, @wait bit, @group uniqueidentifier OUTPUT, @is_held bit = NULL OUTPUT
@@ -150,8 +156,8 @@ BEGIN
 END
 GO
 
--- Locks the group of an endpoint and takes note of what the endpoint was told. is_locked: 1 it is there and locked, 0 it
--- is not there, NULL if `@wait` is 0 and another transaction holds it.
+-- Locks the group of an endpoint and applies what is pending. is_locked: 1 if the endpoint exists and is locked, 0 if it does
+-- not exist, NULL if `@wait` is 0 and another transaction holds the group.
 CREATE PROCEDURE dialoq.lock_endpoint
     @endpoint_id bigint, @wait bit, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -246,8 +252,7 @@ BEGIN
     EXEC dialoq.lock_handle @conversation_handle, 1, @endpoint_id OUTPUT, @notices OUTPUT;
     IF @endpoint_id IS NULL
     BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
-            N' was not found: it was never begun here, or it has ended'));
+        SET @text = dialoq.unknown_handle_text(@conversation_handle);
         THROW 58426, @text, 1;
     END
 END

@@ -5,7 +5,7 @@
 -- Errors: none
 -- Locks: none
 
--- The word that says when something falls due; with a space before it, as every word that is added to others.
+-- The notice that something falls due, with a space before it, as every notice that is added to others.
 CREATE FUNCTION dialoq.due_notice(@due datetime2(6)) RETURNS nvarchar(32) AS
 BEGIN
     IF @due IS NULL RETURN NULL;
@@ -13,7 +13,7 @@ BEGIN
 END
 GO
 
--- Every word once, separated by one space; NULL if there is none.
+-- Every notice once, separated by one space; NULL if there is none.
 CREATE FUNCTION dialoq.distinct_notices(@notices nvarchar(max)) RETURNS nvarchar(max) AS
 BEGIN
     IF CHARINDEX(N' ', LTRIM(@notices)) = 0

@@ -6,13 +6,13 @@
 -- Errors: none of its own
 -- Locks: rows of ready_group, without waiting
 
--- Announces a message: every sender sees to it that its message's group has a row at its level, as old or older.
+-- Announces a message: makes sure that ready_group has a row for its group at its level that is as old or older.
 CREATE PROCEDURE dialoq.add_ready
     @queue_id int, @priority int, @queuing_order bigint, @group uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @oldest bigint, @resource nvarchar(255), @got int;
+    DECLARE @oldest bigint, @resource nvarchar(255), @is_locked bit;
     IF @queue_id = 0 RETURN;
     SET @notices = CONCAT(@notices, N' q:', @queue_id);
     SELECT TOP (1) @oldest = r.oldest
@@ -23,18 +23,13 @@ BEGIN
     IF @oldest IS NOT NULL
     BEGIN
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
-        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Shared', N'Transaction') = 1
-        BEGIN
-            EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Shared', @LockOwner = N'Transaction', @LockTimeout = 0,
-                @DbPrincipal = N'dialoq_user';
-            -- Who held the lock may have removed the row meanwhile.
-            IF @got >= 0 AND EXISTS (
-                SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.rank_from_top = 10 - @priority
-                    AND r.oldest = @oldest)
-                RETURN;
-        END
+        EXEC dialoq.try_lock @resource, N'Shared', @is_locked OUTPUT;
+        -- The holder of the lock may have removed the row meanwhile.
+        IF @is_locked = 1 AND EXISTS (
+            SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.rank_from_top = 10 - @priority
+                AND r.oldest = @oldest)
+            RETURN;
     END
     SET @oldest = NULL;
     SELECT @oldest = MIN(r.oldest)
@@ -45,15 +40,16 @@ BEGIN
 END
 GO
 
--- Makes the rows of a group, whose lock the caller holds, say what is. Each row is locked before the messages are looked
--- at: a sender that relied on it has committed by then, and the next will add one, which may be like it: so only as many
--- are removed as were there. Rows that a sender keeps stay. is_ready says whether something can be received.
+-- Rebuilds the rows of a group whose lock the caller holds. Each row is locked before the group's messages are read: a sender
+-- that relied on the row has committed by then, and the next sender adds a row, which may be equal, so only as many rows are
+-- removed as were counted. Rows that a sender keeps stay. is_ready: whether the group has messages to receive.
 CREATE PROCEDURE dialoq.rebuild_ready_rows
     @group uniqueidentifier, @is_ready bit = NULL OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @queue_id int = -1, @below_top int = -1, @oldest bigint = -1, @rows int, @resource nvarchar(255), @got int;
+    DECLARE @queue_id int = -1, @below_top int = -1, @oldest bigint = -1, @rows int, @resource nvarchar(255);
+    DECLARE @is_locked bit;
     DECLARE @true_oldest bigint, @is_at_level int, @first_place bigint, @last_place bigint, @place bigint;
     SET @is_ready = NULL;
     WHILE 1 = 1
@@ -69,11 +65,8 @@ BEGIN
         ORDER BY r.queue_id, r.rank_from_top, r.oldest;
         IF @rows IS NULL BREAK;
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
-        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 CONTINUE;
-        EXEC @got = sp_getapplock
-            @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
-            @DbPrincipal = N'dialoq_user';
-        IF @got < 0 CONTINUE;
+        EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
+        IF @is_locked = 0 CONTINUE;
         SELECT @true_oldest = MIN(f.queuing_order),
             @is_at_level = MAX(CASE WHEN s.queue_id = @queue_id AND e.priority = 10 - @below_top THEN 1 ELSE 0 END),
             @first_place = MIN(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority),
@@ -110,8 +103,8 @@ BEGIN
                     AND r.rank_from_top = @first_place % 10 AND r.oldest = @true_oldest);
         RETURN;
     END
-    -- A row that is not ours to remove may vanish with its transaction only if it is not there yet, and that one we do not
-    -- see.
+    -- A row that a sender keeps is committed. Only an uncommitted row can go away with its transaction, and that one is not
+    -- visible here.
     INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
     SELECT k.queue_id, k.rank_from_top, k.oldest, @group
     FROM (
@@ -151,14 +144,12 @@ CREATE PROCEDURE dialoq.delete_stale_ready_row
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest), @got int;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
     DECLARE @is_locked bit;
-    IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 RETURN;
-    EXEC @got = sp_getapplock
-        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
-        @DbPrincipal = N'dialoq_user';
-    IF @got < 0 RETURN;
-    -- Who holds the group may have just taken what it has, and give it back: so it is looked at under its lock.
+    EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
+    IF @is_locked = 0 RETURN;
+    -- The holder of the group may have received its messages and may still roll back, so the messages are read under the
+    -- group's lock.
     EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
     IF NOT EXISTS (

@@ -4,8 +4,8 @@
 -- Errors: 51205 if a message was deleted although the group was locked
 -- Locks: groups, without waiting
 
--- Locks the group that a RECEIVE is from, and takes note of what its conversations were told: `@group`, if it has anything
--- to give, or if that is NULL the best of the queue. chosen is NULL if there is none. The rest is choose's.
+-- Locks the group of a RECEIVE and applies what is pending on its conversations: `@group` if it has messages, or if that is
+-- NULL the best group of the queue. chosen is NULL if there is none. The other arguments are choose's.
 CREATE PROCEDURE dialoq.claim
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT,
     @past bigint OUTPUT, @seen nvarchar(max) OUTPUT, @chosen uniqueidentifier OUTPUT, @notices nvarchar(max) OUTPUT
@@ -35,14 +35,7 @@ BEGIN
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_group_id = @chosen AND e.endpoint_id > @id AND e.is_quarantined = 0
             AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
-            AND (e.due_at <= @now OR e.state = N'DO'
-                OR e.state IN (N'SO', N'CO', N'DI') AND EXISTS (
-                    SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1)
-                OR e.state = N'CO' AND 2 = (
-                    SELECT TOP (1) m.message_type_id
-                    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-                    WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC));
+            AND (e.due_at <= @now OR e.state = N'DO' OR dialoq.pending_state(e.endpoint_id, e.state) <> e.state);
         IF @id IS NULL RETURN;
         EXEC dialoq.apply_pending @id, @notices OUTPUT;
     END
@@ -92,11 +85,8 @@ BEGIN
     ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
     SET @took = @@ROWCOUNT;
     IF @took = 0 RETURN;
-    INSERT INTO dialoq.retained_message (
-        endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace
-    )
-    SELECT @endpoint_id, @order, 0, @delivery_class, @sequence, @type_id, @message_id, @enqueued_at, @body, @trace
-    FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1;
+    IF EXISTS (SELECT 1 FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1)
+        EXEC dialoq.retain_received @endpoint_id, @delivery_class, @order;
     DELETE FROM dialoq.queue_message
     WHERE endpoint_id = @endpoint_id AND delivery_class = @delivery_class AND queuing_order = @order;
     -- The lock of the group makes it ours alone; if it is not there, it was not.
@@ -112,8 +102,8 @@ BEGIN
 END
 GO
 
--- RECEIVEs one message, and gives it. `@group` NULL: of the best group of the queue that nobody else holds, within the
--- bounds; else of that group, or of the one conversation `@only` of it.
+-- Receives one message and gives it: from the best group of the queue that no other session holds, within the bounds; or from
+-- `@group`; or from the one conversation `@only` of it.
 CREATE PROCEDURE dialoq.receive_one
     @queue_id int, @group uniqueidentifier, @only bigint, @from_top int, @to_top int, @by_age bit
 AS
@@ -134,7 +124,7 @@ BEGIN
             @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
             @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
         EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
-        -- Another had emptied it before the lock was ours: this RECEIVE looks again.
+        -- Another transaction had emptied the group before this one locked it: this RECEIVE looks for the next group.
         IF @group IS NOT NULL BREAK;
     END
     -- If this transaction rolls back, so does this, and it is counted again.
@@ -153,8 +143,8 @@ BEGIN
 END
 GO
 
--- Does RECEIVEs, one after the other, and gives what they took in one result; with_item: whether that says which one took
--- it. The rest is as receive_one's, and each takes from one group.
+-- Executes RECEIVEs one after the other and gives their messages in one result. with_item: whether the result has a column
+-- that says which RECEIVE got a message. The other arguments are receive_one's. Each takes from one group.
 CREATE PROCEDURE dialoq.receive_items
     @queue_id int, @items dialoq.receive_batch_rows READONLY, @group uniqueidentifier, @only bigint, @from_top int,
     @to_top int, @by_age bit, @start_top int, @start bigint, @with_item bit
@@ -191,7 +181,7 @@ BEGIN
         IF @chosen IS NULL AND @start_top IS NULL BREAK;
         IF @chosen IS NULL
         BEGIN
-            -- Where it began nothing is left: once more, from the first row of all.
+            -- From the given start on nothing is left: begin again at the first row of all.
             SET @start_top = NULL;
             SET @past_top = @from_top;
             SET @past = -1;
@@ -267,7 +257,7 @@ BEGIN
         IF @took > 0 SET @any = 1;
         EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
         IF @group IS NOT NULL BREAK;
-        -- The group may have older messages than the one that was taken, and then its row is the same: the next RECEIVE reads it again.
+        -- The group may have an older message than the one that was taken. Then its row is the same, and the next RECEIVE reads it again.
         IF @took > 0 SET @seen = REPLACE(@seen, CONCAT(CAST(@chosen AS nvarchar(36)), N' '), N'');
         -- Another transaction had emptied the group before this one locked it: the same RECEIVE looks for the next group.
         ELSE SET @item = @item - 1;

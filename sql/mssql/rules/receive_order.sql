@@ -4,29 +4,28 @@
 -- Errors: none of its own
 -- Locks: groups, without waiting
 
--- The rank of a group in a queue: NULLs if nothing can be received.
-CREATE FUNCTION dialoq.group_rank(@group uniqueidentifier, @queue_id int)
-RETURNS TABLE AS RETURN (
-    SELECT MIN(10 - e.priority) AS rank_from_top, MIN(f.queuing_order) AS oldest
-    FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-    JOIN dialoq.service AS s ON s.service_id = e.service_id
-    CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
-    CROSS APPLY (
-        SELECT TOP (1) m.queuing_order
-        FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-        WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
-    ) AS f
-    WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-        AND s.queue_id = @queue_id
-)
+-- The rank of each group in each queue: its best level, as the distance from 10, and its oldest message. A group that has no
+-- messages to receive has no row.
+CREATE VIEW dialoq.group_rank AS
+SELECT e.conversation_group_id, s.queue_id, MIN(10 - e.priority) AS rank_from_top, MIN(f.queuing_order) AS oldest
+FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+JOIN dialoq.service AS s ON s.service_id = e.service_id
+CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
+CROSS APPLY (
+    SELECT TOP (1) m.queuing_order
+    FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
+    WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
+) AS f
+WHERE e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+GROUP BY e.conversation_group_id, s.queue_id;
 GO
 
--- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. A row of the
--- claim index that says better than is true gets one beside it that says what is, which has its turn later; one of a group
--- that has nothing is removed if nobody keeps it. Bounds are from from_top to to_top, of rank_from_top; by_age: age alone
--- counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1. seen lists
--- the groups already read at that level and age; begin with ''. After a MOVE two groups can have rows of the same level and age.
--- A second call with these values reads no row again.
+-- Chooses the best group of a queue that this transaction may take, and locks it; NULL if there is none. If a row of
+-- ready_group promises a better rank than the group has, choose adds a row with the true rank, which it reads later. A row of
+-- a group without messages is removed unless a sender keeps it. Bounds are from_top to to_top, of rank_from_top; with by_age
+-- the age alone counts. past_top and past are the level and the age of the last row that was read; begin with from_top and -1.
+-- seen lists the groups already read at that level and age, because after a MOVE two groups can have rows of the same level
+-- and age; begin with ''. A second call with these values reads no row again.
 CREATE PROCEDURE dialoq.choose
     @queue_id int, @from_top int, @to_top int, @by_age bit, @past_top int OUTPUT, @past bigint OUTPUT,
     @seen nvarchar(max) OUTPUT, @group uniqueidentifier OUTPUT
@@ -72,20 +71,13 @@ BEGIN
         IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0
             AND APPLOCK_MODE(N'dialoq_user', @resource, N'Session') <> N'Exclusive'
             CONTINUE;
-        SELECT @true_top = MIN(10 - e.priority), @true_oldest = MIN(f.queuing_order)
-        FROM dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN (VALUES (0), (1), (2)) AS k (delivery_class)
-        CROSS APPLY (
-            SELECT TOP (1) m.queuing_order
-            FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
-            WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = k.delivery_class ORDER BY m.queuing_order
-        ) AS f
-        WHERE e.conversation_group_id = @candidate AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-            AND s.queue_id = @queue_id;
+        SET @true_top = NULL;
+        SELECT @true_top = k.rank_from_top, @true_oldest = k.oldest
+        FROM dialoq.group_rank AS k WHERE k.conversation_group_id = @candidate AND k.queue_id = @queue_id;
         IF @true_top IS NULL
         BEGIN
-            -- It has nothing. Whoever empties a group puts its rows right, so this is the leftover of a race.
+            -- The group has no messages. A session that empties a group corrects its rows, so this row is the leftover of a
+            -- race.
             EXEC dialoq.delete_stale_ready_row @queue_id, @top, @oldest, @candidate;
             CONTINUE;
         END

@@ -5,7 +5,7 @@
 -- Errors: deadlocks, and errors that leave the transaction unusable
 -- Locks: groups, without waiting
 
--- Has tick look at an endpoint once more when whoever works on its peer at this moment is done. Needs no lock.
+-- Requests a recheck of an endpoint: tick does it when no other transaction holds the group of the peer. Needs no lock.
 CREATE PROCEDURE dialoq.request_recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit
 AS
@@ -43,9 +43,9 @@ BEGIN
 END
 GO
 
--- The look that unsettle asks for: removes what reached an endpoint that is gone, brings one that is there up to date,
--- sends what can go, and puts its group's rows right. is_done: whether it is done; not while another transaction holds
--- its group, or the peer's, whose transaction may have told it something that nobody sees yet, or changes definitions.
+-- Rechecks an endpoint: removes messages of an endpoint that does not exist, applies what is pending, sends what can go, and
+-- corrects the group's rows of ready_group. is_settled is 0 while another transaction holds its group or the peer's, or
+-- changes definitions: it may have sent a message that is not committed yet.
 CREATE PROCEDURE dialoq.recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit OUTPUT,
     @notices nvarchar(max) OUTPUT
@@ -91,10 +91,10 @@ BEGIN
 END
 GO
 
--- Has tick look again at all that a change of definitions concerns: at once, in five seconds and in a minute, because
--- transactions that ran when it was committed may have gone by what was before. No right of a user's tells when the last
--- of them is over. The looks of an earlier definition that are still to come are later ones' too: the looks read all
--- endpoints, and the last one (is_initiator is 1) all messages, so ten definitions in a row have no more of them than one.
+-- Requests rechecks of all that a change of definitions concerns: at once, after 5 s and after 60 s, because transactions that
+-- ran at its commit may have read the old definitions, and a user has no right to see when the last of them ends. Each recheck
+-- reads all endpoints, and the last one (is_initiator is 1) all messages, so the rechecks of an earlier definition are
+-- replaced: ten definitions in a row have as many as one.
 CREATE PROCEDURE dialoq.request_recheck_of_definitions
 AS
 BEGIN
@@ -108,7 +108,7 @@ BEGIN
 END
 GO
 
--- The second look at one endpoint of recheck_definitions, in a savepoint of its own: one that fails keeps no other from it.
+-- Rechecks one endpoint for recheck_definitions in a savepoint of its own, so a failure affects no other endpoint.
 CREATE PROCEDURE dialoq.try_recheck
     @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int, @is_settled bit OUTPUT,
     @notices nvarchar(max) OUTPUT
@@ -135,7 +135,7 @@ BEGIN
         END
         ELSE
         BEGIN
-            -- One that was told already is not told again.
+            -- An endpoint that has its Error gets no second one.
             SET @body = dialoq.error_body(@code, CASE @code
                 WHEN -8487 THEN N'the contract of the conversation was dropped'
                 ELSE N'the service was altered: it lost the contract' END);
@@ -152,8 +152,8 @@ BEGIN
 END
 GO
 
--- The second look at a change of definitions: endpoints of a service that is gone, over a contract that is gone, at a
--- target that lost it, and in the last look messages of endpoints that are gone. At most 500 endpoints at a time.
+-- Rechecks a change of definitions: endpoints of a service that was dropped, over a contract that was dropped, or at a target
+-- that lost its contract; in the last recheck also messages of endpoints that do not exist. At most 500 endpoints at a time.
 CREATE PROCEDURE dialoq.recheck_definitions
     @is_last bit, @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -174,8 +174,8 @@ BEGIN
     LEFT JOIN dialoq.service_contract AS c ON c.service_contract_id = e.service_contract_id
     LEFT JOIN dialoq.service_contract_usage AS u
         ON u.service_id = e.service_id AND u.service_contract_id = e.service_contract_id
-    -- An endpoint that has its Error keeps its state until its group is locked. Without this condition each look would read the
-    -- same 500 endpoints again, and never others.
+    -- An endpoint that has its Error keeps its state until its group is locked. Without this condition each recheck would read
+    -- the same 500 endpoints.
     WHERE e.is_system = 0 AND (s.service_id IS NULL OR e.state IN (N'SO', N'CO', N'DI')
         AND (c.is_dropped = 1 OR e.is_initiator = 0 AND u.service_id IS NULL)
         AND NOT EXISTS (
@@ -200,7 +200,8 @@ BEGIN
     FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST)
     WHERE NOT EXISTS (
         SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.endpoint_id = m.endpoint_id);
-    -- One that is just being removed may come back. If its row cannot be read without waiting, the look comes again.
+    -- The transaction that deletes an endpoint may roll back. If the row cannot be read without waiting, the recheck is
+    -- repeated.
     SET LOCK_TIMEOUT 0;
     BEGIN TRY
         DELETE FROM g

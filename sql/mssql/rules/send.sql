@@ -12,7 +12,7 @@ BEGIN
 END
 GO
 
--- What is wrong with a body for its type, as far as the server can tell: '' or the code and the description.
+-- The fault of a body for its type, as far as the server can check it: '' or the code and the description.
 -- Errors: 60026 for a type that has a schema
 CREATE PROCEDURE dialoq.find_body_fault
     @message_type_id int, @body varbinary(max), @fault nvarchar(max) OUTPUT
@@ -72,8 +72,8 @@ BEGIN
 END
 GO
 
--- Says why an endpoint whose group is locked may not send that; NULL if it may. With `@noted_state`, which counts instead of
--- the row's, the group need not be locked.
+-- The reason why an endpoint may not send that message; NULL if it may. Its group is locked, unless `@noted_state` gives the
+-- state to check.
 CREATE PROCEDURE dialoq.check_send
     @endpoint_id bigint, @message_type nvarchar(256), @error_number int OUTPUT, @error_message nvarchar(2048) OUTPUT,
     @noted_state nvarchar(2) = NULL
@@ -129,7 +129,7 @@ BEGIN
 END
 GO
 
--- Why a SEND is refused whoever holds the conversation's group; NULL if it is not.
+-- The reason why a SEND is refused, no matter which transaction holds the conversation's group; NULL if it is not.
 CREATE PROCEDURE dialoq.check_send_before
     @conversation_handle uniqueidentifier, @message_type nvarchar(256), @error_number int OUTPUT,
     @error_message nvarchar(2048) OUTPUT
@@ -144,7 +144,7 @@ BEGIN
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-        -- Only who holds the group notes in the row what arrived.
+        -- Only the holder of the group writes the state into the row, so the effective state is read.
         SELECT @state = n.state FROM dialoq.effective_endpoint AS n WHERE n.endpoint_id = @endpoint_id;
         IF @endpoint_id IS NOT NULL
             EXEC dialoq.check_send @endpoint_id, @message_type, @error_number OUTPUT, @error_message OUTPUT, @state;
@@ -163,7 +163,7 @@ CREATE PROCEDURE dialoq.send_from
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @now datetime2(6) = dialoq.current_time_utc(), @sequence bigint, @retains bit, @kept bigint;
+    DECLARE @now datetime2(6) = dialoq.current_time_utc(), @sequence bigint, @retains bit;
     IF DATALENGTH(@body) = 0 SET @body = NULL;
     SELECT @sequence = e.send_sequence, @retains = q.is_retention_enabled
     FROM dialoq.conversation_endpoint AS e
@@ -172,18 +172,7 @@ BEGIN
     WHERE e.endpoint_id = @endpoint_id;
     UPDATE dialoq.conversation_endpoint SET state = N'CO', send_sequence = @sequence + 1 WHERE endpoint_id = @endpoint_id;
     IF @retains = 1
-    BEGIN
-        -- The copy has a place of its own in the order of its queue.
-        INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at)
-        VALUES (@endpoint_id, 3, @sequence, @message_type_id, @message_id, @now);
-        SET @kept = SCOPE_IDENTITY();
-        DELETE FROM dialoq.queue_message WHERE endpoint_id = @endpoint_id AND delivery_class = 3 AND queuing_order = @kept;
-        INSERT INTO dialoq.retained_message (
-            endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at, body, trace
-        ) VALUES (
-            @endpoint_id, @kept, 3, 0, @sequence, @message_type_id, @message_id, @now, @body, @trace
-        );
-    END
+        EXEC dialoq.retain_sent @endpoint_id, @sequence, @message_type_id, @message_id, @now, @body, @trace;
     EXEC dialoq.dispatch @endpoint_id, @sequence, @message_type_id, @message_id, @body, @trace, 0, 0, @body_fault, @now,
         @notices OUTPUT;
 END

@@ -1,4 +1,4 @@
--- Texts: the clock, errors for THROW, names, ids and times in messages, UTF-16, XML, and the bodies of the broker's messages.
+-- Texts: errors for THROW, names, ids and times in messages, UTF-16, XML, and the bodies of the broker's messages.
 -- Takes: see each function
 -- Gives: see each function
 -- Errors: refuse throws the error that it is given
@@ -25,13 +25,6 @@ BEGIN
 END
 GO
 
--- The server's clock, or the tests'.
-CREATE FUNCTION dialoq.current_time_utc() RETURNS datetime2(6) AS
-BEGIN
-    RETURN (SELECT COALESCE(b.manual_now, SYSUTCDATETIME()) FROM dialoq.broker AS b WHERE b.singleton = 1);
-END
-GO
-
 -- The name of a queue as it is compared: A to Z fold, in every collation (decision 0019).
 CREATE FUNCTION dialoq.fold_name(@name nvarchar(4000)) RETURNS nvarchar(4000) AS
 BEGIN
@@ -40,7 +33,7 @@ BEGIN
 END
 GO
 
--- A moment as messages and bodies say it.
+-- A time as it stands in messages and bodies.
 CREATE FUNCTION dialoq.time_text(@time datetime2(6)) RETURNS nvarchar(32) AS
 BEGIN
     RETURN CONCAT(REPLACE(LEFT(CONVERT(nvarchar(33), @time, 126), 23), N' ', N'T'),
@@ -48,7 +41,7 @@ BEGIN
 END
 GO
 
--- An id as messages say it.
+-- An id as it stands in messages.
 CREATE FUNCTION dialoq.id_text(@id uniqueidentifier) RETURNS nvarchar(36) AS
 BEGIN
     RETURN LOWER(CAST(@id AS nvarchar(36)));
@@ -70,7 +63,7 @@ BEGIN
 END
 GO
 
--- The words of a state.
+-- The name of a state.
 CREATE FUNCTION dialoq.state_name(@state nvarchar(2)) RETURNS nvarchar(32) AS
 BEGIN
     RETURN CASE @state

@@ -39,7 +39,7 @@ BEGIN
     DECLARE @error_number int, @error_message nvarchar(4000);
     SAVE TRANSACTION dialoq_step;
     BEGIN TRY
-        -- To take the lock is to take note of what is due.
+        -- lock_endpoint applies what is due.
         EXEC dialoq.lock_endpoint @endpoint_id, 0, @is_locked OUTPUT, @notices OUTPUT;
     END TRY
     BEGIN CATCH
@@ -53,7 +53,7 @@ BEGIN
 END
 GO
 
--- Counts the rollback of a transaction that received and is gone, if nobody holds its group.
+-- Counts the rollback of a transaction that received and has ended, if no transaction holds its group.
 CREATE PROCEDURE dialoq.try_attempt
     @attempt_id uniqueidentifier, @group uniqueidentifier, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -76,7 +76,7 @@ BEGIN
 END
 GO
 
--- Looks at an endpoint once more, as unsettle asked.
+-- Rechecks an endpoint, as request_recheck asked.
 CREATE PROCEDURE dialoq.try_requested_recheck
     @recheck_id bigint, @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @clock datetime2(6),
     @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT

@@ -1,5 +1,5 @@
--- Notes that an open transaction has received from a group. Called on another connection, so that it is known even if
--- the transaction is never heard of again.
+-- Records that an open transaction has received from a group. The client calls it on another connection, so the record stays
+-- even if the host of the transaction dies.
 -- Takes: the transaction's attempt id, the queue, the group
 -- Gives: nothing; nothing is noted of a group that no transaction holds, or that has no conversation in that queue
 -- Errors: 60005
@@ -13,7 +13,8 @@ BEGIN
     DECLARE @now datetime2(6) = dialoq.current_time_utc();
     IF @attempt_id IS NULL OR @queue_id IS NULL OR @conversation_group_id IS NULL
         THROW 60005, N'an attempt needs its id, a queue and a conversation group; one of them is NULL', 1;
-    -- Rollbacks that are made up would disable a queue: a group that nobody holds has nothing that could be given back.
+    -- Invented attempts would disable a queue. A group that no session holds has no received messages that a rollback could
+    -- return.
     IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', @conversation_group_id), N'Exclusive', N'Session') = 1
         OR NOT EXISTS (
             SELECT 1
@@ -21,12 +22,10 @@ BEGIN
             JOIN dialoq.service AS s ON s.service_id = e.service_id
             WHERE e.conversation_group_id = @conversation_group_id AND s.queue_id = @queue_id)
         RETURN;
-    -- <transaction>
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
         WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
         INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
         VALUES (@attempt_id, @conversation_group_id, @queue_id, @now);
-    -- </transaction>
 END
 GO

@@ -66,7 +66,7 @@ BEGIN
             CASE WHEN @related_conversation IS NULL AND @related_group IS NULL THEN @conversation_group_id END)
         THROW 58414, N'an id of the caller''s choice is all zeros; give another, or none for a new one', 1;
     SET @group = @related_group;
-    -- What is refused anyway need not wait for whoever holds the group; what is allowed is looked at again under its lock.
+    -- A refusal that no lock holder can change does not wait for the group. The checks are repeated under the lock.
     WHILE @related_conversation IS NOT NULL OR @related_group IS NOT NULL
     BEGIN
         IF @related_conversation IS NOT NULL
@@ -101,8 +101,8 @@ BEGIN
     END
     IF @group IS NULL
     BEGIN
-        -- A new group is unlocked, so this does not wait. An id of the caller's choice may be that of a group that exists:
-        -- its conversations are joined as @related_group, which looks at their service, and not like this.
+        -- A new group is unlocked, so this does not wait. A caller who wants to join a group that exists must name it as
+        -- @related_group, which checks the service of its conversations.
         SET @group = COALESCE(@conversation_group_id, NEWID());
         EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
         IF @conversation_group_id IS NOT NULL AND (@is_locked = 0 OR EXISTS (
@@ -130,7 +130,7 @@ BEGIN
     SET @conversation_handle = COALESCE(@conversation_handle, NEWID());
     SET @conversation_id = COALESCE(@conversation_id, NEWID());
     SET @lifetime = DATEADD(second, CAST(@lifetime_seconds AS int), @now);
-    IF @lifetime < DATEADD(day, 7300, @now) SET @due = @lifetime;
+    SET @due = dialoq.next_due(N'SO', @lifetime, NULL, NULL, NULL, @now);
     INSERT INTO dialoq.conversation_endpoint (
         conversation_handle, conversation_id, conversation_group_id, service_id, service_contract_id, is_initiator,
         far_service, far_broker_instance, state, priority, lifetime, send_sequence, receive_sequence, is_peer_known,

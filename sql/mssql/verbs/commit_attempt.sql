@@ -1,4 +1,4 @@
--- Ends an attempt well: the last thing in the transaction that received, just before its COMMIT.
+-- Ends an attempt with a commit. The client calls it in the transaction that received, just before COMMIT.
 -- Takes: the attempt id
 -- Gives: notices
 -- Errors: none

@@ -1,4 +1,4 @@
--- Ends an attempt badly: counts the rollback of a transaction that received and is gone. Does nothing if somebody has
+-- Ends an attempt without a commit: counts the rollback of a transaction that received. Does nothing if another session has
 -- counted it already.
 -- Takes: the attempt id
 -- Gives: notices

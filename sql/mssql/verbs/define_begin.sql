@@ -1,10 +1,9 @@
--- Begins a change of definitions: whoever else changes them waits until this transaction, which is the caller's, ends.
+-- Begins a change of definitions in the caller's transaction. Other changes wait until it ends.
 -- Takes: catalog_version: of the definitions that the change was computed from
 -- Gives: is_current: whether they still stand; if not, read them and compute again
 -- Errors: 51205, 60018
--- Locks: the lock of definitions, waiting; from now on lock_group waits for a group no longer than a moment, and then fails
---     with 51205: the client lets go and tries again, so that other definitions need not wait for whoever holds a
---     conversation
+-- Locks: the lock of definitions, waiting; from now on lock_group waits 250 ms for a group and then fails with 51205;
+--     the client rolls back and tries again, so other definitions do not wait for a transaction that holds a conversation
 -- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.define_begin
     @catalog_version bigint
@@ -13,7 +12,7 @@ BEGIN
     -- <definition>
     DECLARE @got int, @definer nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':definer');
     EXEC dialoq.lock_definitions;
-    -- Only who has the lock of definitions asks for this one, so nobody waits for it.
+    -- Only the holder of the lock of definitions requests this one, so it is free.
     EXEC @got = sp_getapplock
         @Resource = @definer, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 30000,
         @DbPrincipal = N'dialoq_user';

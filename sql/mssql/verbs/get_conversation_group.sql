@@ -18,7 +18,8 @@ BEGIN
         EXEC dialoq.choose @queue_id, 0, 9, 0, @past_top OUTPUT, @past OUTPUT, @seen OUTPUT, @group OUTPUT;
         -- Another may have emptied it before the lock was ours.
         IF @group IS NULL
-            OR EXISTS (SELECT 1 FROM dialoq.group_rank(@group, @queue_id) AS k WHERE k.oldest IS NOT NULL)
+            OR EXISTS (
+                SELECT 1 FROM dialoq.group_rank AS k WHERE k.conversation_group_id = @group AND k.queue_id = @queue_id)
             BREAK;
     END
     -- </transaction>

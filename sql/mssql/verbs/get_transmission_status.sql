@@ -10,12 +10,10 @@ AS
 BEGIN
     -- <settings>
     DECLARE @status nvarchar(256);
-    -- <transaction>
     SELECT TOP (1) @status = t.status
     FROM dialoq.conversation_endpoint AS e JOIN dialoq.effective_transmission AS t ON t.endpoint_id = e.endpoint_id
     WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0
     ORDER BY t.transmission_id;
-    -- </transaction>
     SELECT COALESCE(@status, N'') AS transmission_status;
 END
 GO

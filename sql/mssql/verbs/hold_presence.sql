@@ -1,6 +1,6 @@
 -- Presence: a process is alive as long as a session of its own holds the lock of its id. Shared, so that a new session
--- need not wait until the server has noticed that the old one is gone. Who asks whether a process is gone tests whether
--- it could lock it alone.
+-- need not wait until the server has noticed that the old one is gone. To test whether a process is gone, test
+-- whether the lock could be taken exclusively.
 -- Takes: process: the id that a process made for itself
 -- Gives: nothing
 -- Errors: 51205 if the server ends the wait for a deadlock, 60018 after 30 s

@@ -12,7 +12,7 @@ BEGIN
     DECLARE @notices nvarchar(max), @endpoint_id bigint, @service_id int, @is_locked bit, @is_ready bit;
     DECLARE @group uniqueidentifier, @conversation_id uniqueidentifier, @is_initiator bit;
     -- <transaction>
-    -- What is refused whoever holds the groups does not wait for them; the locks are taken in the order of the ids.
+    -- A refusal that no lock holder can change does not wait for the groups. The groups are locked in the order of their ids.
     EXEC dialoq.check_not_ended @conversation_handle, 58438, N'MOVE CONVERSATION';
     SELECT @group = e.conversation_group_id, @service_id = e.service_id
     FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
@@ -36,7 +36,7 @@ BEGIN
         EXEC dialoq.rebuild_ready_rows @conversation_group_id, @is_ready OUTPUT;
         IF @is_ready = 1
             SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
-        -- Whoever sends at this moment still announces it to the old group.
+        -- A concurrent sender still announces its message in the old group.
         EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     END
     -- </transaction>

@@ -2,7 +2,7 @@
 -- of every process asks this, so on an idle broker it is three seeks.
 -- Takes: nothing
 -- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     nobody holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
+--     no session holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
 -- Errors: none
 -- Locks: none
 -- Called by: dialoq_user
@@ -38,8 +38,9 @@ BEGIN
         IF 50 >= (SELECT COUNT(*) FROM @groups)
             DELETE FROM g
             FROM @groups AS g
-            CROSS APPLY dialoq.group_rank(g.group_id, g.queue_id) AS k
-            WHERE k.oldest IS NULL;
+            WHERE NOT EXISTS (
+                SELECT 1 FROM dialoq.group_rank AS k
+                WHERE k.conversation_group_id = g.group_id AND k.queue_id = g.queue_id);
         INSERT INTO @ready (queue_id, free_groups)
         SELECT g.queue_id, COUNT(*) FROM @groups AS g WHERE g.is_free = 1 GROUP BY g.queue_id;
         SELECT @queues = STRING_AGG(CAST(CONCAT(r.queue_id, N':', r.free_groups) AS nvarchar(max)), N' ')
@@ -49,7 +50,7 @@ BEGIN
     IF @is_manual = 0
         SELECT @recheck_at = MIN(u.recheck_at) FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST);
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
-    -- The host of a transaction that has received may die without a word.
+    -- The host of a transaction that has received may die without closing its connection.
     IF @is_manual = 0 AND EXISTS (SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST))
     BEGIN
         SET @recheck_at = DATEADD(second, 5, SYSUTCDATETIME());

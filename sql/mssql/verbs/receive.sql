@@ -1,6 +1,6 @@
 -- RECEIVE: takes messages of one conversation group out of a queue. Never waits.
--- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to look at (NULL: the best of
---     the queue that nobody else holds); bounds of the level; whether age counts and not level
+-- Takes: the queue; how many at most (NULL: all of the group); the conversation or the group to take from (NULL: the best
+--     of the queue that no other session holds); bounds of the level; whether age counts and not level
 -- Gives: the messages in order of receipt, notices in each
 -- Errors: 58426, 58436, 59617, 60002, 60005
 -- Locks: the group, without waiting
@@ -31,7 +31,7 @@ BEGIN
         JOIN dialoq.service AS s ON s.service_id = e.service_id
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
         IF @only IS NULL
-            -- Whoever changes its row holds its group, and RECEIVE does not wait.
+            -- The transaction that changes the row holds the group, and RECEIVE does not wait.
             SELECT @only = e.endpoint_id, @group = e.conversation_group_id, @state = N'CO', @in_queue = s.queue_id
             FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
             JOIN dialoq.service AS s ON s.service_id = e.service_id
@@ -45,8 +45,7 @@ BEGIN
         END
         IF @only IS NULL OR @state IN (N'DO', N'CD')
         BEGIN
-            SET @text = dialoq.throw_text(CONCAT(N'conversation handle ', dialoq.id_text(@conversation_handle),
-                N' was not found: it was never begun here, or it has ended'));
+            SET @text = dialoq.unknown_handle_text(@conversation_handle);
             THROW 58426, @text, 1;
         END
         IF @in_queue <> @queue_id

@@ -1,7 +1,7 @@
 -- RECEIVEs without WHERE of different callers, one after the other in one transaction. Never waits.
 -- Takes: the queue; receive_batch_rows: for each how many at most (NULL: all of a group); the level and the oldest
---     queuing_order of what the batch before gave, or nothing: of that level, what is older is looked at only if nothing
---     else is there
+--     queuing_order of what the batch before gave, or nothing: older messages of that level are taken only if there
+--     are no others
 -- Gives: the messages, with the item that they are for; items that got nothing have no row
 -- Errors: 59617, 60002, 60005
 -- Locks: the groups, without waiting

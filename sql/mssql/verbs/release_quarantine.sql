@@ -9,24 +9,17 @@ CREATE PROCEDURE dialoq.release_quarantine
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @text nvarchar(2048), @queue_id int, @is_locked bit;
+    DECLARE @notices nvarchar(max), @queue_id int, @is_locked bit;
     -- <transaction>
     EXEC dialoq.check_group @conversation_group_id, NULL;
     EXEC dialoq.lock_group @conversation_group_id, 1, @is_locked OUTPUT;
+    -- The last conversation of the group may have ended before the lock was granted.
+    EXEC dialoq.check_group @conversation_group_id, NULL;
     SELECT TOP (1) @queue_id = s.queue_id
     FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
     JOIN dialoq.service AS s ON s.service_id = e.service_id
     WHERE e.conversation_group_id = @conversation_group_id;
-    IF @queue_id IS NULL
-    BEGIN
-        SET @text = dialoq.throw_text(CONCAT(N'conversation group ', dialoq.id_text(@conversation_group_id),
-            N' was not found: it has no conversations here'));
-        THROW 58436, @text, 1;
-    END
-    UPDATE e SET is_quarantined = 0, rollbacks = 0
-    FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
-    WHERE e.conversation_group_id = @conversation_group_id;
-    EXEC dialoq.rebuild_ready_rows @conversation_group_id;
+    EXEC dialoq.set_quarantined @conversation_group_id, 0;
     SET @notices = CONCAT(N'q:', @queue_id);
     -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;

@@ -26,7 +26,7 @@ BEGIN
     EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
     IF @is_ready = 1
         SET @notices = CONCAT(@notices, N' q:', (SELECT s.queue_id FROM dialoq.service AS s WHERE s.service_id = @service_id));
-    -- Whoever sends at this moment still announces it at the old level.
+    -- A concurrent sender still announces its message at the old level.
     EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;

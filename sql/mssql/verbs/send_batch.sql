@@ -1,6 +1,6 @@
 -- SENDs of different callers in one transaction. One that is refused leaves the others alone and writes nothing.
 -- Takes: send_batch_rows: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found
---     wrong with the body and message id; the version of the definitions they looked with
+--     wrong with the body and message id; the version of the definitions that they checked with
 -- Gives: for each item, from 0: error_number (NULL: sent; -1: another transaction holds the group, do it alone),
 --     error_message; notices in the first row
 -- Errors: 60005, 60033
@@ -35,7 +35,7 @@ BEGIN
     IF EXISTS (SELECT 1 FROM @sends AS s WHERE s.item < 0)
         THROW 60005, N'an item of the batch is below 0; items count from 0', 1;
     INSERT INTO @results (item, is_done) SELECT s.item, 0 FROM @sends AS s;
-    -- The groups that nobody else holds. What is read of them before the locks may be old.
+    -- The groups that no other session holds. Rows read before the locks may be old.
     SELECT @groups = STRING_AGG(CAST(g.group_id AS nvarchar(max)), N''), @rows = COUNT(*)
     FROM (
         SELECT DISTINCT CAST(h.conversation_group_id AS nvarchar(36)) AS group_id
@@ -97,7 +97,7 @@ BEGIN
         AND CASE p.is_initiator WHEN 1 THEN u.is_sent_by_initiator ELSE u.is_sent_by_target END = 1
         AND COALESCE(DATALENGTH(s.message_body), 0) <= 999000000
         AND CASE WHEN DATALENGTH(s.body_fault) = 0 THEN N'N' WHEN s.body_fault IS NULL THEN t.validation END = N'N';
-    -- What it was told and has not taken note of, what waits before it, what its peer was told.
+    -- A pending message of the endpoint, an unsent message before it, and a pending Error of the peer exclude an item.
     UPDATE p SET message_type_id = NULL
     FROM @plain AS p
     CROSS APPLY (
@@ -192,14 +192,12 @@ BEGIN
         IF @endpoint_id IS NULL
         BEGIN
             SET @error_number = 8426;
-            SET @error_message = CONCAT(N'conversation handle ', dialoq.id_text(@handle),
-                N' was not found: it was never begun here, or it has ended');
+            SET @error_message = dialoq.unknown_handle_text(@handle);
         END
         ELSE IF @type_id IS NULL
         BEGIN
             SET @error_number = 8428;
-            SET @error_message = CONCAT(N'message type ''', @type_name,
-                N''' was not found; names are compared byte by byte');
+            SET @error_message = dialoq.unknown_type_text(@type_name);
         END
         ELSE IF @endpoint_id = -1
         BEGIN

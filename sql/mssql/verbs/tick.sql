@@ -1,10 +1,10 @@
--- Does what is due: timers, lifetimes, closed endpoints, what the transmission queue can send, rollbacks that nobody
--- counted, rows of processes that are gone, ids of units older than a week. What is locked is passed over. Many may call
--- it at once: one does the work, the others come again later. One thing that fails is noted in tick_failure and tried again a
--- minute later; the rest is done.
--- Takes: how many things at most, 1 to 100000 (NULL: 500)
+-- Does what is due: timers, lifetimes, closed endpoints, what the transmission queue can send, rollbacks that are
+-- not counted yet, rows of processes that have ended, ids of units older than a week. It passes over what is locked. If several
+-- sessions call it at once, one does the work. A step that fails is recorded in tick_failure and tried again a minute later; the
+-- other steps are done.
+-- Takes: how many steps at most, 1 to 100000 (NULL: 500)
 -- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock
--- Errors: 60005; in a transaction of the caller's too, which would keep everybody else from doing what is due; 1222 if a change
+-- Errors: 60005; also in a transaction of the caller's, which would stop tick for all other sessions; 1222 if a change
 --     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
 -- Called by: dialoq_user
@@ -21,7 +21,7 @@ BEGIN
     -- Without READ_COMMITTED_SNAPSHOT a step may meet a row that a transaction is just removing. If tick waited for the end of
     -- that transaction, nothing else would be done meanwhile; the step is put off instead.
     SET LOCK_TIMEOUT 1000;
-    DECLARE @notices nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit, @did int, @got int;
+    DECLARE @notices nvarchar(max), @now datetime2(6), @clock datetime2(6), @is_manual bit, @did int, @has_turn bit;
     DECLARE @due datetime2(6), @is_blocked bit, @past datetime2(6), @past_id bigint, @id bigint, @number bigint;
     DECLARE @is_locked bit, @attempt uniqueidentifier, @group uniqueidentifier, @text nvarchar(2048);
     DECLARE @endpoint_id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @is_settled bit;
@@ -48,14 +48,10 @@ BEGIN
         SELECT @now = COALESCE(b.manual_now, SYSUTCDATETIME()), @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END
         FROM dialoq.broker AS b WHERE b.singleton = 1;
         SET @clock = SYSUTCDATETIME();
-        SET @got = -1;
         SET @resource = CONCAT(N'dialoq:', DB_ID(), N':tick');
-        IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 1
-            EXEC @got = sp_getapplock
-                @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 0,
-                @DbPrincipal = N'dialoq_user';
-        IF @got < 0 SET @is_blocked = 1;
-        WHILE @got >= 0 AND @did < @top
+        EXEC dialoq.try_lock @resource, N'Exclusive', @has_turn OUTPUT;
+        IF @has_turn = 0 SET @is_blocked = 1;
+        WHILE @has_turn = 1 AND @did < @top
         BEGIN
             SET @id = NULL;
             SELECT TOP (1) @id = e.endpoint_id, @due = e.due_at
@@ -73,12 +69,12 @@ BEGIN
             IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
         -- READPAST passes over rows that another transaction writes. They are due all the same.
-        IF @got >= 0 AND @did < @top AND EXISTS (
+        IF @has_turn = 1 AND @did < @top AND EXISTS (
             SELECT 1 FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) WHERE e.due_at <= @now)
             SET @is_blocked = 1;
-        -- Transactions that received and are gone: nobody holds their groups.
+        -- Attempts whose groups no session holds belong to transactions that have ended without a commit.
         SET @number = -1;
-        WHILE @got >= 0 AND @did < @top
+        WHILE @has_turn = 1 AND @did < @top
         BEGIN
             SET @attempt = NULL;
             SELECT TOP (1) @number = a.attempt_number, @attempt = a.attempt_id, @group = a.conversation_group_id
@@ -91,7 +87,7 @@ BEGIN
             IF @is_locked = 1 SET @did = @did + 1;
         END
         SET @number = -1;
-        WHILE @got >= 0 AND @did < @top
+        WHILE @has_turn = 1 AND @did < @top
         BEGIN
             SET @id = NULL;
             SELECT TOP (1) @id = u.recheck_id, @endpoint_id = u.endpoint_id, @conversation_id = u.conversation_id,
@@ -106,7 +102,7 @@ BEGIN
             IF @is_settled = 1 SET @did = @did + 1;
             IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
         END
-        IF @got >= 0
+        IF @has_turn = 1
         BEGIN
             DELETE TOP (@top) FROM dialoq.done_unit WITH (ROWLOCK, READPAST) WHERE done_at < DATEADD(day, -7, @clock);
             DELETE TOP (@top) FROM dialoq.tick_failure WITH (ROWLOCK, READPAST) WHERE failed_at < DATEADD(day, -7, @clock);
@@ -140,7 +136,7 @@ BEGIN
         END
         ELSE IF @is_manual = 0 AND EXISTS (SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST))
         BEGIN
-            -- Its host may die without a word.
+            -- The host of the transaction may die without closing its connection.
             IF @due IS NULL OR @due > DATEADD(second, 5, @now) SET @due = DATEADD(second, 5, @now);
         END
         COMMIT TRANSACTION;

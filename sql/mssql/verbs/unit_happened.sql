@@ -10,9 +10,7 @@ AS
 BEGIN
     -- <settings>
     DECLARE @happened bit = 0;
-    -- <transaction>
     IF EXISTS (SELECT 1 FROM dialoq.done_unit AS d WHERE d.unit_id = @unit_id) SET @happened = 1;
-    -- </transaction>
     SELECT @happened AS happened;
 END
 GO

@@ -1,5 +1,6 @@
--- The endpoints and messages as they are after taking note of what arrived: only who holds a conversation group's lock
--- writes its endpoints, so an end or an error that arrived may still be a row only. The other views read these.
+-- Endpoints and messages after pending messages are applied. Only the holder of a conversation group's lock writes its
+-- endpoints, so an EndDialog or an Error may still be only a row of queue_message (rules/endpoint.sql, pending_state). The other
+-- views read these.
 CREATE VIEW dialoq.effective_endpoint AS
 SELECT
     e.endpoint_id, e.conversation_handle, e.conversation_id, e.conversation_group_id, e.service_id,
@@ -8,7 +9,7 @@ SELECT
         WHEN e.state IN (N'SO', N'CO', N'DI')
             AND EXISTS (SELECT 1 FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 1)
             THEN N'ER'
-        -- An EndDialog is the last that a conversation receives.
+        -- An EndDialog is the last message that a conversation receives.
         WHEN e.state = N'CO' AND 2 = (
             SELECT TOP (1) m.message_type_id FROM dialoq.queue_message AS m
             WHERE m.endpoint_id = e.endpoint_id AND m.delivery_class = 0 ORDER BY m.queuing_order DESC
@@ -28,7 +29,7 @@ FROM dialoq.queue_message AS m
 JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
 WHERE e.state NOT IN (N'DO', N'CD') AND e.is_system = 0;
 GO
--- What waits to be delivered. What an endpoint that heard of its end or of an error still has to say is held until END.
+-- Messages that wait to be delivered. Those of an endpoint in DI or ER are held until END CONVERSATION.
 CREATE VIEW dialoq.effective_transmission AS
 SELECT
     t.transmission_id, t.endpoint_id, t.sequence, t.message_type_id, t.is_conversation_error, t.is_end_of_dialog,
