@@ -106,7 +106,8 @@ fn main() -> ExitCode {
             a_schema_of_somebody_else_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
             a_process_writes_its_own_rows_only definitions_in_a_row_are_looked_at_once
             a_database_that_is_not_there_is_named;
-        Mssql rights_mssql: members_execute_what_is_documented_and_touch_no_table the_printed_installation_runs_by_hand;
+        Mssql rights_mssql: members_execute_what_is_documented_and_touch_no_table the_printed_installation_runs_by_hand
+            an_upgrade_that_waits_for_a_transaction_stops_no_other_session;
         Mssql measured: workloads_run_beside_their_rivals_and_leave_nothing;
         Mssql garbage_mssql: no_argument_stops_another_conversation;
     })

@@ -170,3 +170,33 @@ pub(crate) fn the_printed_installation_runs_by_hand(_: Store) {
         }
     });
 }
+
+/// As on PostgreSQL: whoever comes after the installer would wait behind it, for as long as the transaction stays open.
+pub(crate) fn an_upgrade_that_waits_for_a_transaction_stops_no_other_session(_: Store) {
+    on(async {
+        let database = Database::bare(Store::Mssql);
+        let url = database.url().to_owned();
+        install(&url).await.unwrap();
+        let (mut open, mut other) = (connect(&url).await, connect(&url).await);
+        for text in [
+            "EXEC sp_rename N'dialoq.recheck_queue', N'unsettled', N'OBJECT'",
+            "EXEC sp_rename N'dialoq.unsettled.recheck_id', N'unsettled_id', N'COLUMN'",
+            "EXEC sp_rename N'dialoq.unsettled.recheck_at', N'look_at', N'COLUMN'",
+            "EXEC sp_rename N'dialoq.ready_group.rank_from_top', N'below_top', N'COLUMN'",
+            "EXEC sp_rename N'dialoq.queue_message.delivery_class', N'stored', N'COLUMN'",
+            "EXEC sp_rename N'dialoq.retained_message.delivery_class', N'stored', N'COLUMN'",
+            "UPDATE dialoq.installed SET schema_version = 2, logic_hash = N'earlier', installed_by = N'dialoq 0.0.1'",
+        ] {
+            run(&mut open, text).await;
+        }
+        run(&mut open, "BEGIN TRANSACTION; DELETE dialoq.queue_message WHERE endpoint_id = -1").await;
+        let upgrade = tokio::spawn(async move { install(&url).await });
+        // Goes on in the pauses between the tries, of which there are many before the installer gives up.
+        for _ in 0..20 {
+            assert_eq!(numbers(&mut other, "SELECT COUNT(*) FROM dialoq.queue_message WITH (UPDLOCK)").await, [0]);
+        }
+        run(&mut open, "ROLLBACK TRANSACTION").await;
+        upgrade.await.unwrap().unwrap();
+        assert_eq!(numbers(&mut other, "SELECT schema_version FROM dialoq.installed").await, [3]);
+    });
+}

@@ -1,5 +1,7 @@
 -- Lets one installer in at a time, until the end of its transaction; waits for it, 60 seconds at most. Anybody in the database
 -- may hold this lock, because no role of ours is there yet; then the error names who does.
+-- What is replaced may be in use: a table that an open transaction has changed. Every other session that needs it waits behind
+-- this one, so each wait for a lock ends after two seconds.
 -- Takes: nothing
 -- Gives: nothing
 -- Errors: 60010 if another session holds the lock for a minute
@@ -25,3 +27,4 @@ BEGIN
     THROW 60010, @text, 1;
 END
 IF @got < 0 THROW 51205, N'the installation met another one and was ended as a deadlock; run it again', 1;
+SET LOCK_TIMEOUT 2000;

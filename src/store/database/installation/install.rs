@@ -51,7 +51,7 @@ pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource)
 async fn end_attempt<T>(link: &mut dyn Link, done: Result<T>, attempts: &mut u32) -> Option<Result<T>> {
     *attempts += 1;
     match end(link, done).await {
-        Err(error) if error.code() != Code::DEADLOCK => Some(Err(error)),
+        Err(error) if ![Code::DEADLOCK, Code::LOCK_TIMEOUT].contains(&error.code()) => Some(Err(error)),
         Err(error) if *attempts == INSTALLATION_ATTEMPTS => Some(Err(in_use(error))),
         Err(_) => {
             tokio::time::sleep(INSTALLATION).await;
