@@ -3,12 +3,10 @@
 use super::driver::Failure;
 use crate::act::Perform;
 use crate::broker::Broker;
-use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
-use crate::protocol::{Outcome, Unit, Verb};
-use crate::store::database::link::EnlistedConnection;
-use crate::store::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
-use crate::time::Clock;
+use crate::protocol::{Outcome, Verb};
+use crate::store::layer::{Done, Layer, Request, TxLayer, TxRequest};
+use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
@@ -150,81 +148,30 @@ struct WatchedStore {
     traces: Arc<Traces>,
 }
 
-impl Store for WatchedStore {
-    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
-        unit.iter().for_each(|verb| self.traces.note(verb));
-        self.inner.submit(unit)
+impl Layer for WatchedStore {
+    type Call = ();
+    type Tx = WatchedTx;
+
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
-        unit.iter().for_each(|verb| self.traces.note(verb));
-        self.inner.submit_once(unit_id, unit)
+    fn before(&self, request: Request<'_>) -> Result<()> {
+        request.verbs().iter().for_each(|verb| self.traces.note(verb));
+        Ok(())
     }
 
-    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        self.inner.unit_happened(unit_id)
-    }
-
-    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
-        self.inner.reader_slot(queue_id, max_queue_readers)
-    }
-
-    fn perform_on<'a>(
-        &'a self,
-        connection: &'a mut dyn EnlistedConnection,
-        verb: Verb,
-    ) -> BoxFuture<'a, Result<Outcome>> {
-        self.traces.note(&verb);
-        self.inner.perform_on(connection, verb)
-    }
-
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
-        Box::pin(async move {
-            let slot = Arc::new(Mutex::new(Some(self.inner.begin().await?)));
-            let id = self.traces.next_id.fetch_add(1, SeqCst);
-            let mut open = self.traces.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.insert(id, Arc::downgrade(&slot));
-            drop(open);
-            let watched = WatchedTx { slot, id, traces: self.traces.clone(), has_work: false, savepoints: Vec::new() };
-            Ok(Box::new(watched) as Box<dyn StoreTx>)
-        })
-    }
-
-    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        self.inner.query(sql)
-    }
-
-    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
-        self.inner.run_sql(sql)
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        self.inner.catalog()
-    }
-
-    fn texts(&self) -> &'static StoreTexts {
-        self.inner.texts()
-    }
-
-    fn activity(&self) -> &ActivityBoard {
-        self.inner.activity()
-    }
-
-    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
-        self.inner.refresh_facts()
-    }
-
-    fn clock(&self) -> &Clock {
-        self.inner.clock()
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.close()
+    fn open(&self, inner: Box<dyn StoreTx>) -> (WatchedTx, Box<dyn StoreTx>) {
+        let slot = Arc::new(Mutex::new(Some(inner)));
+        let id = self.traces.next_id.fetch_add(1, SeqCst);
+        let mut open = self.traces.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(id, Arc::downgrade(&slot));
+        let watched = WatchedTx { id, traces: self.traces.clone(), has_work: false, savepoints: Vec::new() };
+        (watched, Box::new(SlotTx(slot)))
     }
 }
 
-struct WatchedTx {
-    slot: Arc<Slot>,
+pub(super) struct WatchedTx {
     id: u64,
     traces: Arc<Traces>,
     /// It received something or changed something.
@@ -234,15 +181,6 @@ struct WatchedTx {
 }
 
 impl WatchedTx {
-    /// The store's result. A deadlock has ended the transaction and rolled its work back, so nothing of it is left
-    /// open.
-    fn seen<T>(&mut self, done: Result<T>) -> Result<T> {
-        if matches!(&done, Err(error) if error.code() == Code::DEADLOCK) {
-            self.ended();
-        }
-        done
-    }
-
     fn ended(&mut self) {
         self.has_work = false;
         self.traces.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
@@ -258,72 +196,98 @@ impl Drop for WatchedTx {
     }
 }
 
-impl StoreTx for WatchedTx {
-    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        self.traces.note(&verb);
+/// A call that sets a savepoint or goes back to one.
+pub(super) enum Marking {
+    Set(String),
+    Back(String),
+}
+
+impl TxLayer for WatchedTx {
+    type Call = Option<Marking>;
+
+    fn before(&mut self, request: TxRequest<'_>) -> Result<Option<Marking>> {
+        match request {
+            TxRequest::Execute(verb) => self.traces.note(verb),
+            TxRequest::Sql(_) | TxRequest::Claim => self.has_work = true,
+            TxRequest::Savepoint(name) => return Ok(Some(Marking::Set(name.to_owned()))),
+            TxRequest::RollbackTo(name) => return Ok(Some(Marking::Back(name.to_owned()))),
+            TxRequest::Commit | TxRequest::Rollback => self.ended(),
+            TxRequest::Query(_) => {}
+        }
+        Ok(None)
+    }
+
+    fn after(&mut self, marking: Option<Marking>, done: Done<'_>) {
+        let outcomes = match done {
+            Ok(outcomes) => outcomes,
+            // A deadlock has ended the transaction and rolled its work back, so no work is left open.
+            Err(error) if error.code() == Code::DEADLOCK => return self.ended(),
+            Err(_) => return,
+        };
+        self.has_work |= outcomes.iter().any(|outcome| {
+            !matches!(outcome, Outcome::Group(None))
+                && !matches!(outcome, Outcome::Received(messages) if messages.is_empty())
+        });
+        match marking {
+            Some(Marking::Set(name)) => self.savepoints.push((name, self.has_work)),
+            Some(Marking::Back(name)) => {
+                if let Some(place) = self.savepoints.iter().rposition(|(known, _)| *known == name) {
+                    self.savepoints.truncate(place + 1);
+                    self.has_work = self.savepoints[place].1;
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// A transaction that can be taken away from its holder; 60020 then.
+struct SlotTx(Arc<Slot>);
+
+/// Calls a method of the transaction in a slot.
+macro_rules! in_slot {
+    ($self:ident.$method:ident($($argument:expr),*)) => {
         Box::pin(async move {
-            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.execute(verb).await;
-            let outcome = self.seen(done)?;
-            self.has_work |= !matches!(&outcome, Outcome::Received(messages) if messages.is_empty())
-                && outcome != Outcome::Group(None);
-            Ok(outcome)
+            $self.0.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.$method($($argument),*).await
         })
+    };
+}
+
+impl StoreTx for SlotTx {
+    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+        in_slot!(self.execute(verb))
     }
 
     fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            self.has_work = true;
-            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.sql(sql).await;
-            self.seen(done)
-        })
+        in_slot!(self.sql(sql))
     }
 
     fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        Box::pin(async move {
-            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.query(sql).await;
-            self.seen(done)
-        })
+        in_slot!(self.query(sql))
     }
 
     fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.has_work = true;
-            let done = self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.claim(unit_id).await;
-            self.seen(done)
-        })
+        in_slot!(self.claim(unit_id))
     }
 
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.savepoint(name).await?;
-            self.savepoints.push((name.to_owned(), self.has_work));
-            Ok(())
-        })
+        in_slot!(self.savepoint(name))
     }
 
     fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.slot.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.rollback_to(name).await?;
-            if let Some(place) = self.savepoints.iter().rposition(|(known, _)| known == name) {
-                self.savepoints.truncate(place + 1);
-                self.has_work = self.savepoints[place].1;
-            }
-            Ok(())
-        })
+        in_slot!(self.rollback_to(name))
     }
 
-    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let tx = self.slot.lock().await.take();
-            self.ended();
+            let tx = self.0.lock().await.take();
             tx.ok_or_else(Error::transaction_ended)?.commit().await
         })
     }
 
-    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
+    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let tx = self.slot.lock().await.take();
-            self.ended();
+            let tx = self.0.lock().await.take();
             match tx {
                 Some(tx) => tx.rollback().await,
                 None => Ok(()),

@@ -1,14 +1,10 @@
 //! A store that fails on request, for tests of the levels above it.
 
-use super::database::link::EnlistedConnection;
-use super::{ActivityBoard, BoxFuture, ReaderSlot, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
-use crate::catalog::Catalog;
+use super::layer::{Layer, Request, TxLayer, TxRequest};
+use super::{Store, StoreTx};
 use crate::error::{Code, Error, Result};
-use crate::protocol::{Outcome, Unit, Verb};
-use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use uuid::Uuid;
 
 /// Lets so many calls through, then fails every one with 60018, before it reaches the store.
 pub struct Faulty {
@@ -40,148 +36,30 @@ impl Faulty {
     }
 }
 
-impl Store for Faulty {
-    fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.submit(unit).await
-        })
+impl Layer for Faulty {
+    type Call = ();
+    type Tx = FaultyTx;
+
+    fn inner(&self) -> &dyn Store {
+        &*self.inner
     }
 
-    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.submit_once(unit_id, unit).await
-        })
+    fn before(&self, request: Request<'_>) -> Result<()> {
+        if matches!(request, Request::Close) { Ok(()) } else { self.left.spend() }
     }
 
-    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        self.inner.unit_happened(unit_id)
-    }
-
-    fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
-        self.inner.reader_slot(queue_id, max_queue_readers)
-    }
-
-    fn perform_on<'a>(
-        &'a self,
-        connection: &'a mut dyn EnlistedConnection,
-        verb: Verb,
-    ) -> BoxFuture<'a, Result<Outcome>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.perform_on(connection, verb).await
-        })
-    }
-
-    fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            let inner = self.inner.begin().await?;
-            Ok(Box::new(FaultyTx { inner, left: self.left.clone() }) as Box<dyn StoreTx>)
-        })
-    }
-
-    fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.query(sql).await
-        })
-    }
-
-    fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.run_sql(sql).await
-        })
-    }
-
-    fn catalog(&self) -> Arc<Catalog> {
-        self.inner.catalog()
-    }
-
-    fn texts(&self) -> &'static StoreTexts {
-        self.inner.texts()
-    }
-
-    fn activity(&self) -> &ActivityBoard {
-        self.inner.activity()
-    }
-
-    fn refresh_facts(&self) -> BoxFuture<'_, ()> {
-        self.inner.refresh_facts()
-    }
-
-    fn clock(&self) -> &Clock {
-        self.inner.clock()
-    }
-
-    fn close(&self) -> BoxFuture<'_, Result<()>> {
-        self.inner.close()
+    fn open(&self, inner: Box<dyn StoreTx>) -> (FaultyTx, Box<dyn StoreTx>) {
+        (FaultyTx(self.left.clone()), inner)
     }
 }
 
-struct FaultyTx {
-    inner: Box<dyn StoreTx>,
-    left: Arc<Left>,
-}
+pub(crate) struct FaultyTx(Arc<Left>);
 
-impl StoreTx for FaultyTx {
-    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.execute(verb).await
-        })
-    }
+impl TxLayer for FaultyTx {
+    type Call = ();
 
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.sql(sql).await
-        })
-    }
-
-    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.query(sql).await
-        })
-    }
-
-    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.claim(unit_id).await
-        })
-    }
-
-    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.savepoint(name).await
-        })
-    }
-
-    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.rollback_to(name).await
-        })
-    }
-
-    fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        Box::pin(async move {
-            // Failing drops the transaction, and that is a rollback.
-            self.left.spend()?;
-            self.inner.commit().await
-        })
-    }
-
-    fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        Box::pin(async move {
-            self.left.spend()?;
-            self.inner.rollback().await
-        })
+    fn before(&mut self, _: TxRequest<'_>) -> Result<()> {
+        self.0.spend()
     }
 }
 

@@ -11,6 +11,7 @@ pub mod database;
 pub(crate) mod fake;
 pub mod faulty;
 pub(crate) mod handover;
+pub(crate) mod layer;
 mod monitors;
 #[cfg(feature = "mssql")]
 pub mod mssql;

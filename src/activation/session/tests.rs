@@ -1,16 +1,18 @@
-//! Every store that wraps another forwards every method.
+//! Every layer forwards every method.
 
 use super::*;
 use crate::act::Act;
+use crate::catalog::Catalog;
 use crate::error::Code;
-use crate::protocol::ReceiveFrom;
-use crate::store::database::link::{Call, Linked};
+use crate::protocol::{ReceiveFrom, Unit};
+use crate::store::database::link::{Call, EnlistedConnection, Linked};
 use crate::store::fake::{FakeStore, Shared};
 use crate::store::faulty::Faulty;
 use crate::store::sqlite::{SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
 use crate::store::url::Location;
-use crate::store::{SqlRow, Store};
+use crate::store::{ActivityBoard, ReaderSlot, SqlRow, StoreTexts};
+use crate::time::Clock;
 
 /// The names of the methods that reached the innermost store, in order.
 type Calls = Arc<BlockingMutex<Vec<&'static str>>>;
@@ -219,7 +221,7 @@ fn declared() -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn every_store_that_wraps_another_passes_every_method_on() {
+async fn every_layer_forwards_every_method() {
     let _limit = crate::testing::limit();
     let (direct, calls) = recorder();
     call_all(&*direct).await;
