@@ -5,7 +5,7 @@ use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
-use crate::store::layer::{Done, Layer, Request, TxLayer, TxRequest};
+use crate::store::layer::{CallState, Done, Layer, Request, TxLayer, TxRequest, tx_methods};
 use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashMap;
 use std::fmt;
@@ -202,6 +202,10 @@ pub(super) enum Marking {
     Back(String),
 }
 
+impl CallState for Option<Marking> {
+    fn end(self, _: Done<'_>) {}
+}
+
 impl TxLayer for WatchedTx {
     type Call = Option<Marking>;
 
@@ -244,39 +248,16 @@ impl TxLayer for WatchedTx {
 /// A transaction that can be taken away from its holder; 60020 then.
 struct SlotTx(Arc<Slot>);
 
-/// Calls a method of the transaction in a slot.
-macro_rules! in_slot {
-    ($self:ident.$method:ident($($argument:expr),*)) => {
-        Box::pin(async move {
-            $self.0.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.$method($($argument),*).await
-        })
+macro_rules! forward_to_slot {
+    ($self:ident, $request:expr, $method:ident($argument:ident), $outcomes:ident) => {
+        Box::pin(
+            async move { $self.0.lock().await.as_mut().ok_or_else(Error::transaction_ended)?.$method($argument).await },
+        )
     };
 }
 
 impl StoreTx for SlotTx {
-    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        in_slot!(self.execute(verb))
-    }
-
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        in_slot!(self.sql(sql))
-    }
-
-    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        in_slot!(self.query(sql))
-    }
-
-    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        in_slot!(self.claim(unit_id))
-    }
-
-    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        in_slot!(self.savepoint(name))
-    }
-
-    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        in_slot!(self.rollback_to(name))
-    }
+    tx_methods!(forward_to_slot);
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
@@ -287,11 +268,8 @@ impl StoreTx for SlotTx {
 
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
-            let tx = self.0.lock().await.take();
-            match tx {
-                Some(tx) => tx.rollback().await,
-                None => Ok(()),
-            }
+            let Some(tx) = self.0.lock().await.take() else { return Ok(()) };
+            tx.rollback().await
         })
     }
 }

@@ -52,87 +52,64 @@ pub(crate) enum TxRequest<'a> {
 /// The outcomes of a call's verbs, or its error.
 pub(crate) type Done<'a> = std::result::Result<&'a [Outcome], &'a Error>;
 
+/// What a layer keeps during a call.
+pub(crate) trait CallState: Send {
+    /// The span of the call.
+    fn span(&self) -> Span {
+        Span::none()
+    }
+
+    /// Runs after the call.
+    fn end(self, done: Done<'_>);
+}
+
+impl CallState for () {
+    fn end(self, _: Done<'_>) {}
+}
+
 /// A store over another store.
 pub(crate) trait Layer: Send + Sync + 'static {
-    /// What the layer keeps during a call.
-    type Call: Send;
-    type Tx: TxLayer + 'static;
+    type Call: CallState;
+    type Tx: TxLayer;
 
     fn inner(&self) -> &dyn Store;
 
     /// Runs before a call; an error refuses it.
     fn before(&self, request: Request<'_>) -> Result<Self::Call>;
 
-    /// The span of a call.
-    fn span(_: &Self::Call) -> Span {
-        Span::none()
-    }
-
-    /// Runs after a call.
-    fn after(&self, _: Self::Call, _: Done<'_>) {}
-
     /// The layer of a new transaction, and the transaction below it.
     fn open(&self, inner: Box<dyn StoreTx>) -> (Self::Tx, Box<dyn StoreTx>);
 }
 
 /// A transaction over another transaction. It is dropped before the other.
-pub(crate) trait TxLayer: Send {
-    /// What the layer keeps during a call.
-    type Call: Send;
+pub(crate) trait TxLayer: Send + 'static {
+    type Call: CallState;
 
     /// Runs before a call; an error refuses it.
     fn before(&mut self, request: TxRequest<'_>) -> Result<Self::Call>;
 
-    /// The span of a call.
-    fn span(_: &Self::Call) -> Span {
-        Span::none()
-    }
-
     /// Runs after a call.
-    fn after(&mut self, _: Self::Call, _: Done<'_>) {}
-}
-
-/// An answer, which may hold outcomes of verbs.
-trait Answer {
-    fn outcomes(&self) -> &[Outcome] {
-        &[]
+    fn after(&mut self, call: Self::Call, done: Done<'_>) {
+        call.end(done);
     }
 }
 
-impl Answer for () {}
-impl Answer for bool {}
-impl Answer for u64 {}
-impl Answer for SqlRows {}
-impl Answer for Box<dyn StoreTx> {}
-
-impl Answer for Outcome {
-    fn outcomes(&self) -> &[Outcome] {
-        from_ref(self)
-    }
+fn none<T>(_: &T) -> &[Outcome] {
+    &[]
 }
 
-impl Answer for Vec<Outcome> {
-    fn outcomes(&self) -> &[Outcome] {
-        self
-    }
-}
-
-impl Answer for Option<Vec<Outcome>> {
-    fn outcomes(&self) -> &[Outcome] {
-        self.as_deref().unwrap_or_default()
-    }
-}
-
-fn around<'a, L: Layer, T: Answer + Send + 'a>(
-    layer: &'a L,
-    call: Result<L::Call>,
-    work: impl FnOnce(&'a dyn Store) -> BoxFuture<'a, Result<T>> + Send + 'a,
+/// A call with a layer's code around it; `outcomes` reads those of the verbs.
+fn around<'a, C: CallState + 'a, T: Send + 'a>(
+    call: Result<C>,
+    work: impl FnOnce() -> BoxFuture<'a, Result<T>> + Send + 'a,
+    outcomes: fn(&T) -> &[Outcome],
+    after: impl FnOnce(C, Done<'_>) + Send + 'a,
 ) -> BoxFuture<'a, Result<T>> {
-    let span = call.as_ref().map_or_else(|_| Span::none(), L::span);
+    let span = call.as_ref().map_or_else(|_| Span::none(), C::span);
     let done = async move {
         let call = call?;
-        let done = work(layer.inner()).await;
-        layer.after(call, done.as_ref().map(Answer::outcomes));
+        let done = work().await;
+        after(call, done.as_ref().map(outcomes));
         done
     };
     Box::pin(done.instrument(span))
@@ -141,12 +118,17 @@ fn around<'a, L: Layer, T: Answer + Send + 'a>(
 impl<L: Layer> Store for L {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         let call = self.before(Request::Submit(&unit));
-        around(self, call, move |inner| inner.submit(unit))
+        around(call, move || self.inner().submit(unit), Vec::as_slice, CallState::end)
     }
 
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         let call = self.before(Request::SubmitOnce(unit_id, &unit));
-        around(self, call, move |inner| inner.submit_once(unit_id, unit))
+        around(
+            call,
+            move || self.inner().submit_once(unit_id, unit),
+            |done| done.as_deref().unwrap_or_default(),
+            CallState::end,
+        )
     }
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
@@ -163,11 +145,11 @@ impl<L: Layer> Store for L {
         verb: Verb,
     ) -> BoxFuture<'a, Result<Outcome>> {
         let call = self.before(Request::PerformOn(&verb));
-        around(self, call, move |inner| inner.perform_on(connection, verb))
+        around(call, move || self.inner().perform_on(connection, verb), from_ref, CallState::end)
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
-        let opened = around(self, self.before(Request::Begin), |inner| inner.begin());
+        let opened = around(self.before(Request::Begin), || self.inner().begin(), none, CallState::end);
         Box::pin(async move {
             let (layer, inner) = self.open(opened.await?);
             Ok(Box::new(LayeredTx { layer, inner }) as Box<dyn StoreTx>)
@@ -176,12 +158,12 @@ impl<L: Layer> Store for L {
 
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         let call = self.before(Request::Query(&sql));
-        around(self, call, move |inner| inner.query(sql))
+        around(call, move || self.inner().query(sql), none, CallState::end)
     }
 
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         let call = self.before(Request::RunSql(&sql));
-        around(self, call, move |inner| inner.run_sql(sql))
+        around(call, move || self.inner().run_sql(sql), none, CallState::end)
     }
 
     fn catalog(&self) -> Arc<Catalog> {
@@ -205,89 +187,71 @@ impl<L: Layer> Store for L {
     }
 
     fn close(&self) -> BoxFuture<'_, Result<()>> {
-        around(self, self.before(Request::Close), |inner| inner.close())
+        around(self.before(Request::Close), || self.inner().close(), none, CallState::end)
     }
 }
 
-struct LayeredTx<T> {
-    layer: T,
+struct LayeredTx<L> {
+    layer: L,
     inner: Box<dyn StoreTx>,
 }
 
-impl<L: TxLayer> LayeredTx<L> {
-    fn around<'a, T: Answer + Send + 'a>(
-        &'a mut self,
-        call: Result<L::Call>,
-        work: impl FnOnce(&'a mut dyn StoreTx) -> BoxFuture<'a, Result<T>> + Send + 'a,
-    ) -> BoxFuture<'a, Result<T>> {
-        let span = call.as_ref().map_or_else(|_| Span::none(), L::span);
-        let done = async move {
-            let call = call?;
-            let done = work(&mut *self.inner).await;
-            self.layer.after(call, done.as_ref().map(Answer::outcomes));
-            done
-        };
-        Box::pin(done.instrument(span))
-    }
+/// The methods of [`StoreTx`] that do not end it; `$forward` is called with the request, the method, and the reader of its
+/// outcomes.
+macro_rules! tx_methods {
+    ($forward:ident) => {
+        fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
+            $forward!(self, TxRequest::Execute(&verb), execute(verb), from_ref)
+        }
 
-    fn end(
-        mut self,
-        request: TxRequest<'_>,
-        work: impl FnOnce(Box<dyn StoreTx>) -> BoxFuture<'static, Result<()>> + Send + 'static,
-    ) -> BoxFuture<'static, Result<()>>
-    where
-        L: 'static,
-    {
-        let call = self.layer.before(request);
-        let span = call.as_ref().map_or_else(|_| Span::none(), L::span);
-        let done = async move {
-            // A refusal drops the transaction, which rolls it back.
-            let Self { mut layer, inner } = self;
-            let call = call?;
-            let done = work(inner).await;
-            layer.after(call, done.as_ref().map(Answer::outcomes));
-            done
-        };
-        Box::pin(done.instrument(span))
-    }
+        fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
+            $forward!(self, TxRequest::Sql(&sql), sql(sql), none)
+        }
+
+        fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
+            $forward!(self, TxRequest::Query(&sql), query(sql), none)
+        }
+
+        fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+            $forward!(self, TxRequest::Claim, claim(unit_id), none)
+        }
+
+        fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+            $forward!(self, TxRequest::Savepoint(name), savepoint(name), none)
+        }
+
+        fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
+            $forward!(self, TxRequest::RollbackTo(name), rollback_to(name), none)
+        }
+    };
+}
+pub(crate) use tx_methods;
+
+macro_rules! forward {
+    ($self:ident, $request:expr, $method:ident($argument:ident), $outcomes:ident) => {{
+        let Self { layer, inner } = $self;
+        let call = layer.before($request);
+        around(call, move || inner.$method($argument), $outcomes, |call, done| layer.after(call, done))
+    }};
 }
 
-impl<L: TxLayer + 'static> StoreTx for LayeredTx<L> {
-    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        let call = self.layer.before(TxRequest::Execute(&verb));
-        self.around(call, move |inner| inner.execute(verb))
-    }
+macro_rules! forward_end {
+    ($self:ident, $request:expr, $method:ident) => {{
+        let Self { mut layer, inner } = *$self;
+        let call = layer.before($request);
+        // A refusal drops the transaction, which rolls it back.
+        around(call, move || inner.$method(), none, move |call, done| layer.after(call, done))
+    }};
+}
 
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        let call = self.layer.before(TxRequest::Sql(&sql));
-        self.around(call, move |inner| inner.sql(sql))
-    }
-
-    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        let call = self.layer.before(TxRequest::Query(&sql));
-        self.around(call, move |inner| inner.query(sql))
-    }
-
-    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        let call = self.layer.before(TxRequest::Claim);
-        self.around(call, move |inner| inner.claim(unit_id))
-    }
-
-    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        let call = self.layer.before(TxRequest::Savepoint(name));
-        self.around(call, move |inner| inner.savepoint(name))
-    }
-
-    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        let call = self.layer.before(TxRequest::RollbackTo(name));
-        self.around(call, move |inner| inner.rollback_to(name))
-    }
+impl<L: TxLayer> StoreTx for LayeredTx<L> {
+    tx_methods!(forward);
 
     fn commit(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        self.end(TxRequest::Commit, |inner| inner.commit())
+        forward_end!(self, TxRequest::Commit, commit)
     }
 
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        self.end(TxRequest::Rollback, |inner| inner.rollback())
+        forward_end!(self, TxRequest::Rollback, rollback)
     }
 }

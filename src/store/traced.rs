@@ -5,7 +5,7 @@
 //! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had given up); the
 //! embedded store adds `dialoq_commit_seconds`.
 
-use super::layer::{Done, Layer, Request, TxLayer, TxRequest};
+use super::layer::{CallState, Done, Layer, Request, TxLayer, TxRequest};
 use super::{Store, StoreTx};
 use crate::error::Result;
 use crate::protocol::{Message, Outcome, Verb};
@@ -47,6 +47,12 @@ impl Call {
     fn uncounted(span: Span) -> Self {
         Self { span, queues: Vec::new(), began: None, is_counted: false }
     }
+}
+
+impl CallState for Call {
+    fn span(&self) -> Span {
+        self.span.clone()
+    }
 
     fn end(self, done: Done<'_>) {
         if let Some(began) = self.began {
@@ -83,14 +89,6 @@ impl Layer for Traced {
         };
         let is_unit = matches!(request, Request::Submit(_) | Request::SubmitOnce(..));
         Ok(Call { began: is_unit.then(Instant::now), ..Call::of(span, request.verbs()) })
-    }
-
-    fn span(call: &Call) -> Span {
-        call.span.clone()
-    }
-
-    fn after(&self, call: Call, done: Done<'_>) {
-        call.end(done);
     }
 
     fn open(&self, inner: Box<dyn StoreTx>) -> (TracedTx, Box<dyn StoreTx>) {
@@ -142,14 +140,6 @@ impl TxLayer for TracedTx {
                 Call::uncounted(span)
             }
         })
-    }
-
-    fn span(call: &Call) -> Span {
-        call.span.clone()
-    }
-
-    fn after(&mut self, call: Call, done: Done<'_>) {
-        call.end(done);
     }
 }
 
