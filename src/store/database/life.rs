@@ -1,4 +1,4 @@
-//! What is under way, so that closing can wait for it.
+//! Work that is under way, so that closing can wait for it.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What may wait for a lock of a transaction that is never ended must not keep a broker from closing for ever.
+/// The longest wait of a close. Work may wait for the lock of a transaction that never ends.
 pub(super) const LONGEST_CLOSE: Duration = Duration::from_secs(5);
 
 const LONGEST_ENDING: Duration = Duration::from_secs(1);
 
-/// Whether the store is open, and how much is under way.
+/// Whether the store is open, and how much work is under way.
 #[derive(Debug, Default)]
 pub(super) struct Life(Arc<State>);
 
@@ -22,7 +22,7 @@ struct State {
     done: Notify,
 }
 
-/// Something that was accepted; closing waits until it is dropped.
+/// Accepted work; closing waits until it is dropped.
 #[derive(Debug)]
 pub(super) struct Work(Arc<State>);
 
@@ -34,7 +34,7 @@ impl Drop for Work {
     }
 }
 
-/// Transactions that were dropped and whose rollback is under way. What is asked after the drop comes after it.
+/// Dropped transactions whose rollback is under way. A request after the drop waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
     under_way: AtomicUsize,
@@ -60,7 +60,7 @@ impl Drop for Ending {
 }
 
 impl Endings {
-    /// Waits until what was dropped before is rolled back, as long as a server can be expected to take.
+    /// Waits until the transactions that were dropped before are rolled back, at most [`LONGEST_ENDING`].
     pub(super) async fn wait_for_rollbacks(&self) {
         if self.under_way.load(SeqCst) == 0 {
             return;
@@ -79,7 +79,7 @@ impl Endings {
 }
 
 impl Life {
-    /// Accepts something.
+    /// Accepts work.
     ///
     /// # Errors
     /// 60016 once the store is closed.
@@ -93,7 +93,7 @@ impl Life {
         if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(()) }
     }
 
-    /// Accepts nothing more and waits for what was accepted; false if it was closed before.
+    /// Accepts no more work and waits for the accepted; false if it was closed before.
     pub(super) async fn close(&self) -> bool {
         if self.0.is_closed.swap(true, SeqCst) {
             return false;

@@ -1,7 +1,7 @@
-//! A connection to a database server, as the server stores use it: the thin trait between them and a driver.
+//! A connection to a database server: the thin trait between the shared store and a driver.
 //!
-//! A driver knows how to reach its server, how to call one of our functions or procedures, and how to tell what an
-//! error of its own means. It knows nothing of queues and conversations.
+//! A driver reaches its server, calls our functions and procedures, and maps the errors of the server to ours. It
+//! contains nothing about queues and conversations.
 
 #[cfg(any(feature = "postgres", feature = "mssql"))]
 use crate::error::Code;
@@ -65,12 +65,12 @@ pub enum Column<'a> {
     Uuid(Vec<Option<Uuid>>),
 }
 
-/// What a link was asked and could not do.
+/// A request that failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the caller is told.
+    /// The error for the caller.
     pub error: Error,
-    /// What is known of the work.
+    /// Whether the work happened.
     pub fate: Fate,
     /// Whether the link may be used again, after a rollback.
     pub is_link_usable: bool,
@@ -87,14 +87,14 @@ impl Failure {
     }
 }
 
-/// What became of the work whose answer was a failure.
+/// Whether failed work happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It did not happen: the server refused it, or it never reached the server.
     Undone,
     /// It did not happen and the whole transaction is gone: a deadlock, a lost connection before COMMIT was sent.
     TransactionUndone,
-    /// Nobody knows: COMMIT, or a call that commits by itself, was sent and no answer came.
+    /// Unknown: COMMIT, or a call that commits by itself, was sent and no answer came.
     Unknown,
 }
 
@@ -145,8 +145,8 @@ pub trait Link: Send {
     fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>>;
 }
 
-/// A connection of the user's own, in a transaction of the user's own or in none. What is said there the server tells by
-/// itself, after the commit.
+/// A connection of the user's own, in a transaction of the user's own or in none. The server notifies other processes
+/// after the commit.
 pub trait EnlistedConnection: Send {
     /// The name of its server's dialect.
     fn dialect(&self) -> &'static str;
@@ -167,15 +167,15 @@ pub trait Driver: Send + Sync + 'static {
     /// A link of one's own, outside the pool: for installing, and for what must hold locks of the session.
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 
-    /// Begins to listen to what other processes say. Ends with an error when the connection is lost; a server without
-    /// such a thing gives `None`, and is asked instead.
+    /// Begins to listen to notifications. The listener fails when its connection is lost. A server without
+    /// notifications returns `None`, and is polled.
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>>;
 
-    /// Closes every link that nobody uses, and the others when they come back.
+    /// Closes every idle link, and the others when they come back.
     fn close(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Hears what other processes say.
+/// Receives notifications.
 pub trait Listener: Send {
     /// The payloads that have come; waits for the first.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>>;

@@ -1,7 +1,7 @@
-//! What the server stores have in common: everything but how a server is reached and the SQL it runs.
+//! The store in a database server: everything that the drivers share.
 //!
-//! The semantics are the server's own, in the functions and procedures of `sql/<dialect>`; this control calls them, folds
-//! calls of concurrent callers into few, checks bodies, keeps the definitions, and sees that those who sleep are woken.
+//! The rules are SQL, in the functions and procedures of `sql/<dialect>`. This side calls them, batches the calls of
+//! concurrent callers, checks bodies, keeps the definitions, and wakes receivers.
 
 mod batching;
 pub mod calls;
@@ -43,21 +43,21 @@ use tokio::task::JoinHandle;
 use transactions::{tx, uncommitted_receives};
 use uuid::Uuid;
 
-/// A SEND alone may wait for a locked group as long as that takes; after this long others take its place.
+/// After this pause a lone SEND that waits for a locked group lets other SENDs go.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// A broker in a database server, shared with whoever else uses that database.
+/// A broker in a database, shared with other processes.
 pub struct DatabaseStore {
     database: Arc<Database>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
-    /// Tells other processes; it ends by itself once the outbox is closed.
+    /// Notifies other processes; it ends by itself once the outbox is closed.
     notifier: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What everything that goes on in a store shares.
+/// The state that all calls and tasks of a store share.
 struct Database {
     driver: Arc<dyn Driver>,
-    /// The server's clock as last heard, or the tests'.
+    /// The server's clock as last read, or the tests'.
     clock: Clock,
     ids: Mutex<IdSource>,
     max_body_bytes: usize,
@@ -74,11 +74,11 @@ struct Database {
     control: control_connection::ControlConnection,
     upkeep_control: control_connection::ControlConnection,
     presence: presence::Presence,
-    /// Names this process to others.
+    /// Identifies this process to others.
     process: Uuid,
-    /// How long a lone SEND keeps others from being sent.
+    /// How long a lone SEND delays other SENDs.
     patience: Duration,
-    /// What a clock that tests move has told the server.
+    /// The time of a test clock that was last pushed to the server.
     pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
     life: life::Life,
     endings: life::Endings,
@@ -90,7 +90,7 @@ impl Database {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).next_id()
     }
 
-    /// What comes before whatever is asked: transactions dropped earlier are rolled back, a clock that tests move is told.
+    /// Runs before every request: waits for pending rollbacks, then pushes the test clock.
     async fn before_work(self: &Arc<Self>) -> Result<()> {
         self.endings.wait_for_rollbacks().await;
         self.push_test_clock().await
@@ -119,7 +119,7 @@ impl DatabaseStore {
         drop(link);
         // Before the definitions are read, so that no change of them is missed.
         let listener = driver.listen().await?;
-        // What this host's clock shows is nothing to a server; its own is heard with the definitions.
+        // The server's clock counts, not this host's; it is read with the definitions.
         let clock = match options.clock.moves() {
             Some(_) => options.clock,
             None => Clock::heard(options.clock.now()),
@@ -168,7 +168,7 @@ impl DatabaseStore {
         if let Some(listener) = listener {
             tasks.push(tokio::spawn(database.clone().listen_to_peers(listener)));
         }
-        // What fell due while nobody was here.
+        // Timers may have fallen due while no process ran.
         database.upkeep.falls_due(Timestamp(0));
         Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), notifier }))
     }
@@ -269,7 +269,7 @@ impl Store for DatabaseStore {
         Box::pin(async move {
             match self.database.before_work().await {
                 Ok(()) => self.database.refresh_facts().await,
-                // Whoever asks judges by the facts that are there.
+                // The caller uses the facts of the last poll.
                 Err(error) => tracing::warn!(%error, "the queues could not be looked at"),
             }
         })
@@ -295,8 +295,8 @@ impl Store for DatabaseStore {
         Box::pin(async move {
             let _work = self.database.life.enter()?;
             self.database.before_work().await?;
-            // What it did before it failed may be committed: a procedure commits when it likes, and outside a transaction a
-            // batch of T-SQL commits each statement by itself.
+            // Part of it may be committed before it fails: a procedure may commit, and outside a transaction each
+            // statement of a T-SQL batch commits by itself.
             let has_batches = self.database.driver.dialect().has_batches;
             let may_be_done_in_part = sql.expected_rows.is_none() && (has_batches || commits_by_itself(&sql.text));
             let mut tries = Retry::default();

@@ -1,4 +1,4 @@
-//! What others see of this process: that it lives, what its queue monitors do, and which places of readers it holds.
+//! What other processes see of this one: that it lives, the rows of its queue monitors, and the reader places it holds.
 
 use super::Database;
 use crate::error::{Code, Error, Result};
@@ -14,10 +14,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// Changes that come close together are told together.
+/// The pause after a write, in which further changes gather.
 const GATHERING: Duration = Duration::from_millis(100);
 
-/// A link of its own whose locks say that the process lives.
+/// A link of its own. Its session locks show that the process lives.
 pub(super) struct Presence {
     driver: Arc<dyn Driver>,
     process: Uuid,
@@ -28,9 +28,9 @@ pub(super) struct Presence {
 #[derive(Default)]
 struct State {
     link: Option<Box<dyn Link>>,
-    /// Counts the links; what an earlier one wrote and held is gone.
+    /// Counts the links; the rows and locks of an earlier link are gone.
     generation: u64,
-    /// The places that readers of this process hold, by a number of their own. A new link takes them again.
+    /// The places that readers of this process hold, by an own number. A new link takes them again.
     places: BTreeMap<u64, Place>,
     last_place: u64,
     monitors: BTreeMap<u64, MonitorRow>,
@@ -46,7 +46,7 @@ struct State {
 struct Place {
     queue_id: i32,
     max_queue_readers: u16,
-    /// Which it is; `None` if a lost link held it and others have taken all places since.
+    /// The number of the place; `None` if the link was lost and other processes have taken all places since.
     slot: Option<i32>,
 }
 
@@ -86,8 +86,8 @@ impl State {
         call_reconnecting(&mut Registration(self, presence), call).await
     }
 
-    /// The server frees the places of a session that ends. Their readers go on, so a new link takes as many places, before
-    /// another process takes more than are left; what it has taken by then stays with it.
+    /// The server frees the places when the session ends, but their readers go on. So a new link takes as many places
+    /// again; a place that another process has taken meanwhile stays with it.
     async fn take_places_again(&mut self, link: &mut dyn Link) -> Linked<()> {
         self.places.values_mut().for_each(|place| place.slot = None);
         for place in self.places.values_mut() {
@@ -101,7 +101,7 @@ impl State {
         Ok(())
     }
 
-    /// Makes a call on the link there is, and none on a new one: what it speaks of belongs to this link.
+    /// Makes a call on the kept link, and none on a new one: the place belongs to the old session.
     async fn call_here(&mut self, call: Call<'_>) -> Linked<()> {
         let Some(mut link) = self.link.take() else { return Ok(()) };
         let done = link.call(call).await;
@@ -190,18 +190,18 @@ impl Presence {
         Call { name, args: vec![Arg::Uuid(self.process), Arg::BigInt(id.cast_signed())] }
     }
 
-    /// Forgets what was said of this process, and lets go.
+    /// Deletes the rows of this process, and closes the link.
     pub(super) async fn close(&self) {
         let mut state = self.state.lock().await;
         if let Some(mut link) = state.link.take() {
-            // Else somebody who finds us dead does it.
+            // If that fails, a process that finds this one dead does it.
             let _ = link.call(Call { name: "delete_process", args: vec![Arg::Uuid(self.process)] }).await;
         }
     }
 }
 
 impl Database {
-    /// Copies what the queue monitors publish into the tables until the store closes.
+    /// Copies the rows of the queue monitors into the tables until the store closes.
     pub(super) async fn publish_monitors(self: Arc<Self>) {
         loop {
             self.board.monitors().moved().await;
@@ -213,8 +213,8 @@ impl Database {
         }
     }
 
-    /// Writes what has changed before a query, because the views show the readers of this process as they are now. A row that
-    /// cannot be written fails no query: another session may hold it in an open transaction.
+    /// Writes changed rows before a query, because the views show the readers of this process as they are now. A row
+    /// that cannot be written fails no query: another session may hold it in an open transaction.
     pub(super) async fn publish_before_query(self: &Arc<Self>) {
         let state = self.presence.state.lock().await;
         let is_current = state.version == self.board.monitors().version();
@@ -229,15 +229,15 @@ impl Database {
         }
     }
 
-    /// Publishes in a task of its own: a caller that goes away in the middle would take the connection with it, and with that
-    /// the places of all readers of this process.
+    /// Publishes in a task of its own: a caller that leaves in the middle would close the connection, and so free the
+    /// places of all readers of this process.
     async fn publish_in_task(self: &Arc<Self>) -> Result<()> {
         let database = self.clone();
         let done = self.runtime.spawn(async move { database.publish().await });
         done.await.unwrap_or_else(|failure| Err(super::cut_short(failure)))
     }
 
-    /// Writes what has changed since it was last written. Waits for one row that another session holds, not for more.
+    /// Writes the rows that have changed. Waits for one row that another session holds, not for more.
     pub(super) async fn publish(&self) -> Result<()> {
         let board = self.board.monitors();
         let mut state = self.presence.state.lock().await;
@@ -272,8 +272,7 @@ impl Database {
         calls.sort_by_key(|(key, _)| state.held.contains(key));
         for (key, call) in calls {
             let written = state.call(presence, call).await.map_err(Error::from);
-            // A connection that took another's place has begun from nothing: everything is written again then. The first took
-            // nobody's.
+            // A second connection has begun without rows, so everything is written again. The first replaces none.
             let is_new = state.generation > generation.max(1);
             match written {
                 Ok(_) if is_new => return Ok(()),
@@ -290,8 +289,8 @@ impl Database {
         Ok(())
     }
 
-    /// A place among the readers of a queue. Taken in a task of its own, so that a caller that goes away in the middle leaves
-    /// the connection whole; the place is then freed.
+    /// Takes a place among the readers of a queue, in a task of its own, so that a caller that leaves in the middle
+    /// leaves the connection whole; the place is then freed.
     pub(super) async fn take_slot(
         self: &Arc<Self>,
         queue_id: i32,
@@ -331,11 +330,11 @@ impl Database {
             }
         }
         drop(state);
-        // Whoever was refused a place tries again when he hears of it.
+        // A process that was refused a place tries again.
         self.publish_local(&[Notice::PlaceFree(queue_id)].into_iter().collect(), 0).await;
     }
 
-    /// Finds out whether the link that holds the places of readers was lost, and takes them again. No place is asked for.
+    /// Checks whether the link that holds the places was lost, and takes them again then. It asks for no place.
     pub(super) async fn keep_places(&self) -> Result<()> {
         let mut state = self.presence.state.lock().await;
         let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! What falls due by itself: timers, lifetimes, what waits in the transmission queue. Every process sees to it; the server
-//! sees that each thing happens once.
+//! Work that falls due: timers, lifetimes, messages of the transmission queue. Every process runs it; the server makes
+//! sure that each happens once.
 
 use super::Database;
 use crate::error::Result;
@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 /// Due things done in one transaction.
 const MOST_AT_ONCE: i32 = 256;
-/// What nobody speaks of, the rows of dead processes among it, is looked for this often.
+/// The interval of the sweep for unannounced work, e.g. rows of dead processes.
 const SAFETY_TICK: Duration = Duration::from_secs(60);
-/// After a transaction has received, traces of dead ones are looked for so much later, and as often.
+/// The interval of the search for attempts of dead transactions, after a transaction has received.
 const ATTEMPTS: Duration = Duration::from_secs(5);
-/// Whether the connection that holds the places of readers still stands is asked no more often than this.
+/// The shortest interval of checks that the connection with the reader places still stands.
 const PLACES: Duration = Duration::from_secs(5);
 
 /// When the next thing falls due.
@@ -33,7 +33,7 @@ pub(super) struct Upkeep {
     places: Seldom,
 }
 
-/// Says no more than once in so long that it is time.
+/// Is due once in an interval.
 #[derive(Debug)]
 struct Seldom {
     every: Duration,
@@ -74,7 +74,7 @@ impl Upkeep {
         }
     }
 
-    /// What an answer says of the time and of what is next.
+    /// Reads the time and the next due time from an answer.
     pub(super) fn learn(&self, row: Row<'_>) -> Result<()> {
         self.learn_time(row)?;
         if let Some(due) = row.maybe_int("due_at")? {
@@ -83,7 +83,7 @@ impl Upkeep {
         Ok(())
     }
 
-    /// What an answer says of the time.
+    /// Reads the time from an answer.
     pub(super) fn learn_time(&self, row: Row<'_>) -> Result<()> {
         if row.has("now_at") {
             self.clock.hear(Timestamp(row.int("now_at")?));
@@ -103,7 +103,7 @@ impl Upkeep {
 }
 
 impl Database {
-    /// Does what is due until the store closes.
+    /// Runs due work until the store closes.
     pub(super) async fn keep_up(self: Arc<Self>) {
         let mut moves = self.clock.moves();
         loop {
@@ -130,13 +130,13 @@ impl Database {
             if let Err(error) = done {
                 tracing::warn!(%error, "what is due could not be done");
                 tokio::time::sleep(retry::TASK).await;
-                // A tick forgets what is due when it begins; what it has not done still is.
+                // A tick clears the due time when it begins; work that it has not done is still due.
                 self.upkeep.falls_due(Timestamp(0));
             }
         }
     }
 
-    /// Does everything that is due.
+    /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.upkeep.forget();
         loop {
@@ -158,8 +158,8 @@ impl Database {
         self.clock.moves().is_some()
     }
 
-    /// A transaction of this process has received. Should the process die, somebody must look for its trace; whoever does
-    /// looks on for as long as there are such traces, so this is told now and then only.
+    /// A transaction of this process has received. If the process dies, another one must find its attempt. A process
+    /// that finds attempts keeps searching, so a notice now and then is enough.
     pub(super) fn attempt_began(&self) {
         if self.is_manual() || !self.upkeep.attempts.is_due() {
             return;
@@ -169,8 +169,7 @@ impl Database {
         self.upkeep.falls_due(at);
     }
 
-    /// With a clock that a test moves: tells the server how late it is, and does what is due by that, before anything else
-    /// is done.
+    /// With a test clock: pushes its time to the server and runs the work that is due by it, before any other request.
     pub(super) async fn push_test_clock(self: &Arc<Self>) -> Result<()> {
         if !self.is_manual() {
             return Ok(());

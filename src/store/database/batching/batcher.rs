@@ -1,7 +1,7 @@
-//! Folding: units of one kind that come while others are under way gather, and go out together.
+//! Batching: while batches are under way, further items of a kind gather, and leave together as one batch.
 //!
-//! Nobody waits for a timer. Whoever comes when few are under way goes at once, alone; the others gather, and leave
-//! together as soon as something under way has come back. So batches are as large as the load is high.
+//! No item waits for a timer. If few batches are under way, an item goes at once, alone. Otherwise it gathers with
+//! others until a batch comes back, so batches are as large as the load is high.
 
 use crate::store::Gathering;
 use std::collections::{HashSet, VecDeque};
@@ -17,21 +17,22 @@ const MOST_BYTES: usize = 4 << 20;
 const MOST_ALONE: usize = 2;
 const MOST_BESIDE: usize = 1;
 
-/// After this many turns of others a batch goes, though more may still be on their way to it. 64 gather no more than 16 do.
+/// The most times a batch yields to other tasks before it leaves, so that more items can join it. 64 yields gathered no
+/// more than 16.
 const MOST_TURNS: usize = 16;
 
 /// How many kinds of one store have something under way.
 pub(in crate::store::database) type ActiveBatchers = Arc<AtomicUsize>;
 
-/// Something that can go out in a batch.
+/// An item that can go out in a batch.
 pub(in crate::store::database) trait Item {
-    /// Whether nobody waits for its answer any more.
+    /// Whether its caller has left.
     fn is_abandoned(&self) -> bool;
 
     /// The bytes of its body.
     fn bytes(&self) -> usize;
 
-    /// What it must keep its order with: while something of the same key is out, it waits.
+    /// The key of its order: while an item of the same key is out, this one waits.
     fn key(&self) -> Option<Uuid>;
 }
 
@@ -98,13 +99,14 @@ impl<I: Item> Batcher<I> {
         }
     }
 
-    /// Lets a test say how many the next batch waits for.
+    /// Lets a test set how many items the next batch waits for.
     pub(in crate::store::database) fn gathering(mut self, gathering: Gathering) -> Self {
         self.gathering = gathering;
         self
     }
 
-    /// What goes at once because this item came: the item alone as [`Batcher::enter`] says, or all that a test waited for.
+    /// Adds an item; returns the batch that leaves at once: the item alone as in [`Batcher::enter`], or all items that
+    /// a test waited for.
     pub(in crate::store::database) fn come(&self, item: I) -> Vec<I> {
         let wanted = self.gathering.wanted();
         if wanted == 0 {
@@ -121,8 +123,8 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
-    /// Gives the item back if it may go at once: then [`Batcher::next`] must be called when it is done. Else it is kept until
-    /// somebody's `next`.
+    /// Returns the item if it may go at once; then [`Batcher::next`] must be called when it is done. Otherwise the item
+    /// is kept until a later `next`.
     pub(in crate::store::database) fn enter(&self, item: I) -> Option<I> {
         let mut gathered = self.gathered();
         if gathered.under_way < self.most(&gathered) && !gathered.is_out(&item) {
@@ -134,13 +136,12 @@ impl<I: Item> Batcher<I> {
         None
     }
 
-    /// What goes next, in the place of so many items that have just come back. Nothing if nothing waits, or if other kinds
-    /// need the place; it is free then.
+    /// The next batch, in the place of `back` items that have just come back. Empty if no item waits or another kind
+    /// needs the place, which is free then.
     ///
-    /// Lets those who were just answered ask again first, until as many wait as a batch has if all that are known here are
-    /// shared out evenly over the batches that may be under way. Who misses a batch waits for the whole of the next one, and a
-    /// batch costs as much as nearly twenty of its items: of 64 callers 28 go together with this, 24 without, and a tenth more
-    /// a second.
+    /// Callers that were just answered get time to come again, until this batch has its even share of all known items.
+    /// A caller that misses a batch waits for the whole next one, and a batch costs as much as nearly twenty of its
+    /// items. Of 64 callers 28 go together with this, 24 without, and throughput is a tenth higher.
     pub(in crate::store::database) async fn next(&self, back: usize) -> Vec<I> {
         for _ in 0..MOST_TURNS {
             tokio::task::yield_now().await;
@@ -168,7 +169,7 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
-    /// What had these keys is back. Gives what waited for them if a place is free, which it then has.
+    /// The items of these keys are back. Returns the items that waited for them if a place is free; they take it.
     pub(in crate::store::database) fn release(&self, keys: impl IntoIterator<Item = Uuid>) -> Vec<I> {
         let mut gathered = self.gathered();
         for key in keys {

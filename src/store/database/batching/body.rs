@@ -1,7 +1,8 @@
-//! Message bodies, checked here before they are sent: a server knows neither XML Schema nor JSON Schema.
+//! Message bodies are checked here before they are sent: a server validates neither XML Schema nor JSON Schema as
+//! Dialoq does.
 //!
-//! The definitions a body was checked against travel with it; if they have changed, the server refuses (60033), and the
-//! body is checked again.
+//! The version of the definitions travels with the body. If it has changed, the server refuses (60033), and the body is
+//! checked again.
 
 use crate::catalog::body::Verdict;
 use crate::catalog::{MessageType, fold_name};
@@ -13,7 +14,7 @@ use crate::store::database::definitions::catalog::Known;
 use std::sync::Arc;
 
 impl Database {
-    /// What goes beside a verb in its call.
+    /// The ids, names and checked body of a verb, for its call.
     ///
     /// # Errors
     /// 8459 the body is too large.
@@ -42,8 +43,8 @@ impl Database {
         Ok(context)
     }
 
-    /// Checks a body against the definitions as they are known now: on this thread if that takes milliseconds, else on one
-    /// for blocking work. What was found before counts as long as the type is the same.
+    /// Checks a body against the known definitions: on this thread if that takes milliseconds, else on one for blocking
+    /// work. An earlier verdict counts as long as the type is the same.
     pub(in crate::store::database) async fn check_body(
         &self,
         context: &mut CallContext,
@@ -66,7 +67,7 @@ impl Database {
         }
     }
 
-    /// The same if it takes milliseconds; false if it would take more.
+    /// Checks a body if that takes milliseconds; returns false if it would take more.
     pub(in crate::store::database) fn check_quickly(
         &self,
         known: &Known,
@@ -85,7 +86,7 @@ impl Database {
                     None => return false,
                 }
             }
-            // A type that is not known is refused by the server.
+            // The server refuses an unknown type.
             _ => {
                 (context.verdict, context.body_fault, context.catalog_version) = (None, String::new(), known.version);
                 return true;
@@ -123,7 +124,7 @@ impl CallContext {
     }
 }
 
-/// A verb as it is stored: a body of no bytes is none.
+/// Replaces a body of no bytes by none, as SEND stores it.
 pub(in crate::store::database) fn normalise_empty_body(mut verb: Verb) -> Verb {
     if let Verb::Send { body, .. } = &mut verb
         && body.as_ref().is_some_and(|bytes| bytes.is_empty())

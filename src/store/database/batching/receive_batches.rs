@@ -1,4 +1,4 @@
-//! RECEIVEs of concurrent callers that take whatever comes, folded into batches by queue.
+//! RECEIVEs of concurrent callers without a filter, batched by queue.
 
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// One RECEIVE, and who waits for it.
+/// One RECEIVE and its caller.
 pub(in crate::store::database) struct Receiving {
     top: Option<u64>,
     answer: oneshot::Sender<Result<Handover<Vec<Message>>>>,
@@ -39,20 +39,20 @@ impl Item for Receiving {
     }
 }
 
-/// Every so many batches look at the claim index from its first row, whatever the one before found.
+/// After this many batches one begins at the first row of the claim index.
 const MOST_ON_THE_TRAIL: usize = 16;
 
-/// Where batches of a queue begin: of rows that are gone the claim index keeps a trace until the server cleans up, and at
-/// 30,000 receives a second looking over them all took a fifth of a receive after three seconds. What is older than the
-/// batch before was taken or locked when that one looked; what has come there since waits until nothing else is left, or
-/// for one of the next looks from the first row.
+/// Where batches of a queue begin. The claim index keeps traces of deleted rows until the server cleans up; at 30,000
+/// receives a second, scanning them took a fifth of a receive after three seconds. Rows before the start of the last
+/// batch were taken or locked when it ran. Rows that have come there since wait until no other is left, or for the next
+/// batch that begins at the first row.
 #[derive(Debug, Default)]
 struct ScanStart {
     from: Option<Start>,
     batches: usize,
 }
 
-/// The level of what a batch gave and the oldest of it.
+/// The level of the messages of a batch, and the oldest of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Start {
     level: u8,
@@ -75,7 +75,7 @@ impl ScanStart {
         self.from
     }
 
-    /// What a batch gave that left nobody empty-handed; of one that did, or of several levels, nothing is kept.
+    /// Remembers the start of a batch only if every caller got a message and all have one level.
     fn gave(&mut self, ranks: impl Iterator<Item = Start>) {
         self.from = None;
         for rank in ranks {
@@ -133,21 +133,21 @@ impl Receives {
                 activity: activity(),
             })
         };
-        // Anybody may name queues that do not exist: those that nobody uses are made again.
+        // Callers may name queues that do not exist: entries without users are removed.
         if self.queues.len() >= MOST_QUEUES {
             self.queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         }
         self.queues.entry(folded.to_owned()).or_insert_with(made).clone()
     }
 
-    /// Keeps nothing for a queue that does not exist, so that names of the callers' choice take no room.
+    /// Removes the entry of a queue that does not exist, so that names chosen by callers take no room.
     fn forget(&self, queue: &Queue) {
         self.queues.remove(&queue.folded);
     }
 }
 
 impl Database {
-    /// Receives whatever comes, with whoever else does.
+    /// Receives from any group, in a batch with other callers.
     pub(in crate::store::database) async fn receive_folded(
         self: Arc<Self>,
         queue: &str,
@@ -177,9 +177,9 @@ impl Database {
     async fn receive_batch(self: &Arc<Self>, queue: &Queue, mut batch: Vec<Receiving>) {
         let mut tries = Retry::default();
         let rows = loop {
-            // A connection may be long in coming, and callers may leave meanwhile.
+            // The pool may be slow, and callers may leave meanwhile.
             let link = self.take().await;
-            // The call commits by itself, so this is the last moment at which a caller that has gone loses nothing.
+            // The call commits by itself, so a caller that has left must be dropped now.
             batch.retain(|receiving| !receiving.is_abandoned());
             if batch.is_empty() {
                 return;
@@ -237,7 +237,7 @@ impl Database {
         }
     }
 
-    /// What a RECEIVE shows of how its queue stands: what was taken from it, and whether nothing was left.
+    /// Updates the facts of a queue after a RECEIVE.
     pub(in crate::store::database) fn queue_stands(
         &self,
         activity: &QueueActivity,
@@ -248,9 +248,9 @@ impl Database {
         let facts = activity.facts();
         activity.took(messages as u64);
         match is_empty {
-            // What is in groups that somebody holds may be left.
+            // Messages may be left in groups that a session holds.
             true => activity.stands(0, facts.unread.saturating_sub(facts.ready_groups as u64)),
-            // A look may have shown the queue without these already, so that nothing is left is not said here.
+            // A poll may have counted the queue without these already, so this never reports an empty queue.
             false => activity.stands(
                 facts.ready_groups.saturating_sub(groups),
                 facts.unread.saturating_sub(messages as u64).max(facts.unread.min(1)),

@@ -1,4 +1,4 @@
-//! SENDs of concurrent callers, folded into batches.
+//! SENDs of concurrent callers, batched.
 
 use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// The number of an item whose group somebody has locked.
+/// The number of an item whose group is locked.
 const IS_LOCKED: i64 = -1;
 
-/// One SEND on one conversation, and who waits for it.
+/// One SEND on one conversation and its caller.
 pub(in crate::store::database) struct Sending {
     handle: ConversationHandle,
     message_type: Option<Arc<str>>,
@@ -48,7 +48,7 @@ impl Item for Sending {
 
 impl Sending {
     fn answer(self, result: Result<Outcome>) {
-        // Whoever asked may have gone away; the message is sent all the same.
+        // The caller may have left; the message is sent all the same.
         let _ = self.answer.send(result);
     }
 
@@ -58,7 +58,7 @@ impl Sending {
 }
 
 impl Database {
-    /// Sends, with whoever else is sending.
+    /// Sends, in a batch with other callers.
     pub(in crate::store::database) async fn send_folded(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
         let context = self.call_context(&verb).await?;
         let Verb::Send { handles, message_type, body, trace } = verb else {
@@ -73,7 +73,7 @@ impl Database {
         answered.await.unwrap_or_else(|_| Err(Error::closed()))
     }
 
-    /// Sends batch after batch, as long as something has gathered meanwhile.
+    /// Sends batch after batch, as long as items have gathered meanwhile.
     async fn run_sends(self: Arc<Self>, mut batch: Vec<Sending>) {
         while !batch.is_empty() {
             let sent = batch.len();
@@ -87,7 +87,7 @@ impl Database {
         }
     }
 
-    /// Sends what is of one conversation one by one, waiting where its group is locked.
+    /// Sends the messages of one conversation one by one, waiting if its group is locked.
     fn spawn_alone(self: &Arc<Self>, sendings: Vec<Sending>) -> JoinHandle<()> {
         let database = self.clone();
         self.runtime.spawn(async move {
@@ -103,7 +103,7 @@ impl Database {
         })
     }
 
-    /// These conversations have nothing out any more; what waited for that may go.
+    /// These conversations have no message out any more; messages that waited for that may go.
     fn released(self: &Arc<Self>, keys: impl IntoIterator<Item = Uuid>) {
         let next = self.sends.release(keys);
         if !next.is_empty() {
@@ -136,8 +136,8 @@ impl Database {
         (sending, result)
     }
 
-    /// Checks a batch against the definitions that were read again. Where that takes longer, the conversation's messages
-    /// go on by themselves, and the others do not wait for them.
+    /// Checks a batch against the new definitions. A conversation whose check takes longer goes on by itself, so the
+    /// others do not wait for it.
     fn check_batch_again(self: &Arc<Self>, batch: Vec<Sending>) -> Vec<Sending> {
         let known = self.definitions.known();
         let mut late: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
@@ -203,8 +203,8 @@ impl Database {
         }
     }
 
-    /// A failure of the whole: what nobody knows, everybody is told; what did not happen is done one by one, so that it is
-    /// the fault of one only.
+    /// If the outcome of the batch is unknown, every caller gets the error. If the batch certainly failed, its items
+    /// are retried one by one, so only the bad one fails.
     fn batch_failed(self: &Arc<Self>, batch: Vec<Sending>, failure: Failure) {
         let passes =
             !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);

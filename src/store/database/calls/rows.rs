@@ -1,4 +1,4 @@
-//! Reading what a server answers: values by the names of their columns.
+//! Reading the answers of a server: values by the names of their columns.
 
 use crate::error::{Code, Error, Result};
 use crate::store::database::notifications::notice::Notices;

@@ -1,4 +1,4 @@
-//! The definitions, read from the tables and kept until somebody says that they changed.
+//! The definitions, read from the tables and kept until they change.
 
 use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
@@ -21,11 +21,11 @@ pub(in crate::store::database) struct Known {
     pub(in crate::store::database) version: i64,
 }
 
-/// The definitions that this process goes by.
+/// The definitions that this process uses.
 #[derive(Debug, Default)]
 pub(in crate::store::database) struct Definitions {
     known: Mutex<Arc<Known>>,
-    /// Held while they are read, so that those who find them stale together read them once.
+    /// Held while they are read, so that callers that find them stale together read them once.
     reading: tokio::sync::Mutex<()>,
 }
 
@@ -34,7 +34,7 @@ impl Definitions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes definitions over unless newer ones are known; tells whether they are new.
+    /// Takes definitions over unless newer ones are known; returns whether they are new.
     pub(in crate::store::database) fn learn(&self, known: Known) -> bool {
         let mut place = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_new = known.version > place.version;
@@ -46,7 +46,7 @@ impl Definitions {
 }
 
 impl Database {
-    /// Reads the definitions if they are not those that are known; wakes whoever sleeps if so.
+    /// Reads the definitions if they have changed, and wakes all sleeping receivers then.
     pub(in crate::store::database) async fn reload(&self) -> Result<()> {
         let _reading = self.definitions.reading.lock().await;
         let read = retry(Repeat::Always, || async { self.read_definitions(&mut *self.take().await?).await });
@@ -58,11 +58,11 @@ impl Database {
         Ok(())
     }
 
-    /// Reads until nobody has changed anything meanwhile; `None` if what is known is still true.
+    /// Reads until the version has not changed meanwhile; `None` if the known definitions are current.
     async fn read_definitions(&self, link: &mut dyn Link) -> Linked<Option<Known>> {
         let reads = &self.driver.dialect().reads;
         let mut broker = link.read(reads.broker).await?;
-        // A row that cannot be understood is refused below.
+        // A malformed row is refused below.
         let _ = only(&broker).and_then(|row| self.upkeep.learn_time(row));
         loop {
             if version(&broker).is_ok_and(|version| version == self.definitions.known().version) {

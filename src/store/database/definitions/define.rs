@@ -1,4 +1,5 @@
-//! Making definitions: the change is computed here, against the definitions of one version, and written as that.
+//! Definitions: the change is computed here, against one version of the definitions, and written if that version is
+//! still current.
 
 use crate::catalog::apply::{self, Applied};
 use crate::error::{Code, Result};
@@ -14,9 +15,9 @@ use crate::store::database::retry::{LOCKED_DEFINITION, Repeat, Retry};
 use std::sync::{Arc, PoisonError};
 use uuid::Uuid;
 
-/// What came of writing.
+/// The result of a write.
 enum Written {
-    /// Somebody else has changed definitions since they were read.
+    /// Another process has changed definitions since they were read.
     Stale,
     /// The unit's id was claimed before.
     HappenedBefore,
@@ -37,7 +38,7 @@ impl Database {
             let known = self.definitions.known();
             let (catalog, applied) = match self.apply(&known, definitions) {
                 Ok(applied) => applied,
-                // Refused by what was known; what is true now may allow it.
+                // The known definitions may be old: the current ones may allow the change.
                 Err(refusal) => {
                     self.reload().await?;
                     if self.definitions.known().version == known.version {

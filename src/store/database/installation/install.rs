@@ -1,8 +1,8 @@
 //! Installing the schema in a database, and taking it out again.
 //!
-//! Every process that opens a broker comes here. If the schema is there, in this version, one read says so: no right of
-//! more than a user's is needed and no lock taken. Otherwise the scripts that are missing are run, and verbs, views and
-//! roles are replaced whole if a text of them differs, in one transaction, under a lock that lets one installer in at a time.
+//! Every process that opens a broker runs this. If the schema has this version, one read finds that out, with the
+//! rights of a user and without a lock. Otherwise the missing scripts run in one transaction, under a lock that admits
+//! one installer. Verbs, views and roles are replaced whole if one text of them differs.
 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
@@ -78,7 +78,7 @@ async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
             Ok(done)
         }
         Err(error) => {
-            // The first error tells more than that of a rollback on a link that may be lost.
+            // The first error says more than the error of a rollback on a lost link.
             let _ = link.rollback().await;
             Err(error)
         }
@@ -127,10 +127,10 @@ pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
     Ok(Plan { scripts, is_new: !found.has_installed })
 }
 
-/// Removes the schema with all conversations and definitions; tells whether there was one.
+/// Removes the schema with all conversations and definitions; returns whether there was one.
 ///
 /// # Errors
-/// 60010 open transactions use what would go; 60011 there is a schema `dialoq` of somebody else; 60034 this user lacks a
+/// 60010 open transactions use what would go; 60011 schema `dialoq` has another owner; 60034 this user lacks a
 /// right; 3716 objects of the user's depend on ours, or an extension lives in the schema; and those of the link.
 pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     let found = Standing::read(link, dialect).await?;
@@ -368,7 +368,8 @@ pub(in crate::store::database) fn record<'a>(dialect: &Dialect, hash: &'a str, v
     Call { name: "record_installation", args }
 }
 
-/// Differs if any text of the logic does: FNV-1a over 128 bits, because nobody is to be kept from making two alike.
+/// Differs if any text of the logic does: FNV-1a over 128 bits. It is not cryptographic: collisions need not resist an
+/// attacker.
 pub(in crate::store::database) fn logic_hash(dialect: &Dialect) -> String {
     const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
     const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

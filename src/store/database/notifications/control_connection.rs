@@ -1,5 +1,5 @@
-//! A link beside the pool, for short calls that must not wait for what transactions hold: what is told to others, looks
-//! at the queues, attempts of open transactions.
+//! A link beside the pool, for short calls that must not wait for open transactions: notifications, polls, attempts of
+//! open transactions.
 
 use crate::store::database::link::{Call, Driver, Link, Linked};
 use crate::store::database::retry::{KeptLink, call_reconnecting};

@@ -10,8 +10,7 @@ use crate::store::database::retry::{Repeat, Retry};
 use std::sync::Arc;
 
 impl Database {
-    /// Does a verb there. Nothing is known of the commit: the server tells others by itself, and this process hears it from
-    /// there.
+    /// Executes a verb there. This process does not see the commit, so the server notifies it like all others.
     pub(in crate::store::database) async fn perform_on(
         self: &Arc<Self>,
         connection: &mut dyn EnlistedConnection,
@@ -19,8 +18,7 @@ impl Database {
     ) -> Result<Outcome> {
         let (theirs, ours) = (connection.dialect(), self.driver.dialect().name);
         if theirs != ours {
-            let message =
-                format!("the connection speaks {theirs}, the broker is in {ours}; enlist one to its database");
+            let message = format!("the connection is to {theirs}, the broker is in {ours}; enlist one to its database");
             return Err(Error::new(Code::UNSUPPORTED, message));
         }
         if matches!(verb, Verb::Define(_)) {

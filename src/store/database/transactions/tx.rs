@@ -1,7 +1,7 @@
-//! Transactions: each a transaction of the server, on a link of its own.
+//! Transactions: each is a transaction of the server, on a link of its own.
 //!
-//! The link is taken when the first thing is done, and goes back at once if that was a RECEIVE that found nothing: who
-//! waits for messages holds no connection.
+//! The link is taken for the first request, and returned at once if that was a RECEIVE that found nothing: a waiting
+//! receiver holds no connection.
 
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-/// The savepoint around every verb after the first: a refusal leaves what was done before.
+/// The savepoint around every verb after the first: a refusal keeps the work before it.
 const BEFORE_THE_VERB: u32 = 0;
 
 /// The transaction itself; dropping it rolls it back.
@@ -30,22 +30,22 @@ struct Session {
     /// The link, once something was done.
     link: Option<Box<dyn Link>>,
     has_ended: bool,
-    /// Something is under way on the link; if that is never finished, the link is of no use.
+    /// A request is under way on the link; if it never finishes, the link is of no use.
     is_busy: bool,
-    /// Names and numbers, in order, and how often something had been received.
+    /// Names and numbers, in order, and the number of receives before each.
     savepoints: Vec<(String, u32, usize)>,
     last_savepoint: u32,
     /// Whether locks are the session's, because there are savepoints.
     holds_locks: bool,
-    /// Names this transaction to those who count rollbacks, once it has received.
+    /// Identifies this transaction in the count of rollbacks, once it has received.
     attempt: Option<Uuid>,
-    /// Things done that were not just looks that found nothing.
+    /// Requests done, without receives that found nothing.
     steps_done: u64,
     taken: Share,
     did: Did,
 }
 
-/// What the end of the transaction means for others.
+/// What the end of the transaction means for other sessions.
 #[derive(Default)]
 struct Did {
     notices: Notices,
@@ -53,11 +53,11 @@ struct Did {
     ready: usize,
     /// Queues that messages were received from, or whose groups were locked.
     queues: BTreeSet<i32>,
-    /// Whether what was left in them may be of interest.
+    /// Whether messages may be left in them.
     has_left_some: bool,
 }
 
-/// One thing to do on the link.
+/// One request on the link.
 enum Step<'a> {
     Call(Call<'a>),
     Sql(&'a SqlStatement),
@@ -115,7 +115,7 @@ impl Session {
         self.database.life.check()
     }
 
-    /// Does a step; a refusal leaves the transaction as it was before, unless the server has ended it.
+    /// Runs a step; a refusal leaves the transaction as it was before, unless the server has ended it.
     async fn step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
         self.is_busy = true;
         let done = self.guarded(step).await;
@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    /// Nothing was done before, so that a refusal takes no more than the link.
+    /// No work was done before, so a refusal costs only the link.
     async fn first_step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
         let mut link = self.database.take().await?;
         link.begin().await.map_err(undone)?;
@@ -166,14 +166,14 @@ impl Session {
         }
     }
 
-    /// The server has ended the transaction, or nobody can reach it any more.
+    /// The server has ended the transaction, or the connection is lost.
     async fn lost(&mut self, failure: Failure) -> Failure {
         self.has_ended = true;
         self.end_quietly(failure.is_link_usable).await;
         undone(failure)
     }
 
-    /// Rolls back whatever is left, and counts it.
+    /// Rolls back, and counts the rollback.
     async fn end_quietly(&mut self, is_link_usable: bool) {
         self.has_ended = true;
         if let Some(mut link) = self.link.take() {
@@ -230,7 +230,7 @@ impl Session {
         self.did(&verb, rows).await
     }
 
-    /// Notes what a verb did.
+    /// Records the effects of a verb.
     async fn did(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
         self.did.notices.extend(notices_in(&rows));
         let outcome = verbs::outcome(verb, rows)?;
@@ -263,8 +263,8 @@ impl Session {
         Ok(outcome)
     }
 
-    /// Notes outside the transaction that it holds messages, so that its rollback is counted even if nobody is left to
-    /// count it.
+    /// Records outside the transaction that it holds messages, so that its rollback is counted even if this process
+    /// dies.
     async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
         let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
         let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
@@ -276,7 +276,7 @@ impl Session {
         }
     }
 
-    /// Whoever found nothing and has done nothing holds no connection while it waits.
+    /// Returns the link of a transaction without work, so that a waiting receiver holds no connection.
     async fn give_back_if_untouched(&mut self) {
         let is_untouched = self.steps_done == 0 && self.savepoints.is_empty();
         if is_untouched && let Some(mut link) = self.link.take() {
@@ -287,7 +287,7 @@ impl Session {
 
     async fn commit(mut self) -> Result<()> {
         self.check()?;
-        // Closing waits for the commit and tells other processes of it.
+        // Closing waits for the commit and its notification of other processes.
         let _work = self.database.life.enter()?;
         let Some(mut link) = self.link.take() else {
             self.has_ended = true;
@@ -317,7 +317,8 @@ impl Session {
             Err(failure) => {
                 let is_unknown = failure.fate == Fate::Unknown;
                 if is_unknown {
-                    // If it happened, nothing is to be counted; if not, whoever finds the attempt counts it.
+                    // If it happened, there is no rollback to count; if not, the next tick that finds the attempt
+                    // counts it.
                     self.attempt = None;
                 }
                 self.did = did;
@@ -411,7 +412,7 @@ impl Database {
         if let Some(found) = find() {
             return Some(found);
         }
-        // Somebody else made it just now.
+        // Another process has just made the queue.
         if let Err(error) = self.reload().await {
             tracing::warn!(%error, "queue {name} is not known; a rollback of what was received there would not be counted");
         }
@@ -430,7 +431,7 @@ async fn end(link: &mut dyn Link, attempt: Option<Uuid>) -> Linked<Notices> {
     Ok(notices)
 }
 
-/// Whatever became of a call before COMMIT, the transaction has not happened.
+/// A call before COMMIT failed, so the transaction has not happened.
 fn undone(mut failure: Failure) -> Failure {
     if failure.fate == Fate::Unknown {
         failure.fate = Fate::TransactionUndone;
@@ -456,9 +457,9 @@ impl Drop for Session {
         rest.attempt = self.attempt.take();
         rest.holds_locks = self.holds_locks;
         rest.did = std::mem::take(&mut self.did);
-        // Until it is rolled back it has what it received.
+        // Until the rollback it holds what it received.
         std::mem::swap(&mut rest.taken, &mut self.taken);
-        // Whatever becomes of this, it is not tried again.
+        // This is not tried again.
         rest.has_ended = true;
         // Spawned where the store was opened: a transaction may be dropped where no runtime is.
         let ending = Ending::begin(&self.database);
@@ -471,15 +472,15 @@ impl Drop for Session {
 
 /// An open transaction of a server.
 ///
-/// What is done in it runs in a task of its own, so that it goes on while nobody looks: the victim of a deadlock frees its
-/// locks at once, whatever its caller is doing.
+/// Each request runs in a task of its own, so that it goes on if the caller does not poll it: the victim of a deadlock
+/// frees its locks at once.
 pub(in crate::store::database) struct DatabaseTx {
     database: Arc<Database>,
     /// `None` only while something runs, and after the end.
     session: Option<Session>,
 }
 
-/// A task that is given up with whoever waits for it.
+/// A task that is aborted with its caller.
 struct Running<T>(JoinHandle<T>);
 
 impl<T> Drop for Running<T> {
@@ -493,7 +494,7 @@ impl DatabaseTx {
         Self { session: Some(Session::new(database.clone())), database }
     }
 
-    /// Runs something on the session, which comes back with what it gave.
+    /// Runs work on the session, which comes back with the result.
     async fn run<T, F>(&mut self, work: impl FnOnce(Session) -> F) -> Result<T>
     where
         T: Send + 'static,

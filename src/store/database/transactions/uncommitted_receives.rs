@@ -1,5 +1,5 @@
-//! What open transactions of this process have received. Until they commit, the server shows it to everybody else as if
-//! it still waited.
+//! Receives of open transactions of this process. Until the commit, the server shows these messages to other sessions
+//! as unread.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ impl UncommittedReceives {
     }
 }
 
-/// What one transaction has received; counts until it is cleared or dropped.
+/// The receives of one transaction; they count until it is cleared or dropped.
 #[derive(Debug)]
 pub(in crate::store::database) struct Share {
     all: Arc<UncommittedReceives>,
@@ -41,7 +41,7 @@ impl Share {
         self.own.len()
     }
 
-    /// Forgets what was received after so many times: it was given back.
+    /// Drops the receives made after the savepoint.
     pub(in crate::store::database) fn truncate(&mut self, times: usize) {
         let mut counts = self.all.counts();
         for (queue, messages) in self.own.drain(times.min(self.own.len())..) {

@@ -1,4 +1,4 @@
-//! Units that are not folded: one verb in a call that commits by itself, several in a transaction of their own.
+//! Units outside the batches: one verb in a call that commits by itself, several in a transaction of their own.
 
 use crate::error::{Error, Result};
 use crate::protocol::{Outcome, ReceiveFrom, Unit, Verb};
@@ -17,7 +17,7 @@ use crate::store::handover::{Gives, Handover};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What came of a transaction that was tried.
+/// The result of an attempt.
 enum Tried {
     Done(Vec<Outcome>, Notices),
     HappenedBefore,
@@ -36,7 +36,7 @@ impl Database {
         self.take().await?.call(call).await
     }
 
-    /// Does a unit, however it is done best.
+    /// Executes a unit in the cheapest way.
     pub(in crate::store::database) async fn submit(self: Arc<Self>, unit: Unit, work: Work) -> Result<Vec<Outcome>> {
         unit.iter().try_for_each(Verb::check_texts)?;
         self.before_work().await?;
@@ -70,7 +70,7 @@ impl Database {
         Ok(vec![outcome])
     }
 
-    /// Does a unit at most once under an id.
+    /// Executes a unit at most once under an id.
     pub(in crate::store::database) async fn submit_once(
         self: Arc<Self>,
         unit_id: Uuid,
@@ -174,7 +174,7 @@ impl Database {
         Ok(())
     }
 
-    /// Notes what a receiving verb shows of its queue.
+    /// Updates the facts of a queue after a receiving verb.
     pub(in crate::store::database) fn observe(&self, verb: &Verb, outcome: &Outcome) {
         let (Some(queue), is_whole) = (received_queue(verb), takes_anything(verb)) else { return };
         let is_empty = found_nothing(outcome);
@@ -287,7 +287,7 @@ pub(in crate::store::database) fn groups_made_ready_at_most(verb: &Verb) -> usiz
     }
 }
 
-/// Whether a receiving verb takes whatever comes, so that nothing found means an empty queue.
+/// Whether a receiving verb has no filter, so that an empty result means an empty queue.
 fn takes_anything(verb: &Verb) -> bool {
     matches!(
         verb,
