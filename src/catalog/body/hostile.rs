@@ -281,6 +281,39 @@ fn groups_that_refer_to_one_another_many_times() {
     assert!(check_xml_schemas(&schemas).unwrap_err().contains("500000 elements"));
 }
 
+/// Definitions are compiled under the lock of the store. Without a bound, each of these takes from seconds to minutes.
+#[test]
+fn types_and_elements_in_long_chains() {
+    let extends = |number: u32| {
+        let base = number - 1;
+        format!(
+            "<xs:complexType name='t{number}'><xs:complexContent><xs:extension base='t{base}'><xs:sequence>\
+             <xs:element name='a{number}'/></xs:sequence></xs:extension></xs:complexContent></xs:complexType>"
+        )
+    };
+    let substitutes = |number: u32| format!("<xs:element name='e{number}' substitutionGroup='e{}'/>", number - 1);
+    let optional = |number: u32| format!("<xs:sequence minOccurs='0'><xs:element name='b{number}'/></xs:sequence>");
+    let typed = |number: u32| format!("<xs:element name='c{number}' type='wide'/>");
+    let of = |most: u32, each: &dyn Fn(u32) -> String| (1..=most).map(each).collect::<String>();
+    let chain_of_types = |most| "<xs:complexType name='t0'/>".to_owned() + &of(most, &extends);
+    let chain_of_elements = |most| "<xs:element name='e0' type='xs:int'/>".to_owned() + &of(most, &substitutes);
+    let wide = |most| {
+        let content = of(most, &optional);
+        format!("<xs:complexType name='wide'><xs:sequence>{content}</xs:sequence></xs:complexType>{}", of(most, &typed))
+    };
+    let check = |schema: String| {
+        check_xml_schemas(&format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{schema}</xs:schema>"))
+    };
+    for usable in [chain_of_types(1000), chain_of_elements(150), wide(500)] {
+        assert_eq!(check(usable), Ok(()));
+    }
+    for (what, schema) in [("types", chain_of_types(4000)), ("elements", chain_of_elements(600)), ("wide", wide(2000))]
+    {
+        let why = check(schema).expect_err(what);
+        assert!(why.contains("2000000 steps"), "{what}: {why}");
+    }
+}
+
 /// The description goes to a server as a text, and PostgreSQL takes no text with a NUL.
 #[test]
 fn a_description_holds_no_nul() {
