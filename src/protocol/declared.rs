@@ -3,7 +3,7 @@
 //! From a row follow the call of its routine on a database and the reading of the result, its span and its name in
 //! counters, and its section in `docs/verbs.md`. Who may call a routine stands in the routine's own SQL file.
 
-use super::outcome::Gives;
+pub use super::outcome::Gives;
 use super::verb::{Body, Verb};
 use crate::id::ConversationHandle;
 use tracing::{Span, debug_span};
@@ -134,6 +134,7 @@ macro_rules! verbs {
 
         impl Verb {
             /// The verb's row in the table.
+            #[doc(hidden)]
             pub fn declaration(&self) -> &'static Declaration {
                 #[allow(unused_variables, reason = "a row names what its arguments need")]
                 match self {
@@ -142,6 +143,7 @@ macro_rules! verbs {
             }
 
             /// The values of its arguments, in the order of the declaration.
+            #[doc(hidden)]
             pub fn arguments(&self) -> Vec<Value<'_>> {
                 match self {
                     $($pattern $(if $guard)? => vec![$(Value::$kind $(($value.into()))?),*],)*

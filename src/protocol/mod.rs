@@ -1,5 +1,6 @@
 //! The language between callers and stores: verbs, outcomes, definitions, states and system messages.
 
+#[doc(hidden)]
 pub mod declared;
 pub mod definition;
 mod outcome;
@@ -8,6 +9,6 @@ pub mod system;
 mod texts;
 mod verb;
 
-pub use outcome::{Gives, Message, MessageValidation, Outcome};
+pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;
 pub use verb::{Addressee, BeginDialog, Body, EndForm, ReceiveFrom, Relation, Unit, Verb};

@@ -108,7 +108,7 @@ pub struct Message {
 
 impl Message {
     /// The columns in which a database gives a message; the trace context is the last.
-    pub const COLUMNS: [&'static str; 17] = [
+    pub(crate) const COLUMNS: [&'static str; 17] = [
         "status",
         "priority",
         "queuing_order",

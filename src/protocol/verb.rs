@@ -118,7 +118,7 @@ pub struct BeginDialog {
 
 impl BeginDialog {
     /// The contract's name.
-    pub fn contract(&self) -> &str {
+    pub(super) fn contract(&self) -> &str {
         self.contract.as_deref().unwrap_or(super::system::DEFAULT)
     }
 }
@@ -137,7 +137,7 @@ pub enum Addressee {
 
 impl Addressee {
     /// As the statement writes it; `None` if it leaves it out.
-    pub fn instance(&self) -> Option<&str> {
+    pub(super) fn instance(&self) -> Option<&str> {
         match self {
             Self::Anywhere => None,
             Self::CurrentDatabase => Some("CURRENT DATABASE"),
@@ -160,7 +160,7 @@ pub enum Relation {
 
 impl Relation {
     /// The handle of `RELATED_CONVERSATION`.
-    pub fn conversation(self) -> Option<Uuid> {
+    pub(super) fn conversation(self) -> Option<Uuid> {
         match self {
             Self::Conversation(handle) => Some(handle.0),
             Self::None | Self::Group(_) => None,
@@ -168,7 +168,7 @@ impl Relation {
     }
 
     /// The id of `RELATED_CONVERSATION_GROUP`.
-    pub fn group(self) -> Option<Uuid> {
+    pub(super) fn group(self) -> Option<Uuid> {
         match self {
             Self::Group(group) => Some(group.0),
             Self::None | Self::Conversation(_) => None,
@@ -199,7 +199,7 @@ pub enum ReceiveFrom {
 
 impl ReceiveFrom {
     /// The handle of `WHERE conversation_handle`.
-    pub fn conversation(self) -> Option<Uuid> {
+    pub(super) fn conversation(self) -> Option<Uuid> {
         match self {
             Self::Conversation(handle) => Some(handle.0),
             _ => None,
@@ -207,7 +207,7 @@ impl ReceiveFrom {
     }
 
     /// The id of `WHERE conversation_group_id`.
-    pub fn group(self) -> Option<Uuid> {
+    pub(super) fn group(self) -> Option<Uuid> {
         match self {
             Self::Group(group) => Some(group.0),
             _ => None,
@@ -215,7 +215,7 @@ impl ReceiveFrom {
     }
 
     /// The lowest and the highest level, where they are limited.
-    pub fn levels(self) -> Option<(i32, i32)> {
+    pub(super) fn levels(self) -> Option<(i32, i32)> {
         match self {
             Self::Levels { lowest, highest } => Some((lowest.into(), highest.into())),
             _ => None,
@@ -242,7 +242,7 @@ pub enum EndForm {
 
 impl EndForm {
     /// The code of `WITH ERROR`.
-    pub fn error_code(&self) -> Option<i32> {
+    pub(super) fn error_code(&self) -> Option<i32> {
         match self {
             Self::WithError { code, .. } => Some(*code),
             Self::Plain | Self::Cleanup => None,
@@ -250,7 +250,7 @@ impl EndForm {
     }
 
     /// The description of `WITH ERROR`.
-    pub fn description(&self) -> Option<&str> {
+    pub(super) fn description(&self) -> Option<&str> {
         match self {
             Self::WithError { description, .. } => Some(description),
             Self::Plain | Self::Cleanup => None,

@@ -49,14 +49,37 @@ fn assert_listed(side: &str, alone: &BTreeSet<&String>, listed: &[(&str, &str)])
     assert!(stale.is_empty(), "{side}: {stale:?} are listed, but have a counterpart or do not exist");
 }
 
+/// The rules of a dialect, and all its files of rules and verbs.
+fn rules_and_all(dialect: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let rules = names(&format!("sql/{dialect}/rules"), "sql");
+    let all = rules.union(&names(&format!("sql/{dialect}/verbs"), "sql")).cloned().collect();
+    (rules, all)
+}
+
 #[test]
 fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
     let mut core = names("src/core", "rs");
     core.extend(names("src/catalog", "rs").into_iter().filter(|name| name == "priority"));
-    let rules = names("sql/postgres/rules", "sql");
-    let all: BTreeSet<String> = rules.union(&names("sql/postgres/verbs", "sql")).cloned().collect();
-    assert_listed("rules of PostgreSQL without a file in src/core", &rules.difference(&core).collect(), ONLY_IN_SQL);
-    assert_listed("files of src/core without one in sql/postgres", &core.difference(&all).collect(), ONLY_IN_CORE);
+    for dialect in ["postgres", "mssql"] {
+        let (rules, all) = rules_and_all(dialect);
+        assert_listed(
+            &format!("rules of {dialect} without a file in src/core"),
+            &rules.difference(&core).collect(),
+            ONLY_IN_SQL,
+        );
+        assert_listed(
+            &format!("files of src/core without one in sql/{dialect}"),
+            &core.difference(&all).collect(),
+            ONLY_IN_CORE,
+        );
+    }
+}
+
+#[test]
+fn the_databases_have_the_same_rules_and_verbs() {
+    let ((_, postgres), (_, mssql)) = (rules_and_all("postgres"), rules_and_all("mssql"));
+    let differing: Vec<&String> = postgres.symmetric_difference(&mssql).collect();
+    assert!(differing.is_empty(), "files of one database only: {differing:?}; give both the same names");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
-use crate::protocol::declared::{self, Value};
-use crate::protocol::{Body, ConversationState, Gives, Outcome, Verb, system};
+use crate::protocol::declared::{self, Gives, Value};
+use crate::protocol::{Body, ConversationState, Outcome, Verb, system};
 use crate::store::SqlRow;
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::rows::{damaged, only};
