@@ -272,7 +272,7 @@ fn is_possible(catalog: &Catalog, definitions: &[Definition]) -> bool {
 
 async fn open_server(url: &StoreUrl, options: OpenOptions) -> Result<Arc<dyn Store>> {
     let options = match url.server() {
-        Some(server) => options.said_by(server),
+        Some(server) => options.with_url(server),
         None => options,
     };
     let mut url = url.clone();

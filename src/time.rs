@@ -59,8 +59,8 @@ enum Source {
     System,
     /// The system's, and so many microseconds: the clock of a host that is wrong.
     Wrong(Arc<AtomicI64>),
-    /// Another machine's, as last heard: what it showed at a moment here.
-    Heard(Arc<Mutex<(Instant, Timestamp)>>),
+    /// Another machine's, as last read: what it showed at a moment here.
+    Remote(Arc<Mutex<(Instant, Timestamp)>>),
     Manual(Arc<Manual>),
 }
 
@@ -92,14 +92,14 @@ impl Clock {
     }
 
     /// A clock that goes on steadily from what another machine's showed just now, whatever this machine's shows.
-    pub(crate) fn heard(now: Timestamp) -> Self {
-        Self(Source::Heard(Arc::new(Mutex::new((Instant::now(), now)))))
+    pub(crate) fn remote(now: Timestamp) -> Self {
+        Self(Source::Remote(Arc::new(Mutex::new((Instant::now(), now)))))
     }
 
     /// What the other machine's clock shows now; every other clock ignores it.
-    pub(crate) fn hear(&self, now: Timestamp) {
-        if let Source::Heard(heard) = &self.0 {
-            *heard.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), now);
+    pub(crate) fn set_remote(&self, now: Timestamp) {
+        if let Source::Remote(shown) = &self.0 {
+            *shown.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), now);
         }
     }
 
@@ -114,15 +114,15 @@ impl Clock {
         match &self.0 {
             Source::System => system_now(),
             Source::Wrong(by) => Timestamp(system_now().0.saturating_add(by.load(Ordering::SeqCst))),
-            Source::Heard(heard) => {
-                let (at, showed) = *heard.lock().unwrap_or_else(PoisonError::into_inner);
+            Source::Remote(shown) => {
+                let (at, showed) = *shown.lock().unwrap_or_else(PoisonError::into_inner);
                 showed.after(at.elapsed())
             }
             Source::Manual(manual) => Timestamp(manual.now_us.load(Ordering::SeqCst)),
         }
     }
 
-    /// Moves a manual clock forward and wakes whoever sleeps on it; a system clock ignores it.
+    /// Moves a manual clock forward and wakes its sleepers; a system clock ignores it.
     pub fn advance(&self, by: Duration) {
         if let Source::Manual(manual) = &self.0 {
             let by = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
@@ -131,10 +131,10 @@ impl Clock {
         }
     }
 
-    /// Hears every move of a manual clock; `None` for a system clock, which moves by itself.
+    /// Receives every move of a manual clock; `None` for a system clock, which moves by itself.
     pub(crate) fn moves(&self) -> Option<tokio::sync::watch::Receiver<i64>> {
         match &self.0 {
-            Source::System | Source::Wrong(_) | Source::Heard(_) => None,
+            Source::System | Source::Wrong(_) | Source::Remote(_) => None,
             Source::Manual(manual) => Some(manual.moved.subscribe()),
         }
     }
@@ -142,7 +142,7 @@ impl Clock {
     /// Sleeps until the clock shows `due`.
     pub async fn sleep_until(&self, due: Timestamp) {
         match &self.0 {
-            Source::System | Source::Wrong(_) | Source::Heard(_) => {
+            Source::System | Source::Wrong(_) | Source::Remote(_) => {
                 let left = due.since(self.now());
                 if !left.is_zero() {
                     tokio::time::sleep(left).await;

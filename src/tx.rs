@@ -42,9 +42,9 @@ type Session = Box<dyn StoreTx>;
 
 struct State {
     step: Step,
-    memory: Memory,
+    record: Record,
     /// The savepoints, each with the record at that point.
-    savepoints: Vec<(String, Memory)>,
+    savepoints: Vec<(String, Record)>,
     /// The deadlock that ended the transaction.
     deadlock: Option<Deadlock>,
     /// Set by the first verb that may have locked a group; `rollback_to` keeps locks.
@@ -54,15 +54,15 @@ struct State {
 struct Deadlock {
     error: Error,
     /// Whether a caller has got the error.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The client's own record of the transaction. It is kept at each savepoint and restored by `rollback_to`, so a new
 /// fact belongs in here and nowhere else.
 #[derive(Clone, Default)]
-struct Memory {
+struct Record {
     /// Results of receiving verbs whose callers had gone away.
-    unseen: Vec<Unseen>,
+    abandoned: Vec<AbandonedResult>,
     /// The conversations that this transaction has ended on its side.
     ended: HashSet<ConversationHandle>,
     /// The error of a verb whose caller had gone away.
@@ -70,8 +70,8 @@ struct Memory {
 }
 
 #[derive(Clone)]
-struct Unseen {
-    asked: Verb,
+struct AbandonedResult {
+    verb: Verb,
     outcome: Outcome,
 }
 
@@ -84,7 +84,7 @@ enum Step {
 
 /// The result of a step. Receiving verbs are kept with their outcome until a caller sees it.
 enum Done {
-    Verb(Followed, Result<Outcome>),
+    Verb(VerbEffect, Result<Outcome>),
     Savepoint(String, Result<()>),
     RolledBackTo(String, Result<()>),
     Plain(Result<()>),
@@ -106,7 +106,7 @@ impl Done {
     /// out.
     fn into_failure(self) -> Option<Error> {
         match self {
-            Self::Verb(Followed::Receives(_) | Followed::Asks, _) | Self::Rows(_) => None,
+            Self::Verb(VerbEffect::Receives(_) | VerbEffect::ReadsOnly, _) | Self::Rows(_) => None,
             Self::Verb(_, done) => done.err(),
             Self::Savepoint(_, done) | Self::RolledBackTo(_, done) | Self::Plain(done) => done.err(),
             Self::Claimed(Ok(false)) => Some(Error::new(
@@ -119,22 +119,22 @@ impl Done {
 }
 
 /// The part of a verb that matters after it was done.
-enum Followed {
+enum VerbEffect {
     Receives(Verb),
     Ends(ConversationHandle),
-    Asks,
-    Nothing,
+    ReadsOnly,
+    Other,
 }
 
-impl Followed {
+impl VerbEffect {
     fn of(verb: &Verb) -> Self {
         match verb {
             Verb::Receive { .. } | Verb::GetConversationGroup { .. } => Self::Receives(verb.clone()),
             Verb::EndConversation { handle, form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup } => {
                 Self::Ends(*handle)
             }
-            verb if verb.declaration().reads_only => Self::Asks,
-            _ => Self::Nothing,
+            verb if verb.declaration().reads_only => Self::ReadsOnly,
+            _ => Self::Other,
         }
     }
 }
@@ -143,15 +143,15 @@ impl Done {
     /// Whether a group may be locked since.
     fn may_have_locked(&self) -> bool {
         match self {
-            Self::Verb(Followed::Receives(_), outcome) => outcome.as_ref().is_ok_and(holds_something),
-            Self::Verb(Followed::Asks, _) => false,
-            Self::Verb(Followed::Ends(_) | Followed::Nothing, _) => true,
+            Self::Verb(VerbEffect::Receives(_), outcome) => outcome.as_ref().is_ok_and(holds_something),
+            Self::Verb(VerbEffect::ReadsOnly, _) => false,
+            Self::Verb(VerbEffect::Ends(_) | VerbEffect::Other, _) => true,
             _ => false,
         }
     }
 }
 
-impl Unseen {
+impl AbandonedResult {
     /// A commit does not lose a group that was only locked; it would lose messages.
     fn is_messages(&self) -> bool {
         matches!(self.outcome, Outcome::Received(_))
@@ -164,14 +164,14 @@ impl State {
     where
         F: Future<Output = (Session, Done)> + Send + 'static,
     {
-        self.settle().await;
+        self.finish_abandoned().await;
         match std::mem::replace(&mut self.step, Step::Ended) {
             Step::Idle(session) => self.step = Step::Busy(Box::pin(step(session))),
             Step::Busy(_) | Step::Ended => return Err(self.ended()),
         }
         let done = self.finish().await.expect("the step just started");
         if let Some(deadlock) = &mut self.deadlock {
-            deadlock.is_told = true;
+            deadlock.is_reported = true;
         }
         Ok(done)
     }
@@ -196,14 +196,14 @@ impl State {
             self.may_hold_groups.store(true, Relaxed);
         }
         match &done {
-            Done::Verb(Followed::Ends(handle), Ok(_)) => {
-                self.memory.ended.insert(*handle);
+            Done::Verb(VerbEffect::Ends(handle), Ok(_)) => {
+                self.record.ended.insert(*handle);
             }
-            Done::Savepoint(name, Ok(())) => self.savepoints.push((name.clone(), self.memory.clone())),
+            Done::Savepoint(name, Ok(())) => self.savepoints.push((name.clone(), self.record.clone())),
             Done::RolledBackTo(name, Ok(())) => {
                 if let Some(place) = self.savepoints.iter().rposition(|(known, _)| known == name) {
                     self.savepoints.truncate(place + 1);
-                    self.memory = self.savepoints[place].1.clone();
+                    self.record = self.savepoints[place].1.clone();
                 }
             }
             _ => {}
@@ -212,8 +212,8 @@ impl State {
         match done.error().filter(|error| error.code() == Code::DEADLOCK) {
             None => self.step = Step::Idle(session),
             Some(error) => {
-                self.deadlock = Some(Deadlock { error: error.duplicate(), is_told: false });
-                self.memory = Memory::default();
+                self.deadlock = Some(Deadlock { error: error.duplicate(), is_reported: false });
+                self.record = Record::default();
                 self.savepoints.clear();
                 self.step = Step::Ended;
             }
@@ -222,14 +222,14 @@ impl State {
     }
 
     /// Finishes a step whose caller went away.
-    async fn settle(&mut self) {
+    async fn finish_abandoned(&mut self) {
         match self.finish().await {
-            Some(Done::Verb(Followed::Receives(asked), Ok(outcome))) if holds_something(&outcome) => {
-                self.memory.unseen.push(Unseen { asked, outcome });
+            Some(Done::Verb(VerbEffect::Receives(verb), Ok(outcome))) if holds_something(&outcome) => {
+                self.record.abandoned.push(AbandonedResult { verb, outcome });
             }
             Some(done) if self.deadlock.is_none() => {
                 if let Some(error) = done.into_failure() {
-                    self.memory.failed.get_or_insert(Arc::new(error));
+                    self.record.failed.get_or_insert(Arc::new(error));
                 }
             }
             _ => {}
@@ -239,8 +239,8 @@ impl State {
     /// Why no more steps are possible: the deadlock if no caller has got its error, else 60020.
     fn ended(&mut self) -> Error {
         match &mut self.deadlock {
-            Some(deadlock) if !deadlock.is_told => {
-                deadlock.is_told = true;
+            Some(deadlock) if !deadlock.is_reported => {
+                deadlock.is_reported = true;
                 deadlock.error.duplicate()
             }
             _ => Error::transaction_ended(),
@@ -249,27 +249,27 @@ impl State {
 
     /// Why the transaction must be rolled back instead of committed.
     fn refusal(&self) -> Option<Error> {
-        match &self.memory.failed {
-            Some(error) => Some(failed_unseen(error)),
-            None => self.memory.unseen.iter().any(Unseen::is_messages).then(unseen_messages),
+        match &self.record.failed {
+            Some(error) => Some(abandoned_failure(error)),
+            None => self.record.abandoned.iter().any(AbandonedResult::is_messages).then(abandoned_messages),
         }
     }
 
     /// The messages that an earlier verb received for a caller that went away, if this verb receives from the same
     /// place.
-    fn hand_over(&mut self, verb: &Verb) -> Option<Outcome> {
-        let unseen = &mut self.memory.unseen;
-        let place = unseen.iter().position(|unseen| same_question(&unseen.asked, verb))?;
+    fn take_abandoned(&mut self, verb: &Verb) -> Option<Outcome> {
+        let abandoned = &mut self.record.abandoned;
+        let place = abandoned.iter().position(|abandoned| receives_from_same(&abandoned.verb, verb))?;
         let most = match verb {
             Verb::Receive { top: Some(top), .. } => usize::try_from(*top).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };
-        match &mut unseen[place].outcome {
+        match &mut abandoned[place].outcome {
             Outcome::Received(messages) if messages.len() > most => {
                 let rest = messages.split_off(most);
                 Some(Outcome::Received(std::mem::replace(messages, rest)))
             }
-            _ => Some(unseen.remove(place).outcome),
+            _ => Some(abandoned.remove(place).outcome),
         }
     }
 }
@@ -283,7 +283,7 @@ fn holds_something(outcome: &Outcome) -> bool {
 }
 
 /// Whether two receiving verbs receive from the same place.
-fn same_question(one: &Verb, other: &Verb) -> bool {
+fn receives_from_same(one: &Verb, other: &Verb) -> bool {
     match (one, other) {
         (Verb::Receive { queue: a, from: here, .. }, Verb::Receive { queue: b, from: there, .. }) => {
             same_name(a, b) && here == there
@@ -300,7 +300,7 @@ impl Tx {
             store,
             state: Mutex::new(State {
                 step: Step::Idle(session),
-                memory: Memory::default(),
+                record: Record::default(),
                 savepoints: Vec::new(),
                 deadlock: None,
                 may_hold_groups: may_hold_groups.clone(),
@@ -402,14 +402,14 @@ impl Tx {
     /// An END that `rollback_to` has undone does not count.
     pub(crate) async fn has_ended(&self, handle: ConversationHandle) -> bool {
         let mut state = self.state.lock().await;
-        state.settle().await;
-        state.memory.ended.contains(&handle)
+        state.finish_abandoned().await;
+        state.record.ended.contains(&handle)
     }
 
     /// The deadlock that has ended this transaction, if one has.
     pub(crate) async fn deadlock(&self) -> Option<Error> {
         let mut state = self.state.lock().await;
-        state.settle().await;
+        state.finish_abandoned().await;
         state.deadlock.as_ref().map(|deadlock| deadlock.error.duplicate())
     }
 
@@ -422,7 +422,7 @@ impl Tx {
     /// outcome.
     pub async fn commit(self) -> Result<()> {
         let mut state = self.state.into_inner();
-        state.settle().await;
+        state.finish_abandoned().await;
         let (refusal, ended) = (state.refusal(), state.ended());
         match state.step {
             Step::Idle(session) => match refusal {
@@ -450,7 +450,7 @@ impl Tx {
 }
 
 /// The failure of a verb whose caller went away, under its own code.
-fn failed_unseen(error: &Error) -> Error {
+fn abandoned_failure(error: &Error) -> Error {
     let message = format!(
         "the transaction was rolled back: something in it failed after its future had been dropped: {}",
         error.message()
@@ -459,7 +459,7 @@ fn failed_unseen(error: &Error) -> Error {
 }
 
 /// 60038: committing would remove messages that no caller has seen.
-fn unseen_messages() -> Error {
+fn abandoned_messages() -> Error {
     Error::new(
         Code::RECEIVE_CANCELLED,
         "a RECEIVE of this transaction was cancelled after it had taken messages and before it could hand them over; the \
@@ -472,15 +472,15 @@ impl Perform for Tx {
         let span = verb.span();
         let answer = async move {
             let mut state = self.state.lock().await;
-            state.settle().await;
-            if let Some(outcome) = state.hand_over(&verb) {
+            state.finish_abandoned().await;
+            if let Some(outcome) = state.take_abandoned(&verb) {
                 return Ok(outcome);
             }
             let done = state
                 .run(|mut session| async move {
-                    let followed = Followed::of(&verb);
+                    let effect = VerbEffect::of(&verb);
                     let outcome = session.execute(verb).await;
-                    (session, Done::Verb(followed, outcome))
+                    (session, Done::Verb(effect, outcome))
                 })
                 .await?;
             match done {
@@ -566,7 +566,7 @@ mod tests {
         let (store, tx) = begun().await;
         cancelled_receive(&store, &tx);
         store.gate.add_permits(10);
-        let one = tx.receive("q").top(1).await.unwrap().expect("the message that nobody has seen");
+        let one = tx.receive("q").top(1).await.unwrap().expect("the abandoned message");
         assert_eq!(one.first().text().unwrap(), "a");
         assert_eq!(one.len(), 1, "TOP counts for what is handed over too");
         let two = tx.receive("q").await.unwrap().expect("the rest of it");
@@ -576,7 +576,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn messages_nobody_has_seen_are_not_committed_away() {
+    async fn a_commit_without_the_abandoned_messages_is_refused() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         cancelled_receive(&store, &tx);
@@ -589,14 +589,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn rolling_back_to_a_savepoint_forgets_what_was_taken_unseen_after_it() {
+    async fn rollback_to_drops_abandoned_messages_received_after_the_savepoint() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         tx.savepoint("s").await.unwrap();
         cancelled_receive(&store, &tx);
         store.gate.add_permits(10);
         tx.rollback_to("s").await.unwrap();
-        tx.commit().await.expect("nothing unseen is left");
+        tx.commit().await.expect("no abandoned message is left");
         assert_eq!(tx_free_receive(&store).await, 2);
     }
 
@@ -672,7 +672,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deadlock_ends_everything_and_is_told_once() {
+    async fn a_deadlock_ends_the_transaction_and_is_reported_once() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         given_up(&store, tx.receive("q"));
@@ -686,7 +686,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_taken_unseen_is_found_under_a_name_in_another_case() {
+    async fn abandoned_messages_are_found_under_a_name_in_another_case() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         given_up(&store, tx.receive("q"));
@@ -701,7 +701,7 @@ mod tests {
         given_up(&store, tx.savepoint("s"));
         given_up(&store, tx.receive("q"));
         tx.rollback_to("s").await.unwrap();
-        tx.commit().await.expect("nothing unseen is left");
+        tx.commit().await.expect("no abandoned message is left");
         assert_eq!(tx_free_receive(&store).await, 2);
     }
 
@@ -712,12 +712,12 @@ mod tests {
         tx.savepoint("s").await.unwrap();
         given_up(&store, tx.receive("q"));
         given_up(&store, tx.rollback_to("s"));
-        tx.commit().await.expect("nothing unseen is left");
+        tx.commit().await.expect("no abandoned message is left");
         assert_eq!(tx_free_receive(&store).await, 2, "each message is received once");
     }
 
     #[tokio::test]
-    async fn what_was_handed_over_after_a_savepoint_is_unseen_again_after_the_rollback_to_it() {
+    async fn abandoned_messages_taken_after_a_savepoint_return_by_rollback_to() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         given_up(&store, tx.receive("q"));
@@ -727,7 +727,7 @@ mod tests {
             assert_eq!(batch.first().text().unwrap(), "a");
             tx.rollback_to("s").await.unwrap();
         }
-        let error = tx.commit().await.expect_err("nobody has kept them");
+        let error = tx.commit().await.expect_err("no RECEIVE took the abandoned messages");
         assert_eq!(error.code(), Code::RECEIVE_CANCELLED);
         assert_eq!(tx_free_receive(&store).await, 2);
     }

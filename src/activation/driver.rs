@@ -19,12 +19,12 @@ use tokio::task::{Id, JoinError, JoinSet};
 
 /// While readers are at work the monitor has nothing urgent to decide, and a check per message would only take their
 /// time.
-const SHORTEST_LOOK_INTERVAL: Duration = Duration::from_millis(1);
+const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Requests of the readers' holder.
 pub(super) enum Command {
     SetMaxQueueReaders(u16),
-    Look(oneshot::Sender<Option<MonitorRow>>),
+    Check(oneshot::Sender<Option<MonitorRow>>),
     Retry,
     Stop,
     Abort,
@@ -180,7 +180,7 @@ impl Driver {
         loop {
             // Registered before the check, so that no later change is missed.
             let signal = self.activity.register_monitor();
-            let decision = if stopping { Decision::default() } else { self.look().await };
+            let decision = if stopping { Decision::default() } else { self.check().await };
             // Places left after the check are free for other processes.
             self.spare.clear();
             if stopping && self.readers.is_empty() {
@@ -189,12 +189,12 @@ impl Driver {
             let is_busy = !self.readers.is_empty() && decision.launch == 0;
             let quietly = async {
                 if is_busy {
-                    tokio::time::sleep(SHORTEST_LOOK_INTERVAL).await;
+                    tokio::time::sleep(SHORTEST_CHECK_INTERVAL).await;
                 }
                 signal.await;
             };
             let due = async {
-                match decision.next_look {
+                match decision.next_check {
                     Some(due) => clock.sleep_until(due).await,
                     None => std::future::pending().await,
                 }
@@ -205,14 +205,14 @@ impl Driver {
                 command = self.commands.recv() => match command {
                     Some(Command::SetMaxQueueReaders(limit)) => self.limit = limit,
                     Some(Command::Retry) => self.monitor.retry_now(),
-                    Some(Command::Look(answer)) => {
+                    Some(Command::Check(answer)) => {
                         self.take_failures();
                         // Polling the monitor in a loop wins each select, so ended readers are reaped here too.
                         while let Some(ended) = self.readers.try_join_next_with_id() {
-                            stopping |= self.saw_out(ended).await;
+                            stopping |= self.reap(ended).await;
                         }
                         if !stopping {
-                            self.look().await;
+                            self.check().await;
                         }
                         // The caller may have gone away since.
                         let _ = answer.send(self.row());
@@ -224,7 +224,7 @@ impl Driver {
                     }
                     Some(Command::Stop) => {}
                     // No holder is left: wait for the readers without reading commands.
-                    None => self.see_out().await,
+                    None => self.reap_all().await,
                     Some(Command::Abort) => {
                         self.stopping.send_replace(true);
                         self.readers.shutdown().await;
@@ -232,7 +232,7 @@ impl Driver {
                     }
                 },
                 Some(ended) = self.readers.join_next_with_id() => {
-                    stopping |= self.saw_out(ended).await;
+                    stopping |= self.reap(ended).await;
                 }
                 Some((task_id, error)) = self.failures.1.recv() => self.failed(task_id, &error),
                 () = quietly, if !stopping => {}
@@ -242,17 +242,17 @@ impl Driver {
     }
 
     /// Reaps an ended reader; returns whether the readers stop because the store is closed.
-    async fn saw_out(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
-        let is_closed = self.ended(ended).await;
+    async fn reap(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
+        let is_closed = self.reader_ended(ended).await;
         if is_closed {
             self.stopping.send_replace(true);
         }
         is_closed
     }
 
-    async fn see_out(&mut self) {
+    async fn reap_all(&mut self) {
         while let Some(ended) = self.readers.join_next_with_id().await {
-            self.ended(ended).await;
+            self.reader_ended(ended).await;
         }
     }
 
@@ -262,7 +262,7 @@ impl Driver {
     }
 
     /// Passes the facts to the monitor and carries out its decision.
-    async fn look(&mut self) -> Decision {
+    async fn check(&mut self) -> Decision {
         self.store.refresh_facts().await;
         let now = self.store.clock().now();
         let catalog = self.store.catalog();
@@ -273,11 +273,11 @@ impl Driver {
         if self.queue_id != queue_id {
             // Another queue under the same name has a monitor of its own.
             let none = self.settings(&catalog, None);
-            self.monitor.look(&none, &facts, running, now);
+            self.monitor.check(&none, &facts, running, now);
             self.queue_id = queue_id;
         }
         let settings = self.settings(&catalog, queue.as_deref());
-        let mut decision = self.monitor.look(&settings, &facts, running, now);
+        let mut decision = self.monitor.check(&settings, &facts, running, now);
         if decision.launch > 0 {
             let before = self.running.len();
             let launched = self.launch(decision.launch, queue.as_deref(), now).await;
@@ -287,13 +287,13 @@ impl Driver {
                 Err(Shortfall::PlacesTaken) => {
                     tracing::debug!(queue = %self.queue, missing, "other processes run the readers that the limit allows");
                     self.monitor.places_taken(missing, self.running(), now);
-                    decision = self.monitor.look(&settings, &facts, self.running(), now);
+                    decision = self.monitor.check(&settings, &facts, self.running(), now);
                 }
                 Err(Shortfall::Failed(why)) => {
                     tracing::error!(queue = %self.queue, why, "no reader can be launched; trying again in 5 s");
                     self.monitor.launch_failed(missing, now);
                     self.event(ReaderEvent::LaunchFailed { why });
-                    decision = self.monitor.look(&settings, &facts, self.running(), now);
+                    decision = self.monitor.check(&settings, &facts, self.running(), now);
                 }
             }
         }
@@ -431,7 +431,7 @@ impl Driver {
     }
 
     /// Reaps an ended reader; returns whether it ended because this broker is closed.
-    async fn ended(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
+    async fn reader_ended(&mut self, ended: Result<(Id, ReaderOutcome), JoinError>) -> bool {
         self.take_failures();
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some(reader) = self.running.remove(&id) else { return false };

@@ -192,7 +192,7 @@ impl Readers {
     /// Has the monitor check the queue now, and returns its row; `None` while the queue is off.
     pub async fn monitor(&self) -> Option<MonitorRow> {
         let (answer, answered) = oneshot::channel();
-        self.ask(Command::Look(answer));
+        self.ask(Command::Check(answer));
         answered.await.ok().flatten()
     }
 

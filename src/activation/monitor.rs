@@ -87,7 +87,7 @@ pub(super) struct Decision {
     /// So many readers, or events.
     pub launch: usize,
     /// Check again at this moment even if nothing happens.
-    pub next_look: Option<Timestamp>,
+    pub next_check: Option<Timestamp>,
 }
 
 /// How a reader ended, as far as it matters to the monitor.
@@ -172,7 +172,7 @@ impl Monitor {
 
     /// Decides on launches from the facts. Every launch it decides counts as done; if one fails, call
     /// [`Monitor::launch_failed`].
-    pub(super) fn look(
+    pub(super) fn check(
         &mut self,
         settings: &MonitorSettings,
         facts: &QueueFacts,
@@ -195,7 +195,7 @@ impl Monitor {
             self.full_until = None;
         }
         self.settings_changed(settings, now);
-        self.hear(facts, now);
+        self.observe(facts, now);
         // A RECEIVE that fails changes no fact. Without this, readers launched while a server is down would leave the
         // queue NOTIFIED for ever; the pause prevents a loop of failures.
         if std::mem::take(&mut self.receive_failed) && self.state == MonitorState::Notified {
@@ -215,17 +215,17 @@ impl Monitor {
             self.state = MonitorState::Inactive;
         }
         let mut launch = match self.state {
-            MonitorState::Inactive => self.first(settings, facts, running, now),
-            MonitorState::Notified => self.again(settings, facts, now),
-            MonitorState::ReceivesOccurring => self.more(settings, facts, running, now),
+            MonitorState::Inactive => self.if_inactive(settings, facts, running, now),
+            MonitorState::Notified => self.if_notified(settings, facts, now),
+            MonitorState::ReceivesOccurring => self.if_receiving(settings, facts, running, now),
         };
         if let Launches::Readers { max, ramp: Ramp::Fast } = settings.launches {
-            launch += self.rush(max, facts, running, launch, now);
+            launch += self.fast_ramp(max, facts, running, launch, now);
         }
         if facts.unread == 0 {
             self.is_new = false;
         }
-        Decision { launch, next_look: self.next_look(settings, facts, now) }
+        Decision { launch, next_check: self.next_check(settings, facts, now) }
     }
 
     /// A reader has gone.
@@ -319,7 +319,7 @@ impl Monitor {
     }
 
     /// Takes in the new receives and waits of all sessions.
-    fn hear(&mut self, facts: &QueueFacts, now: Timestamp) {
+    fn observe(&mut self, facts: &QueueFacts, now: Timestamp) {
         let receives = facts.receives != self.seen.0;
         let waits = facts.waits != self.seen.1;
         self.seen = (facts.receives, facts.waits);
@@ -338,7 +338,13 @@ impl Monitor {
     }
 
     /// INACTIVE: a row that becomes ready launches one reader, unless a session waits to take it.
-    fn first(&mut self, settings: &MonitorSettings, facts: &QueueFacts, running: Running, now: Timestamp) -> usize {
+    fn if_inactive(
+        &mut self,
+        settings: &MonitorSettings,
+        facts: &QueueFacts,
+        running: Running,
+        now: Timestamp,
+    ) -> usize {
         if facts.unread == 0 || facts.waiting > 0 || self.held(now) {
             return 0;
         }
@@ -351,7 +357,7 @@ impl Monitor {
     }
 
     /// NOTIFIED: no second reader before a RECEIVE; an event is sent again after 5 s.
-    fn again(&mut self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> usize {
+    fn if_notified(&mut self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> usize {
         let is_due = self.last_activated.is_none_or(|last| now < last || now >= last.after(CHECK_INTERVAL));
         if settings.launches == Launches::Events && facts.unread > 0 && is_due {
             return self.launch(settings, Running::default(), now, MonitorState::Notified);
@@ -360,7 +366,13 @@ impl Monitor {
     }
 
     /// RECEIVES_OCCURRING with rows left: at once if all readers have gone, else one more each 5 s of constant work.
-    fn more(&mut self, settings: &MonitorSettings, facts: &QueueFacts, running: Running, now: Timestamp) -> usize {
+    fn if_receiving(
+        &mut self,
+        settings: &MonitorSettings,
+        facts: &QueueFacts,
+        running: Running,
+        now: Timestamp,
+    ) -> usize {
         if facts.waiting > 0 || self.held(now) {
             return 0;
         }
@@ -376,7 +388,7 @@ impl Monitor {
     }
 
     /// The fast ramp: a reader for every ready group that no waiting or starting session is about to serve.
-    fn rush(&mut self, max: u16, facts: &QueueFacts, running: Running, launched: usize, now: Timestamp) -> usize {
+    fn fast_ramp(&mut self, max: u16, facts: &QueueFacts, running: Running, launched: usize, now: Timestamp) -> usize {
         if self.state == MonitorState::Inactive || self.held(now) {
             return 0;
         }
@@ -414,7 +426,7 @@ impl Monitor {
         }
     }
 
-    fn next_look(&self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> Option<Timestamp> {
+    fn next_check(&self, settings: &MonitorSettings, facts: &QueueFacts, now: Timestamp) -> Option<Timestamp> {
         if facts.unread == 0 {
             return None;
         }

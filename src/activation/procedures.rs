@@ -144,7 +144,7 @@ impl Supervisor {
         loop {
             // Registered before the check, so that no later change is missed.
             let definitions = store.activity().register_definitions();
-            self.follow_catalog();
+            self.apply_catalog();
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(Command::Registered) => self.readers.values().for_each(Readers::retry),
@@ -168,12 +168,17 @@ impl Supervisor {
         }
     }
 
-    fn follow_catalog(&mut self) {
+    fn apply_catalog(&mut self) {
         let catalog = self.broker.catalog();
         let procedures = catalog.queues.values().filter(|queue| queue.activation.is_some()).map(|queue| queue.id);
-        let told = catalog.event_notifications.values().filter(|told| told.event == QueueEvent::QueueActivation);
-        let wanted: HashSet<(i32, bool)> =
-            procedures.map(|id| (id, false)).chain(told.map(|told| (told.queue_id, true))).collect();
+        let notification = catalog
+            .event_notifications
+            .values()
+            .filter(|notification| notification.event == QueueEvent::QueueActivation);
+        let wanted: HashSet<(i32, bool)> = procedures
+            .map(|id| (id, false))
+            .chain(notification.map(|notification| (notification.queue_id, true)))
+            .collect();
         // Dropped readers finish their current messages.
         self.readers.retain(|key, _| wanted.contains(key));
         for key in wanted {

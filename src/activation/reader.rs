@@ -5,7 +5,7 @@ use super::session::Session;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::message::Batch;
 use crate::protocol::{Message, ReceiveFrom};
-use crate::receive::{Deadline, Look, receive_first};
+use crate::receive::{Deadline, ReceiveAttempt, receive_first};
 use crate::store::BoxFuture;
 use crate::time::Clock;
 use crate::trace;
@@ -89,14 +89,14 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
 }
 
 async fn next_batch(session: &Session, tx: &Tx, options: &Options) -> Result<Option<Batch>> {
-    let looks = [Look::at(session.queue().clone()).only(options.from).top(options.top)];
+    let attempts = [ReceiveAttempt::new(session.queue().clone()).only(options.from).top(options.top)];
     let deadline = Deadline::after(session.clock(), options.idle_wait);
     tokio::select! {
         biased;
-        batch = receive_first(tx, &looks, deadline) => Ok(batch?.map(|(_, batch)| batch)),
+        batch = receive_first(tx, &attempts, deadline) => Ok(batch?.map(|(_, batch)| batch)),
         () = session.stopping() => {
             // The cancelled wait may just have taken a batch: that batch is still handled.
-            Ok(receive_first(tx, &looks, Deadline::Now).await?.map(|(_, batch)| batch))
+            Ok(receive_first(tx, &attempts, Deadline::Now).await?.map(|(_, batch)| batch))
         }
     }
 }

@@ -26,8 +26,8 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Looks at this machine; what cannot be found out is called `unknown`.
-    pub(super) fn look(folder: &Path) -> Self {
+    /// Reads the facts of this machine; a fact that cannot be read is `unknown`.
+    pub(super) fn detect(folder: &Path) -> Self {
         let unknown = || "unknown".to_owned();
         Self {
             cpu: cpu().unwrap_or_else(unknown),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_machine_has_a_name() {
-        let machine = Machine::look(Path::new("."));
+        let machine = Machine::detect(Path::new("."));
         assert!(machine.cores > 0 && !machine.kernel.is_empty() && !machine.cpu.is_empty());
     }
 }

@@ -120,7 +120,7 @@ impl Activate {
                 biased;
                 () = interrupt.asked() => break Err(Failure::Interrupted("stopped".into())),
                 event = events.next() => match event {
-                    Some(event) => if let Err(failure) = heard(&event, broker, output).await { break Err(failure) },
+                    Some(event) => if let Err(failure) = handle_event(&event, broker, output).await { break Err(failure) },
                     None => break Ok(()),
                 },
             }
@@ -142,7 +142,7 @@ impl Activate {
         }
         while let Some(event) = events.next().await {
             // Whoever read the events may have gone; the readers were waited for all the same.
-            let _ = tell(&event, output);
+            let _ = print_event(&event, output);
         }
         broker.close().await?;
         stopped
@@ -170,9 +170,9 @@ impl Activate {
     }
 }
 
-/// Tells of an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again.
-async fn heard(event: &ReaderEvent, broker: &Broker, output: &Output) -> Result<(), Failure> {
-    tell(event, output)?;
+/// Prints an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again.
+async fn handle_event(event: &ReaderEvent, broker: &Broker, output: &Output) -> Result<(), Failure> {
+    print_event(event, output)?;
     if let ReaderEvent::Ended { code: Some(_), .. } = event {
         broker.begin().await?;
     }
@@ -180,7 +180,7 @@ async fn heard(event: &ReaderEvent, broker: &Broker, output: &Output) -> Result<
 }
 
 /// For programs every event, one line of JSON each; for people only what went wrong.
-fn tell(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
+fn print_event(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
     if output.json {
         return output.json(&match event {
             ReaderEvent::Started { task_id } => json!({ "event": "started", "task_id": task_id }),

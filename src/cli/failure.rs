@@ -39,28 +39,31 @@ impl Failure {
     pub(super) fn report(&self, output: &Output) -> ExitCode {
         match self {
             Self::Refused(error) => {
-                self.say(output, &refusal(error, output.json, ""));
+                self.print(output, &refusal(error, output.json, ""));
                 ExitCode::from(1)
             }
             Self::Script { error, excerpt } => {
-                self.say(output, &refusal(error, output.json, excerpt));
+                self.print(output, &refusal(error, output.json, excerpt));
                 ExitCode::from(1)
             }
             Self::Nothing(text) => {
                 if !output.json {
-                    self.say(output, text);
+                    self.print(output, text);
                 }
                 ExitCode::from(3)
             }
             Self::Interrupted(text) => {
-                self.say(output, &if output.json { json!({ "interrupted": text }).to_string() } else { text.clone() });
+                self.print(
+                    output,
+                    &if output.json { json!({ "interrupted": text }).to_string() } else { text.clone() },
+                );
                 ExitCode::from(130)
             }
             Self::BrokenPipe => ExitCode::SUCCESS,
         }
     }
 
-    fn say(&self, output: &Output, text: &str) {
+    fn print(&self, output: &Output, text: &str) {
         output.note(text);
     }
 }

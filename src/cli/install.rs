@@ -33,11 +33,11 @@ impl Install {
         let steps = if self.dry_run { plan(&globals.db).await? } else { install(&globals.db).await? };
         if output.json {
             let names: Vec<&str> = steps.iter().map(|step| step.name).collect();
-            let mut said = json!({ if self.dry_run { "would_run" } else { "ran" }: names });
+            let mut answer = json!({ if self.dry_run { "would_run" } else { "ran" }: names });
             if self.sql {
-                said["sql"] = plan_script(&globals.db).await?.into();
+                answer["sql"] = plan_script(&globals.db).await?.into();
             }
-            return output.json(&said);
+            return output.json(&answer);
         }
         match (steps.is_empty(), self.dry_run) {
             (true, _) => output.text("nothing to do: this version is installed"),

@@ -17,7 +17,7 @@ impl Interrupt {
     pub(super) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = watch::channel(0);
         let mut signals =
-            Signals::new().map_err(|error| Failure::input(format!("signals cannot be heard: {error}")))?;
+            Signals::new().map_err(|error| Failure::input(format!("signal handlers cannot be installed: {error}")))?;
         tokio::spawn(async move {
             while signals.next().await {
                 let mut times = 0;
@@ -97,8 +97,8 @@ impl Signals {
         use std::task::Poll;
         std::future::poll_fn(|task| {
             for signal in &mut self.0 {
-                if let Poll::Ready(heard) = signal.poll_recv(task) {
-                    return Poll::Ready(heard.is_some());
+                if let Poll::Ready(received) = signal.poll_recv(task) {
+                    return Poll::Ready(received.is_some());
                 }
             }
             Poll::Pending

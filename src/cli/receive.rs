@@ -84,12 +84,12 @@ impl Receive {
                 () = interrupt.asked() => {
                     return Err(Failure::Interrupted(format!("interrupted; messages received: {received}")));
                 }
-                batch = self.look(&tx) => batch?,
+                batch = self.receive_first(&tx) => batch?,
             };
             let Some(first) = batch else { return Ok(()) };
             let mut batches = vec![first];
             if self.follow {
-                self.look_further(&tx, &mut batches).await?;
+                self.receive_more(&tx, &mut batches).await?;
             }
             for batch in &batches {
                 print(batch, output)?;
@@ -112,7 +112,7 @@ impl Receive {
     }
 
     /// Takes more groups that are ready, so that a deep queue is not one commit for each.
-    async fn look_further(&self, tx: &Tx, batches: &mut Vec<Batch>) -> dialoq::Result<()> {
+    async fn receive_more(&self, tx: &Tx, batches: &mut Vec<Batch>) -> dialoq::Result<()> {
         let mut bytes = 0;
         while batches.len() < FOLLOWED_GROUPS && bytes < FOLLOWED_BYTES {
             let Some(batch) = self.receive(tx).await? else { break };
@@ -122,7 +122,7 @@ impl Receive {
         Ok(())
     }
 
-    async fn look(&self, tx: &Tx) -> dialoq::Result<Option<Batch>> {
+    async fn receive_first(&self, tx: &Tx) -> dialoq::Result<Option<Batch>> {
         let receive = self.receive(tx);
         match self.wait {
             Some(wait) => receive.wait(wait).await,

@@ -212,9 +212,9 @@ impl Core {
         effects: &mut Effects,
     ) {
         if letter.is_error {
-            let told = letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()));
+            let parsed = letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()));
             // If the text of an Error is damaged, the Error itself must still arrive.
-            let (code, description) = told.unwrap_or_else(|| {
+            let (code, description) = parsed.unwrap_or_else(|| {
                 (-8462, "the other endpoint ended the conversation with an error whose body cannot be read".to_owned())
             });
             self.raise_error(to, code, &description, now, effects);

@@ -82,7 +82,7 @@ fn quantile_ms(waits_us: impl Iterator<Item = u64>, quantile: f64) -> f64 {
 }
 
 fn starving(results: &[&StrategyResult]) -> Option<Finding> {
-    let said: Vec<String> = results
+    let sentences: Vec<String> = results
         .iter()
         .filter_map(|result| {
             let low = result.class(Class::Low)?;
@@ -91,9 +91,9 @@ fn starving(results: &[&StrategyResult]) -> Option<Finding> {
             Some(format!("{} left low alone for {starved}, {run} receives in a row", result.name))
         })
         .collect();
-    (!said.is_empty()).then(|| Finding {
+    (!sentences.is_empty()).then(|| Finding {
         title: "Strategies 1 and 2 starve low under a flood of high".to_owned(),
-        text: format!("{}. With a longer flood it would have been longer: they have no bound.", said.join("; ")),
+        text: format!("{}. With a longer flood it would have been longer: they have no bound.", sentences.join("; ")),
     })
 }
 
@@ -157,7 +157,7 @@ fn ramp(pools: &[&StrategyResult]) -> Option<Finding> {
 }
 
 fn bounds(results: &[&StrategyResult]) -> Option<Finding> {
-    let said: Vec<String> = results
+    let sentences: Vec<String> = results
         .iter()
         .map(|result| {
             let kept = match result.is_bound_kept {
@@ -173,8 +173,8 @@ fn bounds(results: &[&StrategyResult]) -> Option<Finding> {
             )
         })
         .collect();
-    (!said.is_empty()).then(|| Finding {
+    (!sentences.is_empty()).then(|| Finding {
         title: "Weighted and aging bound the starvation".to_owned(),
-        text: format!("{}.", said.join(". ")),
+        text: format!("{}.", sentences.join(". ")),
     })
 }

@@ -119,12 +119,12 @@ pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) ->
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((run, contestant)) = next else { return Ok::<_, Error>(results) };
             let messages = load.arrivals.len();
-            let tell = |served: usize| {
+            let report_progress = |served: usize| {
                 let (strategy, form) = (contestant.name(), contestant.form());
                 progress(Progress { strategy, form, run, runs, served, messages });
             };
-            tell(0);
-            let trace = play::play(contestant, &load, options.service, site, tell).await?;
+            report_progress(0);
+            let trace = play::play(contestant, &load, options.service, site, report_progress).await?;
             results.push((run, StrategyResult::of(contestant, trace)));
         }
     };

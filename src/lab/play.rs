@@ -120,7 +120,7 @@ async fn play_in(
     let reading = contestant.reading(scene)?;
     let bound = reading.bound();
     let is_single_reader = matches!(reading, Reading::ByStrategy(_));
-    let (done, mut heard) = watch::channel(0);
+    let (done, mut received) = watch::channel(0);
     let recorder = Arc::new(Recorder {
         clock: scene.broker.clock().clone(),
         start: scene.broker.clock().now(),
@@ -140,7 +140,7 @@ async fn play_in(
                 Some(ended) => joined(ended)?,
                 None => break,
             },
-            Ok(()) = heard.changed() => progress(*heard.borrow_and_update()),
+            Ok(()) = received.changed() => progress(*received.borrow_and_update()),
         }
     }
     let takes = std::mem::take(&mut *recorder.takes.lock().unwrap_or_else(PoisonError::into_inner));
@@ -192,7 +192,7 @@ async fn read(broker: Broker, reading: Reading, recorder: Arc<Recorder>, total: 
                 Form::Classic => Ramp::ServiceBroker,
                 Form::Improved => Ramp::Fast,
             };
-            let mut heard = recorder.done.subscribe();
+            let mut received = recorder.done.subscribe();
             let running: Vec<_> = pools
                 .pools()
                 .iter()
@@ -202,7 +202,7 @@ async fn read(broker: Broker, reading: Reading, recorder: Arc<Recorder>, total: 
                 })
                 .collect();
             // The recorder holds the sender, so this ends only when everything was served.
-            let _ = heard.wait_for(|done| *done >= total).await;
+            let _ = received.wait_for(|done| *done >= total).await;
             for readers in running {
                 readers.stop().await;
             }

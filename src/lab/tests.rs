@@ -9,14 +9,14 @@ async fn short() -> Report {
         service: Duration::from_millis(1),
         ..Options::default()
     };
-    let told = Mutex::new(vec![0; 8]);
+    let served = Mutex::new(vec![0; 8]);
     let report = run(options, |progress| {
         assert_eq!(progress.runs, 8);
-        told.lock().unwrap()[progress.run] = progress.served;
+        served.lock().unwrap()[progress.run] = progress.served;
     });
     let report = report.await.unwrap();
     let messages = report.arrivals_us.len();
-    assert!(told.into_inner().unwrap().iter().all(|served| (messages / 2..=messages).contains(served)));
+    assert!(served.into_inner().unwrap().iter().all(|served| (messages / 2..=messages).contains(served)));
     report
 }
 

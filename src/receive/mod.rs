@@ -10,4 +10,4 @@ pub use strategy::{
     aging, by_contract, by_levels, drain_high_then_one_low, dual_queue_loop, independent_readers, weighted,
 };
 pub use stream::{Arrival, Arrivals, Messages};
-pub use wait::{Deadline, GetConversationGroup, Look, Receive, receive_first};
+pub use wait::{Deadline, GetConversationGroup, Receive, ReceiveAttempt, receive_first};

@@ -1,7 +1,7 @@
 //! Queues read by a strategy, as a stream of transactions.
 
 use super::strategy::{Found, Plan, Served, Strategy, WhenEmpty};
-use super::wait::{Deadline, Look, receive_first};
+use super::wait::{Deadline, ReceiveAttempt, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
@@ -116,21 +116,21 @@ async fn run(broker: Broker, mut strategy: Box<dyn Strategy>) -> (Box<dyn Strate
 async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy) -> Result<Turn> {
     let tx = broker.begin().await?;
     loop {
-        let looked_at = broker.clock().now();
-        let plan = strategy.plan(looked_at);
-        let answer = follow(&tx, &plan).await?;
-        let found = answer.as_ref().map(|(look, batch)| describe(*look, batch));
-        strategy.served(Served { looked_at, found });
-        if let Some((look, batch)) = answer {
-            let class = plan.looks[look].class.clone();
+        let planned_at = broker.clock().now();
+        let plan = strategy.plan(planned_at);
+        let answer = try_plan(&tx, &plan).await?;
+        let found = answer.as_ref().map(|(attempt, batch)| describe(*attempt, batch));
+        strategy.served(Served { planned_at, found });
+        if let Some((attempt, batch)) = answer {
+            let class = plan.attempts[attempt].class.clone();
             return Ok(Turn { tx, batch, class });
         }
     }
 }
 
-fn describe(look: usize, batch: &Batch) -> Found {
+fn describe(attempt: usize, batch: &Batch) -> Found {
     let mut found = Found {
-        look,
+        attempt,
         messages: batch.len() as u64,
         level: batch.first().priority,
         oldest: batch.first().message_enqueue_time,
@@ -143,23 +143,23 @@ fn describe(look: usize, batch: &Batch) -> Found {
 }
 
 /// Makes the receive attempts of a plan once, each with its own wait, and then follows the plan's `when_empty`.
-async fn follow(act: &dyn Perform, plan: &Plan) -> Result<Option<(usize, Batch)>> {
-    let looks: Vec<Look> = plan.looks.iter().map(|look| look.look.clone()).collect();
-    if plan.looks.iter().all(|look| look.wait.is_zero()) {
-        return receive_first(act, &looks, Deadline::Never).await;
+async fn try_plan(act: &dyn Perform, plan: &Plan) -> Result<Option<(usize, Batch)>> {
+    let attempts: Vec<ReceiveAttempt> = plan.attempts.iter().map(|attempt| attempt.receive.clone()).collect();
+    if plan.attempts.iter().all(|attempt| attempt.wait.is_zero()) {
+        return receive_first(act, &attempts, Deadline::Never).await;
     }
-    for (place, look) in plan.looks.iter().enumerate() {
-        let deadline = match look.wait {
+    for (place, attempt) in plan.attempts.iter().enumerate() {
+        let deadline = match attempt.wait {
             Duration::ZERO => Deadline::Now,
             wait => Deadline::after(act.store().clock(), wait),
         };
-        if let Some((_, batch)) = receive_first(act, &looks[place..=place], deadline).await? {
+        if let Some((_, batch)) = receive_first(act, &attempts[place..=place], deadline).await? {
             return Ok(Some((place, batch)));
         }
     }
     match plan.when_empty {
-        WhenEmpty::Again => Ok(None),
-        WhenEmpty::WaitOnAll => receive_first(act, &looks, Deadline::Never).await,
+        WhenEmpty::Replan => Ok(None),
+        WhenEmpty::WaitOnAll => receive_first(act, &attempts, Deadline::Never).await,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Queues as streams of transactions.
 
-use super::wait::{Deadline, Look, receive_first};
+use super::wait::{Deadline, ReceiveAttempt, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
 use crate::error::Result;
@@ -58,20 +58,20 @@ impl Broker {
     /// # Ok(()) }
     /// ```
     pub fn stream(&self, queue: impl Into<Arc<str>>) -> Arrivals {
-        Arrivals { broker: self.clone(), look: Look::at(queue), next: None, ended: false }
+        Arrivals { broker: self.clone(), attempt: ReceiveAttempt::new(queue), next: None, ended: false }
     }
 
     /// A stream of messages, each gone from the queue once the stream has taken it: at most once, without replies in
     /// the same commit. It waits for ever; after an error it ends.
     pub fn stream_messages(&self, queue: impl Into<Arc<str>>) -> Messages {
-        Messages { broker: self.clone(), look: Look::at(queue).top(1), next: None, ended: false }
+        Messages { broker: self.clone(), attempt: ReceiveAttempt::new(queue).top(1), next: None, ended: false }
     }
 }
 
 /// See [`Broker::stream`].
 pub struct Arrivals {
     broker: Broker,
-    look: Look,
+    attempt: ReceiveAttempt,
     next: Option<BoxFuture<'static, Result<Arrival>>>,
     ended: bool,
 }
@@ -79,19 +79,19 @@ pub struct Arrivals {
 impl Arrivals {
     /// At most so many messages a batch.
     pub fn top(mut self, top: u64) -> Self {
-        self.look.top = Some(top.max(1));
+        self.attempt.top = Some(top.max(1));
         self
     }
 
     /// Receives only from groups whose level is within these bounds.
     pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
-        self.look = self.look.levels(levels);
+        self.attempt = self.attempt.levels(levels);
         self
     }
 
     /// Takes the oldest ready group of any level.
     pub fn oldest(mut self) -> Self {
-        self.look.from = ReceiveFrom::Oldest;
+        self.attempt.from = ReceiveFrom::Oldest;
         self
     }
 }
@@ -104,7 +104,7 @@ impl Stream for Arrivals {
         if stream.ended {
             return Poll::Ready(None);
         }
-        let next = stream.next.get_or_insert_with(|| Box::pin(arrive(stream.broker.clone(), stream.look.clone())));
+        let next = stream.next.get_or_insert_with(|| Box::pin(arrive(stream.broker.clone(), stream.attempt.clone())));
         let arrival = ready!(next.as_mut().poll(context));
         stream.next = None;
         stream.ended = arrival.is_err();
@@ -112,16 +112,16 @@ impl Stream for Arrivals {
     }
 }
 
-async fn arrive(broker: Broker, look: Look) -> Result<Arrival> {
+async fn arrive(broker: Broker, attempt: ReceiveAttempt) -> Result<Arrival> {
     let tx = broker.begin().await?;
-    let batch = next_batch(&tx, look).await?;
+    let batch = next_batch(&tx, attempt).await?;
     Ok(Arrival { tx, batch })
 }
 
-async fn next_batch(act: &dyn Perform, look: Look) -> Result<Batch> {
-    let looks = [look];
+async fn next_batch(act: &dyn Perform, attempt: ReceiveAttempt) -> Result<Batch> {
+    let attempts = [attempt];
     loop {
-        if let Some((_, batch)) = receive_first(act, &looks, Deadline::Never).await? {
+        if let Some((_, batch)) = receive_first(act, &attempts, Deadline::Never).await? {
             return Ok(batch);
         }
     }
@@ -130,7 +130,7 @@ async fn next_batch(act: &dyn Perform, look: Look) -> Result<Batch> {
 /// See [`Broker::stream_messages`].
 pub struct Messages {
     broker: Broker,
-    look: Look,
+    attempt: ReceiveAttempt,
     next: Option<BoxFuture<'static, Result<Batch>>>,
     ended: bool,
 }
@@ -144,8 +144,8 @@ impl Stream for Messages {
             return Poll::Ready(None);
         }
         let next = stream.next.get_or_insert_with(|| {
-            let (broker, look) = (stream.broker.clone(), stream.look.clone());
-            Box::pin(async move { next_batch(&broker, look).await })
+            let (broker, attempt) = (stream.broker.clone(), stream.attempt.clone());
+            Box::pin(async move { next_batch(&broker, attempt).await })
         });
         let batch = ready!(next.as_mut().poll(context));
         stream.next = None;

@@ -38,7 +38,7 @@ impl Deadline {
 
 /// One RECEIVE to try: queue, conversations, number of messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Look {
+pub struct ReceiveAttempt {
     /// The queue, without regard to case.
     pub queue: Arc<str>,
     /// The conversations to receive from.
@@ -47,19 +47,19 @@ pub struct Look {
     pub top: Option<u64>,
 }
 
-impl Look {
-    /// At the best unlocked group of a queue.
-    pub fn at(queue: impl Into<Arc<str>>) -> Self {
+impl ReceiveAttempt {
+    /// A RECEIVE from the best unlocked group of a queue.
+    pub fn new(queue: impl Into<Arc<str>>) -> Self {
         Self { queue: queue.into(), from: ReceiveFrom::Any, top: None }
     }
 
-    /// At part of the queue only.
+    /// From part of the queue only.
     pub fn only(mut self, from: ReceiveFrom) -> Self {
         self.from = from;
         self
     }
 
-    /// At the best unlocked group whose level is within these bounds.
+    /// From the best unlocked group whose level is within these bounds.
     pub fn levels(self, levels: RangeInclusive<u8>) -> Self {
         self.only(ReceiveFrom::Levels { lowest: *levels.start(), highest: *levels.end() })
     }
@@ -90,10 +90,14 @@ impl Look {
 /// # Errors
 /// 9617 a queue is disabled, 60002 a queue does not exist, also when that happens during the wait; 8426 or 8436 for a
 /// conversation or group that is not of its queue.
-pub async fn receive_first(act: &dyn Perform, looks: &[Look], deadline: Deadline) -> Result<Option<(usize, Batch)>> {
-    let questions: Vec<Question> = looks.iter().map(Look::question).collect();
+pub async fn receive_first(
+    act: &dyn Perform,
+    attempts: &[ReceiveAttempt],
+    deadline: Deadline,
+) -> Result<Option<(usize, Batch)>> {
+    let questions: Vec<Question> = attempts.iter().map(ReceiveAttempt::question).collect();
     // TOP (0) never finds messages, so a wait for it would never end.
-    let deadline = if looks.iter().all(|look| look.top == Some(0)) { Deadline::Now } else { deadline };
+    let deadline = if attempts.iter().all(|attempt| attempt.top == Some(0)) { Deadline::Now } else { deadline };
     match first_answer(act, &questions, deadline).await? {
         Some((place, Outcome::Received(messages))) => Ok(Batch::new(messages).map(|batch| (place, batch))),
         Some((_, other)) => Err(unexpected(&other)),
@@ -136,7 +140,7 @@ async fn first_answer(
 ) -> Result<Option<(usize, Outcome)>> {
     let store = act.store();
     let answer = match deadline {
-        Deadline::Now => look(act, questions).await?,
+        Deadline::Now => try_each(act, questions).await?,
         _ => wait(act, questions, deadline).await?,
     };
     let now = store.clock().now();
@@ -150,7 +154,7 @@ async fn first_answer(
     Ok(answer)
 }
 
-async fn look(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
+async fn try_each(act: &dyn Perform, questions: &[Question]) -> Result<Option<(usize, Outcome)>> {
     for (place, question) in questions.iter().enumerate() {
         let outcome = act.perform(question.verb.clone()).await?;
         if found(&outcome)? {
@@ -175,7 +179,7 @@ async fn wait(act: &dyn Perform, questions: &[Question], deadline: Deadline) -> 
     };
     loop {
         let mut signals = waiting.register();
-        if let Some(answer) = look(act, questions).await? {
+        if let Some(answer) = try_each(act, questions).await? {
             return Ok(Some(answer));
         }
         if is_due {
@@ -279,42 +283,42 @@ impl Patience {
 #[must_use = "nothing happens before it is awaited"]
 pub struct Receive<'a> {
     act: &'a dyn Perform,
-    look: Look,
+    attempt: ReceiveAttempt,
     patience: Patience,
 }
 
 impl<'a> Receive<'a> {
     pub(crate) fn new(act: &'a dyn Perform, queue: Arc<str>) -> Self {
-        Self { act, look: Look::at(queue), patience: Patience::None }
+        Self { act, attempt: ReceiveAttempt::new(queue), patience: Patience::None }
     }
 
     /// `TOP (n)`: at most so many messages; without it, all that are ready in the group.
     pub fn top(mut self, top: u64) -> Self {
-        self.look.top = Some(top);
+        self.attempt.top = Some(top);
         self
     }
 
     /// `WHERE conversation_handle = ...`
     pub fn conversation(mut self, handle: ConversationHandle) -> Self {
-        self.look.from = ReceiveFrom::Conversation(handle);
+        self.attempt.from = ReceiveFrom::Conversation(handle);
         self
     }
 
     /// `WHERE conversation_group_id = ...`
     pub fn group(mut self, group: GroupId) -> Self {
-        self.look.from = ReceiveFrom::Group(group);
+        self.attempt.from = ReceiveFrom::Group(group);
         self
     }
 
     /// Receives only from groups whose level is within these bounds. Ours.
     pub fn levels(mut self, levels: RangeInclusive<u8>) -> Self {
-        self.look = self.look.levels(levels);
+        self.attempt = self.attempt.levels(levels);
         self
     }
 
     /// Takes the oldest ready group of any level. Ours.
     pub fn oldest(mut self) -> Self {
-        self.look.from = ReceiveFrom::Oldest;
+        self.attempt.from = ReceiveFrom::Oldest;
         self
     }
 
@@ -338,7 +342,7 @@ impl<'a> IntoFuture for Receive<'a> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let deadline = self.patience.deadline(self.act.store());
-            let answer = receive_first(self.act, &[self.look], deadline).await?;
+            let answer = receive_first(self.act, &[self.attempt], deadline).await?;
             Ok(answer.map(|(_, batch)| batch))
         })
     }

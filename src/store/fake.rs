@@ -52,7 +52,7 @@ impl FakeStore {
         let group = GroupId(Uuid::from_u128(state.next_id));
         let messages = bodies.iter().map(|body| message(group, level, body)).collect();
         state.queues.get_mut(queue).unwrap().push_back(messages);
-        self.tell(&state, queue, 1);
+        self.publish(&state, queue, 1);
     }
 
     /// Refuses the next verb or statement.
@@ -70,7 +70,7 @@ impl FakeStore {
         self.activity.wake_all();
     }
 
-    fn tell(&self, state: &FakeState, queue: &str, newly_ready: usize) {
+    fn publish(&self, state: &FakeState, queue: &str, newly_ready: usize) {
         let ready = &state.queues[queue];
         let unread = ready.iter().map(|group| group.len() as u64).sum();
         self.activity.queue(queue).arrived(newly_ready, ready.len(), unread);
@@ -104,7 +104,7 @@ impl FakeStore {
             ready.insert(place, rest);
         }
         taken.push((queue.to_string(), group.clone()));
-        self.tell(&state, &queue, 0);
+        self.publish(&state, &queue, 0);
         Ok(Outcome::Received(group))
     }
 
@@ -112,7 +112,7 @@ impl FakeStore {
         let mut state = self.state.lock().unwrap();
         while let Some((queue, group)) = taken.pop() {
             state.queues.get_mut(&queue).unwrap().push_front(group);
-            self.tell(&state, &queue, 1);
+            self.publish(&state, &queue, 1);
         }
     }
 }

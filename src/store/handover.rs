@@ -8,18 +8,18 @@ use crate::protocol::{Message, Outcome};
 use metrics::counter;
 
 /// Something that may hold messages.
-pub(crate) trait Gives {
+pub(crate) trait HoldsMessages {
     /// How many messages it holds.
     fn messages(&self) -> usize;
 }
 
-impl Gives for Vec<Message> {
+impl HoldsMessages for Vec<Message> {
     fn messages(&self) -> usize {
         self.len()
     }
 }
 
-impl Gives for Outcome {
+impl HoldsMessages for Outcome {
     fn messages(&self) -> usize {
         match self {
             Self::Received(messages) => messages.len(),
@@ -28,22 +28,22 @@ impl Gives for Outcome {
     }
 }
 
-impl Gives for Vec<Outcome> {
+impl HoldsMessages for Vec<Outcome> {
     fn messages(&self) -> usize {
-        self.iter().map(Gives::messages).sum()
+        self.iter().map(HoldsMessages::messages).sum()
     }
 }
 
-impl<T: Gives> Gives for Option<T> {
+impl<T: HoldsMessages> HoldsMessages for Option<T> {
     fn messages(&self) -> usize {
-        self.as_ref().map_or(0, Gives::messages)
+        self.as_ref().map_or(0, HoldsMessages::messages)
     }
 }
 
 /// The outcomes of a committed unit. If this is dropped before its caller takes it, the messages in it are dropped.
-pub(crate) struct Handover<T: Gives>(Option<T>);
+pub(crate) struct Handover<T: HoldsMessages>(Option<T>);
 
-impl<T: Gives> Handover<T> {
+impl<T: HoldsMessages> Handover<T> {
     pub(crate) fn new(given: T) -> Self {
         Self(Some(given))
     }
@@ -54,7 +54,7 @@ impl<T: Gives> Handover<T> {
     }
 }
 
-impl<T: Gives> Drop for Handover<T> {
+impl<T: HoldsMessages> Drop for Handover<T> {
     fn drop(&mut self) {
         note_dropped(self.0.messages());
     }

@@ -130,7 +130,7 @@ impl OpenOptions {
     }
 
     /// The same, overridden by the parameters of a server's URL.
-    pub(crate) fn said_by(mut self, url: &ServerUrl) -> Self {
+    pub(crate) fn with_url(mut self, url: &ServerUrl) -> Self {
         self.max_body_bytes = url.common.max_body_bytes.unwrap_or(self.max_body_bytes);
         self.closed_retention = url.common.closed_retention.unwrap_or(self.closed_retention);
         self.sql_timeout = url.common.sql_timeout.or(self.sql_timeout);

@@ -201,7 +201,7 @@ pub(crate) struct Puppet {
 }
 
 impl Puppet {
-    async fn tell(&self, order: Order) -> usize {
+    async fn send_order(&self, order: Order) -> usize {
         let (answer, answered) = oneshot::channel();
         self.orders.send((order, answer)).unwrap_or_else(|_| panic!("the reader has gone"));
         // A reader that ends does not answer.
@@ -210,11 +210,11 @@ impl Puppet {
 
     /// How many messages it got.
     pub(crate) async fn receives(&self) -> usize {
-        self.tell(Order::Receive(1000)).await
+        self.send_order(Order::Receive(1000)).await
     }
 
     pub(crate) async fn receives_top(&self, top: u64) -> usize {
-        self.tell(Order::Receive(top)).await
+        self.send_order(Order::Receive(top)).await
     }
 
     /// Tells it to wait for messages, without waiting for it.
@@ -225,31 +225,31 @@ impl Puppet {
     }
 
     pub(crate) async fn commits(&self) {
-        self.tell(Order::Commit).await;
+        self.send_order(Order::Commit).await;
     }
 
     pub(crate) async fn rolls_back(&self) {
-        self.tell(Order::Rollback).await;
+        self.send_order(Order::Rollback).await;
     }
 
     pub(crate) async fn leaks_its_tx(&self) {
-        self.tell(Order::LeakTx).await;
+        self.send_order(Order::LeakTx).await;
     }
 
     pub(crate) async fn drops_its_tx(&self) {
-        self.tell(Order::DropTx).await;
+        self.send_order(Order::DropTx).await;
     }
 
     pub(crate) async fn leaves(self) {
-        self.tell(Order::Leave).await;
+        self.send_order(Order::Leave).await;
     }
 
     pub(crate) async fn fails(self) {
-        self.tell(Order::Fail).await;
+        self.send_order(Order::Fail).await;
     }
 
     pub(crate) async fn panics(self) {
-        self.tell(Order::Panic).await;
+        self.send_order(Order::Panic).await;
     }
 }
 

@@ -20,7 +20,7 @@ const ROUND: &str = "DIALOQ_KILL_ROUND";
 const CONVERSATIONS: usize = 6;
 
 /// One line, whole or not at all: shorter than a pipe's atomic write.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     // The parent is gone only when the test is.
     let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
@@ -53,7 +53,7 @@ async fn work(path: &Path, round: &str) {
                 } else {
                     store.submit(vec![send(handle, &body)]).await.unwrap();
                 }
-                say(&format!("sent {body}"));
+                print_line(&format!("sent {body}"));
             }
         });
     }
@@ -74,7 +74,7 @@ async fn work(path: &Path, round: &str) {
                 }
                 tx.commit().await.unwrap();
                 for body in &taken {
-                    say(&format!("received {body}"));
+                    print_line(&format!("received {body}"));
                 }
             }
         });

@@ -1,7 +1,7 @@
 //! Waiting on the embedded store.
 
 use super::*;
-use dialoq::receive::{Deadline, Look, receive_first};
+use dialoq::receive::{Deadline, ReceiveAttempt, receive_first};
 use dialoq::{Broker, Clock, Code, OpenOptions};
 use std::collections::BTreeSet;
 use tokio::task::JoinSet;
@@ -106,9 +106,13 @@ async fn a_queue_turned_off_dropped_or_closed_ends_every_wait() {
 async fn one_wait_spans_queues_and_levels() {
     let _limit = crate::limit();
     let broker = rig().await;
-    let looks = [Look::at("server").levels(8..=10), Look::at("asker"), Look::at("server").top(1)];
+    let attempts = [
+        ReceiveAttempt::new("server").levels(8..=10),
+        ReceiveAttempt::new("asker"),
+        ReceiveAttempt::new("server").top(1),
+    ];
     let waiting: Broker = broker.clone();
-    let waiting = tokio::spawn(async move { receive_first(&waiting, &looks, Deadline::Never).await });
+    let waiting = tokio::spawn(async move { receive_first(&waiting, &attempts, Deadline::Never).await });
     until_waiting(&broker, "asker", 1).await;
     let handle = send(&*broker, 1).await;
     let (place, batch) = timeout(SOON, waiting).await.unwrap().unwrap().unwrap().unwrap();
@@ -116,8 +120,8 @@ async fn one_wait_spans_queues_and_levels() {
 
     broker.reprioritise(batch.first().handle(), dialoq::Level::new(9)).await.unwrap();
     broker.send(handle, NUMBER, &2).await.unwrap();
-    let looks = [Look::at("asker"), Look::at("server").levels(8..=10)];
-    let (place, _) = receive_first(&*broker, &looks, Deadline::Now).await.unwrap().unwrap();
+    let attempts = [ReceiveAttempt::new("asker"), ReceiveAttempt::new("server").levels(8..=10)];
+    let (place, _) = receive_first(&*broker, &attempts, Deadline::Now).await.unwrap().unwrap();
     assert_eq!(place, 1);
 }
 

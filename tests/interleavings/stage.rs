@@ -130,7 +130,7 @@ async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
         .collect();
     for session in order {
         actors[*session].turn(&cast).await;
-        cast.look_at_waiting(&mut actors).await;
+        cast.poll_actors(&mut actors).await;
     }
     // Who had to wait has steps left over.
     let mut idle_rounds = 0;
@@ -139,7 +139,7 @@ async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
         for actor in &mut actors {
             actor.turn(&cast).await;
         }
-        cast.look_at_waiting(&mut actors).await;
+        cast.poll_actors(&mut actors).await;
         let after: usize = actors.iter().map(|actor| actor.next + actor.seen.len()).sum();
         idle_rounds = if before == after { idle_rounds + 1 } else { 0 };
         assert!(
@@ -193,12 +193,12 @@ impl Cast {
         self.store.barrier(&self.broker).await;
     }
 
-    async fn look_at_waiting(&self, actors: &mut [Actor]) {
+    async fn poll_actors(&self, actors: &mut [Actor]) {
         // A verb is one step of the embedded store, but several questions to a server.
         for _ in 0..if self.store.is_server() { 6 } else { 3 } {
             self.barrier().await;
             for actor in &mut *actors {
-                actor.look().await;
+                actor.poll().await;
             }
         }
     }
@@ -226,18 +226,18 @@ impl Actor {
 
     /// Starts the next step, unless the one before still waits.
     async fn turn(&mut self, cast: &Cast) {
-        self.look().await;
+        self.poll().await;
         if self.running.is_some() || !self.has_steps() {
             return;
         }
         let step = self.steps[self.next];
         self.next += 1;
         self.running = Some(play(step, self.tx.take(), cast));
-        self.look().await;
+        self.poll().await;
     }
 
-    /// Looks once whether the step under way is done.
-    async fn look(&mut self) {
+    /// Polls the step under way once.
+    async fn poll(&mut self) {
         let Some(running) = &mut self.running else { return };
         let polled = poll_fn(|context| Poll::Ready(running.as_mut().poll(context))).await;
         let Poll::Ready((tx, result)) = polled else { return };

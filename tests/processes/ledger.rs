@@ -22,7 +22,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Enters a line of a process; whether it is one that counts as progress.
-    pub(crate) fn hear(&mut self, line: &str) -> bool {
+    pub(crate) fn record(&mut self, line: &str) -> bool {
         let Some((word, body)) = line.split_once(' ') else { return false };
         let body = body.to_owned();
         match word {

@@ -82,14 +82,14 @@ impl Strike {
     }
 }
 
-/// What a process said, and when its output ends, nothing more.
-struct Said {
+/// One line of a process's output.
+struct WorkerLine {
     process: usize,
     line: String,
 }
 
 /// A process that works, numbered over all that ever did.
-fn start(number: usize, place: usize, database: &Database, said: &Sender<Said>) -> Child {
+fn start(number: usize, place: usize, database: &Database, lines: &Sender<WorkerLine>) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .env(worker::URL, database.url())
         .env(worker::STORE, database.store().name())
@@ -98,12 +98,12 @@ fn start(number: usize, place: usize, database: &Database, said: &Sender<Said>) 
         .spawn()
         .expect("a process");
     let output = BufReader::new(child.stdout.take().expect("its output"));
-    let said = said.clone();
+    let lines = lines.clone();
     std::thread::spawn(move || {
-        // What a killed process has not finished saying is not said.
+        // An incomplete last line of a killed process is dropped.
         for line in output.split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line).into_owned();
-            if said.send(Said { process: place, line }).is_err() {
+            if lines.send(WorkerLine { process: place, line }).is_err() {
                 return;
             }
         }
@@ -117,13 +117,13 @@ fn strike_again_and_again(database: &Database, strike: impl Fn(usize) -> Strike)
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     runtime.block_on(prepare(database)).expect("definitions");
-    let (said, hear) = channel();
+    let (sender, output) = channel();
     let mut ledger = Ledger::default();
     let mut started = 0;
     let mut children: Vec<Child> = (0..PROCESSES)
         .map(|place| {
             started += 1;
-            start(started, place, database, &said)
+            start(started, place, database, &sender)
         })
         .collect();
     let mut strikes: BTreeMap<String, usize> = BTreeMap::new();
@@ -136,7 +136,7 @@ fn strike_again_and_again(database: &Database, strike: impl Fn(usize) -> Strike)
         }
         // At many places of the load, early and late, without a random number that no one could repeat.
         let victim = (number * 7 + number / 3) % PROCESSES;
-        hear_until(&hear, &mut ledger, 5 + number * 37 % 200, |process| process == victim);
+        read_until(&output, &mut ledger, 5 + number * 37 % 200, |process| process == victim);
         let strike = strike(number);
         match strike {
             Strike::Kill => {
@@ -155,11 +155,11 @@ fn strike_again_and_again(database: &Database, strike: impl Fn(usize) -> Strike)
         }
         *strikes.entry(format!("{strike:?}")).or_default() += 1;
         servers::limit::doing(format!("{strikes:?}"));
-        hear_until(&hear, &mut ledger, 10, |process| process != victim);
+        read_until(&output, &mut ledger, 10, |process| process != victim);
         match strike {
             Strike::Kill => {
                 started += 1;
-                children[victim] = start(started, victim, database, &said);
+                children[victim] = start(started, victim, database, &sender);
             }
             Strike::Stop => signal(&children[victim], "CONT"),
             Strike::EndSessions | Strike::Fall => {}
@@ -169,9 +169,9 @@ fn strike_again_and_again(database: &Database, strike: impl Fn(usize) -> Strike)
         child.kill().expect("it was running");
         child.wait().expect("it was killed");
     }
-    drop(said);
-    for said in hear.iter() {
-        ledger.hear(&said.line);
+    drop(sender);
+    for line in output.iter() {
+        ledger.record(&line.line);
     }
     let left = runtime.block_on(drain(database)).expect("what is left is received");
     ledger.check(&left, started * worker::TAKERS + unheard);
@@ -183,16 +183,16 @@ fn signal(child: &Child, name: &str) {
     assert!(done.success(), "the process cannot be sent {name}");
 }
 
-/// Hears all of them until those meant have said so much that counts.
-fn hear_until(hear: &Receiver<Said>, ledger: &mut Ledger, mut lines: usize, is_meant: impl Fn(usize) -> bool) {
+/// Reads the output of all processes until the chosen ones have printed so many lines that count.
+fn read_until(output: &Receiver<WorkerLine>, ledger: &mut Ledger, mut lines: usize, is_meant: impl Fn(usize) -> bool) {
     while lines > 0 {
-        match hear.recv_timeout(PATIENCE) {
-            Ok(said) => {
-                if ledger.hear(&said.line) && is_meant(said.process) {
+        match output.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                if ledger.record(&line.line) && is_meant(line.process) {
                     lines -= 1;
                 }
             }
-            Err(RecvTimeoutError::Timeout) => panic!("nobody said anything for {PATIENCE:?}"),
+            Err(RecvTimeoutError::Timeout) => panic!("no worker printed a line for {PATIENCE:?}"),
             Err(RecvTimeoutError::Disconnected) => unreachable!("this process can speak too"),
         }
     }

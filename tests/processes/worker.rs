@@ -19,7 +19,7 @@ const LENGTH: usize = 20;
 const WAIT: Duration = Duration::from_millis(500);
 
 /// One line, whole or not at all: shorter than a pipe's atomic write.
-fn say(word: &str, body: &str) {
+fn print(word: &str, body: &str) {
     let mut out = std::io::stdout().lock();
     // The parent is gone only when the test is.
     let _ = out.write_all(format!("{word} {body}\n").as_bytes()).and_then(|()| out.flush());
@@ -96,17 +96,17 @@ async fn send_round(broker: &Broker, name: &str, round: u64) -> Result<(), Error
         let (one, two, free) = (body("one"), body("two"), body("loose"));
         match number % 4 {
             0 => {
-                say("tries", &one);
+                print("tries", &one);
                 broker.send(kept, "Text", &one).await?;
-                say("sent", &one);
+                print("sent", &one);
             }
             1 => {
-                [&one, &two].iter().for_each(|body| say("tries", body));
+                [&one, &two].iter().for_each(|body| print("tries", body));
                 let tx = broker.begin().await?;
                 tx.send(kept, "Text", &one).await?;
                 tx.send(other, "Text", &two).await?;
                 tx.commit().await?;
-                [&one, &two].iter().for_each(|body| say("sent", body));
+                [&one, &two].iter().for_each(|body| print("sent", body));
             }
             2 => {
                 // Never tried as far as anybody is concerned: it is rolled back.
@@ -115,14 +115,14 @@ async fn send_round(broker: &Broker, name: &str, round: u64) -> Result<(), Error
                 tx.rollback().await?;
             }
             _ => {
-                say("tries", &two);
+                print("tries", &two);
                 broker.send(other, "Text", &two).await?;
-                say("sent", &two);
+                print("sent", &two);
             }
         }
-        say("tries", &free);
+        print("tries", &free);
         broker.send(loose, "Text", &free).await?;
-        say("sent", &free);
+        print("sent", &free);
     }
     for dialog in [kept, other, loose] {
         broker.end(dialog).await?;
@@ -147,7 +147,7 @@ async fn receive_round(broker: &Broker, store: Store, round: u64) -> Result<(), 
     }
     let bodies = texts(batch.messages());
     tx.commit().await?;
-    bodies.iter().for_each(|body| say("received", body));
+    bodies.iter().for_each(|body| print("received", body));
     Ok(())
 }
 
@@ -155,7 +155,7 @@ async fn receive_round(broker: &Broker, store: Store, round: u64) -> Result<(), 
 async fn take(broker: Broker) -> Result<(), Error> {
     loop {
         let Some(batch) = outlived(broker.receive("loose").top(1).wait(WAIT).await)? else { continue };
-        texts(batch.messages()).iter().for_each(|body| say("took", body));
+        texts(batch.messages()).iter().for_each(|body| print("took", body));
         for message in batch.messages().iter().filter(|message| message.is_end_dialog()) {
             end(broker.end(message.handle()).await)?;
         }

@@ -22,15 +22,15 @@ impl Scene {
     }
 
     /// Checks, runs the launches decided, and returns their number.
-    fn look(&mut self) -> usize {
-        let decision = self.monitor.look(&self.settings, &self.facts, self.running, self.now);
+    fn check(&mut self) -> usize {
+        let decision = self.monitor.check(&self.settings, &self.facts, self.running, self.now);
         self.running.readers += decision.launch;
         self.running.starting += decision.launch;
         decision.launch
     }
 
     fn next(&self) -> Option<Timestamp> {
-        self.monitor.clone().look(&self.settings, &self.facts, self.running, self.now).next_look
+        self.monitor.clone().check(&self.settings, &self.facts, self.running, self.now).next_check
     }
 
     fn rows(&mut self, groups: usize) -> &mut Self {
@@ -87,9 +87,9 @@ fn plain(max: u16) -> Scene {
 #[test]
 fn a_186_the_first_message_starts_one_reader() {
     let mut scene = plain(10);
-    assert_eq!(scene.look(), 0);
+    assert_eq!(scene.check(), 0);
     scene.stands(Inactive);
-    assert_eq!(scene.rows(1).look(), 1);
+    assert_eq!(scene.rows(1).check(), 1);
     scene.stands(Notified);
     assert_eq!(scene.monitor.last_activated(), Some(scene.now));
 }
@@ -97,9 +97,9 @@ fn a_186_the_first_message_starts_one_reader() {
 #[test]
 fn a_187_further_messages_before_any_receive_start_nothing() {
     let mut scene = plain(10);
-    scene.rows(1).look();
+    scene.rows(1).check();
     for (seconds, groups) in [(0, 2), (1, 50), (10, 900), (600, 900)] {
-        assert_eq!(scene.after(seconds).rows(groups).look(), 0);
+        assert_eq!(scene.after(seconds).rows(groups).check(), 0);
         scene.stands(Notified);
     }
     assert_eq!(scene.next(), None, "only a RECEIVE leads out of NOTIFIED");
@@ -108,20 +108,20 @@ fn a_187_further_messages_before_any_receive_start_nothing() {
 #[test]
 fn a_188_any_session_s_receive_is_seen() {
     let mut scene = plain(10);
-    scene.rows(2).look();
+    scene.rows(2).check();
     scene.facts.receives += 1;
-    assert_eq!(scene.look(), 0);
+    assert_eq!(scene.check(), 0);
     scene.stands(ReceivesOccurring);
 }
 
 #[test]
 fn a_189_under_constant_work_one_more_reader_each_five_seconds_up_to_the_limit() {
     let mut scene = plain(3);
-    scene.rows(100).look();
-    scene.receives().look();
+    scene.rows(100).check();
+    scene.receives().check();
     let mut started = Vec::new();
     for second in 1..=30 {
-        if scene.after(1).receives().look() == 1 {
+        if scene.after(1).receives().check() == 1 {
             started.push(second);
         }
     }
@@ -132,12 +132,12 @@ fn a_189_under_constant_work_one_more_reader_each_five_seconds_up_to_the_limit()
 #[test]
 fn eight_readers_take_thirty_five_seconds() {
     let mut scene = plain(8);
-    scene.rows(100).look();
-    scene.receives().look();
+    scene.rows(100).check();
+    scene.receives().check();
     let start = scene.now;
     while scene.running.readers < 8 {
         scene.now = scene.next().expect("there is always a next look while rows wait");
-        scene.look();
+        scene.check();
     }
     assert_eq!(scene.now.since(start), Duration::from_secs(35));
 }
@@ -145,13 +145,13 @@ fn eight_readers_take_thirty_five_seconds() {
 #[test]
 fn a_190_each_empty_result_restarts_the_five_seconds() {
     let mut scene = plain(10);
-    scene.rows(100).look();
-    scene.receives().look();
+    scene.rows(100).check();
+    scene.receives().check();
     for _ in 0..10 {
-        assert_eq!(scene.after(4).comes_back_empty().look(), 0);
+        assert_eq!(scene.after(4).comes_back_empty().check(), 0);
     }
-    assert_eq!(scene.after(4).receives().look(), 0);
-    assert_eq!(scene.after(1).receives().look(), 1, "five seconds after the last empty result");
+    assert_eq!(scene.after(4).receives().check(), 0);
+    assert_eq!(scene.after(1).receives().check(), 1, "five seconds after the last empty result");
 }
 
 #[test]
@@ -159,36 +159,36 @@ fn a_191_whoever_waits_keeps_readers_from_starting() {
     let mut scene = plain(10);
     scene.facts.waiting = 1;
     scene.facts.waits = 1;
-    assert_eq!(scene.look(), 0);
-    assert_eq!(scene.rows(1).look(), 0);
+    assert_eq!(scene.check(), 0);
+    assert_eq!(scene.rows(1).check(), 0);
     scene.stands(Inactive);
     assert_eq!(scene.next(), Some(scene.now.after(CHECK_INTERVAL)));
     scene.facts.waiting = 0;
-    assert_eq!(scene.comes_back_empty().look(), 1, "nobody is there to take it any more");
+    assert_eq!(scene.comes_back_empty().check(), 1, "no waiting session is left");
 }
 
 #[test]
-fn a_wait_between_looks_restarts_the_five_seconds() {
+fn a_wait_between_checks_restarts_the_five_seconds() {
     let mut scene = plain(10);
-    scene.rows(5).look();
-    scene.receives().look();
+    scene.rows(5).check();
+    scene.receives().check();
     scene.after(4).facts.waits += 1;
-    assert_eq!(scene.receives().look(), 0);
-    assert_eq!(scene.after(4).receives().look(), 0);
-    assert_eq!(scene.after(1).receives().look(), 1);
+    assert_eq!(scene.receives().check(), 0);
+    assert_eq!(scene.after(4).receives().check(), 0);
+    assert_eq!(scene.after(1).receives().check(), 1);
 }
 
 #[test]
 fn a_192_one_group_and_a_busy_reader_start_one_more_at_most_at_a_time() {
     let mut scene = plain(10);
-    scene.rows(1).look();
+    scene.rows(1).check();
     scene.facts = QueueFacts { ready_groups: 0, unread: 9, ..scene.facts };
-    scene.receives().look();
-    assert_eq!(scene.after(5).look(), 1);
+    scene.receives().check();
+    assert_eq!(scene.after(5).check(), 1);
     for _ in 0..5 {
-        assert_eq!(scene.comes_back_empty().leaves(ReaderEnd::Left).look(), 0, "others hold the only group");
+        assert_eq!(scene.comes_back_empty().leaves(ReaderEnd::Left).check(), 0, "others hold the only group");
         assert_eq!(scene.running.readers, 1);
-        assert_eq!(scene.after(5).look(), 1);
+        assert_eq!(scene.after(5).check(), 1);
         assert_eq!(scene.running.readers, 2);
     }
 }
@@ -196,36 +196,36 @@ fn a_192_one_group_and_a_busy_reader_start_one_more_at_most_at_a_time() {
 #[test]
 fn a_193_a_reader_without_a_receive_leaves_the_monitor_notified() {
     let mut scene = plain(10);
-    scene.rows(1).look();
-    assert_eq!(scene.leaves(ReaderEnd::WithoutReceive).look(), 0);
+    scene.rows(1).check();
+    assert_eq!(scene.leaves(ReaderEnd::WithoutReceive).check(), 0);
     for _ in 0..5 {
-        assert_eq!(scene.after(60).rows(9).look(), 0);
+        assert_eq!(scene.after(60).rows(9).check(), 0);
         scene.stands(Notified);
     }
     assert_eq!(scene.monitor.counters().tasks_aborted, 1);
-    assert_eq!(scene.receives().look(), 1, "any RECEIVE cures it");
+    assert_eq!(scene.receives().check(), 1, "any RECEIVE cures it");
 }
 
 #[test]
 fn a_194_off_and_on_again_cures_it_too() {
     let mut scene = plain(10);
-    scene.rows(1).look();
-    scene.leaves(ReaderEnd::WithoutReceive).look();
-    assert_eq!(scene.exists(false).look(), 0);
+    scene.rows(1).check();
+    scene.leaves(ReaderEnd::WithoutReceive).check();
+    assert_eq!(scene.exists(false).check(), 0);
     assert_eq!(scene.monitor.state(), None);
-    assert_eq!(scene.exists(true).look(), 1);
+    assert_eq!(scene.exists(true).check(), 1);
     scene.stands(Notified);
 }
 
 #[test]
 fn a_195_rows_left_by_a_reader_start_another() {
     let mut scene = plain(10);
-    scene.rows(3).look();
-    assert_eq!(scene.receives().rows(2).look(), 0);
-    assert_eq!(scene.leaves(ReaderEnd::Left).look(), 1);
+    scene.rows(3).check();
+    assert_eq!(scene.receives().rows(2).check(), 0);
+    assert_eq!(scene.leaves(ReaderEnd::Left).check(), 1);
     scene.stands(Notified);
-    assert_eq!(scene.receives().rows(1).leaves(ReaderEnd::Left).look(), 1);
-    assert_eq!(scene.receives().rows(0).leaves(ReaderEnd::Left).look(), 0);
+    assert_eq!(scene.receives().rows(1).leaves(ReaderEnd::Left).check(), 1);
+    assert_eq!(scene.receives().rows(0).leaves(ReaderEnd::Left).check(), 0);
     scene.stands(Inactive);
     assert_eq!(scene.next(), None);
 }
@@ -233,76 +233,76 @@ fn a_195_rows_left_by_a_reader_start_another() {
 #[test]
 fn a_196_and_200_off_launches_nothing_and_on_serves_waiting_rows_at_once() {
     let mut scene = plain(10);
-    assert_eq!(scene.exists(false).rows(5).look(), 0);
+    assert_eq!(scene.exists(false).rows(5).check(), 0);
     assert_eq!(scene.monitor.state(), None);
     assert_eq!(scene.next(), None);
-    assert_eq!(scene.after(60).look(), 0);
-    assert_eq!(scene.exists(true).look(), 1);
+    assert_eq!(scene.after(60).check(), 0);
+    assert_eq!(scene.exists(true).check(), 1);
 }
 
 #[test]
 fn turning_on_serves_waiting_rows_although_a_reader_still_runs_from_before() {
     let mut scene = plain(10);
-    scene.rows(5).look();
-    scene.exists(false).look();
-    assert_eq!(scene.exists(true).look(), 1);
+    scene.rows(5).check();
+    scene.exists(false).check();
+    assert_eq!(scene.exists(true).check(), 1);
     assert_eq!(scene.running.readers, 2);
 }
 
 #[test]
 fn a_197_and_198_a_lowered_limit_stops_nobody_and_starts_nobody() {
     let mut scene = plain(3);
-    scene.rows(100).look();
-    scene.receives().look();
-    scene.after(5).look();
-    scene.after(5).look();
+    scene.rows(100).check();
+    scene.receives().check();
+    scene.after(5).check();
+    scene.after(5).check();
     assert_eq!((scene.running.readers, scene.monitor.counters().task_limit_reached), (3, 0));
     scene.max(1);
     for reached in 1..=4 {
-        assert_eq!(scene.after(5).receives().look(), 0);
+        assert_eq!(scene.after(5).receives().check(), 0);
         assert_eq!(scene.monitor.counters().task_limit_reached, reached);
     }
     scene.leaves(ReaderEnd::Left).leaves(ReaderEnd::Left);
-    assert_eq!(scene.after(5).look(), 0, "one runs, one is the limit");
-    assert_eq!(scene.leaves(ReaderEnd::Left).look(), 1);
+    assert_eq!(scene.after(5).check(), 0, "one runs, one is the limit");
+    assert_eq!(scene.leaves(ReaderEnd::Left).check(), 1);
 }
 
 #[test]
 fn a_raised_limit_starts_the_reader_it_refused_at_once() {
     let mut scene = plain(1);
-    scene.rows(100).look();
-    scene.receives().look();
-    assert_eq!(scene.after(5).look(), 0);
-    assert_eq!(scene.after(1).max(4).look(), 1);
-    assert_eq!(scene.after(1).look(), 0, "and the next five seconds later");
-    assert_eq!(scene.after(4).look(), 1);
+    scene.rows(100).check();
+    scene.receives().check();
+    assert_eq!(scene.after(5).check(), 0);
+    assert_eq!(scene.after(1).max(4).check(), 1);
+    assert_eq!(scene.after(1).check(), 0, "and the next five seconds later");
+    assert_eq!(scene.after(4).check(), 1);
 }
 
 #[test]
 fn a_33_a_limit_of_zero_never_starts_anything() {
     let mut scene = plain(0);
     for _ in 0..20 {
-        assert_eq!(scene.rows(3).look(), 0);
+        assert_eq!(scene.rows(3).check(), 0);
         scene.after(1);
     }
     assert_eq!(scene.monitor.counters().task_limit_reached, 4, "an attempt each five seconds");
-    assert_eq!(scene.max(1).look(), 1);
+    assert_eq!(scene.max(1).check(), 1);
 }
 
 #[test]
 fn a_201_rows_waiting_at_the_start_activate() {
-    assert_eq!(plain(1).rows(7).look(), 1);
+    assert_eq!(plain(1).rows(7).check(), 1);
 }
 
 #[test]
 fn a_new_message_while_a_reader_works_is_left_to_it() {
     let mut scene = plain(10);
-    scene.rows(1).look();
-    scene.receives().rows(0).look();
+    scene.rows(1).check();
+    scene.receives().rows(0).check();
     scene.stands(Inactive);
-    assert_eq!(scene.rows(1).look(), 0);
+    assert_eq!(scene.rows(1).check(), 0);
     scene.stands(ReceivesOccurring);
-    assert_eq!(scene.after(5).look(), 1, "it did not come back for it in five seconds");
+    assert_eq!(scene.after(5).check(), 1, "it did not come back for it in five seconds");
 }
 
 #[test]
@@ -310,28 +310,28 @@ fn a_missing_procedure_is_tried_each_five_seconds() {
     let mut scene = plain(10);
     scene.rows(1);
     for attempt in 1..=3 {
-        assert_eq!(scene.look(), 1);
+        assert_eq!(scene.check(), 1);
         scene.running = Running::default();
         scene.monitor.launch_failed(1, scene.now);
         assert_eq!(scene.monitor.counters().activation_errors, attempt);
         assert_eq!(scene.monitor.counters().tasks_started, 0);
-        assert_eq!(scene.after(4).look(), 0);
+        assert_eq!(scene.after(4).check(), 0);
         assert_eq!(scene.next(), Some(scene.now.after_seconds(1)));
         scene.after(1);
     }
-    scene.look();
+    scene.check();
     scene.running = Running::default();
     scene.monitor.launch_failed(1, scene.now);
     scene.monitor.retry_now();
-    assert_eq!(scene.look(), 1, "it was registered");
+    assert_eq!(scene.check(), 1, "it was registered");
 }
 
 #[test]
 fn failing_readers_are_replaced_while_they_receive_and_counted() {
     let mut scene = plain(10);
-    scene.rows(1).look();
+    scene.rows(1).check();
     for failures in 1..=4 {
-        assert_eq!(scene.receives().leaves(ReaderEnd::Failed { received: true }).look(), 1);
+        assert_eq!(scene.receives().leaves(ReaderEnd::Failed { received: true }).check(), 1);
         let counters = scene.monitor.counters();
         assert_eq!((counters.tasks_aborted, counters.activation_errors), (failures, failures));
     }
@@ -341,14 +341,14 @@ fn failing_readers_are_replaced_while_they_receive_and_counted() {
 fn a_reader_whose_receive_failed_is_replaced_after_a_pause() {
     for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
         let mut scene = Scene::new(1, ramp);
-        assert_eq!(scene.rows(1).look(), 1);
+        assert_eq!(scene.rows(1).check(), 1);
         for _ in 0..3 {
             // The server is down: no fact changes.
-            assert_eq!(scene.leaves(ReaderEnd::Failed { received: true }).look(), 0, "no loop of failures");
+            assert_eq!(scene.leaves(ReaderEnd::Failed { received: true }).check(), 0, "no loop of failures");
             scene.stands(ReceivesOccurring);
             assert_eq!(scene.next(), Some(scene.now.after(CHECK_INTERVAL)));
-            assert_eq!(scene.after(4).look(), 0);
-            assert_eq!(scene.after(1).look(), 1, "the queue is served again");
+            assert_eq!(scene.after(4).check(), 0);
+            assert_eq!(scene.after(1).check(), 1, "the queue is served again");
         }
     }
 }
@@ -356,52 +356,52 @@ fn a_reader_whose_receive_failed_is_replaced_after_a_pause() {
 #[test]
 fn a_clock_that_is_put_back_delays_no_launch_by_more_than_the_interval() {
     let mut held = plain(4);
-    held.rows(1).look();
+    held.rows(1).check();
     held.running = Running::default();
     held.monitor.launch_failed(1, held.now);
     let mut busy = plain(4);
-    busy.rows(9).look();
-    busy.comes_back_empty().look();
+    busy.rows(9).check();
+    busy.comes_back_empty().check();
     for scene in [&mut held, &mut busy] {
-        scene.after(-3600).look();
-        assert!(scene.next().is_some_and(|next| next <= scene.now.after(CHECK_INTERVAL)), "it looks again soon");
-        assert_eq!(scene.after(5).look(), 1);
+        scene.after(-3600).check();
+        assert!(scene.next().is_some_and(|next| next <= scene.now.after(CHECK_INTERVAL)), "the next check is soon");
+        assert_eq!(scene.after(5).check(), 1);
     }
 }
 
 #[test]
 fn the_fast_ramp_starts_a_reader_for_every_unserved_group() {
     let mut scene = Scene::new(8, Ramp::Fast);
-    assert_eq!(scene.rows(3).look(), 3);
-    assert_eq!(scene.look(), 0, "those three are about to receive");
-    assert_eq!(scene.rows(5).look(), 2);
-    assert_eq!(scene.receives().rows(40).look(), 3, "the limit is eight");
-    assert_eq!(scene.look(), 0);
+    assert_eq!(scene.rows(3).check(), 3);
+    assert_eq!(scene.check(), 0, "those three are about to receive");
+    assert_eq!(scene.rows(5).check(), 2);
+    assert_eq!(scene.receives().rows(40).check(), 3, "the limit is eight");
+    assert_eq!(scene.check(), 0);
     scene.receives().facts.waiting = 8;
-    assert_eq!(scene.max(20).rows(8).look(), 0, "eight wait for eight groups");
-    assert_eq!(scene.rows(9).look(), 1);
+    assert_eq!(scene.max(20).rows(8).check(), 0, "eight wait for eight groups");
+    assert_eq!(scene.rows(9).check(), 1);
 }
 
 #[test]
 fn the_fast_ramp_counts_the_limit_and_ignores_groups_that_others_hold() {
     let mut scene = Scene::new(2, Ramp::Fast);
-    assert_eq!(scene.rows(5).look(), 2);
-    scene.receives().look();
-    assert_eq!(scene.after(5).look(), 0);
+    assert_eq!(scene.rows(5).check(), 2);
+    scene.receives().check();
+    assert_eq!(scene.after(5).check(), 0);
     assert_eq!(scene.monitor.counters().task_limit_reached, 1);
     scene.max(9).facts.ready_groups = 0;
-    assert_eq!(scene.look(), 0);
-    assert_eq!(scene.after(60).receives().look(), 0, "rows in locked groups need no readers");
+    assert_eq!(scene.check(), 0);
+    assert_eq!(scene.after(60).receives().check(), 0, "rows in locked groups need no readers");
 }
 
 #[test]
 fn the_fast_ramp_does_not_spin_while_one_reader_holds_all_that_waits() {
     let mut scene = Scene::new(2, Ramp::Fast);
-    assert_eq!(scene.rows(1).look(), 1);
+    assert_eq!(scene.rows(1).check(), 1);
     // The reader works on the first message of the group; the second waits behind it.
     scene.receives().facts.ready_groups = 0;
     for seconds in [0, 5, 1, 60] {
-        assert_eq!(scene.after(seconds).look(), 0);
+        assert_eq!(scene.after(seconds).check(), 0);
         assert!(scene.next().is_some_and(|next| next > scene.now), "after {seconds} s it would look without a pause");
     }
 }
@@ -409,30 +409,30 @@ fn the_fast_ramp_does_not_spin_while_one_reader_holds_all_that_waits() {
 #[test]
 fn the_fast_ramp_does_not_spin_on_readers_that_never_receive() {
     let mut scene = Scene::new(2, Ramp::Fast);
-    assert_eq!(scene.rows(5).look(), 2);
+    assert_eq!(scene.rows(5).check(), 2);
     scene.leaves(ReaderEnd::WithoutReceive).leaves(ReaderEnd::WithoutReceive);
-    assert_eq!(scene.after(4).look(), 0);
+    assert_eq!(scene.after(4).check(), 0);
     assert_eq!(scene.next(), Some(scene.now.after_seconds(1)));
-    assert_eq!(scene.after(1).look(), 2);
+    assert_eq!(scene.after(1).check(), 2);
 }
 
 #[test]
 fn a_202_one_event_and_no_second_before_a_receive_or_the_time_out() {
     let mut scene = plain(0);
     scene.settings.launches = Launches::Events;
-    assert_eq!(scene.rows(1).look(), 1);
+    assert_eq!(scene.rows(1).check(), 1);
     scene.running = Running::default();
     scene.stands(Notified);
-    assert_eq!(scene.after(4).rows(2).look(), 0);
+    assert_eq!(scene.after(4).rows(2).check(), 0);
     assert_eq!(scene.next(), Some(scene.now.after_seconds(1)));
-    assert_eq!(scene.after(1).look(), 1, "slow to start");
+    assert_eq!(scene.after(1).check(), 1, "slow to start");
     scene.running = Running::default();
-    assert_eq!(scene.receives().look(), 0);
-    assert_eq!(scene.after(5).look(), 1, "and again while there is work");
+    assert_eq!(scene.receives().check(), 0);
+    assert_eq!(scene.after(5).check(), 1, "and again while there is work");
     scene.running = Running::default();
-    assert_eq!(scene.receives().rows(0).look(), 0);
+    assert_eq!(scene.receives().rows(0).check(), 0);
     scene.stands(Inactive);
-    assert_eq!(scene.rows(1).look(), 1);
+    assert_eq!(scene.rows(1).check(), 1);
 }
 
 #[test]
@@ -456,9 +456,9 @@ fn never_more_than_the_limit_whatever_happens() {
                 _ => {}
             }
             let before = scene.running.readers;
-            let decision = scene.monitor.clone().look(&scene.settings, &scene.facts, scene.running, scene.now);
-            prop_assert!(decision.next_look.is_none_or(|next| next > scene.now), "it would look without a pause");
-            let launched = scene.look();
+            let decision = scene.monitor.clone().check(&scene.settings, &scene.facts, scene.running, scene.now);
+            prop_assert!(decision.next_check.is_none_or(|next| next > scene.now), "it would look without a pause");
+            let launched = scene.check();
             prop_assert!(launched == 0 || before + launched <= usize::from(limit));
             prop_assert!(fast || launched <= 1);
             if scene.facts.unread > 0 && scene.running.readers == 0 {
@@ -470,8 +470,8 @@ fn never_more_than_the_limit_whatever_happens() {
 }
 
 /// Checks; readers of other processes hold the places of all launches except so many.
-fn look_with_places(scene: &mut Scene, places: usize) -> usize {
-    let launch = scene.monitor.look(&scene.settings, &scene.facts, scene.running, scene.now).launch;
+fn check_with_places(scene: &mut Scene, places: usize) -> usize {
+    let launch = scene.monitor.check(&scene.settings, &scene.facts, scene.running, scene.now).launch;
     let launched = launch.min(places);
     scene.running.readers += launched;
     scene.running.starting += launched;
@@ -486,17 +486,17 @@ fn a_queue_full_of_other_processes_readers_is_tried_again_every_five_seconds() {
     let mut scene = Scene::new(4, Ramp::ServiceBroker);
     scene.rows(3);
     for refused in 1..=3 {
-        assert_eq!(look_with_places(&mut scene, 0), 0);
+        assert_eq!(check_with_places(&mut scene, 0), 0);
         assert_eq!((scene.monitor.counters().task_limit_reached, scene.monitor.counters().tasks_started), (refused, 0));
         scene.stands(Inactive);
         assert_eq!(scene.monitor.last_activated(), None);
         assert_eq!(scene.next(), Some(scene.now.after_seconds(5)));
         // Arrivals in between do not cause another request.
         scene.after(1).rows(9);
-        assert_eq!(look_with_places(&mut scene, 4), 0);
+        assert_eq!(check_with_places(&mut scene, 4), 0);
         scene.after(4);
     }
-    assert_eq!(look_with_places(&mut scene, 1), 1);
+    assert_eq!(check_with_places(&mut scene, 1), 1);
     scene.stands(Notified);
 }
 
@@ -504,57 +504,57 @@ fn a_queue_full_of_other_processes_readers_is_tried_again_every_five_seconds() {
 fn a_reader_that_leaves_frees_its_own_place_at_once() {
     let mut scene = Scene::new(4, Ramp::ServiceBroker);
     scene.rows(9);
-    assert_eq!(look_with_places(&mut scene, 1), 1);
+    assert_eq!(check_with_places(&mut scene, 1), 1);
     scene.receives();
-    scene.look();
+    scene.check();
     scene.after(5);
-    assert_eq!(look_with_places(&mut scene, 0), 0, "the second");
+    assert_eq!(check_with_places(&mut scene, 0), 0, "the second");
     scene.stands(ReceivesOccurring);
     scene.leaves(ReaderEnd::Left);
-    assert_eq!(look_with_places(&mut scene, 1), 1, "rows are left, and a place");
+    assert_eq!(check_with_places(&mut scene, 1), 1, "rows are left, and a place");
 }
 
 #[test]
 fn a_raised_limit_ends_the_pause_of_a_full_queue() {
     let mut scene = Scene::new(1, Ramp::ServiceBroker);
     scene.rows(3);
-    assert_eq!(look_with_places(&mut scene, 0), 0);
+    assert_eq!(check_with_places(&mut scene, 0), 0);
     scene.max(2);
-    assert_eq!(look_with_places(&mut scene, 1), 1);
+    assert_eq!(check_with_places(&mut scene, 1), 1);
 }
 
 #[test]
 fn the_fast_ramp_takes_the_places_there_are() {
     let mut scene = Scene::new(8, Ramp::Fast);
     scene.rows(20);
-    assert_eq!(look_with_places(&mut scene, 3), 3);
+    assert_eq!(check_with_places(&mut scene, 3), 3);
     assert_eq!((scene.monitor.counters().tasks_started, scene.monitor.counters().task_limit_reached), (3, 1));
     scene.receives();
-    assert_eq!(look_with_places(&mut scene, 8), 0, "not before something changed");
+    assert_eq!(check_with_places(&mut scene, 8), 0, "not before something changed");
     scene.after(5);
-    assert_eq!(look_with_places(&mut scene, 8), 5);
+    assert_eq!(check_with_places(&mut scene, 8), 5);
 }
 
 #[test]
 fn a_place_that_another_process_frees_is_tried_at_once() {
     let mut scene = Scene::new(1, Ramp::ServiceBroker);
     scene.rows(3);
-    assert_eq!(look_with_places(&mut scene, 0), 0);
-    assert_eq!(look_with_places(&mut scene, 1), 0);
+    assert_eq!(check_with_places(&mut scene, 0), 0);
+    assert_eq!(check_with_places(&mut scene, 1), 0);
     scene.facts.places_freed += 1;
-    assert_eq!(look_with_places(&mut scene, 1), 1);
+    assert_eq!(check_with_places(&mut scene, 1), 1);
 }
 
 #[test]
 fn a_store_that_fails_each_commit_gets_a_pause_whatever_was_received() {
     for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
         let mut scene = Scene::new(1, ramp);
-        assert_eq!(scene.rows(1).look(), 1);
+        assert_eq!(scene.rows(1).check(), 1);
         for _ in 0..3 {
             // Its RECEIVE succeeded, its COMMIT did not, and the message is back.
-            assert_eq!(scene.receives().leaves(ReaderEnd::StoreFailed).look(), 0, "{ramp:?}");
-            assert_eq!(scene.look(), 0, "{ramp:?}: nothing has changed");
-            assert_eq!(scene.after(5).look(), 1, "{ramp:?}");
+            assert_eq!(scene.receives().leaves(ReaderEnd::StoreFailed).check(), 0, "{ramp:?}");
+            assert_eq!(scene.check(), 0, "{ramp:?}: nothing has changed");
+            assert_eq!(scene.after(5).check(), 1, "{ramp:?}");
         }
     }
 }

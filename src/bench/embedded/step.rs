@@ -295,7 +295,7 @@ impl Place<'_> {
     ) {
         if let Some(store) = median(stores) {
             let row = self.measured(workload, callers, batch, &store);
-            report.results.push(row.beside_log(median(logs).as_ref()).beside_sqlite(median(rivals).as_ref()));
+            report.results.push(row.with_log(median(logs).as_ref()).with_rival(median(rivals).as_ref()));
         }
     }
 }

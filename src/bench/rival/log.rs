@@ -90,18 +90,18 @@ impl Log {
     /// Appends the bodies as one transaction; answers once they are synced.
     pub(in crate::bench) async fn append(&self, bodies: Vec<Body>) -> Result<()> {
         let (done, answer) = oneshot::channel();
-        self.hand_over(Request::Append { bodies, done });
+        self.submit(Request::Append { bodies, done });
         answer.await.map_err(|_| Error::closed())?
     }
 
     /// Takes up to `count` bodies; answers once "taken" is synced. With `waits` it never comes back empty.
     pub(in crate::bench) async fn take(&self, count: usize, waits: bool) -> Result<Vec<Body>> {
         let (done, answer) = oneshot::channel();
-        self.hand_over(Request::Take(Take { count, waits, done }));
+        self.submit(Request::Take(Take { count, waits, done }));
         answer.await.map_err(|_| Error::closed())?
     }
 
-    fn hand_over(&self, request: Request) {
+    fn submit(&self, request: Request) {
         if let Some(requests) = &self.requests {
             // If the writer is gone the request is dropped with its answer, and the caller hears that.
             let _ = requests.send(request);

@@ -1,7 +1,7 @@
 //! Levels that rise with waiting.
 
 use super::drain::check_queue;
-use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassAttempt, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::ReceiveFrom;
@@ -75,22 +75,22 @@ impl Strategy for Aging {
     }
 
     fn plan(&self, _now: Timestamp) -> Plan {
-        let looks = self.order().into_iter().map(|level| {
+        let attempts = self.order().into_iter().map(|level| {
             let from = ReceiveFrom::Levels { lowest: level, highest: level };
-            ClassLook::new(CLASSES[usize::from(level) - 1], self.queue.clone(), from, self.top)
+            ClassAttempt::new(CLASSES[usize::from(level) - 1], self.queue.clone(), from, self.top)
         });
-        Plan { looks: looks.collect(), when_empty: WhenEmpty::WaitOnAll }
+        Plan { attempts: attempts.collect(), when_empty: WhenEmpty::WaitOnAll }
     }
 
     fn served(&mut self, served: Served) {
         let order = self.order();
-        let empty = served.found.map_or(LEVELS, |found| found.look.min(LEVELS));
+        let empty = served.found.map_or(LEVELS, |found| found.attempt.min(LEVELS));
         for level in &order[..empty] {
             let known = &mut self.none_before[usize::from(*level) - 1];
-            *known = (*known).max(served.looked_at);
+            *known = (*known).max(served.planned_at);
         }
         if let Some(found) = served.found
-            && let Some(level) = order.get(found.look)
+            && let Some(level) = order.get(found.attempt)
         {
             // A rolled-back message may be older than the moment recorded.
             self.none_before[usize::from(*level) - 1] = found.oldest;

@@ -1,6 +1,6 @@
 //! Strategy 1: drain every high-priority message, then take one low.
 
-use super::{Bound, ClassLook, Form, HighClass, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassAttempt, Form, HighClass, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::id::ConversationHandle;
@@ -64,10 +64,10 @@ impl Strategy for DrainHighThenOneLow {
         // A class named by contract has levels only once it was resolved; until then nothing is high.
         let (lowest, highest) = self.levels.or(self.high.levels()).unwrap_or((10, 10));
         Plan {
-            looks: vec![
-                ClassLook::new("high", self.queue.clone(), ReceiveFrom::Levels { lowest, highest }, self.high_top),
+            attempts: vec![
+                ClassAttempt::new("high", self.queue.clone(), ReceiveFrom::Levels { lowest, highest }, self.high_top),
                 // Not the levels below: a message above the range must not be forgotten.
-                ClassLook::new("low", self.queue.clone(), ReceiveFrom::Any, Some(1)),
+                ClassAttempt::new("low", self.queue.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }
@@ -111,9 +111,9 @@ impl Strategy for ClassicDrain {
 
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
-            looks: vec![
-                ClassLook::new("high", self.queue.clone(), ReceiveFrom::Conversation(self.high), self.high_top),
-                ClassLook::new("low", self.queue.clone(), ReceiveFrom::Any, Some(1)),
+            attempts: vec![
+                ClassAttempt::new("high", self.queue.clone(), ReceiveFrom::Conversation(self.high), self.high_top),
+                ClassAttempt::new("low", self.queue.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }

@@ -1,7 +1,7 @@
 //! Strategy 2: one loop over a queue for high and a queue for low.
 
 use super::drain::check_queue;
-use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassAttempt, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::ReceiveFrom;
@@ -65,9 +65,9 @@ impl Strategy for DualQueueLoop {
 
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
-            looks: vec![
-                ClassLook::new("high", self.high.clone(), ReceiveFrom::Any, self.high_top),
-                ClassLook::new("low", self.low.clone(), ReceiveFrom::Any, Some(1)),
+            attempts: vec![
+                ClassAttempt::new("high", self.high.clone(), ReceiveFrom::Any, self.high_top),
+                ClassAttempt::new("low", self.low.clone(), ReceiveFrom::Any, Some(1)),
             ],
             when_empty: WhenEmpty::WaitOnAll,
         }
@@ -119,11 +119,11 @@ impl Strategy for ClassicDualQueueLoop {
 
     fn plan(&self, _now: Timestamp) -> Plan {
         Plan {
-            looks: vec![
-                ClassLook::new("high", self.high.clone(), ReceiveFrom::Any, self.high_top).waiting(self.timeout),
-                ClassLook::new("low", self.low.clone(), ReceiveFrom::Any, Some(1)),
+            attempts: vec![
+                ClassAttempt::new("high", self.high.clone(), ReceiveFrom::Any, self.high_top).waiting(self.timeout),
+                ClassAttempt::new("low", self.low.clone(), ReceiveFrom::Any, Some(1)),
             ],
-            when_empty: WhenEmpty::Again,
+            when_empty: WhenEmpty::Replan,
         }
     }
 

@@ -33,7 +33,7 @@ pub use weighted::{Share, Weighted, weighted};
 use crate::catalog::Catalog;
 use crate::error::Result;
 use crate::protocol::ReceiveFrom;
-use crate::receive::wait::Look;
+use crate::receive::wait::ReceiveAttempt;
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::fmt;
@@ -111,27 +111,27 @@ impl fmt::Display for Form {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     /// At least one.
-    pub looks: Vec<ClassLook>,
+    pub attempts: Vec<ClassAttempt>,
     /// What to do when none of them found messages.
     pub when_empty: WhenEmpty,
 }
 
 /// One RECEIVE to try, for a class.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClassLook {
+pub struct ClassAttempt {
     /// The class it serves, by the strategy's name for it.
     pub class: Arc<str>,
     /// The RECEIVE: queue, conversations, number of messages.
-    pub look: Look,
+    pub receive: ReceiveAttempt,
     /// How long this attempt waits before the next one is made: the TIMEOUT of a WAITFOR.
     pub wait: Duration,
 }
 
-impl ClassLook {
+impl ClassAttempt {
     /// An attempt that does not wait.
     pub fn new(class: impl Into<Arc<str>>, queue: impl Into<Arc<str>>, from: ReceiveFrom, top: Option<u64>) -> Self {
-        let look = Look { queue: queue.into(), from, top };
-        Self { class: class.into(), look, wait: Duration::ZERO }
+        let receive = ReceiveAttempt { queue: queue.into(), from, top };
+        Self { class: class.into(), receive, wait: Duration::ZERO }
     }
 
     /// The same attempt, which waits so long for messages before the next one is made.
@@ -147,14 +147,14 @@ pub enum WhenEmpty {
     /// Sleep until a message arrives for any of the attempts, then make them in order.
     WaitOnAll,
     /// Request a new plan at once, because an attempt has waited. If none has, it is as [`WhenEmpty::WaitOnAll`].
-    Again,
+    Replan,
 }
 
 /// The result of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Served {
     /// When the attempts began: the `now` the plan was made for.
-    pub looked_at: Timestamp,
+    pub planned_at: Timestamp,
     /// The messages received; `None` if no attempt found any.
     pub found: Option<Found>,
 }
@@ -163,7 +163,7 @@ pub struct Served {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     /// The index of the attempt in the plan.
-    pub look: usize,
+    pub attempt: usize,
     /// How many messages.
     pub messages: u64,
     /// The highest level among them.

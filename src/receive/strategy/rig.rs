@@ -56,30 +56,30 @@ impl Rig {
         let mut served = Vec::new();
         let mut now_ms = 0;
         loop {
-            let looked_at = stamp(now_ms);
-            let plan = strategy.plan(looked_at);
-            assert!(!plan.looks.is_empty(), "a plan without looks would wait for ever");
-            assert_eq!(plan, strategy.plan(looked_at), "planning twice must not change the plan");
+            let planned_at = stamp(now_ms);
+            let plan = strategy.plan(planned_at);
+            assert!(!plan.attempts.is_empty(), "a plan without attempts would wait for ever");
+            assert_eq!(plan, strategy.plan(planned_at), "planning twice must not change the plan");
             let mut batch = None;
-            for (index, look) in plan.looks.iter().enumerate() {
-                let until_ms = now_ms + u64::try_from(look.wait.as_millis()).unwrap();
-                let mut found = self.receive(&look.look.queue, look.look.from, look.look.top, now_ms);
+            for (index, attempt) in plan.attempts.iter().enumerate() {
+                let until_ms = now_ms + u64::try_from(attempt.wait.as_millis()).unwrap();
+                let mut found = self.receive(&attempt.receive.queue, attempt.receive.from, attempt.receive.top, now_ms);
                 while found.is_empty() && now_ms < until_ms {
                     now_ms = self.next_arrival(now_ms).unwrap_or(until_ms).min(until_ms);
-                    found = self.receive(&look.look.queue, look.look.from, look.look.top, now_ms);
+                    found = self.receive(&attempt.receive.queue, attempt.receive.from, attempt.receive.top, now_ms);
                 }
                 if !found.is_empty() {
                     batch = Some((index, found));
                     break;
                 }
             }
-            let report = batch.as_ref().map(|(look, found)| Found {
-                look: *look,
+            let report = batch.as_ref().map(|(attempt, found)| Found {
+                attempt: *attempt,
                 messages: found.len() as u64,
                 level: found.iter().map(|message| message.level).max().unwrap(),
                 oldest: found.iter().map(|message| stamp(message.sent_ms)).min().unwrap(),
             });
-            strategy.served(Served { looked_at, found: report });
+            strategy.served(Served { planned_at, found: report });
             match batch {
                 Some((_, found)) => {
                     for mut message in found {
@@ -91,7 +91,7 @@ impl Rig {
                 None => match (self.next_arrival(now_ms), plan.when_empty) {
                     (None, _) => return served,
                     (Some(at_ms), WhenEmpty::WaitOnAll) => now_ms = at_ms,
-                    (Some(_), WhenEmpty::Again) => {}
+                    (Some(_), WhenEmpty::Replan) => {}
                 },
             }
         }

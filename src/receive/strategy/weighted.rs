@@ -1,7 +1,7 @@
 //! Shares of the receives by weight.
 
 use super::drain::check_queue;
-use super::{Bound, ClassLook, Form, Plan, Served, Strategy, WhenEmpty};
+use super::{Bound, ClassAttempt, Form, Plan, Served, Strategy, WhenEmpty};
 use crate::catalog::Catalog;
 use crate::error::{Error, Result};
 use crate::protocol::ReceiveFrom;
@@ -116,11 +116,11 @@ impl Strategy for Weighted {
     }
 
     fn plan(&self, _now: Timestamp) -> Plan {
-        let looks = self.order().into_iter().map(|index| {
+        let attempts = self.order().into_iter().map(|index| {
             let share = &self.shares[index];
-            ClassLook::new(share.class.clone(), share.queue.clone(), share.from, self.top)
+            ClassAttempt::new(share.class.clone(), share.queue.clone(), share.from, self.top)
         });
-        Plan { looks: looks.collect(), when_empty: WhenEmpty::WaitOnAll }
+        Plan { attempts: attempts.collect(), when_empty: WhenEmpty::WaitOnAll }
     }
 
     fn served(&mut self, served: Served) {

@@ -83,7 +83,7 @@ async fn a_receiver_that_leaves_passes_its_signal_on() {
 }
 
 #[tokio::test]
-async fn a_receiver_cut_off_while_it_looks_passes_its_signal_on() {
+async fn a_receiver_cancelled_during_an_attempt_passes_its_signal_on() {
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let tx = broker.begin().await.unwrap();
@@ -118,18 +118,18 @@ async fn a_queue_turned_off_or_dropped_ends_the_wait_with_its_error() {
 }
 
 #[tokio::test]
-async fn looks_are_tried_in_order_and_waited_for_together() {
+async fn attempts_run_in_order_and_wait_together() {
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
-    let looks = [Look::at("high"), Look::at("low").top(1)];
+    let attempts = [ReceiveAttempt::new("high"), ReceiveAttempt::new("low").top(1)];
     store.arrive("low", 1, &["l1"]);
     store.arrive("high", 9, &["h1"]);
-    let (place, batch) = receive_first(&broker, &looks, Deadline::Never).await.unwrap().unwrap();
+    let (place, batch) = receive_first(&broker, &attempts, Deadline::Never).await.unwrap().unwrap();
     assert_eq!((place, texts(Some(batch))), (0, vec!["h1".to_owned()]));
-    let (place, batch) = receive_first(&broker, &looks, Deadline::Never).await.unwrap().unwrap();
+    let (place, batch) = receive_first(&broker, &attempts, Deadline::Never).await.unwrap().unwrap();
     assert_eq!((place, texts(Some(batch))), (1, vec!["l1".to_owned()]));
 
-    let mut both = Box::pin(receive_first(&broker, &looks, Deadline::Never));
+    let mut both = Box::pin(receive_first(&broker, &attempts, Deadline::Never));
     assert!(poll_once(&mut both).is_pending());
     assert_eq!(broker.activity().queue("high").facts().waiting, 1);
     store.arrive("low", 1, &["l2", "l3"]);
@@ -142,8 +142,8 @@ async fn looks_are_tried_in_order_and_waited_for_together() {
 async fn a_receiver_of_two_queues_gives_the_signal_of_the_other_back() {
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
-    let looks = [Look::at("high"), Look::at("low")];
-    let mut both = Box::pin(receive_first(&broker, &looks, Deadline::Never));
+    let attempts = [ReceiveAttempt::new("high"), ReceiveAttempt::new("low")];
+    let mut both = Box::pin(receive_first(&broker, &attempts, Deadline::Never));
     let mut low = broker.receive("low").wait_forever().into_future();
     assert!(poll_once(&mut both).is_pending());
     assert!(poll_once(&mut low).is_pending());
@@ -155,7 +155,7 @@ async fn a_receiver_of_two_queues_gives_the_signal_of_the_other_back() {
 }
 
 #[tokio::test]
-async fn a_choosy_receiver_hears_every_arrival_and_takes_only_its_own() {
+async fn a_choosy_receiver_wakes_for_every_arrival_and_takes_only_its_own() {
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let mut chosen = broker.receive("low").levels(8..=10).wait_forever().into_future();
@@ -184,17 +184,17 @@ async fn a_wait_for_some_levels_is_not_one_of_the_queue_monitors_but_a_wait_for_
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let waiting = || broker.activity().queue("low").facts().waiting;
-    let levels = |levels| Look::at("low").levels(levels);
-    for (looks, counted) in [
+    let levels = |levels| ReceiveAttempt::new("low").levels(levels);
+    for (attempts, counted) in [
         (vec![levels(8..=10)], 0),
         (vec![levels(8..=10), levels(1..=6)], 0),
         (vec![levels(8..=10), levels(1..=7)], 1),
-        (vec![levels(8..=10), Look::at("low").top(1)], 1),
+        (vec![levels(8..=10), ReceiveAttempt::new("low").top(1)], 1),
         (vec![levels(1..=10)], 1),
     ] {
-        let mut chosen = Box::pin(receive_first(&broker, &looks, Deadline::Never));
+        let mut chosen = Box::pin(receive_first(&broker, &attempts, Deadline::Never));
         assert!(poll_once(&mut chosen).is_pending());
-        assert_eq!(waiting(), counted, "{looks:?}");
+        assert_eq!(waiting(), counted, "{attempts:?}");
         drop(chosen);
         assert_eq!(waiting(), 0);
     }
@@ -202,19 +202,19 @@ async fn a_wait_for_some_levels_is_not_one_of_the_queue_monitors_but_a_wait_for_
 }
 
 #[tokio::test]
-async fn a_queue_is_empty_for_its_monitor_only_if_all_of_it_was_looked_at_in_vain() {
+async fn a_queue_is_empty_for_its_monitor_only_after_attempts_on_all_levels() {
     let _limit = crate::testing::limit();
     let (store, broker) = rig();
     let empty = |queue: &str| broker.activity().queue(queue).facts().last_empty.is_some();
-    let urgent = Look::at("low").levels(8..=10);
+    let urgent = ReceiveAttempt::new("low").levels(8..=10);
     assert!(receive_first(&broker, std::slice::from_ref(&urgent), Deadline::Now).await.unwrap().is_none());
     assert!(!empty("low"), "of the other levels it says nothing");
     store.arrive("low", 3, &["x"]);
-    let drain = [urgent, Look::at("low").top(1)];
+    let drain = [urgent, ReceiveAttempt::new("low").top(1)];
     assert!(receive_first(&broker, &drain, Deadline::Now).await.unwrap().is_some());
     assert!(!empty("low"), "the second attempt found a message");
     store.arrive("low", 3, &["y"]);
-    let both = [Look::at("high"), Look::at("low")];
+    let both = [ReceiveAttempt::new("high"), ReceiveAttempt::new("low")];
     assert!(receive_first(&broker, &both, Deadline::Now).await.unwrap().is_some());
     assert!(empty("high") && !empty("low"));
     assert!(receive_first(&broker, &drain, Deadline::Now).await.unwrap().is_none());

@@ -122,7 +122,7 @@ impl DatabaseStore {
         // The server's clock counts, not this host's; it is read with the definitions.
         let clock = match options.clock.moves() {
             Some(_) => options.clock,
-            None => Clock::heard(options.clock.now()),
+            None => Clock::remote(options.clock.now()),
         };
         let kinds = batcher::ActiveBatchers::default();
         let database = Arc::new(Database {

@@ -86,7 +86,7 @@ impl Upkeep {
     /// Reads the time from an answer.
     pub(super) fn learn_time(&self, row: Row<'_>) -> Result<()> {
         if row.has("now_at") {
-            self.clock.hear(Timestamp(row.int("now_at")?));
+            self.clock.set_remote(Timestamp(row.int("now_at")?));
         }
         Ok(())
     }

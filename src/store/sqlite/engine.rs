@@ -126,7 +126,7 @@ impl Engine {
     /// Ensures that the unit just ordered gets written: by this thread if it is alone, else by the writer.
     ///
     /// Receivers are signalled before the sync: their own receives are answered after it, often in the same batch.
-    pub(super) fn hand_over<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+    pub(super) fn write_ordered<'s>(&'s self, mut state: MutexGuard<'s, State>) {
         // A transaction that outlives its closed store writes nothing.
         if self.is_released.load(SeqCst) {
             return;
@@ -198,7 +198,7 @@ impl Engine {
     }
 
     /// Publishes the depths of all queues on the board, when the store has just been opened.
-    pub(super) fn tell_depths(&self) {
+    pub(super) fn publish_depths(&self) {
         {
             let mut state = self.lock_whatever();
             let names: Vec<_> = state.core.catalog().queues.values().map(|queue| queue.name.clone()).collect();
@@ -246,7 +246,7 @@ impl Engine {
                     state.sleeps_until = state.core.next_due();
                     let pause = self.pause(state.core.next_due());
                     state = match self.wake.wait_timeout(state, pause) {
-                        Ok((again, _)) => again,
+                        Ok((woken, _)) => woken,
                         Err(panicked) => {
                             drop(panicked);
                             self.lock_whatever()

@@ -138,7 +138,7 @@ impl SqliteStore {
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
         let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, file));
         engine.checking.serve(&engine);
-        engine.tell_depths();
+        engine.publish_depths();
         waits::register(&engine);
         let stop_listening = Arc::new(Notify::new());
         let threads = Mutex::new(Self::start(&engine, &stop_listening, &doing())?);
@@ -314,11 +314,11 @@ impl Store for SqliteStore {
                 {
                     let mut state = self.engine.lock()?;
                     state.take_unit(unit, Sender::new(sender, Some(room)), self.engine.clock.now());
-                    self.engine.hand_over(state);
+                    self.engine.write_ordered(state);
                 }
                 match batch::later(Answered(receiver).wait(&self.engine).await?) {
-                    Ok((again, unlocked)) => {
-                        unit = again;
+                    Ok((retried, unlocked)) => {
+                        unit = retried;
                         // A store that closes drops the other end; the next order is refused then.
                         let _ = unlocked.await;
                     }
@@ -362,7 +362,7 @@ impl Store for SqliteStore {
                 let sql = vec![sql];
                 let sender = Sender::new(sender, None);
                 state.push_sql_commit(SqlCommit { session, sql, sender, caller: Some(caller) });
-                self.engine.hand_over(state);
+                self.engine.write_ordered(state);
             }
             match answered(&self.engine, receiver).await?.first() {
                 Some(Slot::Changed(changed)) => Ok(*changed),

@@ -319,8 +319,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
         let owner = take(&database).unwrap();
-        let told = holder(&database);
-        assert!(told.starts_with(&format!("process {} owns it, since 2", std::process::id())), "{told}");
+        let note = holder(&database);
+        assert!(note.starts_with(&format!("process {} owns it, since 2", std::process::id())), "{note}");
         drop(owner);
         assert_eq!(holder(&database), "another process owns it", "the note is empty");
     }

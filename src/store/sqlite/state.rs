@@ -326,12 +326,12 @@ impl State {
                     }
                     let before = self.parked.waiting_for(group);
                     self.order_unit(unit, sender, now);
-                    // Parked again at the end: the group has another holder now, so the waiter goes back to the front.
-                    let again = self.parked.waiting_for(group) > before;
-                    if again {
+                    // Parked is_parked_again at the end: the group has another holder now, so the waiter goes back to the front.
+                    let is_parked_again = self.parked.waiting_for(group) > before;
+                    if is_parked_again {
                         self.parked.last_becomes_first(group);
                     }
-                    again
+                    is_parked_again
                 }
                 super::parked::Waiter::Tx { id, mut session, verb, sender } => {
                     self.core.stop_waiting(&session);
@@ -417,9 +417,9 @@ impl State {
         let before = std::mem::replace(&mut self.on_board, catalog.clone());
         for dropped in before.queues.values().filter(|queue| !catalog.queues.contains_key(&queue.id)) {
             match catalog.queue(&dropped.name) {
-                Some(again) => {
-                    let depth = self.core.depth(again.id);
-                    board.queue(&again.name).stands(depth.ready_groups, depth.unread);
+                Some(queue) => {
+                    let depth = self.core.depth(queue.id);
+                    board.queue(&queue.name).stands(depth.ready_groups, depth.unread);
                 }
                 None => board.forget(&dropped.name),
             }

@@ -10,10 +10,10 @@ use std::path::Path;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-mod again;
 mod bounds;
 mod locks;
 mod refused_commits;
+mod reopening;
 mod unwritten;
 
 fn definitions() -> Vec<Definition> {
@@ -386,10 +386,10 @@ async fn a_moved_clock_does_what_is_due_before_an_empty_unit_is_answered() {
     store.submit(Vec::new()).await.unwrap();
     let activity = store.activity().queue("from");
     assert_eq!(activity.facts().unread, 0);
-    let told = activity.register(true);
+    let signal = activity.register(true);
     clock.advance(Duration::from_secs(1));
     // No caller polls: the clock alone wakes the writer.
-    told.await;
+    signal.await;
     // The signal comes when the message is ordered; an empty unit is answered when it is written.
     store.submit(Vec::new()).await.unwrap();
     assert_eq!(count(&store, "select count(*) from queue_messages where queue_name = 'from'").await, 1);
@@ -447,9 +447,9 @@ async fn a_timer_that_a_lone_caller_sets_wakes_the_writer() {
         store.submit(vec![send(handle, "x")]).await.unwrap();
     }
     let activity = store.activity().queue("from");
-    let told = activity.register(true);
+    let signal = activity.register(true);
     store.submit(vec![Verb::BeginConversationTimer { handle, timeout_seconds: 1 }]).await.unwrap();
-    told.await;
+    signal.await;
     assert_eq!(activity.facts().unread, 1, "{:?}", activity.facts());
 }
 

@@ -122,7 +122,7 @@ impl SqliteTx {
         } else {
             state.push_sql_commit(SqlCommit { session, sql, sender, caller: None });
         }
-        engine.hand_over(state);
+        engine.write_ordered(state);
         Ok(receiver)
     }
 
@@ -140,7 +140,7 @@ impl SqliteTx {
             return Ok(None);
         }
         state.push_answer(Slots::new(), sender);
-        engine.hand_over(state);
+        engine.write_ordered(state);
         Ok(Some(receiver))
     }
 }
@@ -156,7 +156,7 @@ enum Next {
 /// Wakes the writer if a tick or a rollback has left it work.
 fn wake_if_work(engine: &Engine, state: std::sync::MutexGuard<'_, State>) {
     if state.has_work(engine.clock.now()) {
-        engine.hand_over(state);
+        engine.write_ordered(state);
     }
 }
 
@@ -197,7 +197,7 @@ fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Re
     let mut state = engine.lock()?;
     let slot = state.slot(Reply::Rows(taken));
     state.push_read(Slots::from_iter([slot]), sender);
-    engine.hand_over(state);
+    engine.write_ordered(state);
     Ok(receiver)
 }
 

@@ -13,7 +13,7 @@ use crate::store::database::life::Work;
 use crate::store::database::link::{Call, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Again, Repeat, Retry};
-use crate::store::handover::{Gives, Handover};
+use crate::store::handover::{Handover, HoldsMessages};
 use std::sync::Arc;
 use uuid::Uuid;
 
