@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said() {
+    fn a_bad_line_is_reported() {
         for (line, part) in [
             ("", "EOF"),
             ("[]", "invalid"),

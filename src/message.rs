@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_message_says_why() {
+    fn an_error_message_has_its_reason() {
         let mut message = message(GroupId(Uuid::nil()), 5, "");
         assert_eq!((message.is_error(), message.error()), (false, None));
         message.message_type_id = system::ERROR_ID;

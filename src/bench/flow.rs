@@ -229,7 +229,7 @@ mod tests {
     use crate::bench::rival::log::{Keep, Log};
 
     #[tokio::test]
-    async fn a_stamp_tells_the_age_and_the_mark() {
+    async fn a_stamp_holds_the_age_and_the_mark() {
         let _limit = crate::limit();
         let bodies = Bodies::new(16);
         let (plain, marked) = (Stamp::of(&bodies.next()), Stamp::of(&bodies.marked().next()));

@@ -32,7 +32,7 @@ fn made(definitions: &[Definition]) -> Catalog {
 
 /// The builder and the text give the same definitions.
 #[test]
-fn the_builder_says_what_the_text_says() {
+fn the_builder_makes_the_definitions_of_the_text() {
     let script = "
         CREATE MESSAGE TYPE [//shop/Add] VALIDATION = JSON;
         CREATE MESSAGE TYPE [//shop/Added] VALIDATION = EMPTY;
@@ -53,7 +53,7 @@ fn the_builder_says_what_the_text_says() {
 }
 
 #[test]
-fn changes_and_drops_say_what_the_text_says() {
+fn changes_and_drops_make_the_definitions_of_the_text() {
     let built = list(|d| {
         d.alter_queue("stock").max_queue_readers(8).activation_status(false).poison_message_handling(false);
         d.alter_queue("desk").drop_activation();

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_tried_again_is_a_property_of_the_code() {
+    fn retryable_is_a_property_of_the_code() {
         let retryable: Vec<u16> = Code::ALL
             .iter()
             .map(|(code, _)| *code)

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn the_synthetic_load_is_what_it_says() {
+    fn the_synthetic_load_has_its_stated_shape() {
         let load = synthetic_load(1);
         assert!(load.arrivals.windows(2).all(|pair| pair[0].at_us <= pair[1].at_us));
         let in_phase = |index: usize, class: Class| {

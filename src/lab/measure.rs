@@ -270,7 +270,7 @@ mod tests {
     use Class::{High, Low};
 
     #[test]
-    fn starvation_is_the_longest_time_nobody_of_the_class_was_taken() {
+    fn starvation_is_the_longest_time_without_a_receive_of_the_class() {
         let takes =
             [take(Low, 1, 0, 0), take(High, 1, 5, 10), take(High, 2, 6, 20), take(Low, 2, 1, 30), take(Low, 3, 90, 95)];
         assert_eq!(longest_starvation_us(&takes, Low), 29_000, "from 1 to 30; the time from 30 to 90 was nobody's");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_held_against_what_was_seen() {
+    fn bounds_are_compared_with_observed_starvation() {
         let age = Bound::Age { per_level: Duration::from_millis(10) };
         let overtaken = |newer_ms: i64| {
             let highs = [take(High, 1, newer_ms, newer_ms), take(High, 2, newer_ms, newer_ms + 10)];

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_rolled_back_comes_again_and_what_nobody_awaited_is_kept() {
+    async fn rolled_back_messages_return_and_an_unpolled_turn_is_kept() {
         let _limit = crate::testing::limit();
         let broker = broker().await;
         let mut turns = broker.receive_by(dual_queue_loop("high", "low")).unwrap();

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_their_largest_unit() {
+    fn ages_are_shown_in_their_largest_unit() {
         let seconds = |seconds| rough(Duration::from_secs(seconds));
         assert_eq!([seconds(0), seconds(119), seconds(120)], ["0 s", "119 s", "2 min"]);
         assert_eq!([seconds(7_199), seconds(7_200), seconds(200_000)], ["119 min", "2 h", "2 days"]);

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_board_of_many_queues_is_not_looked_through_each_time() {
+    fn a_board_of_many_queues_is_not_scanned_each_time() {
         let board = ActivityBoard::default();
         for number in 0..5_000 {
             board.queue(&number.to_string()).stands(0, 0);

@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_word_is_found_behind_whatever_means_nothing() {
+    fn the_first_word_is_found_behind_comments_and_empty_statements() {
         for (text, word, rest) in [
             ("commit", "COMMIT", ""),
             (" -- so\n/* and so */ rollback to x", "ROLLBACK", " to x"),

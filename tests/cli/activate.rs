@@ -82,7 +82,7 @@ fn a_store_that_takes_nothing_more_ends_the_command() {
 }
 
 #[test]
-fn what_is_in_hand_at_ctrl_c_is_finished() {
+fn ctrl_c_lets_a_running_handler_finish() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
@@ -97,7 +97,7 @@ fn what_is_in_hand_at_ctrl_c_is_finished() {
 }
 
 #[test]
-fn what_cannot_run_is_told_at_once() {
+fn a_program_that_cannot_start_is_reported_at_once() {
     let _limit = crate::limit();
     let shop = Shop::open();
     let error = shop.fails(1, &["activate", "orders", "--exec", "./no-such-program"]);

@@ -85,7 +85,7 @@ fn a_damaged_file_is_an_error_and_no_crash() {
 }
 
 #[test]
-fn what_was_repaired_is_told_once() {
+fn a_repair_is_reported_once() {
     let _limit = crate::limit();
     for (format, form) in
         [(&[][..], "warning: the database was repaired: "), (&["--json"], "{\"warning\":\"the database was ")]

@@ -122,7 +122,7 @@ fn what_is_newer_foreign_or_damaged_is_left_alone() {
 }
 
 #[test]
-fn who_may_not_install_is_told_what_is_missing() {
+fn an_installation_without_rights_names_the_missing_right() {
     let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let user = database.login("");
@@ -212,7 +212,7 @@ fn a_user_sends_and_receives_but_does_not_define() {
 
 /// A function that anybody may execute, that runs with its owner's rights, must not be led astray by the caller's path.
 #[test]
-fn nobody_leads_the_owners_functions_astray() {
+fn a_users_search_path_does_not_change_the_owners_functions() {
     let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     shop.ok(&["--db", database.url(), "install"]);

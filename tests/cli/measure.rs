@@ -21,7 +21,7 @@ fn the_lab_compares_and_writes_its_page() {
 }
 
 #[test]
-fn the_bench_measures_beside_its_limit() {
+fn the_bench_measures_the_bare_log_too() {
     let _limit = crate::limit();
     let shop = Shop::empty();
     let short = ["--rounds", "1", "--round-length", "500ms", "--callers", "2", "--folder", "."];

@@ -1,7 +1,7 @@
 use crate::shop::{SEND_ORDER, Shop, body, lines};
 
 #[test]
-fn nothing_ready_is_told_by_the_exit_code() {
+fn an_empty_receive_has_an_exit_code_of_its_own() {
     let _limit = crate::limit();
     let shop = Shop::open();
     assert!(shop.fails(3, &["receive", "orders"]).contains("'orders'"));
@@ -60,7 +60,7 @@ fn hostile_bodies_do_not_rule_the_terminal() {
 }
 
 #[test]
-fn following_ends_by_ctrl_c_and_what_was_printed_is_gone() {
+fn follow_ends_by_ctrl_c_and_printed_messages_are_removed() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
@@ -80,7 +80,7 @@ fn following_ends_by_ctrl_c_and_what_was_printed_is_gone() {
 }
 
 #[test]
-fn following_with_a_wait_ends_by_itself() {
+fn follow_with_a_wait_ends_by_itself() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);

@@ -81,7 +81,7 @@ fn what_cannot_be_delivered_is_shown_with_the_reason() {
 }
 
 #[test]
-fn a_queue_that_is_off_says_so() {
+fn status_shows_a_disabled_queue() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok_with(&["apply", "-"], b"ALTER QUEUE orders WITH STATUS = OFF, RETENTION = ON");
@@ -90,7 +90,7 @@ fn a_queue_that_is_off_says_so() {
 }
 
 #[test]
-fn watching_looks_again() {
+fn watch_refreshes_the_status() {
     let _limit = crate::limit();
     let shop = Shop::open();
     let mut watching = shop.start(&["--json", "status", "--watch", "60ms"]);

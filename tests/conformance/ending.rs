@@ -178,7 +178,7 @@ case!(send_and_end_at_once, [118, 120], async |t| {
     assert!(t.endpoint(target).await?.is_some(), "it outlives the half hour");
 });
 
-case!(nobody_hears_of_errors_after_the_end, [119], async |t| {
+case!(errors_after_the_end_reach_no_endpoint, [119], async |t| {
     let dialog = t.dialog().await?;
     t.send(dialog, "Xml", "<broken").await?;
     assert_eq!(t.receive("QI").await?.error_codes(), [-9615], "whoever waits hears of it");

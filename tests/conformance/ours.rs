@@ -66,7 +66,7 @@ case!(definitions_stand_alone, [174], async |t| {
     assert!(t.receive("QPlain").await?.is_empty());
 });
 
-case!(definitions_wait_for_who_holds_what_they_change, [14, 27], async |t| {
+case!(definitions_wait_for_the_holder_of_a_group_that_they_change, [14, 27], async |t| {
     let pair = t.pair().await?;
     let tx = t.begin().await?;
     tx.send(pair.target, "Text", "before the end").await?;

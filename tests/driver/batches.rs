@@ -149,7 +149,7 @@ pub(crate) fn a_batch_numbers_what_it_sends_and_refuses_one_by_one(store: Store)
 }
 
 /// The short way reads before it locks. Who has sent in between would be overtaken; the batch is refused whole instead.
-pub(crate) fn a_batch_gives_way_to_who_sent_between_its_look_and_its_lock(store: Store) {
+pub(crate) fn a_batch_is_retried_after_a_send_between_its_read_and_its_lock(store: Store) {
     on(store, |broker, mut client, database| async move {
         let handles = [dialog(&broker).await, dialog(&broker).await];
         for handle in handles {

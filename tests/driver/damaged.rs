@@ -180,7 +180,7 @@ pub(crate) fn a_damaged_row_breaks_its_own_conversation_only(store: Store) {
     });
 }
 
-pub(crate) fn both_sides_hear_that_their_conversation_is_damaged(store: Store) {
+pub(crate) fn both_sides_get_an_error_for_a_damaged_conversation(store: Store) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let database = Database::fresh(store);

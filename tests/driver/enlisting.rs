@@ -126,7 +126,7 @@ pub(crate) fn a_failed_transaction_takes_no_verbs(store: Store) {
     });
 }
 
-pub(crate) fn other_processes_hear_of_it(store: Store) {
+pub(crate) fn other_processes_are_notified_of_an_enlisted_send(store: Store) {
     on(store, |broker, mut client, database| async move {
         let other = Broker::open(database.url()).await.unwrap();
         let sleeper = other.clone();

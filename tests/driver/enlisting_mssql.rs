@@ -86,7 +86,7 @@ pub(crate) fn verbs_commit_with_what_the_user_writes(store: Store) {
     });
 }
 
-pub(crate) fn verbs_hold_up_nobody_by_the_users_level(store: Store) {
+pub(crate) fn the_users_isolation_level_blocks_no_other_session(store: Store) {
     on(store, |broker, mut client| async move {
         run(&mut client, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN TRANSACTION").await;
         assert!(received(&Enlisted::new(&broker, &mut client)).await.is_empty());

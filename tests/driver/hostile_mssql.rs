@@ -315,7 +315,7 @@ pub(crate) fn a_process_writes_its_own_rows_only(store: Store) {
 }
 
 /// A look reads all endpoints, and the last one all messages.
-pub(crate) fn definitions_in_a_row_are_looked_at_once(store: Store) {
+pub(crate) fn definitions_in_a_row_are_rechecked_once(store: Store) {
     on(store, |broker, mut client| async move {
         for number in 0..5 {
             broker

@@ -106,7 +106,7 @@ pub(crate) fn locks_of_the_session_do_not_go_back_to_the_pool(store: Store) {
     });
 }
 
-pub(crate) fn a_lost_connection_says_what_became_of_the_work(store: Store) {
+pub(crate) fn the_error_of_a_lost_connection_states_the_outcome(store: Store) {
     on(store, "", LOCKING, |stage| async move {
         for (in_transaction, fate, expected) in
             [(false, Fate::Unknown, Code::COMMIT_UNKNOWN), (true, Fate::TransactionUndone, Code::SERVER_UNREACHABLE)]
@@ -213,7 +213,7 @@ pub(crate) fn a_connection_lost_while_idle_is_replaced(store: Store) {
     });
 }
 
-pub(crate) fn what_is_told_is_heard(store: Store) {
+pub(crate) fn a_notice_reaches_a_listener(store: Store) {
     on(store, "", "", |stage| async move {
         let mut listener = stage.driver.listen().await.unwrap().expect("PostgreSQL tells");
         let mut link = stage.link().await;
@@ -229,7 +229,7 @@ pub(crate) fn what_is_told_is_heard(store: Store) {
     });
 }
 
-pub(crate) fn a_lost_listener_says_so(store: Store) {
+pub(crate) fn a_lost_listener_is_reported(store: Store) {
     on(store, "", "", |stage| async move {
         let mut listener = stage.driver.listen().await.unwrap().expect("PostgreSQL tells");
         end_others(&stage, "LISTEN%").await;

@@ -52,32 +52,32 @@ fn main() -> ExitCode {
             marks_keep_what_was_before a_missing_schema_is_60035 logins_are_60034 a_server_that_is_not_there_is_60030
             a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032;
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
-            locks_of_the_session_do_not_go_back_to_the_pool a_lost_connection_says_what_became_of_the_work
-            a_connection_lost_while_idle_is_replaced what_is_told_is_heard a_lost_listener_says_so
+            locks_of_the_session_do_not_go_back_to_the_pool the_error_of_a_lost_connection_states_the_outcome
+            a_connection_lost_while_idle_is_replaced a_notice_reaches_a_listener a_lost_listener_is_reported
             durability_and_the_search_path_are_set a_receive_given_up_before_it_has_a_connection_takes_nothing;
         Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
-            without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_hear_of_it
+            without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
             the_example_runs_and_leaves_nothing_behind;
         Postgres batches: a_batch_shares_out_what_is_usual_and_what_is_not
            a_batch_begins_where_the_last_one_began
-            a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_gives_way_to_who_sent_between_its_look_and_its_lock
+            a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group;
-        Postgres plans: no_plan_depends_on_what_the_statistics_say;
+        Postgres plans: no_plan_depends_on_statistics;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
-        Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_hear_that_their_conversation_is_damaged
+        Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation
             a_damaged_conversation_that_another_holds_is_left_for_later;
         Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
             a_statement_runs_although_its_limit_is_refused
-            rows_beside_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once
+            copy_rows_of_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once
             a_procedure_that_commits_and_meets_a_deadlock_runs_once
             closing_stops_a_statement_without_end no_text_holds_the_password the_users_own_limit_stays
-            a_statement_that_another_session_cancels_says_so a_session_whose_statement_was_stopped_is_not_used_again
+            a_statement_cancelled_by_another_session_is_reported a_session_whose_statement_was_stopped_is_not_used_again
             the_default_role_of_a_login_stays a_session_that_cannot_be_renewed_is_closed
-            closing_does_not_wait_for_what_is_told_beside_a_transaction the_isolation_that_a_database_sets_reaches_no_verb;
+            closing_does_not_wait_for_a_control_call_of_a_transaction the_isolation_that_a_database_sets_reaches_no_verb;
         Postgres rollbacks: a_savepoint_that_is_undone_is_no_rollback_while_its_transaction_is_open
             a_restored_copy_forgets_transactions_of_another_server
-            a_definition_that_is_never_ended_stops_nobody_who_receives
+            an_unfinished_definition_does_not_stop_receivers
             a_queue_is_turned_off_without_the_locks_of_its_conversations
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks;
@@ -93,10 +93,10 @@ fn main() -> ExitCode {
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;
-        Postgres measured: workloads_run_beside_their_rivals_and_leave_nothing;
-        Postgres tls: the_url_says_how_much_is_verified;
+        Postgres measured: workloads_run_with_their_rivals_and_leave_nothing;
+        Postgres tls: the_url_chooses_how_much_tls_verifies;
         Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
-            verbs_hold_up_nobody_by_the_users_level;
+            the_users_isolation_level_blocks_no_other_session;
         Mssql batches_mssql: a_batch_begins_where_the_last_one_began
             a_row_that_leads_to_nothing_is_removed a_row_that_a_sender_keeps_hides_no_other_group;
         Mssql hostile_mssql: a_verdict_that_is_none_is_refused_where_it_enters
@@ -104,11 +104,11 @@ fn main() -> ExitCode {
             what_the_session_has_set_does_not_reach_in tick_is_not_called_in_a_transaction
             rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space
             a_schema_of_somebody_else_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
-            a_process_writes_its_own_rows_only definitions_in_a_row_are_looked_at_once
+            a_process_writes_its_own_rows_only definitions_in_a_row_are_rechecked_once
             a_database_that_is_not_there_is_named;
         Mssql rights_mssql: members_execute_what_is_documented_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_that_waits_for_a_transaction_stops_no_other_session;
-        Mssql measured: workloads_run_beside_their_rivals_and_leave_nothing;
+        Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;
         Mssql garbage_mssql: no_argument_stops_another_conversation;
     })
 }

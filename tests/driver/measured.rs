@@ -5,7 +5,7 @@ use assert_cmd::Command;
 use dialoq::Broker;
 use serde_json::Value;
 
-pub(crate) fn workloads_run_beside_their_rivals_and_leave_nothing(store: Store) {
+pub(crate) fn workloads_run_with_their_rivals_and_leave_nothing(store: Store) {
     limit::allow(4);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let database = Database::fresh(store);

@@ -119,7 +119,7 @@ async fn reads(client: &Client) -> Vec<u64> {
     reads
 }
 
-pub(crate) fn no_plan_depends_on_what_the_statistics_say(store: Store) {
+pub(crate) fn no_plan_depends_on_statistics(store: Store) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let test = async {
         let database = Database::fresh(store);

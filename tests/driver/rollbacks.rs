@@ -75,7 +75,7 @@ fn until_off(database: &Database) {
     }
 }
 
-pub(crate) fn a_definition_that_is_never_ended_stops_nobody_who_receives(store: Store) {
+pub(crate) fn an_unfinished_definition_does_not_stop_receivers(store: Store) {
     on(store, |database, broker| async move {
         broker.execute("CREATE QUEUE other; CREATE SERVICE [Other] ON QUEUE other ([Talk]);").await?;
         let dialog = broker.begin_dialog("Asker", "Other").contract("Talk").await?;

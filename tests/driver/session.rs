@@ -168,7 +168,7 @@ pub(crate) fn the_users_own_limit_stays(store: Store) {
     }
 }
 
-pub(crate) fn a_statement_that_another_session_cancels_says_so(store: Store) {
+pub(crate) fn a_statement_cancelled_by_another_session_is_reported(store: Store) {
     on(store, "&sql_timeout_ms=120000", "", |stage| async move {
         let mut link = stage.link().await;
         let cancel = async {
@@ -280,7 +280,7 @@ pub(crate) fn closing_stops_a_statement_without_end(store: Store) {
     });
 }
 
-pub(crate) fn closing_does_not_wait_for_what_is_told_beside_a_transaction(store: Store) {
+pub(crate) fn closing_does_not_wait_for_a_control_call_of_a_transaction(store: Store) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let database = Database::fresh(store);
@@ -329,7 +329,7 @@ pub(crate) fn no_text_holds_the_password(store: Store) {
     });
 }
 
-pub(crate) fn rows_beside_a_statement_are_refused_before_it_runs(store: Store) {
+pub(crate) fn copy_rows_of_a_statement_are_refused_before_it_runs(store: Store) {
     on(store, "&pool_size=1", "", |stage| async move {
         let (_, pid) = session(&mut *stage.link().await).await;
         for text in

@@ -48,7 +48,7 @@ fn whole(error: &Error) -> String {
     text
 }
 
-pub(crate) fn the_url_says_how_much_is_verified(_: Store) {
+pub(crate) fn the_url_chooses_how_much_tls_verifies(_: Store) {
     // Free a moment ago; a server that finds it taken does not start, and says so.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let database = Database::on_a_server_at(port);

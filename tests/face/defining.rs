@@ -14,7 +14,7 @@ fn shop(d: &mut Definitions) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_comes_first_makes_them_and_the_others_find_them() {
+async fn concurrent_definers_agree_on_one_set_of_objects() {
     let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     let mut starts = JoinSet::new();

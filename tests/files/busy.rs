@@ -73,7 +73,7 @@ async fn a_lone_caller_waits_too() {
 }
 
 #[tokio::test]
-async fn a_close_ends_while_another_program_holds_the_lock_and_says_what_was_not_written() {
+async fn a_close_ends_while_another_program_holds_the_lock_and_names_the_unwritten_work() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");

@@ -105,7 +105,7 @@ async fn a_refused_opening_by_another_process_changes_nothing() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn removing_the_file_beside_the_database_lets_no_second_owner_in() {
+async fn removing_the_owner_file_lets_no_second_owner_in() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");

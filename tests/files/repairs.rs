@@ -87,7 +87,7 @@ async fn rows_that_belong_to_nothing_are_removed_and_reported() {
 }
 
 #[tokio::test]
-async fn a_broker_tells_what_was_mended() {
+async fn a_broker_reports_its_repairs() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
@@ -230,7 +230,7 @@ async fn a_released_group_goes_on_without_what_is_missing_and_is_not_set_aside_a
 }
 
 #[tokio::test]
-async fn a_gap_in_the_transmission_queue_is_told_and_sets_the_group_aside_that_it_reaches() {
+async fn a_gap_in_the_transmission_queue_is_reported_and_quarantines_its_target_group() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
@@ -256,7 +256,7 @@ async fn a_gap_in_the_transmission_queue_is_told_and_sets_the_group_aside_that_i
 }
 
 #[tokio::test]
-async fn messages_of_a_conversation_that_is_missing_are_kept_and_each_is_told() {
+async fn messages_of_a_missing_conversation_are_kept_and_reported() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");

@@ -32,7 +32,7 @@ fn files_are_short() {
 }
 
 #[test]
-fn every_module_says_what_it_is() {
+fn every_module_has_a_doc_comment() {
     let silent: Vec<String> = files(&root().join("src"), "rs")
         .iter()
         .filter(|file| !source::is_test_file(file))
@@ -43,7 +43,7 @@ fn every_module_says_what_it_is() {
 }
 
 #[test]
-fn every_sql_file_says_what_it_is() {
+fn every_sql_file_has_a_header() {
     let found = files(&root().join("sql"), "sql");
     assert!(!found.is_empty(), "the SQL files have moved");
     let silent: Vec<String> = found
@@ -100,7 +100,7 @@ fn is_sql(literal: &str) -> bool {
 }
 
 #[test]
-fn sql_is_told_from_other_text() {
+fn sql_is_distinguished_from_other_text() {
     for sql in
         ["SELECT 1", " insert into t values (1)", "update t set a = 1", "PRAGMA user_version", "create table t(a)"]
     {

@@ -60,7 +60,7 @@ fn exists(path: &Path) -> bool {
 }
 
 #[test]
-fn paths_are_told_from_other_words() {
+fn paths_are_distinguished_from_other_words() {
     let text = "`src/tx.rs` `a/{b,c}/NAME.sql` [x](docs/y.md#z) [w](https://a.b/c) `Tx` `cargo test` `cargo`\n\
                 ```\n sql/a, sql/b: verbs │ ══ 1/2 \n```\n `build.rs` `//shop/Orders`";
     assert_eq!(links(text), ["docs/y.md"]);

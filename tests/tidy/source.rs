@@ -104,7 +104,7 @@ fn literal(text: &str) -> usize {
 }
 
 #[test]
-fn comments_and_literals_are_told_from_code() {
+fn comments_and_literals_are_separated_from_code() {
     let text = "let a = \"x\\\"y\"; // \"no\"\nlet b = r#\"raw \"it\" is\"#; let c = '\"'; use crate::id;";
     let (code, literals) = lex(text);
     assert_eq!(literals, ["x\\\"y", "raw \"it\" is"]);

@@ -482,7 +482,7 @@ fn check_with_places(scene: &mut Scene, places: usize) -> usize {
 }
 
 #[test]
-fn a_queue_full_of_other_processes_readers_is_tried_again_every_five_seconds() {
+fn a_queue_full_of_other_processes_readers_is_retried_every_five_seconds() {
     let mut scene = Scene::new(4, Ramp::ServiceBroker);
     scene.rows(3);
     for refused in 1..=3 {

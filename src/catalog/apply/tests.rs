@@ -377,7 +377,7 @@ fn adding_a_procedure_leaves_activation_off_and_drop_removes_all_of_it() {
 }
 
 #[test]
-fn status_turns_both_directions_and_tells_only_changes() {
+fn status_sets_both_directions_and_reports_only_changes() {
     let mut broker = Broker::with_objects();
     let queue_id = broker.queue("q").id;
     let status = |on| alter_queue("q", QueueOptions { status: Some(on), ..QueueOptions::default() });
@@ -545,7 +545,7 @@ fn priorities_with_the_same_criteria_are_refused() {
 }
 
 #[test]
-fn broker_options_change_the_settings_and_tell_what_follows() {
+fn broker_options_change_the_settings_and_report_consequences() {
     let mut broker = Broker::with_objects();
     let set = |option| Definition::AlterDatabase { option };
     let enabled = |is_enabled| Consequence::BrokerEnabledChanged { is_enabled };

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_told_apart_as_json_schema_does() {
+    fn items_are_compared_as_json_schema_does() {
         for same in [
             json!([1, 1.0]),
             json!([0, -0.0]),
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_objects_tell_items_apart() {
+    fn items_with_other_members_differ() {
         for apart in [json!([{"a": 1}, {"a": 2}]), json!([[1, 2], [1, 3], [1]]), json!([[{"a": [1]}], [{"a": [2]}]])] {
             assert!(is_unique(&apart), "{apart}");
         }
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn each_look_costs_its_steps() {
+    fn each_access_costs_its_steps() {
         /// The cost of the work, in comparisons.
         fn cost<T>(work: impl FnOnce() -> T) -> u64 {
             within(1000, || {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn without_steps_lists_and_objects_look_empty() {
+    fn without_steps_lists_and_objects_appear_empty() {
         let (list, object) = (json!([1]), json!({"a": 1}));
         let seen = Cell::new((true, true, true));
         let look = || {

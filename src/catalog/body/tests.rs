@@ -267,7 +267,7 @@ fn json_schema_counts_items_and_members() {
 }
 
 #[test]
-fn a_rejection_by_a_json_schema_says_where() {
+fn a_rejection_by_a_json_schema_names_the_place() {
     let schema = r#"{"properties":{"sizes":{"items":{"type":"integer"}}}}"#;
     let by_schema = message_type(Validation::JsonSchema { schema: schema.into() });
     let why =
@@ -362,7 +362,7 @@ fn a_declared_encoding_must_be_the_one_of_the_bytes() {
 }
 
 #[test]
-fn a_quick_check_looks_at_bodies_up_to_a_size() {
+fn a_quick_check_reads_bodies_up_to_a_size() {
     let quick = |validation, bytes: usize| {
         let body = format!("<a>{}</a>", " ".repeat(bytes - 7));
         BodyChecks::new().quick_check(&Catalog::default(), &message_type(validation), Some(body.as_bytes()))

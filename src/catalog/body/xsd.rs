@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schema_that_knows_the_root_says_what_is_wrong() {
+    fn the_schema_that_declares_the_root_reports_the_fault() {
         let (one, other) = (schema("one", "int"), schema("other", "int"));
         for text in [format!("{one}{other}"), format!("{other}{one}")] {
             let collection = Collection::compile(&text).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_of_a_fault_is_told_for_bodies_up_to_a_size() {
+    fn the_line_of_a_fault_is_reported_for_bodies_up_to_a_size() {
         let collection = Collection::compile(&schema("one", "int")).unwrap();
         let why = |bytes: usize| {
             let head = format!("{}<one>x", "\n".repeat(776));

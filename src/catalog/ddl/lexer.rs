@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_closed_is_told_where_it_opens() {
+    fn an_unclosed_token_is_reported_where_it_opens() {
         for (script, line, column) in
             [("a\n 'b\nc", 2, 2), ("/* /* */", 1, 1), (" [x", 1, 2), ("\"", 1, 1), ("a N'b", 1, 3)]
         {

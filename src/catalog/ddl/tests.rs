@@ -235,7 +235,7 @@ fn a_whole_script_with_comments_go_and_missing_semicolons() {
 }
 
 #[test]
-fn refusals_say_what_was_expected_what_was_found_and_where() {
+fn syntax_errors_name_expectation_finding_and_place() {
     for (script, line, column, expected, found) in [
         ("CREATE TABLE t", 1, 8, "QUEUE", "TABLE"),
         ("SELECT 1", 1, 1, "CREATE, ALTER or DROP", "SELECT"),
@@ -269,7 +269,7 @@ fn refusals_say_what_was_expected_what_was_found_and_where() {
 }
 
 #[test]
-fn the_first_mistake_is_told_not_a_later_one() {
+fn the_first_mistake_is_reported() {
     let (_, line, _, text) = refused("CREATE QUEUE q STATUS\n'not closed");
     assert_eq!(line, 1, "{text}");
 }

@@ -95,7 +95,7 @@ fn a_service_takes_what_waits_along_to_its_new_queue() {
 }
 
 #[test]
-fn a_notification_hears_of_its_own_event_and_queue_and_survives_a_new_broker() {
+fn a_notification_gets_only_its_event_and_queue_and_survives_a_new_broker() {
     let mut memory = broker();
     let contract = "http://schemas.microsoft.com/SQL/Notifications/PostEventNotification";
     create_service(&mut memory, "watcher", "qi", &[contract]);

@@ -111,7 +111,7 @@ fn a_message_that_waited_for_a_peer_that_is_gone_breaks_its_sender() {
 }
 
 #[test]
-fn the_status_of_what_waits_follows_its_reason() {
+fn the_transmission_status_follows_its_reason() {
     let mut memory = broker();
     let nowhere = begin(&mut memory, "nowhere", None);
     send(&mut memory, nowhere, "x");
@@ -209,7 +209,7 @@ fn what_waits_leaves_by_level_if_the_broker_honours_it() {
 }
 
 #[test]
-fn a_message_follows_those_that_are_about_to_leave() {
+fn a_message_follows_earlier_ones_in_the_transmission_queue() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     alter(&mut memory, "qt", false);

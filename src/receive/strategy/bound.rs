@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bounds_say_what_they_promise() {
+    fn bounds_state_their_promise() {
         let window = Bound::Window { receives: 9, weights: vec![("high".into(), 8), ("low".into(), 1)] };
         assert_eq!(
             window.to_string(),

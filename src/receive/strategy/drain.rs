@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_low_is_taken_before_high_is_looked_at_again() {
+    fn only_one_low_is_taken_before_high_is_tried_again() {
         let mut rig = Rig::new(10);
         for n in 0..5 {
             rig.send(0, "q", 3, n);

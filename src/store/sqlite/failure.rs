@@ -69,7 +69,7 @@ mod tests {
     use rusqlite::ffi;
 
     #[test]
-    fn every_failure_of_sqlite_has_the_code_that_says_what_to_do() {
+    fn every_failure_of_sqlite_has_a_code() {
         for (number, code) in [
             (ffi::SQLITE_NOTADB, Code::STORE_FOREIGN),
             (ffi::SQLITE_CORRUPT, Code::STORE_DAMAGED),

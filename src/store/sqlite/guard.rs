@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pragma_that_only_tells_of_tables_is_allowed_and_no_other() {
+    fn a_pragma_that_only_reads_tables_is_allowed_and_no_other() {
         for (pragma_name, pragma_value, expected) in [
             ("table_info", Some("t"), Authorization::Allow),
             ("index_list", Some("t"), Authorization::Allow),

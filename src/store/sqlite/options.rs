@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_strikes_the_operation_it_is_told_and_every_one_after_it() {
+    fn a_fault_strikes_its_operation_and_every_later_one() {
         for (fault, happens) in
             [(Fault::before(3), [true, true, false, false]), (Fault::after(3), [true, true, true, false])]
         {

@@ -315,7 +315,7 @@ mod tests {
     // Elsewhere the lock keeps readers out of the file too.
     #[cfg(unix)]
     #[test]
-    fn other_processes_are_told_who_owns_the_file_and_since_when() {
+    fn other_processes_learn_the_owner_of_the_file_and_its_start() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("a.db");
         let owner = take(&database).unwrap();

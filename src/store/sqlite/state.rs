@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_caller_writes_on_its_own_thread_until_the_writer_looks_again() {
+    fn a_lone_caller_writes_on_its_own_thread_until_the_writers_next_check() {
         let mut state = with_a_lone_caller();
         for _ in 0..LONE_FOR {
             assert!(state.may_lead(true));

@@ -219,7 +219,7 @@ async fn what_meets_a_locked_group_waits_for_it() {
 }
 
 #[tokio::test]
-async fn whoever_stops_waiting_for_a_group_keeps_its_transaction() {
+async fn a_caller_that_stops_waiting_for_a_group_keeps_its_transaction() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
@@ -420,7 +420,7 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
 }
 
 #[tokio::test]
-async fn a_statement_of_the_user_tells_how_many_rows_it_changed() {
+async fn a_statement_of_the_user_returns_the_number_of_rows_changed() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     for location in [Location::File(folder.path().join("a.db")), Location::Memory] {

@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ado_string_says_the_same() {
+    fn an_ado_string_means_the_same() {
         let url = parsed(
             "mssql:Server=tcp:db.example,1434;Initial Catalog=orders;User Id=shop;Password=\"p;\"\"q\";Encrypt=True;\
              TrustServerCertificate=yes;Connection Timeout=30;MultipleActiveResultSets=False;pool_size=5;",
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name_and_without_the_password() {
+    fn an_unknown_parameter_is_refused_by_name_and_without_the_password() {
         for (url, part) in [
             ("mssql://u:secret@/d", "no host"),
             ("mssql://u:secret@h", "no database"),

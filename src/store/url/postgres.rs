@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name_and_without_the_password() {
+    fn an_unknown_parameter_is_refused_by_name_and_without_the_password() {
         for (url, part) in [
             ("postgres:shop", "two slashes"),
             ("postgres://u:secret@h/d?pool_size=0", "pool_size"),

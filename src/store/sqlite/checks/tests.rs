@@ -149,7 +149,7 @@ async fn a_send_is_answered_while_another_body_is_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_message_whose_type_was_altered_is_checked_again_where_nobody_waits() {
+async fn a_message_whose_type_was_altered_is_checked_again_in_the_background() {
     let _limit = crate::testing::limit();
     for location in [Location::Memory, Location::File(tempfile::tempdir().unwrap().keep().join("a.db"))] {
         let (store, altered, other) = opened(location, Validation::None).await;

@@ -200,7 +200,7 @@ async fn fill<'s>(store: &'s SqliteStore, handle: ConversationHandle) -> Submitt
 type Submitted<'s> = BoxFuture<'s, Result<Vec<Outcome>>>;
 
 #[tokio::test]
-async fn callers_who_give_up_and_come_again_fill_no_memory() {
+async fn callers_that_give_up_and_retry_fill_no_memory() {
     let _limit = crate::testing::limit();
     for is_full in [false, true] {
         let (store, handle) = with_a_dialog().await;
@@ -232,7 +232,7 @@ async fn callers_who_give_up_and_come_again_fill_no_memory() {
 }
 
 #[tokio::test]
-async fn a_caller_that_keeps_its_unit_hears_of_a_close_and_of_a_failure() {
+async fn a_caller_that_keeps_its_unit_gets_the_error_of_a_close_or_failure() {
     let _limit = crate::testing::limit();
     for fails in [false, true] {
         let (store, handle) = with_a_dialog().await;

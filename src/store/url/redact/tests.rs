@@ -47,7 +47,7 @@ fn a_password_in_its_place_hides_only_itself() {
 }
 
 #[test]
-fn what_cannot_be_told_shows_its_scheme_only() {
+fn an_ambiguous_url_shows_its_scheme_only() {
     for (url, shown) in [
         ("postgres://u:s3@cr3t@h/db", "postgres:***"),
         ("postgres://u:s3?cr3t@h/db", "postgres:***"),
