@@ -50,19 +50,19 @@ pub(crate) async fn run(url: &str) -> Result<(), Failed> {
 
     let transaction = client.transaction().await?;
     let enlisted = Enlisted::new(&broker, &transaction);
-    let mut heard = Vec::new();
+    let mut ordered = Vec::new();
     while let Some(batch) = enlisted.receive("example_orders").await? {
         for message in batch.iter().filter(|message| &*message.message_type_name == LOW.name()) {
-            heard.push(message.decode(LOW)?);
+            ordered.push(message.decode(LOW)?);
         }
         enlisted.end(batch.first().handle()).await?;
     }
     let left: i64 = transaction.query_one("SELECT sum(pieces) FROM stock", &[]).await?.get(0);
     transaction.commit().await?;
-    println!("to be ordered: {heard:?}; pieces left: {left}");
-    assert_eq!((heard, left), (vec!["A-1".to_owned()], 9 + 11));
+    println!("to be ordered: {ordered:?}; pieces left: {left}");
+    assert_eq!((ordered, left), (vec!["A-1".to_owned()], 9 + 11));
 
-    // The other side of each conversation was told of its end.
+    // The other side of each conversation got its EndDialog.
     while let Some(batch) = broker.receive("example_stock").await? {
         broker.end(batch.first().handle()).await?;
     }

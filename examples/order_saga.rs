@@ -64,7 +64,7 @@ async fn main() -> Result<()> {
         }));
         broker.end(batch.first().handle()).await?;
     }
-    println!("the shop heard {answers:?}");
+    println!("the shop got {answers:?}");
     assert!(answers.contains(&"refused: 4 pieces of A-1 wanted, 2 there".to_owned()));
     assert!(answers.contains(&"//shop/Shipped".to_owned()));
     broker.close().await

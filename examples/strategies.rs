@@ -11,7 +11,7 @@ const LOAD: [(&str, usize); 2] = [("Low", 6), ("High", 4)];
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // One queue; the contract tells high from low.
+    // One queue; the contract decides between high and low.
     let one_queue = receive::drain_high_then_one_low("items", receive::by_contract("//items/High"));
     let order = play("one queue", one_queue, ["items", "items"]).await?;
     assert_eq!(order, "hhhhllllll", "every high one first");

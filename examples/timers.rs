@@ -18,7 +18,7 @@ async fn main() -> Result<()> {
         })
         .await?;
 
-    // Ask, and be told if no answer has come within the hour; give up altogether after a day.
+    // Ask, and get a DialogTimer if no answer has come within the hour; give up altogether after a day.
     let dialog = broker.begin_dialog("//watch/Watchdog", "//watch/Worker").lifetime(24 * HOUR).await?;
     broker.send(dialog, "DEFAULT", "are you there?").await?;
     broker.timer(dialog, HOUR).await?;
@@ -35,7 +35,7 @@ async fn main() -> Result<()> {
     assert_eq!(error.code, -8489);
     broker.end(dialog).await?;
 
-    // A wait with a deadline goes by the same clock.
+    // A wait with a deadline uses the same clock.
     let waiting = tokio::spawn({
         let broker = broker.clone();
         async move { broker.receive("watchdog").wait(HOUR).await }

@@ -26,7 +26,7 @@ pub struct Step {
 /// not at all; gives what was run, nothing if everything was there. Any number of processes may do it at once.
 ///
 /// # Errors
-/// 60011 there is a schema `dialoq` of somebody else, 60013 a newer Dialoq installed it, 60019 the URL is not understood,
+/// 60011 there is a schema `dialoq` of another owner, 60013 a newer Dialoq installed it, 60019 the URL is not understood,
 /// 60026 it names no server, 60030 the server cannot be reached, 60034 this user may not, 60035 only part of it is there,
 /// 3716 something of the user's is built on views or verbs that would be replaced.
 pub async fn install(url: &str) -> Result<Vec<Step>> {
@@ -61,7 +61,7 @@ pub async fn plan_script(url: &str) -> Result<String> {
     script::whole(driver.dialect(), &plan, &mut IdSource::Random)
 }
 
-/// Removes the broker from the database with all its definitions, conversations and messages; tells whether there was one.
+/// Removes the broker from the database with all its definitions, conversations and messages; returns whether there was one.
 /// The roles stay, for other databases of the server may use them.
 ///
 /// # Errors

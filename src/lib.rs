@@ -3,7 +3,7 @@
 //! Two programs that talk through tables: one begins a *conversation* with a *service* and sends messages; the other
 //! receives them from the service's *queue*, in order, exactly once, in a transaction with its own work, and answers.
 //! Conversations have *priorities*, so that urgent work overtakes; what cannot be delivered waits and is tried again;
-//! what breaks is told to both sides.
+//! both sides get an Error when a conversation breaks.
 //!
 //! ```
 //! use dialoq::{Act, Broker, Level, MessageType};

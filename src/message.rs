@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_as_a_type_is_decoded_as_it() {
+    fn a_body_is_decoded_as_the_type_it_was_sent_as() {
         let item = Item { sku: "A-1".into(), pieces: 3 };
         assert_eq!(received(ITEM, ITEM.encode(&item).unwrap()).decode(ITEM).unwrap(), item);
         let bytes = vec![0, 255];
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_decode_is_refused_with_its_type_and_place() {
+    fn an_undecodable_body_is_refused_with_its_type_and_place() {
         let body = |text: &str| Some(Arc::new(text.as_bytes().to_vec()));
         for error in [
             received(ITEM, body("{}")).decode(ITEM).unwrap_err(),

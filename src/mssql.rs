@@ -1,6 +1,6 @@
 //! Verbs in a SQL Server transaction of your own.
 //!
-//! An application that already speaks to its database through `tiberius` enlists its own connection: what it sends and
+//! An application that already connects to its database through `tiberius` enlists its own connection: what it sends and
 //! receives commits with what it writes, and nothing is sent if it rolls back.
 //!
 //! ```no_run
@@ -46,7 +46,7 @@ pub type Client = tiberius::Client<Compat<TcpStream>>;
 /// - Locks of conversation groups last as long as your transaction, but a rollback to a savepoint of your own gives back
 ///   those taken since. If it rolls back after a RECEIVE, the messages are back in their queue at once; such a rollback is not
 ///   counted against the queue as one of a [`Tx`](crate::Tx) is, so that a message that always fails does not disable it.
-/// - Receivers hear of what you sent when their process looks next: SQL Server tells nobody.
+/// - Receivers wake at the next poll of their process: SQL Server sends no notifications.
 /// - A verb whose future is dropped leaves an answer on the connection: close it, as `tiberius` asks.
 /// - Definitions are refused with 60008: make them with the broker.
 pub struct Enlisted<'c> {

@@ -1,6 +1,6 @@
 //! Verbs in a PostgreSQL transaction of your own.
 //!
-//! An application that already speaks to its database through `tokio-postgres`, or a pool over it, enlists its own
+//! An application that already connects to its database through `tokio-postgres`, or a pool over it, enlists its own
 //! transaction: what it sends and receives commits with what it writes, and nothing is sent if it rolls back.
 //!
 //! ```no_run

@@ -1,6 +1,6 @@
 //! Trace context that travels with a message from its sender to its receiver.
 //!
-//! The context is the text of a W3C `traceparent`; Dialoq carries it and never looks into it. Whoever uses a tracing
+//! The context is the text of a W3C `traceparent`; Dialoq carries it and never reads it. An application that uses a tracing
 //! system sets it with [`within`] around the work, and reads it from
 //! [`Message::trace`](crate::protocol::Message::trace).
 

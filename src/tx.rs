@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_cancelled_receive_took_goes_to_the_next_one() {
+    async fn messages_of_a_cancelled_receive_go_to_the_next_one() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         cancelled_receive(&store, &tx);
@@ -639,7 +639,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_failed_for_a_caller_that_was_gone_fails_the_commit() {
+    async fn an_abandoned_verb_that_failed_fails_the_commit() {
         let _limit = crate::testing::limit();
         let handle = ConversationHandle(uuid::Uuid::nil());
         for which in ["send", "end", "sql", "rollback_to", "claim"] {

@@ -496,7 +496,7 @@ impl Driver {
                 (ReaderEnd::Failed { received }, Some(Code::ACTIVATED_TASK_OPEN_TRANSACTION), why)
             }
             Ok(()) if !received && !*self.stopping.borrow() => {
-                let why = "the reader ended without a RECEIVE; no other is launched before somebody runs one, or \
+                let why = "the reader ended without a RECEIVE; no other is launched before a session runs one, or \
                            activation is turned off and on"
                     .to_owned();
                 (ReaderEnd::WithoutReceive, Some(Code::READER_WITHOUT_RECEIVE), why)

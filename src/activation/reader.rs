@@ -161,7 +161,7 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     match (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>()) {
         (Some(text), _) => text,
         (None, Some(text)) => text,
-        (None, None) => "it said nothing",
+        (None, None) => "the panic has no text",
     }
 }
 

@@ -16,7 +16,7 @@ pub(super) trait Side: Send + Sync + 'static {
     /// Receives up to `count` messages in one transaction; with `waits`, some time passes before it comes back empty.
     fn receive(&self, count: usize, waits: bool) -> impl Future<Output = Result<Vec<Stamp>>> + Send;
 
-    /// Sends this many messages as fast as possible and as evenly as possible; nobody measures it.
+    /// Sends this many messages as fast as possible and as evenly as possible, unmeasured.
     fn fill(&self, bodies: Bodies, count: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_goes_through_is_counted_and_the_receivers_come_home() {
+    async fn messages_are_counted_and_the_receivers_stop() {
         let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let log = Arc::new(

@@ -21,7 +21,7 @@ const HOSTILE: &str = "//bench/Hostile";
 const XML_BYTES: usize = 10 << 20;
 const ATTRIBUTES: usize = 100_000;
 
-/// Each item is tried against both branches and each branch against all that is below: 2^depth looks for a validator
+/// Each item is tried against both branches and each branch against all that is below: 2^depth visits for a validator
 /// that does not count its steps.
 const RECURSIVE: &str = r##"{"anyOf":[{"items":{"$ref":"#"},"minItems":2},{"items":{"$ref":"#"},"minItems":3}]}"##;
 const JSON_DEPTH: usize = 120;

@@ -1,4 +1,4 @@
-//! What a figure was measured on: without it the figure says nothing.
+//! The machine and build of a measurement: without them a figure means nothing.
 
 use serde::Serialize;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(crate) struct Machine {
     /// The version of Dialoq.
     pub version: &'static str,
     /// The commit this was built from, if the command still lies in the tree that it was built in; with a `+` if others have
-    /// come since, so that nobody knows whether it was all.
+    /// come since, so the sources may differ.
     pub commit: Option<String>,
     /// `release` or `debug`: figures of a debug build are worth nothing.
     pub build: &'static str,

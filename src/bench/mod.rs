@@ -37,7 +37,7 @@ pub(crate) struct Progress {
 
 /// Measures. Run it in a multi-thread runtime: the callers are its tasks.
 ///
-/// `progress` hears of every step before it begins, and of the end.
+/// `progress` is called before every step, and at the end.
 ///
 /// # Errors
 /// 60005 for options that measure nothing; 60018 if the folder cannot be written; 60026 the database is in use; whatever a

@@ -194,7 +194,7 @@ impl Lane {
         self
     }
 
-    /// Sends this many messages from so many callers at once; nobody measures it.
+    /// Sends this many messages from so many callers at once, unmeasured.
     pub(super) async fn fill_by_callers(self: &Arc<Self>, callers: usize, bodies: Bodies, count: usize) -> Result<()> {
         let left = Arc::new(AtomicUsize::new(count));
         self.by_callers(callers, move |lane| {

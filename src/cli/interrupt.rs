@@ -8,7 +8,7 @@ use tokio::sync::watch;
 /// How long a command may take to let go after the second ctrl-C.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Whether somebody asked to stop, by ctrl-C or by another signal that ends a process.
+/// Whether a stop was requested, by ctrl-C or by another signal that ends a process.
 #[derive(Debug, Clone)]
 pub(super) struct Interrupt(watch::Receiver<u32>);
 
@@ -38,12 +38,12 @@ impl Interrupt {
         Ok(Self(receiver))
     }
 
-    /// Waits until somebody asks to stop.
+    /// Waits until a stop is requested.
     pub(super) async fn asked(&mut self) {
         self.asked_times(1).await;
     }
 
-    /// Waits until somebody asks so many times.
+    /// Waits until a stop is requested so many times.
     pub(super) async fn asked_times(&mut self, times: u32) {
         if self.0.wait_for(|seen| *seen >= times).await.is_err() {
             std::future::pending::<()>().await;

@@ -15,9 +15,9 @@ use std::time::Duration;
 ///
 /// Messages of a high and of a low class arrive in calm, bursts and a flood, and each strategy, in its classic and its
 /// improved form, serves them from a database of its own. Shown are waiting times, order violations, the longest
-/// starvation of each class and the throughput, the stated bound beside what was observed. Takes under a minute.
+/// starvation of each class and the throughput, the stated bound with the observed value. Takes under a minute.
 ///
-/// With --db and the URL of a server it plays there, one strategy after the other. The database must be one that nobody
+/// With --db and the URL of a server it plays there, one strategy after the other. The database must have no other
 /// uses; what the lab makes there it removes.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -118,7 +118,7 @@ fn refuse_command_line(error: &clap::Error) -> ExitCode {
     let safe = without_passwords(&text);
     let safe = printable(&safe);
     if safe == text {
-        // Where nobody reads it any more, nothing is printed.
+        // If the reader of the output is gone, nothing is printed.
         let _ = error.print();
     } else {
         let _ = std::io::stderr().lock().write_all(safe.as_bytes());

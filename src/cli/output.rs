@@ -43,7 +43,7 @@ impl Output {
         self.bytes(&line)
     }
 
-    /// Writes a note to standard error, without the passwords of the command line; where nobody listens, nothing.
+    /// Writes a note to standard error, without the passwords of the command line; if standard error is closed, nothing.
     pub(super) fn note(&self, text: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", without_passwords(text));
     }
@@ -147,7 +147,7 @@ fn is_hostile(character: char) -> bool {
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The beginning of a long text, with its full length told.
+/// The beginning of a long text, with its full length.
 pub(super) fn shortened(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
         None => text.to_owned(),

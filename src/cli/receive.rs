@@ -168,7 +168,7 @@ fn print(batch: &Batch, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The message type; of the system's types the last word, which is all that differs.
+/// The message type; of the system's types only the last part, in which they differ.
 fn shown_type(message: &Message) -> &str {
     let name: &str = &message.message_type_name;
     let is_system = [system::END_DIALOG, system::ERROR, system::DIALOG_TIMER].contains(&name);

@@ -220,7 +220,7 @@ impl Core {
             self.erase(place, effects);
             return;
         }
-        // The initiator has heard from the target if it got a message, or the target's own end before its own.
+        // The initiator has an answer of the target if it got a message, or the target's own end before its own.
         let is_confirmed = endpoint.send_sequence > 0;
         let keep = if is_confirmed { Some(self.limits.closed_retention) } else { self.limits.unconfirmed_retention };
         let endpoint = &mut self.endpoints[place];

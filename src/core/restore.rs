@@ -237,7 +237,7 @@ impl Restore {
             self.repairs.each(table, "its conversation never existed; removed", example);
             self.changes.push(removal);
         } else {
-            let what = "its conversation is missing; kept, and told at every opening until you delete the row";
+            let what = "its conversation is missing; kept, and reported at every opening until you delete the row";
             self.repairs.each(table, what, example);
         }
     }

@@ -25,7 +25,7 @@ pub struct Limits {
     pub max_body_bytes: usize,
     /// How long a closed target endpoint is kept after its security timestamp was set. Default 30 minutes (rule 25).
     pub closed_retention: Duration,
-    /// How long a closed target endpoint is kept if its initiator never heard from it. `None`, the default, is until
+    /// How long a closed target endpoint is kept if its initiator never got a message of it. `None`, the default, is until
     /// the conversation's LIFETIME, as Service Broker leaks it (rule 26).
     pub unconfirmed_retention: Option<Duration>,
 }

@@ -107,7 +107,7 @@ fn of_a_queue_and_a_priority_only_what_is_named_is_compared() {
 }
 
 #[test]
-fn what_is_there_but_differs_is_refused_by_name() {
+fn a_differing_object_is_refused_by_name() {
     let catalog = made(&list(shop));
     type Build = fn(&mut Definitions);
     let cases: [(&str, Build); 8] = [

@@ -273,7 +273,7 @@ mod tests {
     fn starvation_is_the_longest_time_without_a_receive_of_the_class() {
         let takes =
             [take(Low, 1, 0, 0), take(High, 1, 5, 10), take(High, 2, 6, 20), take(Low, 2, 1, 30), take(Low, 3, 90, 95)];
-        assert_eq!(longest_starvation_us(&takes, Low), 29_000, "from 1 to 30; the time from 30 to 90 was nobody's");
+        assert_eq!(longest_starvation_us(&takes, Low), 29_000, "from 1 to 30; from 30 to 90 no message waited");
         assert_eq!(longest_starvation_us(&takes, High), 10_000, "from 10 to 20");
     }
 

@@ -104,7 +104,7 @@ pub(super) async fn play(
 ) -> Result<Trace> {
     let scene = Scene::set(contestant.layout(), site).await?;
     let played = play_in(&scene, contestant, load, service, &mut progress).await;
-    // What was made goes also after a failure, which is what the caller wants to hear of.
+    // The objects are removed after a failure too; the caller gets that failure.
     let struck = scene.strike().await;
     let trace = played?;
     struck.map(|()| trace)

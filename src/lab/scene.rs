@@ -128,7 +128,7 @@ struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Nothing to be done about a file that somebody else holds open in a folder for temporary files.
+        // A file that another process holds open cannot be removed in a folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -160,7 +160,7 @@ impl Scene {
         broker.define(|definitions| layout.define(definitions)).await?;
         let furnished = Self::furnish(&broker, layout).await;
         if furnished.is_err() && folder.is_none() {
-            // The failure is what the caller wants to hear of.
+            // The caller gets the failure.
             let _ = broker.define(|definitions| layout.undefine(definitions)).await;
         }
         let (senders, receivers) = furnished?;

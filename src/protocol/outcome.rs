@@ -53,7 +53,7 @@ pub enum Gives {
 }
 
 impl Gives {
-    /// The columns in order, beside `notices`, which is for other processes.
+    /// The columns in order, without `notices`, which is for other processes.
     pub fn columns(self) -> Vec<&'static str> {
         match self {
             Self::Nothing | Self::Warnings => Vec::new(),

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_run_is_refused_at_once_and_an_error_ends_the_stream() {
+    async fn a_bad_strategy_is_refused_at_once_and_an_error_ends_the_stream() {
         let _limit = crate::testing::limit();
         let broker = broker().await;
         let refused = broker.receive_by(dual_queue_loop("high", "nowhere")).err().unwrap();

@@ -176,7 +176,7 @@ impl Store for Shared {
     }
 
     fn texts(&self) -> &'static StoreTexts {
-        unreachable!("nobody asks how a fake stands")
+        unreachable!("no test asks for the status of a fake")
     }
 
     fn activity(&self) -> &ActivityBoard {

@@ -109,7 +109,7 @@ fn a_program_that_cannot_start_is_reported_at_once() {
 }
 
 #[test]
-fn a_second_ctrl_c_drops_what_is_in_hand() {
+fn a_second_ctrl_c_aborts_running_handlers() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
@@ -135,7 +135,7 @@ fn is_ignored(number: u32) -> bool {
 }
 
 #[test]
-fn every_signal_that_ends_it_ends_what_its_programs_have_started() {
+fn every_ending_signal_ends_the_children_of_its_programs() {
     let _limit = crate::limit();
     // With their numbers on Linux. INT and TERM end it also where they were ignored.
     let all = [("HUP", 1), ("QUIT", 3), ("USR1", 10), ("USR2", 12), ("ALRM", 14), ("XCPU", 24)];

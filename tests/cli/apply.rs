@@ -1,7 +1,7 @@
 use crate::shop::{SHOP, Shop};
 
 #[test]
-fn a_dump_makes_the_same_again() {
+fn a_dump_recreates_the_broker() {
     let _limit = crate::limit();
     let shop = Shop::open();
     let first = shop.ok(&["dump"]);
@@ -41,7 +41,7 @@ fn an_error_in_the_tenth_statement_names_its_place_and_nothing_is_applied() {
 }
 
 #[test]
-fn what_is_not_understood_is_pointed_at() {
+fn a_syntax_error_shows_its_place() {
     let _limit = crate::limit();
     let shop = Shop::empty();
     let error = shop.fails_with(1, &["apply", "-"], "CREATE QUEUE [a🚚] WIHT STATUS = ON".as_bytes());

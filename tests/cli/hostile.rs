@@ -48,7 +48,7 @@ fn values_beyond_their_range_are_refused() {
 }
 
 #[test]
-fn what_a_terminal_would_obey_is_escaped() {
+fn terminal_control_characters_are_escaped() {
     let _limit = crate::limit();
     let shop = Shop::open();
     for hostile in ["a\u{1b}[31m", "a\u{202e}b", "a\u{200f}b", "a\u{9b}31m", "a\rerror", "a\u{2066}b\u{61c}"] {

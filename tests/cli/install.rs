@@ -100,7 +100,7 @@ fn logic_that_differs_is_replaced_unless_it_is_newer() {
 }
 
 #[test]
-fn what_is_newer_foreign_or_damaged_is_left_alone() {
+fn a_newer_foreign_or_damaged_schema_is_left_alone() {
     let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
@@ -266,7 +266,7 @@ fn an_extension_in_the_schema_is_neither_lost_nor_left_behind() {
 }
 
 #[test]
-fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
+fn dependent_objects_prevent_replacement_and_removal() {
     let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();
@@ -285,7 +285,7 @@ fn what_is_built_on_the_broker_keeps_it_from_being_replaced_or_removed() {
 }
 
 #[test]
-fn what_a_user_named_dialoq_made_in_the_schema_stays_his() {
+fn objects_of_a_user_named_dialoq_stay_his() {
     let _limit = crate::limit();
     let Some((shop, database)) = bare() else { return };
     let url = database.url();

@@ -36,7 +36,7 @@ fn the_bench_measures_the_bare_log_too() {
 
 /// Before anything is reached: the server of these does not exist.
 #[test]
-fn what_does_not_bear_on_what_is_measured_is_refused() {
+fn options_without_effect_on_the_measurement_are_refused() {
     let _limit = crate::limit();
     let shop = Shop::empty();
     let server = "postgres://nobody@127.0.0.1:1/nowhere";

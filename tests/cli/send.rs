@@ -76,7 +76,7 @@ fn an_open_conversation_goes_on_and_is_ended() {
 }
 
 #[test]
-fn a_bad_line_is_named_and_what_stands_before_it_is_sent() {
+fn a_bad_line_is_named_and_earlier_lines_are_sent() {
     let _limit = crate::limit();
     for (bad, part) in [
         ("{oops}", "key"),

@@ -58,7 +58,7 @@ fn queues_are_shown_per_level_also_while_another_process_owns_them() {
 }
 
 #[test]
-fn what_cannot_be_delivered_is_shown_with_the_reason() {
+fn undelivered_messages_are_shown_with_the_reason() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.ok(&[

@@ -140,7 +140,7 @@ async fn a_write_that_fails_costs_nothing_acknowledged() {
 }
 
 #[tokio::test]
-async fn a_write_whose_answer_is_lost_is_there_wholly_or_not_at_all() {
+async fn a_write_with_a_lost_answer_is_there_wholly_or_not_at_all() {
     let _limit = crate::limit();
     strike_everywhere(Fault::after).await;
 }

@@ -22,7 +22,7 @@ const NUMBERS: &str =
 
 /// A batch has a short way for what is usual. Here is what is not beside what is, on one level: conversations that are ended,
 /// two in one group, and rows of the claim index that say better than is true, twice the same, or what is gone.
-pub(crate) fn a_batch_shares_out_what_is_usual_and_what_is_not(store: Store) {
+pub(crate) fn a_batch_serves_usual_and_unusual_groups(store: Store) {
     on(store, |broker, client, _| async move {
         for number in 0..12 {
             let handle = dialog(&broker).await;
@@ -120,7 +120,7 @@ pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
 }
 
 /// Whichever way a batch of SENDs goes: all usual, two on one conversation, one of them refused.
-pub(crate) fn a_batch_numbers_what_it_sends_and_refuses_one_by_one(store: Store) {
+pub(crate) fn a_batch_numbers_its_messages_and_refuses_one_by_one(store: Store) {
     on(store, |broker, client, _| async move {
         let mut handles = Vec::new();
         for _ in 0..4 {

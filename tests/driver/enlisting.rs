@@ -42,7 +42,7 @@ async fn received(act: &impl Act) -> Vec<String> {
     batch.map_or_else(Vec::new, |batch| batch.iter().map(|message| message.text().unwrap().into_owned()).collect())
 }
 
-pub(crate) fn verbs_commit_with_what_the_user_writes(store: Store) {
+pub(crate) fn verbs_commit_with_the_users_writes(store: Store) {
     on(store, |broker, mut client, _| async move {
         for is_committed in [false, true] {
             let transaction = client.transaction().await.unwrap();

@@ -95,7 +95,7 @@ pub(crate) fn a_failed_transaction_is_not_committed(store: Store) {
     });
 }
 
-pub(crate) fn marks_keep_what_was_before(store: Store) {
+pub(crate) fn savepoints_keep_earlier_work(store: Store) {
     on(store, "", RAISING, |stage| async move {
         let mut link = stage.link().await;
         let put = |id| call("put", vec![Arg::Int(id)]);

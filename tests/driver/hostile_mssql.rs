@@ -55,7 +55,7 @@ fn send(handle: ConversationHandle, fault: &str) -> String {
 }
 
 /// A verdict on a body is read when the message is delivered, by whoever delivers it: so it is checked where it enters.
-pub(crate) fn a_verdict_that_is_none_is_refused_where_it_enters(store: Store) {
+pub(crate) fn an_invalid_verdict_is_refused_at_once(store: Store) {
     limit::allow(5);
     on(store, |broker, mut client| async move {
         let (mine, other) = (dialog(&broker).await, dialog(&broker).await);
@@ -159,7 +159,7 @@ pub(crate) fn ids_that_are_in_use_are_refused(store: Store) {
     });
 }
 
-pub(crate) fn what_the_session_has_set_does_not_reach_in(store: Store) {
+pub(crate) fn session_settings_do_not_affect_verbs(store: Store) {
     limit::allow(5);
     on(store, |broker, mut client| async move {
         let handle = dialog(&broker).await;

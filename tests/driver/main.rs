@@ -49,25 +49,25 @@ fn main() -> ExitCode {
             users_see_ids_and_times_as_text a_changed_table_is_read_again transactions_are_not_the_users
             a_query_changes_nothing;
         Postgres errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
-            marks_keep_what_was_before a_missing_schema_is_60035 logins_are_60034 a_server_that_is_not_there_is_60030
+            savepoints_keep_earlier_work a_missing_schema_is_60035 logins_are_60034 a_server_that_is_not_there_is_60030
             a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032;
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
             locks_of_the_session_do_not_go_back_to_the_pool the_error_of_a_lost_connection_states_the_outcome
             a_connection_lost_while_idle_is_replaced a_notice_reaches_a_listener a_lost_listener_is_reported
             durability_and_the_search_path_are_set a_receive_given_up_before_it_has_a_connection_takes_nothing;
-        Postgres enlisting: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
+        Postgres enlisting: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             without_a_transaction_each_verb_commits a_failed_transaction_takes_no_verbs other_processes_are_notified_of_an_enlisted_send
             messages_are_back_after_a_rollback new_definitions_are_noticed receivers_lock_only_the_groups_they_take
             the_example_runs_and_leaves_nothing_behind;
-        Postgres batches: a_batch_shares_out_what_is_usual_and_what_is_not
+        Postgres batches: a_batch_serves_usual_and_unusual_groups
            a_batch_begins_where_the_last_one_began
-            a_batch_numbers_what_it_sends_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
+            a_batch_numbers_its_messages_and_refuses_one_by_one a_batch_is_retried_after_a_send_between_its_read_and_its_lock
             a_row_that_a_sender_keeps_hides_no_other_group;
         Postgres plans: no_plan_depends_on_statistics;
         Postgres garbage: no_argument_of_a_user_stops_another_caller no_argument_of_an_administrator_fails_without_a_code;
         Postgres damaged: a_damaged_row_breaks_its_own_conversation_only both_sides_get_an_error_for_a_damaged_conversation
             a_damaged_conversation_that_another_holds_is_left_for_later;
-        Postgres session: the_pool_gives_sessions_as_new what_would_change_a_session_is_refused the_users_own_sql_has_a_limit
+        Postgres session: the_pool_gives_sessions_as_new statements_that_change_a_session_are_refused the_users_own_sql_has_a_limit
             a_statement_runs_although_its_limit_is_refused
             copy_rows_of_a_statement_are_refused_before_it_runs a_procedure_that_commits_and_fails_runs_once
             a_procedure_that_commits_and_meets_a_deadlock_runs_once
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
-            every_function_names_what_it_means a_queue_is_turned_off_by_receiving_only
+            every_granted_function_fixes_its_search_path a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_member_by_set_role_is_no_stranger;
@@ -95,18 +95,18 @@ fn main() -> ExitCode {
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;
         Postgres measured: workloads_run_with_their_rivals_and_leave_nothing;
         Postgres tls: the_url_chooses_how_much_tls_verifies;
-        Mssql enlisting_mssql: verbs_commit_with_what_the_user_writes a_refusal_leaves_the_users_transaction_as_it_was
+        Mssql enlisting_mssql: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             the_users_isolation_level_blocks_no_other_session;
         Mssql batches_mssql: a_batch_begins_where_the_last_one_began
             a_row_that_leads_to_nothing_is_removed a_row_that_a_sender_keeps_hides_no_other_group;
-        Mssql hostile_mssql: a_verdict_that_is_none_is_refused_where_it_enters
+        Mssql hostile_mssql: an_invalid_verdict_is_refused_at_once
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
-            what_the_session_has_set_does_not_reach_in tick_is_not_called_in_a_transaction
+            session_settings_do_not_affect_verbs tick_is_not_called_in_a_transaction
             rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space
             a_schema_of_somebody_else_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
             a_process_writes_its_own_rows_only definitions_in_a_row_are_rechecked_once
             a_database_that_is_not_there_is_named;
-        Mssql rights_mssql: members_execute_what_is_documented_and_touch_no_table the_printed_installation_runs_by_hand
+        Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_that_waits_for_a_transaction_stops_no_other_session;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;
         Mssql garbage_mssql: no_argument_stops_another_conversation;

@@ -45,7 +45,7 @@ fn allowed(database: &Database, url: &str, right: &str, names: &BTreeSet<String>
     database.try_sql_as(url, &text).unwrap().lines().map(str::to_owned).collect()
 }
 
-pub(crate) fn members_execute_what_is_documented_and_touch_no_table(_: Store) {
+pub(crate) fn members_execute_documented_routines_and_touch_no_table(_: Store) {
     on(async {
         let database = Database::bare(Store::Mssql);
         install(database.url()).await.unwrap();

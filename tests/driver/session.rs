@@ -73,7 +73,7 @@ pub(crate) fn the_pool_gives_sessions_as_new(store: Store) {
     });
 }
 
-pub(crate) fn what_would_change_a_session_is_refused(store: Store) {
+pub(crate) fn statements_that_change_a_session_are_refused(store: Store) {
     on(store, "", "", |stage| async move {
         let mut link = stage.link().await;
         for text in [

@@ -140,7 +140,7 @@ pub(crate) fn a_schema_of_somebody_else_is_refused(store: Store) {
 }
 
 /// Every function that somebody else may call has a path of its own; nobody may call another.
-pub(crate) fn every_function_names_what_it_means(store: Store) {
+pub(crate) fn every_granted_function_fixes_its_search_path(store: Store) {
     run(|| async move {
         let database = Database::fresh(store);
         let open = database.sql(

@@ -34,7 +34,7 @@ async fn concurrent_definers_agree_on_one_set_of_objects() {
 }
 
 #[tokio::test]
-async fn what_differs_is_refused_and_nothing_is_changed() {
+async fn a_different_definition_is_refused_and_nothing_changes() {
     let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     broker.ensure(shop).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_name_that_is_taken_is_refused_by_define() {
 }
 
 #[tokio::test]
-async fn a_dump_makes_the_same_broker_again() {
+async fn a_dump_recreates_the_same_broker() {
     let _limit = crate::limit();
     let broker = TestBroker::in_memory().await.unwrap();
     broker.define(shop).await.unwrap();

@@ -76,7 +76,7 @@ async fn sql_that_fails_takes_the_messages_with_it() {
 }
 
 #[tokio::test]
-async fn going_back_to_a_savepoint_keeps_what_came_before() {
+async fn rollback_to_a_savepoint_keeps_earlier_work() {
     let _limit = crate::limit();
     let broker = rig().await;
     broker.sql("create table note (number integer)", ()).await.unwrap();
@@ -150,7 +150,7 @@ async fn trace_context_travels_with_a_message_and_with_no_other() {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_there_after_a_reopen() {
+async fn acknowledged_work_is_there_after_a_reopen() {
     let _limit = crate::limit();
     let mut broker = TestBroker::in_file().await.unwrap();
     broker.execute("CREATE QUEUE q; CREATE SERVICE s ON QUEUE q ([DEFAULT]);").await.unwrap();

@@ -51,7 +51,7 @@ async fn where_a_group_is_locked_elsewhere_only_a_wait_waits() {
 }
 
 #[tokio::test]
-async fn what_a_rollback_gives_back_wakes_who_waits() {
+async fn a_rollback_wakes_waiting_receivers() {
     let _limit = crate::limit();
     let broker = rig().await;
     send(&*broker, 1).await;

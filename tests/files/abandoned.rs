@@ -21,7 +21,7 @@ async fn start<F: Future + Unpin>(work: &mut F) {
 }
 
 #[tokio::test]
-async fn a_broker_dropped_while_its_writer_is_busy_leaves_what_was_acknowledged() {
+async fn a_broker_dropped_while_its_writer_is_busy_keeps_acknowledged_work() {
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");

@@ -113,7 +113,7 @@ const CONTRADICTIONS: [(&str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn a_conversation_that_contradicts_itself_is_set_aside_and_the_others_go_on() {
+async fn a_contradictory_conversation_is_quarantined_and_the_others_go_on() {
     let _limit = crate::limit();
     for (text, table) in CONTRADICTIONS {
         let folder = tempfile::tempdir().unwrap();
@@ -150,7 +150,7 @@ const REFUSED: [(&str, &str); 5] = [
 ];
 
 #[tokio::test]
-async fn what_is_not_certain_is_refused_by_name() {
+async fn an_ambiguous_damage_is_refused_by_name() {
     let _limit = crate::limit();
     for (text, name) in REFUSED {
         let folder = tempfile::tempdir().unwrap();
@@ -194,7 +194,7 @@ const GAPS: [(&str, bool, &[&str]); 2] = [
 ];
 
 #[tokio::test]
-async fn a_released_group_goes_on_without_what_is_missing_and_is_not_set_aside_again() {
+async fn a_released_group_goes_on_without_the_missing_messages_and_stays_released() {
     let _limit = crate::limit();
     for (text, waits, left) in GAPS {
         let folder = tempfile::tempdir().unwrap();

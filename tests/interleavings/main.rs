@@ -27,9 +27,9 @@ macro_rules! plays {
                     run: limits::a_wait_without_end_is_reported,
                 },
                 OnStores {
-                    name: "what_is_refused_anyway_waits_for_no_lock",
+                    name: "a_refused_verb_waits_for_no_lock",
                     stores: &Store::ALL,
-                    run: refusals::what_is_refused_anyway_waits_for_no_lock,
+                    run: refusals::a_refused_verb_waits_for_no_lock,
                 },
             ])
         }
@@ -46,7 +46,7 @@ plays! {
     move_against_receive,
     two_groups_in_opposite_order,
     savepoint_keeps_the_lock,
-    rollback_returns_what_was_taken,
+    rollback_returns_received_messages,
     two_ends_cross,
     timer_against_end,
     get_group_against_receive,

@@ -108,7 +108,7 @@ pub(crate) fn savepoint_keeps_the_lock() -> Play {
 }
 
 /// A rollback gives the messages back to everybody.
-pub(crate) fn rollback_returns_what_was_taken() -> Play {
+pub(crate) fn rollback_returns_received_messages() -> Play {
     Play {
         sent_before: &[('a', "1")],
         sessions: &[&[Begin, Receive, Rollback], &[Begin, Receive, Commit]],

@@ -206,7 +206,7 @@ async fn at_once<T>(store: Store, broker: &Broker, work: impl Future<Output = T>
     }
 }
 
-pub(crate) fn what_is_refused_anyway_waits_for_no_lock(store: Store) {
+pub(crate) fn a_refused_verb_waits_for_no_lock(store: Store) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(play(store)).expect("the stage is set");
 }

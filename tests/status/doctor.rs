@@ -53,7 +53,7 @@ pub(crate) async fn waiting_messages_count_only_once_they_are_old(store: Store) 
     assert_eq!(broker.doctor_after(HOUR).await.unwrap(), []);
 }
 
-pub(crate) async fn disabled_queues_and_what_they_hold_up_are_named(store: Store) {
+pub(crate) async fn disabled_queues_and_their_waiting_messages_are_named(store: Store) {
     let broker = broker(store).await;
     dialog(&broker).await;
     broker.execute("ALTER QUEUE work WITH STATUS = OFF").await.unwrap();

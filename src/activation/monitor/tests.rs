@@ -136,7 +136,7 @@ fn eight_readers_take_thirty_five_seconds() {
     scene.receives().check();
     let start = scene.now;
     while scene.running.readers < 8 {
-        scene.now = scene.next().expect("there is always a next look while rows wait");
+        scene.now = scene.next().expect("there is always a next check while rows wait");
         scene.check();
     }
     assert_eq!(scene.now.since(start), Duration::from_secs(35));
@@ -402,7 +402,7 @@ fn the_fast_ramp_does_not_spin_while_one_reader_holds_all_that_waits() {
     scene.receives().facts.ready_groups = 0;
     for seconds in [0, 5, 1, 60] {
         assert_eq!(scene.after(seconds).check(), 0);
-        assert!(scene.next().is_some_and(|next| next > scene.now), "after {seconds} s it would look without a pause");
+        assert!(scene.next().is_some_and(|next| next > scene.now), "after {seconds} s it would check without a pause");
     }
 }
 
@@ -457,13 +457,13 @@ fn never_more_than_the_limit_whatever_happens() {
             }
             let before = scene.running.readers;
             let decision = scene.monitor.clone().check(&scene.settings, &scene.facts, scene.running, scene.now);
-            prop_assert!(decision.next_check.is_none_or(|next| next > scene.now), "it would look without a pause");
+            prop_assert!(decision.next_check.is_none_or(|next| next > scene.now), "it would check without a pause");
             let launched = scene.check();
             prop_assert!(launched == 0 || before + launched <= usize::from(limit));
             prop_assert!(fast || launched <= 1);
             if scene.facts.unread > 0 && scene.running.readers == 0 {
                 let stuck = scene.next().is_none() && scene.monitor.state() != Some(Notified);
-                prop_assert!(!stuck, "rows wait, nobody runs, and nobody will look");
+                prop_assert!(!stuck, "rows wait, no reader runs, and no check is due");
             }
         }
     });

@@ -45,7 +45,7 @@ pub(in crate::bench) async fn conversations(at: &Place<'_>, report: &mut Report)
             trace: None,
         };
         subject.broker.submit(some.iter().map(send).collect()).await?;
-        // Fewer in a unit: a transaction that holds many groups looks at all of them for each RECEIVE.
+        // Fewer in a unit: a transaction that holds many groups checks all of them for each RECEIVE.
         let receive = Verb::Receive { queue: REQUESTS.into(), top: None, from: ReceiveFrom::Any };
         for part in some.chunks(100) {
             subject.broker.submit(vec![receive.clone(); part.len()]).await?;

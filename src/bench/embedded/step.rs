@@ -239,7 +239,7 @@ impl Place<'_> {
 
     async fn receive_batch(&self, report: &mut Report) -> Result<()> {
         let (log, bodies) = (self.log(true)?, self.bodies());
-        // As it was sent 100 per transaction; and scattered, each message beside those of other conversations.
+        // As it was sent 100 per transaction; and scattered, each message between those of other conversations.
         let subject = self.subject().await?;
         let together = Arc::new(subject.lane(MANY, Style::InTx).await?.in_runs(PER_TRANSACTION));
         let scattered = Arc::new(subject.lane(MANY, Style::InTx).await?);

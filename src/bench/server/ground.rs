@@ -8,7 +8,7 @@ use dialoq::internals::store::database::link::Link;
 use dialoq::{Broker, Code, Error, Result};
 use std::sync::Arc;
 
-/// Callers that fill a queue; nobody measures them.
+/// Callers that fill a queue, unmeasured.
 const FILLERS: usize = 128;
 
 /// Refuses a database that is in use.
@@ -72,7 +72,7 @@ fn undefine(define: &mut Definitions) {
     define.drop_message_type(REQUEST).drop_message_type(REPLY);
 }
 
-/// A reader that looks at the database as it was.
+/// A reader that holds an old snapshot.
 pub(super) struct OldReader {
     link: Box<dyn Link>,
     server: Server,

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 const WAKE_UPS: usize = 300;
-/// Long enough for a receiver to be asleep, and for whoever gathers words to have told them.
+/// Long enough for a receiver to be asleep, and for the gathered notices to be sent.
 const SETTLING: Duration = Duration::from_millis(20);
-/// PostgreSQL's sessions report what they did ten seconds after they fell idle, and the looks of a process whose receivers
+/// PostgreSQL's sessions report what they did ten seconds after they fell idle, and the polls of a process whose receivers
 /// have just gone to sleep go on for a second. What is seen sooner than this is what came before.
 const REPORTING: Duration = Duration::from_secs(15);
 const RECEIVERS: usize = 100;
@@ -73,7 +73,7 @@ pub(super) async fn idle(options: &Options, server: &Server, ground: &Ground, re
 
 /// `None` if the server does not count, as relatives of SQL Server do not.
 async fn per_minute(server: &Server, length: Duration) -> Result<Option<f64>> {
-    // The link is the same for both looks, so that nothing but the looks is added.
+    // Both readings use the same link, so they add no work but their own.
     let mut link = server.driver.dedicated().await?;
     tokio::time::sleep(REPORTING).await;
     let start = Instant::now();

@@ -49,7 +49,7 @@ macro_rules! texts {
 static POSTGRES: Texts = texts!(postgres);
 static MSSQL: Texts = texts!(mssql);
 
-/// A server as the bench asks it beside the broker.
+/// The queries of the bench to a server, outside the broker.
 #[derive(Clone)]
 pub(in crate::bench) struct Server {
     /// The URL as it was given.

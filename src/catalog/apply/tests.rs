@@ -381,11 +381,11 @@ fn status_sets_both_directions_and_reports_only_changes() {
     let mut broker = Broker::with_objects();
     let queue_id = broker.queue("q").id;
     let status = |on| alter_queue("q", QueueOptions { status: Some(on), ..QueueOptions::default() });
-    let told = |is_enabled| vec![Consequence::QueueStatusChanged { queue_id, is_enabled }];
-    assert_eq!(broker.ok(status(false)).consequences, told(false));
+    let changed = |is_enabled| vec![Consequence::QueueStatusChanged { queue_id, is_enabled }];
+    assert_eq!(broker.ok(status(false)).consequences, changed(false));
     assert!(!broker.queue("q").is_receive_enabled && !broker.queue("q").is_enqueue_enabled);
     assert!(broker.ok(status(false)).consequences.is_empty());
-    assert_eq!(broker.ok(status(true)).consequences, told(true));
+    assert_eq!(broker.ok(status(true)).consequences, changed(true));
     assert!(broker.queue("q").is_receive_enabled && broker.queue("q").is_enqueue_enabled);
 }
 

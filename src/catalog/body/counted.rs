@@ -345,8 +345,8 @@ mod tests {
         ] {
             assert_eq!(cost(|| CountedNode(&value).equals_value(&value)), comparisons, "{value}");
             let node = CountedNode(&value);
-            let looks = cost(|| (node.as_number(), node.as_boolean(), node.is_null(), node.json_type()));
-            assert_eq!(looks, 4 * COMPARISONS_PER_STEP, "{value}");
+            let accesses = cost(|| (node.as_number(), node.as_boolean(), node.is_null(), node.json_type()));
+            assert_eq!(accesses, 4 * COMPARISONS_PER_STEP, "{value}");
             let kinds = cost(|| (node.as_object().is_some(), node.as_array().is_some()));
             assert_eq!(kinds, 2 * COMPARISONS_PER_STEP, "{value}");
         }
@@ -356,13 +356,13 @@ mod tests {
     fn without_steps_lists_and_objects_appear_empty() {
         let (list, object) = (json!([1]), json!({"a": 1}));
         let seen = Cell::new((true, true, true));
-        let look = || {
+        let access = || {
             let first = pay(1);
             seen.set((first, CountedNode(&list).as_array().is_some(), CountedNode(&object).as_object().is_some()));
         };
-        assert_eq!(within(1, look), None, "the last step leaves nothing");
+        assert_eq!(within(1, access), None, "the last step leaves nothing");
         assert_eq!(seen.get(), (false, false, false));
-        assert_eq!(within(4, look), Some(()));
+        assert_eq!(within(4, access), Some(()));
         assert_eq!(seen.get(), (true, true, true));
         let members = || CountedObject(object.as_object().unwrap()).members().count();
         assert_eq!((within(1, || assert_eq!(members(), 0)), members()), (None, 1));

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_ends_where_it_ends() {
+    fn comments_and_sections_are_skipped_to_their_end() {
         let more = attributes(MAX_ATTRIBUTES + 1);
         for skipped in [
             "<!-- - -->",

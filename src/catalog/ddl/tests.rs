@@ -275,7 +275,7 @@ fn the_first_mistake_is_reported() {
 }
 
 #[test]
-fn what_needs_a_network_or_principals_is_refused_with_the_reason() {
+fn ddl_of_networks_or_principals_is_refused_with_the_reason() {
     for script in [
         "CREATE ROUTE r WITH ADDRESS = 'LOCAL'",
         "ALTER ROUTE r WITH ADDRESS = 'LOCAL'",
@@ -609,7 +609,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_rendered_parses_to_the_same(definitions in prop::collection::vec(any_definition(), 0..4)) {
+    fn rendered_definitions_parse_to_the_same(definitions in prop::collection::vec(any_definition(), 0..4)) {
         let script: Vec<_> = definitions.iter().map(render_definition).collect();
         for glue in ["\n", " ", "\r\nGO\r\n"] {
             prop_assert_eq!(definitions_of(&script.join(glue)), definitions.clone());

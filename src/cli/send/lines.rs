@@ -15,7 +15,7 @@ const LONGEST_LINE_BYTES: u64 = 256 << 20;
 /// How many lines are read ahead of the commit.
 const AHEAD: usize = 4096;
 
-/// Where a message stood, for the one who has to look for it.
+/// The position of a message in its source, for error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// A line of the input, from 1.
@@ -40,7 +40,7 @@ pub(super) struct Item {
     pub(super) line: Result<SendLine>,
 }
 
-/// A source of messages; read by a thread of its own, so that a slow writer keeps nobody from committing.
+/// A source of messages; read by a thread of its own, so that a slow writer delays no commit.
 #[derive(Debug)]
 pub(super) struct Source {
     items: mpsc::Receiver<Item>,

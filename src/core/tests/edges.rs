@@ -78,7 +78,7 @@ fn a_refusal_that_comes_late_breaks_the_sender_or_removes_one_that_has_ended() {
     end(&mut memory, ended, EndForm::Plain);
     assert_eq!(states(&memory), ["CO", "DO"]);
     create_service(&mut memory, "later", "qt", &[]);
-    assert_eq!(states(&memory), ["ER"], "the sender that has ended hears nothing of the refusal");
+    assert_eq!(states(&memory), ["ER"], "a sender that has ended gets no Error");
     assert_eq!(memory.transmissions().count(), 1);
     let (code, description) = error_in(&mut memory, "qi");
     assert_eq!(code, -8408);
@@ -126,7 +126,7 @@ fn the_transmission_status_follows_its_reason() {
 }
 
 #[test]
-fn what_waits_a_second_time_has_the_reason_of_that_time() {
+fn a_message_that_waits_again_has_the_new_reason() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     alter(&mut memory, "qt", false);
@@ -181,7 +181,7 @@ fn bodies_behind_one_that_is_being_checked_are_checked_meanwhile() {
 }
 
 #[test]
-fn what_waits_leaves_by_level_if_the_broker_honours_it() {
+fn waiting_messages_leave_by_level_if_the_broker_honours_it() {
     for (honours, order) in [(true, ["high", "low"]), (false, ["low", "high"])] {
         let mut memory = broker();
         set(&mut memory, BrokerOption::HonorBrokerPriority(honours));
@@ -301,7 +301,7 @@ fn an_end_that_had_to_wait_ends_the_sender_once_it_has_left() {
 }
 
 #[test]
-fn what_waits_behind_a_body_that_was_refused_is_held_until_end() {
+fn messages_behind_a_refused_body_are_held_until_end() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     alter(&mut memory, "qt", false);
@@ -432,7 +432,7 @@ fn a_transaction_takes_each_system_message_once() {
 }
 
 #[test]
-fn what_is_left_of_a_conversation_counts_its_system_messages_once() {
+fn the_rest_of_a_conversation_counts_its_system_messages_once() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     send(&mut memory, initiator, "0");

@@ -243,7 +243,7 @@ fn a_savepoint_gives_the_message_back_but_keeps_the_lock() {
 }
 
 #[test]
-fn what_cannot_be_delivered_waits_or_breaks_the_conversation() {
+fn an_undeliverable_message_waits_or_breaks_the_conversation() {
     let mut memory = broker();
     let nowhere = begin(&mut memory, "nowhere", Some(60));
     send(&mut memory, nowhere, "a");

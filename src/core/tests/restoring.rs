@@ -118,7 +118,7 @@ fn an_endpoint_is_restored_with_what_few_endpoints_have() {
 }
 
 #[test]
-fn what_waits_is_tried_at_the_first_tick_after_an_opening() {
+fn waiting_messages_are_tried_at_the_first_tick_after_an_opening() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     assert_eq!(rows(&memory).restore().core.next_due(), None, "nothing waits");

@@ -236,7 +236,7 @@ fn a_conversation_in_the_place_of_an_ended_one_that_the_session_cleans_up_has_no
     let mut session = memory.core.begin_transaction();
     let cleanup = Verb::EndConversation { handle: target, form: EndForm::Cleanup };
     memory.execute(&mut session, cleanup, NOW).unwrap().unwrap();
-    // The closed endpoint goes by itself, and the next endpoint takes its place.
+    // The closed endpoint is removed by itself, and the next endpoint takes its place.
     memory.tick(NOW.after(Limits::default().closed_retention));
     assert!(states(&memory).is_empty());
     let new = begin(&mut memory, "t", None);

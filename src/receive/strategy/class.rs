@@ -145,7 +145,7 @@ mod tests {
         let refused = by_contract("high").resolve(&both, "inventory").unwrap_err();
         assert!(refused.message().contains("'low' has level 8"), "{refused}");
         let refused = by_contract("high").resolve(&catalog(&[]), "inventory").unwrap_err();
-        assert_eq!(refused.code(), Code::OUT_OF_RANGE, "level 5 for everybody tells nothing apart");
+        assert_eq!(refused.code(), Code::OUT_OF_RANGE, "level 5 for all is no class");
         let unknown = by_contract("other").resolve(&catalog(&[]), "inventory").unwrap_err();
         assert_eq!(unknown.code(), Code::CONTRACT_NOT_FOUND);
         let nowhere = by_contract("high").resolve(&catalog(&[]), "orders").unwrap_err();

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_opens_marks_or_ends_a_transaction_is_refused() {
+    fn transaction_statements_are_refused() {
         for text in
             ["commit", "/* so */ ROLLBACK TRAN x", "save transaction a", "begin  tran", "BEGIN DISTRIBUTED TRAN"]
         {

@@ -323,7 +323,7 @@ impl Engine {
                     if waited >= warn_after {
                         tracing::warn!(
                             waited_s = waited.as_secs(),
-                            "another program holds the write lock of the database; commits wait until it lets go"
+                            "another program holds the write lock of the database; commits wait until it releases the lock"
                         );
                         warn_after = waited + BUSY_WARNING_EVERY;
                     }

@@ -130,7 +130,7 @@ mod tests {
 
     /// The schema check after a statement finds many of these too; each of the two checks must suffice alone.
     #[test]
-    fn what_touches_a_table_of_the_broker_is_denied_by_its_name() {
+    fn access_to_a_table_of_the_broker_is_denied_by_its_name() {
         use AuthAction as A;
         for (table_name, expected) in [
             ("dialoq_queue_message", Authorization::Deny),

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_runs_at_a_close_has_its_grace_and_is_over_then() {
+    fn a_statement_running_at_a_close_has_a_grace_period() {
         let ending = Ending::default();
         assert!(!ending.is_over());
         let before = Instant::now();

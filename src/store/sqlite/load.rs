@@ -327,7 +327,7 @@ fn name(row: &Row<'_>, column: usize) -> rusqlite::Result<Arc<str>> {
 }
 
 fn unknown(column: usize) -> rusqlite::Error {
-    rusqlite::Error::InvalidColumnType(column, "a word we know".to_owned(), rusqlite::types::Type::Text)
+    rusqlite::Error::InvalidColumnType(column, "a known keyword".to_owned(), rusqlite::types::Type::Text)
 }
 
 fn failed(error: rusqlite::Error) -> crate::error::Error {

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_file_from_being_written_has_its_code() {
+    fn every_obstacle_to_writing_a_file_has_its_code() {
         use std::io::ErrorKind;
         for (kind, code) in [
             (ErrorKind::PermissionDenied, Code::STORE_READ_ONLY),

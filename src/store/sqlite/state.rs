@@ -553,7 +553,7 @@ mod tests {
     fn with_a_lone_caller() -> State {
         let mut state = State::new(Core::new(IdSource::Random, Limits::default()), (1, 1, 1));
         for _ in 0..LONE_AFTER {
-            assert!(!state.may_lead(true), "nothing tells yet that it is alone");
+            assert!(!state.may_lead(true), "it is not known yet that it is alone");
             state.note_callers(1, true);
         }
         state
@@ -566,11 +566,11 @@ mod tests {
             assert!(state.may_lead(true));
             state.note_callers(1, false);
         }
-        assert!(!state.may_lead(true), "the writer looks who is there");
+        assert!(!state.may_lead(true), "the writer counts the callers");
         state.note_callers(1, true);
-        assert!(state.may_lead(true), "still nobody");
+        assert!(state.may_lead(true), "still no other caller");
         state.note_callers(0, true);
-        assert!(state.may_lead(true), "a batch without callers tells nothing");
+        assert!(state.may_lead(true), "a batch without callers proves nothing");
         state.note_callers(2, false);
         assert!(!state.may_lead(true), "another has come");
         state.note_callers(1, true);

@@ -144,7 +144,7 @@ fn a_unit_counts_by_its_bodies() {
 }
 
 #[tokio::test]
-async fn what_was_answered_is_there_after_a_drop_and_after_a_close() {
+async fn acknowledged_work_is_there_after_a_drop_and_after_a_close() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
@@ -195,7 +195,7 @@ async fn a_transaction_that_is_dropped_gives_back_what_it_took() {
 }
 
 #[tokio::test]
-async fn what_meets_a_locked_group_waits_for_it() {
+async fn a_verb_waits_for_a_locked_group() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
@@ -414,7 +414,7 @@ async fn a_second_owner_is_refused_and_a_reader_is_not() {
     assert_eq!(reader.query(sql("select 1")).await.unwrap_err().code(), Code::STORE_CLOSED);
     store.close().await.unwrap();
     let reader = SqliteStore::open_read_only(options(folder.path())).unwrap();
-    assert!(reader.catalog().queue("TO").is_some(), "a file that nobody owns is read too");
+    assert!(reader.catalog().queue("TO").is_some(), "a file without an owner is read too");
     drop(store);
     SqliteStore::open(options(folder.path())).unwrap();
 }
@@ -501,7 +501,7 @@ async fn files_that_are_not_ours_are_refused_by_their_own_numbers() {
     let other = rusqlite::Connection::open(folder.path().join("other.db")).unwrap();
     other.execute_batch("create table t (x)").unwrap();
     assert_eq!(refused("other.db"), Code::STORE_FOREIGN);
-    assert!(!folder.path().join("text.db.owner").exists(), "nothing is left beside a file that is not ours");
+    assert!(!folder.path().join("text.db.owner").exists(), "no owner file is left for a foreign file");
     std::fs::create_dir(folder.path().join("folder.db")).unwrap();
     assert_eq!(refused("folder.db"), Code::STORE_FOREIGN);
 
@@ -737,7 +737,7 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
     store.submit(set(true)).await.unwrap();
     {
         let state = store.engine.lock_whatever();
-        assert!(state.effects.redeliver.is_empty() || !state.is_asleep, "nobody wakes it");
+        assert!(state.effects.redeliver.is_empty() || !state.is_asleep, "no signal wakes it");
     }
     let mut received = 0;
     while received < most {

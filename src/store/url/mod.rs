@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_store_is_refused() {
+    fn a_url_of_no_store_is_refused() {
         for url in ["mysql://x", "shop.db", "", "postgres", "SQLITE:x"] {
             let error = StoreUrl::parse(url).unwrap_err();
             assert_eq!(error.code(), Code::BAD_URL, "{url}");

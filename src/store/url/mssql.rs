@@ -57,7 +57,7 @@ pub struct MssqlUrl {
     pub host: String,
     /// Its port; 1433 if there is neither this nor an instance.
     pub port: Option<u16>,
-    /// The named instance, whose port the server's browser service tells.
+    /// The named instance, whose port the server's browser service gives.
     pub instance: Option<String>,
     /// The database.
     pub database: String,
@@ -227,7 +227,7 @@ impl MssqlUrl {
             (None, true) => Login::EntraToken,
             (Some((user, password)), false) if !user.is_empty() => Login::Sql { user, password },
             (Some(_), true) => {
-                return Err(bad(url, "a token is somebody's already: leave the user and the password out"));
+                return Err(bad(url, "a token names its user already: leave the user and the password out"));
             }
             _ => {
                 return Err(bad(
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_parameters_have_defaults() {
         let url = parsed("mssql://sa:x@[::1]/master");
         assert_eq!((url.host.as_str(), url.port, url.instance.as_deref()), ("::1", None, None));
         assert_eq!((url.encryption, url.trust_server_certificate), (Encryption::Required, false));

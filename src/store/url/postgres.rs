@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_has_its_default() {
+    fn omitted_parameters_have_defaults() {
         let url = parsed("postgresql:///shop?host=/run/postgresql");
         assert_eq!(url.connection, "postgresql:///shop?host=/run/postgresql");
         assert_eq!((url.tls, url.server.pool_size, url.server.install), (TlsMode::Prefer, 32, None));

@@ -117,7 +117,7 @@ fn file(rest: &str) -> Option<String> {
 fn server(rest: &str) -> Option<String> {
     let (place, query) = split_query(rest);
     let shown = match place.split_once('@') {
-        // Which of two ends the password cannot be told.
+        // The end of the password is ambiguous.
         Some((_, place)) if place.contains('@') => return None,
         // An ADO string behind two slashes: the `@` stands in its password.
         Some((login, _)) if login.contains([';', '=']) => return None,

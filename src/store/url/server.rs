@@ -13,7 +13,7 @@ pub struct ServerUrl {
     /// The parameters that every store takes.
     pub common: CommonParameters,
     /// How many connections this process opens at most for what its callers ask. Default 32. Up to four more are its own:
-    /// one that listens, if the server carries words; one for looks, words and notes; one for what is due; one that holds
+    /// one that listens, if the server has notifications; one for polls, notices and notes; one for due work; one that holds
     /// the places of readers, once a queue is activated.
     pub pool_size: usize,
     /// How long a caller waits for a free connection before 60032. Default 30 s.

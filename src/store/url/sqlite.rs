@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused_by_name() {
+    fn an_unknown_parameter_is_refused_by_name() {
         for (url, part) in [
             ("sqlite:", "no file"),
             ("sqlite:?durability=full", "no file"),

@@ -164,7 +164,7 @@ pub(super) fn event_notification(cursor: &mut Cursor, action: Action) -> Definit
         return Ok(names.into_iter().map(drop).collect());
     }
     if cursor.is_word("WITH") {
-        let why = "WITH FAN_IN: every notification is told; leave it out";
+        let why = "WITH FAN_IN: every notification gets each event; leave it out";
         return Err(unsupported(why).at(cursor.position()));
     }
     cursor.words("FOR")?;

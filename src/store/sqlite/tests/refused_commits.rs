@@ -17,7 +17,7 @@ async fn run_each(store: &SqliteStore, texts: &[&str]) {
 }
 
 #[tokio::test]
-async fn what_only_a_commit_refuses_fails_its_own_transaction() {
+async fn a_refusal_at_the_commit_fails_only_its_own_transaction() {
     let _limit = crate::testing::limit();
     // DROP TABLE counts the rows of the child as violations, and the table that takes the name does not undo that.
     let migration = [

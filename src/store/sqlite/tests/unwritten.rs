@@ -1,6 +1,6 @@
 //! Ordered and unwritten work: its visibility, its answers, and the messages of a caller that gives up.
 //!
-//! A test holds the lock of the connection that writes, so that nothing is written before it lets go.
+//! A test holds the lock of the connection that writes, so that nothing is written before it releases the lock.
 
 use super::*;
 use metrics::{Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -63,7 +63,7 @@ async fn a_transaction_receives_a_message_when_it_is_written() {
 }
 
 #[tokio::test]
-async fn what_a_transaction_was_to_receive_stays_if_its_caller_gives_up_before_it_is_written() {
+async fn a_receive_given_up_before_it_is_written_takes_nothing() {
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
     let mut tx = store.begin().await.unwrap();
