@@ -7,7 +7,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// Somebody who asks the store, or the limit, for one thing again and again.
+/// A caller that asks the store, or the limit, for one thing repeatedly.
 pub(super) trait Caller: Send + 'static {
     /// One call; how many messages it was about. 0: there was nothing left to do, and the caller stops.
     fn call(&mut self) -> impl Future<Output = Result<u64>> + Send;

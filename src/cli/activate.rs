@@ -141,7 +141,7 @@ impl Activate {
             }
         }
         while let Some(event) = events.next().await {
-            // Whoever read the events may have gone; the readers were waited for all the same.
+            // The reader of the output may have gone; activation still waited for its readers.
             let _ = print_event(&event, output);
         }
         broker.close().await?;

@@ -10,8 +10,8 @@ use serde_json::json;
 /// End this side of a conversation.
 ///
 /// The peer gets EndDialog after everything sent before. With --error it gets an Error at once instead, and what still
-/// waits to be transmitted is dropped. With --cleanup this side is erased with all its messages and the peer is not
-/// told: for conversations whose other side is gone for good.
+/// waits to be transmitted is dropped. With --cleanup this side is erased with all its messages, without a
+/// message to the peer: for conversations whose other side is gone for good.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -19,7 +19,7 @@ pub(super) enum Failure {
     Nothing(String),
     /// Stopped by ctrl-C, with what was done until then.
     Interrupted(String),
-    /// Nobody reads the output any more: `dialoq ... | head`.
+    /// The reader of the output has gone: `dialoq ... | head`.
     BrokenPipe,
 }
 

@@ -103,7 +103,7 @@ pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) ->
     let runs = contestants.len();
     let site = match &options.server {
         Some(server) => {
-            // Whatever is missing is made before anybody counts.
+            // Missing objects are made before the measurement begins.
             Broker::open(&server.url).await?.close().await?;
             if !server.is_in_use {
                 crate::bench::check_unused(&server.url, "the lab").await?;

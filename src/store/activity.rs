@@ -98,7 +98,7 @@ impl ActivityBoard {
     }
 
     /// The store: waits until another session goes to sleep.
-    pub async fn somebody_sleeps(&self) {
+    pub async fn receiver_sleeps(&self) {
         self.sleepers.came.notified().await;
     }
 

@@ -127,7 +127,7 @@ impl MonitorBoard {
         }
     }
 
-    /// Whether anybody publishes anything.
+    /// Whether any monitor is published.
     pub fn has_monitors(&self) -> bool {
         !self.rows().monitors.is_empty()
     }

@@ -60,7 +60,7 @@ fn hostile_bodies_do_not_rule_the_terminal() {
 }
 
 #[test]
-fn follow_ends_by_ctrl_c_and_printed_messages_are_removed() {
+fn receive_follow_ends_by_ctrl_c_and_printed_messages_are_removed() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);
@@ -80,7 +80,7 @@ fn follow_ends_by_ctrl_c_and_printed_messages_are_removed() {
 }
 
 #[test]
-fn follow_with_a_wait_ends_by_itself() {
+fn receive_follow_with_a_wait_ends_by_itself() {
     let _limit = crate::limit();
     let shop = Shop::open();
     shop.order(&["a"]);

@@ -230,7 +230,7 @@ case!(long_circles_are_found, [98, 147], async |t| {
     assert_eq!(received((victim + 1) % 3).await?, [""; 0], "who was dropped while it waited did nothing");
 });
 
-case!(savepoints_free_nobody_who_waits, [98, 175], async |t| {
+case!(savepoints_keep_waiting_callers_waiting, [98, 175], async |t| {
     let pair = t.pair().await?;
     let holder = t.begin().await?;
     holder.savepoint("before").await?;

@@ -161,7 +161,7 @@ case!(savepoint_rollbacks_are_not_poison, [181], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["1"]);
 });
 
-case!(disabling_is_told, [182], async |t| {
+case!(disabling_is_notified, [182], async |t| {
     t.define(
         "CREATE QUEUE [Events];
          CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);

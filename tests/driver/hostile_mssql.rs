@@ -227,7 +227,7 @@ pub(crate) fn names_are_compared_to_their_last_space(store: Store) {
 }
 
 /// The owner of schema dialoq can replace what is in it, and the next administrator runs that with his own rights.
-pub(crate) fn a_schema_of_somebody_else_is_not_trusted(store: Store) {
+pub(crate) fn a_schema_of_another_owner_is_not_trusted(store: Store) {
     let database = Database::bare(store);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

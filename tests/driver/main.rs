@@ -81,7 +81,7 @@ fn main() -> ExitCode {
             a_queue_is_turned_off_without_the_locks_of_its_conversations
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks;
-        Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_somebody_else_is_refused
+        Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_another_owner_is_refused
             every_granted_function_fixes_its_search_path a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
             session_settings_do_not_affect_verbs tick_is_not_called_in_a_transaction
             rollbacks_that_are_made_up_are_not_counted names_are_compared_to_their_last_space
-            a_schema_of_somebody_else_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
+            a_schema_of_another_owner_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
             a_process_writes_its_own_rows_only definitions_in_a_row_are_rechecked_once
             a_database_that_is_not_there_is_named;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand

@@ -109,7 +109,7 @@ pub(crate) fn overloads_of_a_stranger_are_never_called(store: Store) {
     });
 }
 
-pub(crate) fn a_schema_of_somebody_else_is_refused(store: Store) {
+pub(crate) fn a_schema_of_another_owner_is_refused(store: Store) {
     run(|| async move {
         // The first installation on a server makes the roles, which needs CREATEROLE.
         let _roles = Database::fresh(store);

@@ -9,6 +9,7 @@ mod rooms;
 mod source;
 mod tsql;
 mod verbs;
+mod words;
 
 use source::{files, root};
 use std::fs;

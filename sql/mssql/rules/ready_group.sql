@@ -48,19 +48,19 @@ CREATE PROCEDURE dialoq.rebuild_ready_rows
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @queue_id int = -1, @below_top int = -1, @oldest bigint = -1, @rows int, @resource nvarchar(255);
+    DECLARE @queue_id int = -1, @rank_from_top int = -1, @oldest bigint = -1, @rows int, @resource nvarchar(255);
     DECLARE @is_locked bit;
     DECLARE @true_oldest bigint, @is_at_level int, @first_place bigint, @last_place bigint, @place bigint;
     SET @is_ready = NULL;
     WHILE 1 = 1
     BEGIN
         SET @rows = NULL;
-        SELECT TOP (1) @queue_id = r.queue_id, @below_top = r.rank_from_top, @oldest = r.oldest, @rows = COUNT(*)
+        SELECT TOP (1) @queue_id = r.queue_id, @rank_from_top = r.rank_from_top, @oldest = r.oldest, @rows = COUNT(*)
         FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
         WHERE r.conversation_group_id = @group
             AND (r.queue_id > @queue_id
-                OR r.queue_id = @queue_id AND (r.rank_from_top > @below_top
-                    OR r.rank_from_top = @below_top AND r.oldest > @oldest))
+                OR r.queue_id = @queue_id AND (r.rank_from_top > @rank_from_top
+                    OR r.rank_from_top = @rank_from_top AND r.oldest > @oldest))
         GROUP BY r.queue_id, r.rank_from_top, r.oldest
         ORDER BY r.queue_id, r.rank_from_top, r.oldest;
         IF @rows IS NULL BREAK;
@@ -68,7 +68,7 @@ BEGIN
         EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
         IF @is_locked = 0 CONTINUE;
         SELECT @true_oldest = MIN(f.queuing_order),
-            @is_at_level = MAX(CASE WHEN s.queue_id = @queue_id AND e.priority = 10 - @below_top THEN 1 ELSE 0 END),
+            @is_at_level = MAX(CASE WHEN s.queue_id = @queue_id AND e.priority = 10 - @rank_from_top THEN 1 ELSE 0 END),
             @first_place = MIN(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority),
             @last_place = MAX(CAST(s.queue_id AS bigint) * 10 + 10 - e.priority)
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
@@ -84,11 +84,11 @@ BEGIN
         SET @is_ready = CASE WHEN @true_oldest IS NULL THEN 0 ELSE 1 END;
         IF @true_oldest = @oldest AND @is_at_level = 1
         BEGIN
-            SET @place = CAST(@queue_id AS bigint) * 10 + @below_top;
+            SET @place = CAST(@queue_id AS bigint) * 10 + @rank_from_top;
             CONTINUE;
         END
         DELETE TOP (@rows) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-        WHERE queue_id = @queue_id AND rank_from_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
+        WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
     END
     IF @is_ready = 0 RETURN;
     -- Mostly what is left is in one place, and then it is known already.
@@ -140,7 +140,7 @@ GO
 
 -- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
 CREATE PROCEDURE dialoq.delete_stale_ready_row
-    @queue_id int, @below_top int, @oldest bigint, @group uniqueidentifier
+    @queue_id int, @rank_from_top int, @oldest bigint, @group uniqueidentifier
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -161,6 +161,6 @@ BEGIN
             AND s.queue_id = @queue_id)
         -- One: a sender that could not rely on it may have added one like it since.
         DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-        WHERE queue_id = @queue_id AND rank_from_top = @below_top AND oldest = @oldest AND conversation_group_id = @group;
+        WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
 END
 GO

@@ -1,4 +1,4 @@
--- Writes an event notification, new or not, or removes one. Its conversation is begun and ended by follow_*.
+-- Writes an event notification, new or not, or removes one. The routines of definition_effects.sql begin and end its conversation.
 -- Takes: the columns of event_notification; or the event_notification_id
 -- Gives: nothing
 -- Errors: 60005

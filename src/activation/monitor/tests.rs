@@ -155,7 +155,7 @@ fn a_190_each_empty_result_restarts_the_five_seconds() {
 }
 
 #[test]
-fn a_191_whoever_waits_keeps_readers_from_starting() {
+fn a_191_waiting_sessions_keep_readers_from_starting() {
     let mut scene = plain(10);
     scene.facts.waiting = 1;
     scene.facts.waits = 1;
@@ -250,7 +250,7 @@ fn turning_on_serves_waiting_rows_although_a_reader_still_runs_from_before() {
 }
 
 #[test]
-fn a_197_and_198_a_lowered_limit_stops_nobody_and_starts_nobody() {
+fn a_197_and_198_a_lowered_limit_stops_no_reader_and_starts_none() {
     let mut scene = plain(3);
     scene.rows(100).check();
     scene.receives().check();

@@ -277,7 +277,7 @@ async fn a_transaction_that_a_deadlock_has_ended_was_not_left_open() {
         let store = FakeStore::new(&["q"]);
         store.arrive("q", 5, &["a"]);
         let (_stop, stopping) = watch::channel(false);
-        let (failures, _heard) = mpsc::unbounded_channel();
+        let (failures, _failures) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared(store.clone()));
         let (session, traces) = Session::new(shared, "q".into(), 1, stopping, failures);
         let tx = session.begin().await.unwrap();

@@ -1,7 +1,7 @@
 //! The limit: a bare log that appends bodies, syncs, and answers; no tables, no priorities, no conversations.
 //!
 //! It does what any durable queue must do at least, with the store's own group commit: one thread owns the file, takes
-//! everything that waits, writes it in one piece, syncs once, and answers everybody. A receive appends a record that
+//! everything that waits, writes it in one piece, syncs once, and answers every caller. A receive appends a record that
 //! says "taken". What a store is slower than this is the price of its semantics.
 
 use crate::bench::flow::{Bodies, Side, Stamp};

@@ -506,7 +506,7 @@ fn of_each_conversation_only_the_first_message_is_tried_again() {
 }
 
 #[test]
-fn a_gap_that_reaches_a_group_somebody_has_received_from_sets_it_aside_when_that_ends() {
+fn a_gap_quarantines_a_group_in_use_when_its_transaction_ends() {
     for is_committed in [true, false] {
         let mut memory = broker();
         let initiator = begin(&mut memory, "t", None);

@@ -110,7 +110,7 @@ fn an_endpoint_is_restored_with_what_few_endpoints_have() {
     assert_recovers(&memory);
     send(&mut memory, timed, "one");
     let target = receive(&mut memory, "qt")[0].conversation_handle;
-    send(&mut memory, target, "heard");
+    send(&mut memory, target, "an answer");
     end(&mut memory, target, EndForm::Plain);
     end(&mut memory, timed, EndForm::Plain);
     assert!(memory.endpoints().last().unwrap().security_timestamp.is_some());

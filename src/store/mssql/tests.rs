@@ -348,7 +348,7 @@ async fn the_users_sql_has_values_of_every_type() {
 }
 
 #[tokio::test]
-async fn of_two_that_wait_for_each_other_one_is_told_1205() {
+async fn one_of_two_deadlocked_sessions_gets_1205() {
     let _limit = crate::testing::limit();
     let Some(database) = Database::new("").await else { return };
     let mut first = database.driver.take().await.unwrap();

@@ -119,7 +119,7 @@ impl Database {
             };
             let (shortest, longest) = if is_polling { WITHOUT_NOTIFICATIONS } else { WHILE_LOCKED };
             tokio::select! {
-                () = self.board.somebody_sleeps() => {}
+                () = self.board.receiver_sleeps() => {}
                 () = self.board.monitors().began() => {}
                 () = self.watch.signal.notified() => {
                     let wants_poll = self.watch.wants_poll.swap(false, SeqCst);

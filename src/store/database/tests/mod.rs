@@ -121,7 +121,7 @@ async fn a_batch_that_is_known_not_to_have_happened_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_deadlock_that_never_passes_is_told_in_the_end() {
+async fn a_deadlock_that_never_passes_is_reported_in_the_end() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -304,7 +304,7 @@ async fn a_connection_on_which_a_mark_was_given_up_is_asked_nothing_more() {
 }
 
 #[tokio::test]
-async fn an_id_lets_a_unit_be_tried_when_nobody_knows() {
+async fn an_id_lets_a_unit_of_unknown_outcome_be_retried() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -343,7 +343,7 @@ async fn words_of_others_wake_those_who_wait_and_bring_new_definitions() {
 }
 
 #[tokio::test]
-async fn what_a_commit_brought_about_is_told_to_others_once() {
+async fn the_notices_of_a_commit_are_sent_once() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;

@@ -1,7 +1,7 @@
 //! A disk under SQLite for tests: it counts writes, truncations, syncs and deletions, and at one of them fails, or loses
 //! power.
 //!
-//! The VFS is the system's own with another table of methods, so that locks and shared memory are the real ones. Beside the
+//! The VFS is the system's own with another table of methods, so that locks and shared memory are the real ones. For the
 //! files it keeps what has been written and what of it is synced; after the power is lost, [`Disk::image`] gives the files
 //! as the machine would find them. This package is apart from Dialoq because SQLite's interface needs `unsafe`, which
 //! Dialoq's own code and tests do without.
