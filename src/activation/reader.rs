@@ -127,8 +127,8 @@ async fn serve_message(server: &mut impl Serve, context: &Context, options: &Opt
     let serving = server.serve(context);
     let serving = async move {
         match trace {
-            Some(trace) => trace::within(trace, unpanicking(serving)).await,
-            None => unpanicking(serving).await,
+            Some(trace) => trace::within(trace, catch_panic(serving)).await,
+            None => catch_panic(serving).await,
         }
     };
     let done = match options.timeout {
@@ -148,7 +148,7 @@ async fn serve_message(server: &mut impl Serve, context: &Context, options: &Opt
 }
 
 /// A panic becomes an error, so that the batch is rolled back and the reader continues.
-async fn unpanicking(mut serving: BoxFuture<'_, HandlerResult>) -> HandlerResult {
+async fn catch_panic(mut serving: BoxFuture<'_, HandlerResult>) -> HandlerResult {
     std::future::poll_fn(|task| match catch_unwind(AssertUnwindSafe(|| serving.as_mut().poll(task))) {
         Ok(poll) => poll,
         Err(panic) => Poll::Ready(Err(failed(format!("the handler panicked: {}", panic_text(&*panic))).into())),

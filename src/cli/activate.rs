@@ -118,7 +118,7 @@ impl Activate {
         let stopped = loop {
             tokio::select! {
                 biased;
-                () = interrupt.asked() => break Err(Failure::Interrupted("stopped".into())),
+                () = interrupt.requested() => break Err(Failure::Interrupted("stopped".into())),
                 event = events.next() => match event {
                     Some(event) => if let Err(failure) = handle_event(&event, broker, output).await { break Err(failure) },
                     None => break Ok(()),
@@ -135,7 +135,7 @@ impl Activate {
         }
         tokio::select! {
             () = readers.stop() => {}
-            () = interrupt.asked_times(2) => {
+            () = interrupt.requested_times(2) => {
                 // Not even the broker is closed: as after a crash, what is in hand was never received.
                 return Err(Failure::Interrupted("stopped at once; what was in hand stays in the queue".into()));
             }

@@ -39,12 +39,12 @@ impl Interrupt {
     }
 
     /// Waits until a stop is requested.
-    pub(super) async fn asked(&mut self) {
-        self.asked_times(1).await;
+    pub(super) async fn requested(&mut self) {
+        self.requested_times(1).await;
     }
 
     /// Waits until a stop is requested so many times.
-    pub(super) async fn asked_times(&mut self, times: u32) {
+    pub(super) async fn requested_times(&mut self, times: u32) {
         if self.0.wait_for(|seen| *seen >= times).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -54,7 +54,7 @@ impl Interrupt {
     pub(super) async fn stops(&mut self, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
         tokio::select! {
             done = work => done,
-            () = self.asked() => Err(Failure::Interrupted("interrupted".into())),
+            () = self.requested() => Err(Failure::Interrupted("interrupted".into())),
         }
     }
 }

@@ -81,7 +81,7 @@ impl Receive {
             let tx = broker.begin().await?;
             let batch = tokio::select! {
                 biased;
-                () = interrupt.asked() => {
+                () = interrupt.requested() => {
                     return Err(Failure::Interrupted(format!("interrupted; messages received: {received}")));
                 }
                 batch = self.receive_first(&tx) => batch?,

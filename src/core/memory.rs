@@ -194,7 +194,7 @@ impl Memory {
         let (Some(message_type), Some(body)) = (catalog.message_types.get(&row.message_type_id), &row.body) else {
             return;
         };
-        let verdict = Verdict::reach(self.core.body_checks(), &catalog, message_type, body);
+        let verdict = Verdict::check(self.core.body_checks(), &catalog, message_type, body);
         self.core.checked(transmission_id, endpoint_id, Arc::new(verdict), effects);
     }
 

@@ -103,9 +103,9 @@ impl Load {
 }
 
 /// SplitMix64: small, and the same everywhere.
-struct Dice(u64);
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
@@ -138,7 +138,7 @@ impl Dice {
     }
 }
 
-fn add_item(dice: &mut Dice) -> serde_json::Value {
+fn add_item(dice: &mut SplitMix64) -> serde_json::Value {
     serde_json::json!({ "item": format!("SKU-{:04}", dice.below(10_000)), "quantity": 1 + dice.below(9) })
 }
 
@@ -154,9 +154,9 @@ fn synthetic(seed: u64, length: Duration, service: Duration) -> Load {
     ];
     // A commit and the hand-over come on top of the service; a reader that is kept busy takes about so many a second.
     let capacity_per_s = 1.0 / (service.as_secs_f64() + 0.001);
-    let mut dice = Dice(seed);
+    let mut dice = SplitMix64(seed);
     let mut arrivals = Vec::new();
-    let mut push = |dice: &mut Dice, at_us: u64, class: Class| {
+    let mut push = |dice: &mut SplitMix64, at_us: u64, class: Class| {
         let conversation = dice.conversation(class);
         let body = add_item(dice);
         arrivals.push(Arrival { at_us, class, conversation, body });
@@ -209,7 +209,7 @@ fn recorded(path: &Path) -> Result<Load> {
         let why = format!("the recording {} cannot be read as text: {cause}", path.display());
         Error::new(Code::BAD_INPUT, why).caused_by(cause)
     })?;
-    let mut dice = Dice(1);
+    let mut dice = SplitMix64(1);
     let mut arrivals = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let refuse = |why: String| {

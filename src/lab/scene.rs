@@ -158,12 +158,12 @@ impl Scene {
             Site::Server(url) => (Broker::open(url).await?, None),
         };
         broker.define(|definitions| layout.define(definitions)).await?;
-        let furnished = Self::furnish(&broker, layout).await;
-        if furnished.is_err() && folder.is_none() {
+        let made = Self::create_objects(&broker, layout).await;
+        if made.is_err() && folder.is_none() {
             // The caller gets the failure.
             let _ = broker.define(|definitions| layout.undefine(definitions)).await;
         }
-        let (senders, receivers) = furnished?;
+        let (senders, receivers) = made?;
         Ok(Self { broker, layout, senders, receivers, folder })
     }
 
@@ -175,7 +175,7 @@ impl Scene {
         self.broker.close().await
     }
 
-    async fn furnish(broker: &Broker, layout: Layout) -> Result<Lines> {
+    async fn create_objects(broker: &Broker, layout: Layout) -> Result<Lines> {
         let mut senders = HashMap::new();
         for (class, count) in [(Class::High, HIGH_CONVERSATIONS), (Class::Low, LOW_CONVERSATIONS)] {
             for place in 0..count {

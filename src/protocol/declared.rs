@@ -3,7 +3,7 @@
 //! From a row follow the call of its routine on a database and the reading of the result, its span and its name in
 //! counters, and its section in `docs/verbs.md`. Who may call a routine stands in the routine's own SQL file.
 
-pub use super::outcome::Gives;
+pub use super::outcome::ResultForm;
 use super::verb::{Body, Verb};
 use crate::id::ConversationHandle;
 use tracing::{Span, debug_span};
@@ -19,7 +19,7 @@ pub struct Declaration {
     /// The arguments in the routine's order, with their types.
     pub arguments: &'static [(&'static str, &'static str)],
     /// What it gives.
-    pub gives: Gives,
+    pub gives: ResultForm,
     /// The numbers of the refusals it may give, ascending; failures of a store are not listed.
     pub errors: &'static [u16],
     /// Whether it changes and locks nothing, so that it may be repeated after a lost answer.
@@ -174,20 +174,20 @@ verbs! {
         related_conversation Uuid(dialog.related.conversation()), related_group Uuid(dialog.related.group()),
         lifetime_seconds BigInt(dialog.lifetime_seconds), encryption Bool(dialog.encryption),
         conversation_handle NewId(1usize), conversation_id NewId(2usize), conversation_group_id NewId(0usize)
-    ) -> Gives::Began, [8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005], alone;
+    ) -> ResultForm::Began, [8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005], alone;
 
     SEND = "send", "SEND ON CONVERSATION, one conversation":
     Verb::Send { handles, message_type, body, trace } if handles.len() == 1 => (
         conversation_handle Uuid(handles[0].0), message_type_name Text(type_name(message_type)),
         message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion,
         message_id NewId(0usize)
-    ) -> Gives::Nothing, [8426, 8428, 8429, 8431, 8432, 8434, 8459, 9618, 60005, 60026, 60033], batched("send_batch");
+    ) -> ResultForm::Nothing, [8426, 8428, 8429, 8431, 8432, 8434, 8459, 9618, 60005, 60026, 60033], batched("send_batch");
 
     SEND_MANY = "send_many", "SEND ON CONVERSATION, one message on many conversations: on all of them or on none":
     Verb::Send { handles, message_type, body, trace } => (
         conversation_handles Handles(&handles[..]), message_type_name Text(type_name(message_type)),
         message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion
-    ) -> Gives::Nothing,
+    ) -> ResultForm::Nothing,
         [8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 8459, 9618, 60005, 60026, 60033], alone;
 
     RECEIVE = "receive", "RECEIVE":
@@ -196,47 +196,47 @@ verbs! {
         conversation_group_id Uuid(from.group()), lowest Int(from.levels().map(|levels| levels.0)),
         highest Int(from.levels().map(|levels| levels.1)),
         oldest Bool(*from == super::ReceiveFrom::Oldest)
-    ) -> Gives::Messages, [8426, 8436, 9617, 60002, 60005], batched("receive_batch");
+    ) -> ResultForm::Messages, [8426, 8436, 9617, 60002, 60005], batched("receive_batch");
 
     GET_CONVERSATION_GROUP = "get_conversation_group", "GET CONVERSATION GROUP":
     Verb::GetConversationGroup { queue } => (queue Queue(&**queue))
-        -> Gives::Group, [9617, 60002], alone;
+        -> ResultForm::Group, [9617, 60002], alone;
 
     MOVE_CONVERSATION = "move_conversation", "MOVE CONVERSATION":
     Verb::MoveConversation { handle, group } => (conversation_handle Uuid(handle.0), conversation_group_id Uuid(group.0))
-        -> Gives::Nothing, [8426, 8436, 8438, 8439], alone;
+        -> ResultForm::Nothing, [8426, 8436, 8438, 8439], alone;
 
     END_CONVERSATION = "end_conversation", "END CONVERSATION, plain, WITH ERROR or WITH CLEANUP":
     Verb::EndConversation { handle, form } => (
         conversation_handle Uuid(handle.0), error_code Int(form.error_code()), description Text(form.description()),
         cleanup Bool(matches!(form, super::EndForm::Cleanup))
-    ) -> Gives::StateBefore, [8424, 8426, 8427, 60005], alone;
+    ) -> ResultForm::StateBefore, [8424, 8426, 8427, 60005], alone;
 
     BEGIN_CONVERSATION_TIMER = "begin_conversation_timer", "BEGIN CONVERSATION TIMER":
     Verb::BeginConversationTimer { handle, timeout_seconds } => (
         conversation_handle Uuid(handle.0), timeout_seconds BigInt(*timeout_seconds)
-    ) -> Gives::Nothing, [8410, 8411, 8426, 8458], alone;
+    ) -> ResultForm::Nothing, [8410, 8411, 8426, 8458], alone;
 
     CANCEL_CONVERSATION_TIMER = "cancel_conversation_timer", "takes back a conversation's timer (ours)":
-    Verb::CancelConversationTimer { handle } => (conversation_handle Uuid(handle.0)) -> Gives::Nothing, [8426, 8458], alone;
+    Verb::CancelConversationTimer { handle } => (conversation_handle Uuid(handle.0)) -> ResultForm::Nothing, [8426, 8458], alone;
 
     GET_TRANSMISSION_STATUS = "get_transmission_status", "GET_TRANSMISSION_STATUS":
     Verb::GetTransmissionStatus { handle } => (conversation_handle Uuid(handle.0))
-        -> Gives::Text("transmission_status"), [], reads_only;
+        -> ResultForm::Text("transmission_status"), [], reads_only;
 
     DEFINE = "define", "CREATE, ALTER and DROP; no routine, a client writes the rows":
-    Verb::Define(_) => () -> Gives::Warnings, [], alone;
+    Verb::Define(_) => () -> ResultForm::Warnings, [], alone;
 
     REPRIORITISE = "reprioritise", "changes the level of one endpoint (ours)":
     Verb::Reprioritise { handle, level } => (conversation_handle Uuid(handle.0), level Int(i32::from(*level)))
-        -> Gives::Nothing, [8426, 8438, 60005], alone;
+        -> ResultForm::Nothing, [8426, 8438, 60005], alone;
 
     POST_QUEUE_ACTIVATION = "post_queue_activation",
         "posts an event to the QUEUE_ACTIVATION notifications of a queue (ours, for queue monitors)":
-    Verb::PostQueueActivation { queue } => (queue Queue(&**queue)) -> Gives::Nothing, [60002], alone;
+    Verb::PostQueueActivation { queue } => (queue Queue(&**queue)) -> ResultForm::Nothing, [60002], alone;
 
     RELEASE_QUARANTINE = "release_quarantine", "puts a quarantined conversation group back into its queue (ours)":
-    Verb::ReleaseQuarantine { group } => (conversation_group_id Uuid(group.0)) -> Gives::Nothing, [8436], alone;
+    Verb::ReleaseQuarantine { group } => (conversation_group_id Uuid(group.0)) -> ResultForm::Nothing, [8436], alone;
 }
 
 /// The name that a SEND means.

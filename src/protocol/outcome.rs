@@ -35,7 +35,7 @@ pub enum Outcome {
 
 /// The form of a verb's result: which [`Outcome`] it is, and the columns that a database gives it in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Gives {
+pub enum ResultForm {
     /// [`Outcome::Done`]; no columns.
     Nothing,
     /// [`Outcome::Began`]
@@ -52,7 +52,7 @@ pub enum Gives {
     Warnings,
 }
 
-impl Gives {
+impl ResultForm {
     /// The columns in order, without `notices`, which is for other processes.
     pub fn columns(self) -> Vec<&'static str> {
         match self {

@@ -67,7 +67,7 @@ impl ActivityBoard {
     /// The store: no queue has this name any more.
     pub fn forget(&self, name: &str) {
         if let Some(queue) = self.queues.get(&fold_name(name)) {
-            queue.stands(0, 0);
+            queue.set_depth(0, 0);
             queue.is_known.store(false, SeqCst);
         }
     }
@@ -162,7 +162,7 @@ impl QueueActivity {
 
     /// The store: this many groups have become ready; also sets the current state of the queue.
     pub fn arrived(&self, newly_ready: usize, ready_groups: usize, unread: u64) {
-        self.stands(ready_groups, unread);
+        self.set_depth(ready_groups, unread);
         self.signal(newly_ready);
     }
 
@@ -178,15 +178,15 @@ impl QueueActivity {
     }
 
     /// The store: the current state of the queue, without waking a receiver or monitor.
-    pub fn stands(&self, ready_groups: usize, unread: u64) {
+    pub fn set_depth(&self, ready_groups: usize, unread: u64) {
         self.is_known.store(true, SeqCst);
         self.ready_groups.store(ready_groups, SeqCst);
         self.unread.store(unread, SeqCst);
     }
 
     /// The store: the current state of the queue; wakes only its monitors.
-    pub fn stands_for_monitors(&self, ready_groups: usize, unread: u64) {
-        self.stands(ready_groups, unread);
+    pub fn set_depth_for_monitors(&self, ready_groups: usize, unread: u64) {
+        self.set_depth(ready_groups, unread);
         self.monitors.notify_waiters();
     }
 
@@ -272,7 +272,7 @@ mod tests {
     fn names_that_no_queue_has_are_forgotten() {
         let board = ActivityBoard::default();
         let (used, known) = (board.queue("used"), board.queue("known"));
-        known.stands(1, 7);
+        known.set_depth(1, 7);
         drop(known);
         for number in 0..20_000 {
             drop(board.queue(&format!("nowhere {number}")));
@@ -286,7 +286,7 @@ mod tests {
     fn a_board_of_many_queues_is_not_scanned_each_time() {
         let board = ActivityBoard::default();
         for number in 0..5_000 {
-            board.queue(&number.to_string()).stands(0, 0);
+            board.queue(&number.to_string()).set_depth(0, 0);
         }
         assert_eq!(board.queues.len(), 5_000);
         assert!(board.prune_at.load(SeqCst) > 5_000);

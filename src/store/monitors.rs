@@ -103,27 +103,27 @@ impl MonitorBoard {
             if rows.monitors.insert(row.monitor_id, row).is_none() {
                 self.began.notify_one();
             }
-            self.moves();
+            self.notify_change();
         }
     }
 
     /// Removes a monitor's row: its queue is off, or no longer activated.
     pub fn remove_monitor(&self, monitor_id: u64) {
         if self.rows().monitors.remove(&monitor_id).is_some() {
-            self.moves();
+            self.notify_change();
         }
     }
 
     /// Writes the row of a reader that was launched.
     pub fn put_task(&self, row: ActivatedTaskRow) {
         self.rows().tasks.insert(row.task_id, row);
-        self.moves();
+        self.notify_change();
     }
 
     /// Removes the row of a reader that has left.
     pub fn remove_task(&self, task_id: u64) {
         if self.rows().tasks.remove(&task_id).is_some() {
-            self.moves();
+            self.notify_change();
         }
     }
 
@@ -142,7 +142,7 @@ impl MonitorBoard {
         self.rows().tasks.values().cloned().collect()
     }
 
-    fn moves(&self) {
+    fn notify_change(&self) {
         self.version.fetch_add(1, SeqCst);
         self.moved.notify_one();
     }

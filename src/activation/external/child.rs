@@ -23,14 +23,14 @@ pub(super) struct Child {
     process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    early: Early,
+    early: UnreadOutput,
     /// Bytes of the answer under way.
     answered: usize,
 }
 
 /// Output of the program that the reader has not yet taken as lines.
 #[derive(Default)]
-struct Early {
+struct UnreadOutput {
     bytes: Vec<u8>,
     /// Taken up to here.
     taken: usize,
@@ -40,7 +40,7 @@ struct Early {
     is_over: bool,
 }
 
-impl Early {
+impl UnreadOutput {
     fn len(&self) -> usize {
         self.bytes.len() - self.taken
     }
@@ -79,7 +79,7 @@ impl Child {
         let (Some(input), Some(output)) = (leader.stdin.take(), leader.stdout.take()) else {
             return Err(failed(format!("program '{name}' has no standard input or output")));
         };
-        Ok(Self { name, process, input, output: BufReader::new(output), early: Early::default(), answered: 0 })
+        Ok(Self { name, process, input, output: BufReader::new(output), early: UnreadOutput::default(), answered: 0 })
     }
 
     /// Writes all the input, reads all the output, and waits for the end.
@@ -133,7 +133,7 @@ impl Child {
     /// Writes one line and meanwhile reads the program's output. Otherwise a program that fills its output pipe before
     /// it has read its input would wait for us while we wait for it.
     pub(super) async fn write_line(&mut self, line: Vec<u8>) -> Result<()> {
-        self.refuse_unasked().await?;
+        self.refuse_extra_output().await?;
         self.answered = 0;
         let Self { name, process, input, output, early, .. } = self;
         let mut write = pin!(async {
@@ -164,7 +164,7 @@ impl Child {
 
     /// Refuses output after the end of the last answer. It would be taken as the answer to a message that the program
     /// has not seen: a second commit would lose that message.
-    async fn refuse_unasked(&mut self) -> Result<()> {
+    async fn refuse_extra_output(&mut self) -> Result<()> {
         let Self { name, output, early, .. } = self;
         #[cfg(unix)]
         if let Err(error) = take_rest(output, &mut early.bytes).await {

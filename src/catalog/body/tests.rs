@@ -401,14 +401,14 @@ fn a_verdict_counts_while_the_definition_stays() {
     let typed = Arc::new(message_type(validation.clone()));
     let checks = BodyChecks::new();
     let notes = catalog(NOTE);
-    let reached = Verdict::reach(&checks, &notes, &typed, b"<note>2026-01-01</note>");
+    let reached = Verdict::check(&checks, &notes, &typed, b"<note>2026-01-01</note>");
     let says = |catalog: &Catalog, other: MessageType| reached.under(catalog, &Arc::new(other)).is_some();
     assert_eq!(reached.under(&notes, &typed), Some(&Ok(())));
     assert!(says(&notes, message_type(validation.clone())), "the same definition, read anew");
     assert!(!says(&catalog(ORDER), message_type(validation.clone())), "another collection of the same name");
     assert!(!says(&notes, MessageType { id: 1, ..message_type(validation) }), "another type");
     assert!(!says(&notes, message_type(Validation::Json)), "an altered type");
-    let refused = Verdict::reach(&checks, &notes, &typed, b"<note/>");
+    let refused = Verdict::check(&checks, &notes, &typed, b"<note/>");
     assert!(refused.result().is_err());
     assert_eq!(refused.under(&notes, &typed), Some(refused.result()));
 }

@@ -17,13 +17,13 @@ pub struct Verdict {
 
 impl Verdict {
     /// Checks a body in full.
-    pub fn reach(checks: &BodyChecks, catalog: &Catalog, message_type: &Arc<MessageType>, body: &[u8]) -> Self {
+    pub fn check(checks: &BodyChecks, catalog: &Catalog, message_type: &Arc<MessageType>, body: &[u8]) -> Self {
         let result = checks.check(catalog, message_type, Some(body));
         Self { message_type: message_type.clone(), schemas: schemas(catalog, message_type), result }
     }
 
     /// The same if it can be done within milliseconds.
-    pub fn reach_quickly(
+    pub fn check_quickly(
         checks: &BodyChecks,
         catalog: &Catalog,
         message_type: &Arc<MessageType>,
@@ -71,7 +71,7 @@ impl BodyChecks {
         message_type: &Arc<MessageType>,
         body: &Arc<Vec<u8>>,
     ) -> Judgement {
-        let verdict = Arc::new(Verdict::reach(self, catalog, message_type, body));
+        let verdict = Arc::new(Verdict::check(self, catalog, message_type, body));
         self.keep(verdict, body)
     }
 
@@ -82,7 +82,7 @@ impl BodyChecks {
         message_type: &Arc<MessageType>,
         body: &Arc<Vec<u8>>,
     ) -> Option<Judgement> {
-        let verdict = Verdict::reach_quickly(self, catalog, message_type, body)?;
+        let verdict = Verdict::check_quickly(self, catalog, message_type, body)?;
         Some(self.keep(Arc::new(verdict), body))
     }
 

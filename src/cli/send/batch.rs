@@ -87,7 +87,7 @@ impl<'a> Sender<'a> {
         loop {
             let first = tokio::select! {
                 biased;
-                () = interrupt.asked() => {
+                () = interrupt.requested() => {
                     return Err(Failure::Interrupted(format!("interrupted; messages sent: {}", self.sent)));
                 }
                 item = source.next() => item,
@@ -96,7 +96,7 @@ impl<'a> Sender<'a> {
             let mut batch = vec![first];
             let mut bytes = 0;
             while batch.len() < BATCH_MESSAGES && bytes < BATCH_BYTES {
-                let Some(item) = source.next_at_hand() else { break };
+                let Some(item) = source.next_available() else { break };
                 bytes += item.line.as_ref().map_or(0, |line| line.body.as_ref().map_or(0, Vec::len));
                 batch.push(item);
             }
@@ -137,7 +137,7 @@ impl<'a> Sender<'a> {
             let message = format!("nothing from {first} to {last} was sent: {}", error.message());
             return Err(Error::new(error.code(), message).caused_by(error).into());
         }
-        self.believe(done)?;
+        self.record_results(done)?;
         match stopped_by {
             None => Ok(()),
             Some((place, error)) => {
@@ -218,7 +218,7 @@ impl<'a> Sender<'a> {
         dialog.with_ids().await
     }
 
-    fn believe(&mut self, done: Vec<Done>) -> Result<(), Failure> {
+    fn record_results(&mut self, done: Vec<Done>) -> Result<(), Failure> {
         for Done { handle, dialog, is_ended } in done {
             self.sent += 1;
             self.begun_total += usize::from(dialog.is_some());

@@ -81,7 +81,7 @@ impl Source {
     }
 
     /// The next message if it is there already.
-    pub(super) fn next_at_hand(&mut self) -> Option<Item> {
+    pub(super) fn next_available(&mut self) -> Option<Item> {
         self.items.try_recv().ok()
     }
 }

@@ -97,7 +97,7 @@ impl Send {
     ) -> Result<(), Failure> {
         let source = tokio::select! {
             source = self.source() => source?,
-            () = interrupt.asked() => return Err(Failure::Interrupted("interrupted; nothing was sent".into())),
+            () = interrupt.requested() => return Err(Failure::Interrupted("interrupted; nothing was sent".into())),
         };
         let broker = globals.open().await?;
         let mut sender = Sender::new(self, &broker, output);

@@ -165,7 +165,7 @@ fn bodies_behind_one_that_is_being_checked_are_checked_meanwhile() {
     let catalog = memory.core.catalog().clone();
     let message_type = catalog.message_types.values().find(|candidate| &*candidate.name == "x").unwrap();
     let reach =
-        || crate::catalog::body::Verdict::reach(memory.core.body_checks(), &catalog, message_type, large.as_bytes());
+        || crate::catalog::body::Verdict::check(memory.core.body_checks(), &catalog, message_type, large.as_bytes());
     let verdict = Arc::new(reach());
     let mut after = |place: usize| {
         let (transmission_id, endpoint_id) = rows[place];

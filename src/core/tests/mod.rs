@@ -363,7 +363,7 @@ fn the_reason_why_a_message_waits_is_that_of_the_last_try() {
     }
     let catalog = memory.core.catalog().clone();
     let message_type = &catalog.message_types[&row.message_type_id];
-    let verdict = Verdict::reach(memory.core.body_checks(), &catalog, message_type, row.body.as_ref().unwrap());
+    let verdict = Verdict::check(memory.core.body_checks(), &catalog, message_type, row.body.as_ref().unwrap());
     memory.core.checked(row.transmission_id, row.endpoint_id, Arc::new(verdict), &mut effects);
     effects.changes.clear();
     memory.core.deliver(row, NOW, &mut effects);

@@ -87,7 +87,7 @@ pub(super) fn outcomes(slots: Slots) -> Result<Vec<Outcome>> {
 }
 
 /// The unit if it is to be ordered again, and when; else its slots.
-pub(super) fn later(mut slots: Slots) -> std::result::Result<(Unit, oneshot::Receiver<()>), Slots> {
+pub(super) fn take_retry(mut slots: Slots) -> std::result::Result<(Unit, oneshot::Receiver<()>), Slots> {
     match slots.pop() {
         Some(Slot::Later { unit, unlocked }) => Ok((unit, unlocked)),
         Some(last) => {

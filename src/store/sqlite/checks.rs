@@ -174,7 +174,7 @@ impl Checking {
         let row = engine()?.read_transmission(transmission_id)?;
         let catalog = engine()?.lock().ok()?.core.catalog().clone();
         let message_type = catalog.message_types.get(&row.message_type_id).filter(|found| found.is_checked())?;
-        let verdict = Verdict::reach(&self.checks, &catalog, message_type, row.body.as_ref()?);
+        let verdict = Verdict::check(&self.checks, &catalog, message_type, row.body.as_ref()?);
         let engine = engine()?;
         let mut state = engine.lock().ok()?;
         self.late().known.remove(&transmission_id);

@@ -100,14 +100,14 @@ impl Engine {
 
     /// The state, for ordering something.
     pub(super) fn lock(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.lock_whatever();
+        let state = self.lock_even_failed();
         state.check_open()?;
         Ok(state)
     }
 
     /// The state even if the store is closed or failed. If a thread panicked while holding it, its content is unknown:
     /// all waiting callers get the error and the store takes no more work.
-    pub(super) fn lock_whatever(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock_even_failed(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|panicked| {
             let mut state = panicked.into_inner();
             if state.failed.is_none() {
@@ -119,7 +119,7 @@ impl Engine {
 
     /// Why a caller gets no answer. A thread that panics drops the senders before it marks the store as failed.
     pub(super) fn why_unanswered(&self) -> Error {
-        let why = self.lock_whatever().check_open().err();
+        let why = self.lock_even_failed().check_open().err();
         why.unwrap_or_else(|| poisoned("a thread panicked while it wrote"))
     }
 
@@ -137,7 +137,7 @@ impl Engine {
             arrivals.signal();
             return;
         }
-        if state.may_lead(self.batch_ns.load(Relaxed) < SHORT_BATCH_NS) {
+        if state.may_write_itself(self.batch_ns.load(Relaxed) < SHORT_BATCH_NS) {
             drop(state);
             arrivals.signal();
             match self.write.try_lock() {
@@ -149,7 +149,7 @@ impl Engine {
                 Ok(_) | Err(TryLockError::WouldBlock) => {}
             }
             // Another caller writes, or another program holds the lock: waiting is the writer's work.
-            return self.leave_to_writer(self.lock_whatever());
+            return self.leave_to_writer(self.lock_even_failed());
         }
         self.leave_to_writer(state);
         arrivals.signal();
@@ -200,23 +200,23 @@ impl Engine {
     /// Publishes the depths of all queues on the board, when the store has just been opened.
     pub(super) fn publish_depths(&self) {
         {
-            let mut state = self.lock_whatever();
+            let mut state = self.lock_even_failed();
             let names: Vec<_> = state.core.catalog().queues.values().map(|queue| queue.name.clone()).collect();
             for name in names {
-                state.sound(&name, &self.board);
+                state.publish_depth(&name, &self.board);
             }
         }
     }
 
     /// The rows of committed messages that are still in memory, in their order; `None` where they must be read.
-    pub(super) fn recall(&self, taken: &[Taken]) -> Vec<Option<ReadRow>> {
+    pub(super) fn recent_rows(&self, taken: &[Taken]) -> Vec<Option<ReadRow>> {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         taken.iter().map(|taken| recent.read(taken.queuing_order)).collect()
     }
 
     /// Wakes the writer to read the clock again.
-    pub(super) fn nudge(&self) {
-        self.lock_whatever().is_asleep = false;
+    pub(super) fn wake_writer(&self) {
+        self.lock_even_failed().is_asleep = false;
         self.wake.notify_one();
     }
 
@@ -232,7 +232,7 @@ impl Engine {
     fn write_until_closed(&self) {
         loop {
             {
-                let mut state = self.lock_whatever();
+                let mut state = self.lock_even_failed();
                 // After a failure the store takes no work and all callers were answered. Timers stay due, so the writer
                 // would fail again for ever, and `close` would wait for it.
                 if self.ending.is_abandoned() || state.failed.is_some() {
@@ -249,7 +249,7 @@ impl Engine {
                         Ok((woken, _)) => woken,
                         Err(panicked) => {
                             drop(panicked);
-                            self.lock_whatever()
+                            self.lock_even_failed()
                         }
                     };
                     state.is_asleep = false;
@@ -265,7 +265,7 @@ impl Engine {
     /// A thread panicked while it wrote: how much of its batch is written is unknown, so every caller gets the error
     /// and the store takes no more work.
     fn fail_after_panic(&self) {
-        self.lock_whatever().fail(&poisoned("a thread panicked while it wrote"));
+        self.lock_even_failed().fail(&poisoned("a thread panicked while it wrote"));
         self.board.wake_all();
     }
 
@@ -353,7 +353,7 @@ impl Engine {
                 return Err(failure);
             }
         };
-        let mut state = self.lock_whatever();
+        let mut state = self.lock_even_failed();
         if self.ending.is_abandoned() {
             return Err(Error::closed());
         }
@@ -370,14 +370,14 @@ impl Engine {
                     let _ = commit.sender.send(Err(refusal));
                 }
             }
-            state.settle(now);
+            state.retry_unlocked(now);
         }
         Ok(())
     }
 
     /// The state for the writer; an error if nothing more may be written.
     fn lock_to_write(&self) -> Result<MutexGuard<'_, State>> {
-        let state = self.lock_whatever();
+        let state = self.lock_even_failed();
         match &state.failed {
             Some(first) => Err(poisoned(first)),
             None if self.ending.is_abandoned() => Err(Error::closed()),
@@ -458,7 +458,7 @@ impl Engine {
             }
         }
         state.effects.redeliver.extend(later);
-        state.settle(now);
+        state.retry_unlocked(now);
         Ok(state)
     }
 
@@ -473,13 +473,13 @@ impl Engine {
     fn finish_batch(&self, batch: &mut Batch, by_writer: bool) {
         self.committed_below.fetch_max(batch.ordered_below, Relaxed);
         let callers = batch.answers.len();
-        let mut state = self.lock_whatever();
+        let mut state = self.lock_even_failed();
         state.note_callers(callers, by_writer);
         // Retries beyond one batch are left to the writer.
-        let is_wanted = state.is_asleep && (state.overslept() || !state.effects.redeliver.is_empty());
+        let is_wanted = state.is_asleep && (state.must_wake_writer() || !state.effects.redeliver.is_empty());
         drop(state);
         if is_wanted {
-            self.nudge();
+            self.wake_writer();
         }
         let is_redefined = batch.catalog.is_some();
         if let Some(catalog) = batch.catalog.take() {
@@ -515,7 +515,7 @@ impl Engine {
         write.roll_back();
         tracing::error!(%failure, "a batch could not be written; the store takes nothing more");
         // Marked first, so that a caller that gets the failure finds the store poisoned.
-        self.lock_whatever().fail(failure);
+        self.lock_even_failed().fail(failure);
         for answer in batch.answers.drain(..) {
             let _ = answer.sender.send(Err(failure.duplicate()));
         }
@@ -526,7 +526,7 @@ impl Engine {
     /// Writes the remaining ordered changes, leaves exact marks and a folded log. The store takes no more work.
     pub(super) fn shut(&self) -> Result<()> {
         {
-            let mut state = self.lock_whatever();
+            let mut state = self.lock_even_failed();
             if state.is_closed {
                 return Ok(());
             }
@@ -541,7 +541,7 @@ impl Engine {
         self.run_batch(&mut write, true);
         write.is_shut = true;
         let exact = {
-            let mut state = self.lock_whatever();
+            let mut state = self.lock_even_failed();
             // The last batch may have parked units at groups that open transactions hold.
             state.forget(Error::closed);
             if let Some(first) = &state.failed {
@@ -565,12 +565,12 @@ impl Engine {
     /// Stops without another write, for a store that is dropped: all acknowledged work is synced already.
     pub(super) fn abandon(&self) {
         {
-            let mut state = self.lock_whatever();
+            let mut state = self.lock_even_failed();
             state.is_closed = true;
             self.ending.abandon();
             state.forget(Error::closed);
         }
-        self.nudge();
+        self.wake_writer();
     }
 
     /// Closes every connection, then releases the file; a second call does nothing.
@@ -580,7 +580,7 @@ impl Engine {
             return Ok(());
         }
         write.is_shut = true;
-        self.lock_whatever().forget(Error::closed);
+        self.lock_even_failed().forget(Error::closed);
         let nothing = rusqlite::Connection::open_in_memory().map_err(writing)?;
         let closed = std::mem::replace(&mut write.connection, nothing).close();
         self.is_released.store(true, SeqCst);

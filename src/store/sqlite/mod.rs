@@ -82,7 +82,7 @@ impl SqliteStore {
         let (location, file) = match location {
             Location::Memory => (Location::Memory, None),
             Location::File(path) => {
-                let path = open::settle(&path);
+                let path = open::absolute_path(&path);
                 open::check_file(&path, create_if_missing)?;
                 let mut owner = Owner::lock(&path)?;
                 open::check_links(&path)?;
@@ -185,7 +185,7 @@ impl SqliteStore {
                     loop {
                         tokio::select! {
                             moved = moves.changed() => match moved {
-                                Ok(()) => engine.nudge(),
+                                Ok(()) => engine.wake_writer(),
                                 Err(_) => return,
                             },
                             () = stop.notified() => return,
@@ -248,7 +248,7 @@ impl SqliteStore {
         let _closing = self.closing.lock();
         let closed = self.engine.shut();
         // Also after a close that failed: the writer may sleep, and receivers may wait for a signal.
-        self.engine.nudge();
+        self.engine.wake_writer();
         self.engine.board.wake_all();
         self.stop_threads();
         self.room.close();
@@ -316,7 +316,7 @@ impl Store for SqliteStore {
                     state.take_unit(unit, Sender::new(sender, Some(room)), self.engine.clock.now());
                     self.engine.write_ordered(state);
                 }
-                match batch::later(Answered(receiver).wait(&self.engine).await?) {
+                match batch::take_retry(Answered(receiver).wait(&self.engine).await?) {
                     Ok((retried, unlocked)) => {
                         unit = retried;
                         // A store that closes drops the other end; the next order is refused then.

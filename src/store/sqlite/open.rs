@@ -36,7 +36,7 @@ const WAL_PAGES: i32 = 4000;
 const CACHE_KIB: i32 = 8192;
 
 /// The path of a file, whatever folder a process is in.
-pub(super) fn settle(path: &Path) -> PathBuf {
+pub(super) fn absolute_path(path: &Path) -> PathBuf {
     std::path::absolute(path)
         .map(|path| match (path.canonicalize(), path.parent(), path.file_name()) {
             (Ok(settled), ..) => settled,
@@ -274,10 +274,10 @@ mod tests {
         std::os::unix::fs::symlink(&real, &link).unwrap();
         std::fs::write(real.join("a.db"), "").unwrap();
         std::os::unix::fs::symlink(real.join("a.db"), folder.join("b.db")).unwrap();
-        assert_eq!(settle(&link.join("a.db")), real.join("a.db"));
-        assert_eq!(settle(&folder.join("b.db")), real.join("a.db"));
-        assert_eq!(settle(&link.join("new.db")), real.join("new.db"), "before it is made");
-        assert_eq!(settle(&folder.join("nowhere/a.db")), folder.join("nowhere/a.db"));
+        assert_eq!(absolute_path(&link.join("a.db")), real.join("a.db"));
+        assert_eq!(absolute_path(&folder.join("b.db")), real.join("a.db"));
+        assert_eq!(absolute_path(&link.join("new.db")), real.join("new.db"), "before it is made");
+        assert_eq!(absolute_path(&folder.join("nowhere/a.db")), folder.join("nowhere/a.db"));
     }
 
     #[test]

@@ -30,7 +30,7 @@ impl ReadOnlyStore {
                 "a database in memory belongs to the process that made it; name a file to read",
             ));
         };
-        let path = open::settle(&path);
+        let path = open::absolute_path(&path);
         if !path.is_file() {
             return Err(Error::new(
                 Code::STORE_IO,

@@ -158,7 +158,7 @@ impl State {
     }
 
     /// Whether work is due sooner than the sleeping writer will wake, because a caller wrote it by itself.
-    pub(super) fn overslept(&self) -> bool {
+    pub(super) fn must_wake_writer(&self) -> bool {
         match (self.core.next_due(), self.sleeps_until) {
             (Some(due), Some(known)) => due < known,
             (Some(_), None) => true,
@@ -189,7 +189,7 @@ impl State {
         } else {
             self.tick(now, 1);
             self.order_unit(unit, sender, now);
-            self.settle(now);
+            self.retry_unlocked(now);
         }
     }
 
@@ -200,7 +200,7 @@ impl State {
                 return;
             }
             self.core.tick(now, &mut self.effects);
-            self.settle(now);
+            self.retry_unlocked(now);
         }
     }
 
@@ -211,7 +211,7 @@ impl State {
             // A caller that has gone can be given no message any more.
             if !sender.is_closed() {
                 self.order_unit(unit, sender, now);
-                self.settle(now);
+                self.retry_unlocked(now);
             }
         }
     }
@@ -264,7 +264,7 @@ impl State {
     /// Rolls a session back; its changes are written with the next batch.
     pub(super) fn order_rollback(&mut self, session: Session, now: Timestamp) {
         self.core.rollback(session, now, &mut self.effects);
-        self.settle(now);
+        self.retry_unlocked(now);
     }
 
     /// Answers after the next sync, with the rows read just before all later changes.
@@ -302,7 +302,7 @@ impl State {
     }
 
     /// Retries the units and verbs whose group was unlocked, in the order they came.
-    pub(super) fn settle(&mut self, now: Timestamp) {
+    pub(super) fn retry_unlocked(&mut self, now: Timestamp) {
         if self.parked.is_empty() {
             self.effects.released.clear();
             return;
@@ -402,7 +402,7 @@ impl State {
         }
         for (queue_id, activity, _) in &taken.0 {
             let depth = self.core.depth(*queue_id);
-            activity.stands(depth.ready_groups, depth.unread);
+            activity.set_depth(depth.ready_groups, depth.unread);
         }
         self.effects.arrivals = arrivals;
         taken
@@ -419,7 +419,7 @@ impl State {
             match catalog.queue(&dropped.name) {
                 Some(queue) => {
                     let depth = self.core.depth(queue.id);
-                    board.queue(&queue.name).stands(depth.ready_groups, depth.unread);
+                    board.queue(&queue.name).set_depth(depth.ready_groups, depth.unread);
                 }
                 None => board.forget(&dropped.name),
             }
@@ -467,16 +467,16 @@ impl State {
     }
 
     /// Publishes a queue's depth after a transaction took or released a group, with no arrival to signal.
-    pub(super) fn sound(&mut self, queue: &str, board: &ActivityBoard) {
+    pub(super) fn publish_depth(&mut self, queue: &str, board: &ActivityBoard) {
         let Some(queue_id) = self.queue_id(queue) else { return };
         let depth = self.core.depth(queue_id);
         if let Some(activity) = self.activity(queue_id, board) {
-            activity.stands(depth.ready_groups, depth.unread);
+            activity.set_depth(depth.ready_groups, depth.unread);
         }
     }
 
     /// Whether the caller of the unit just ordered may write it on its own thread.
-    pub(super) fn may_lead(&mut self, batches_are_short: bool) -> bool {
+    pub(super) fn may_write_itself(&mut self, batches_are_short: bool) -> bool {
         // A statement of the user may take any time, or not end: its caller's thread may be the one that drives the
         // runtime.
         if self.lone_credit == 0
@@ -553,7 +553,7 @@ mod tests {
     fn with_a_lone_caller() -> State {
         let mut state = State::new(Core::new(IdSource::Random, Limits::default()), (1, 1, 1));
         for _ in 0..LONE_AFTER {
-            assert!(!state.may_lead(true), "it is not known yet that it is alone");
+            assert!(!state.may_write_itself(true), "it is not known yet that it is alone");
             state.note_callers(1, true);
         }
         state
@@ -563,29 +563,29 @@ mod tests {
     fn a_lone_caller_writes_on_its_own_thread_until_the_writers_next_check() {
         let mut state = with_a_lone_caller();
         for _ in 0..LONE_FOR {
-            assert!(state.may_lead(true));
+            assert!(state.may_write_itself(true));
             state.note_callers(1, false);
         }
-        assert!(!state.may_lead(true), "the writer counts the callers");
+        assert!(!state.may_write_itself(true), "the writer counts the callers");
         state.note_callers(1, true);
-        assert!(state.may_lead(true), "still no other caller");
+        assert!(state.may_write_itself(true), "still no other caller");
         state.note_callers(0, true);
-        assert!(state.may_lead(true), "a batch without callers proves nothing");
+        assert!(state.may_write_itself(true), "a batch without callers proves nothing");
         state.note_callers(2, false);
-        assert!(!state.may_lead(true), "another has come");
+        assert!(!state.may_write_itself(true), "another has come");
         state.note_callers(1, true);
-        assert!(!state.may_lead(true), "one batch is too few");
+        assert!(!state.may_write_itself(true), "one batch is too few");
     }
 
     #[test]
     fn a_lone_caller_keeps_off_long_batches_the_users_sql_and_the_orders_of_others() {
-        assert!(!with_a_lone_caller().may_lead(false));
+        assert!(!with_a_lone_caller().may_write_itself(false));
 
         let mut state = with_a_lone_caller();
         let (sender, _receiver) = oneshot::channel();
         let session = state.core.begin();
         state.push_sql_commit(SqlCommit { session, sql: Vec::new(), sender: Sender::new(sender, None), caller: None });
-        assert!(!state.may_lead(true));
+        assert!(!state.may_write_itself(true));
 
         let mut state = with_a_lone_caller();
         let push = |state: &mut State| {
@@ -593,14 +593,14 @@ mod tests {
             state.push_answer(Slots::new(), Sender::new(sender, None));
         };
         push(&mut state);
-        assert!(state.may_lead(true), "its own order");
+        assert!(state.may_write_itself(true), "its own order");
         push(&mut state);
-        assert!(!state.may_lead(true));
+        assert!(!state.may_write_itself(true));
 
         let mut state = with_a_lone_caller();
         push(&mut state);
         let (sender, _) = oneshot::channel();
         state.deferred.push_back((Unit::new(), Sender::new(sender, None)));
-        assert!(!state.may_lead(true), "one to be answered and one for the writer are two");
+        assert!(!state.may_write_itself(true), "one to be answered and one for the writer are two");
     }
 }

@@ -673,7 +673,7 @@ async fn the_writer_of_a_store_that_failed_ends_although_a_timer_is_due() {
     // A lone caller writes on its own thread, so that the writer sleeps while the batch fails.
     for _ in 0..20 {
         store.submit(vec![send(handle, "x")]).await.unwrap();
-        store.engine.lock_whatever().note_callers(1, true);
+        store.engine.lock_even_failed().note_callers(1, true);
     }
     store.engine.write.lock().unwrap().fault = Some(Fault::before(1));
     assert!(store.submit(vec![send(handle, "never")]).await.is_err());
@@ -736,7 +736,7 @@ async fn a_lone_caller_leaves_no_redelivery_to_a_writer_that_sleeps() {
     }
     store.submit(set(true)).await.unwrap();
     {
-        let state = store.engine.lock_whatever();
+        let state = store.engine.lock_even_failed();
         assert!(state.effects.redeliver.is_empty() || !state.is_asleep, "no signal wakes it");
     }
     let mut received = 0;
@@ -758,7 +758,7 @@ async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
         let verb = Verb::Send { handles: vec![held], message_type: Some("t".into()), body, trace: None };
         others.spawn(async move { store.submit(vec![verb]).await });
     }
-    until(|| store.engine.lock_whatever().parked.cost() >= ROOM).await;
+    until(|| store.engine.lock_even_failed().parked.cost() >= ROOM).await;
     let whole = Some(Arc::new(vec![b'y'; ROOM as usize * BODY_SHARE_BYTES / 4]));
     let whole = Verb::Send { handles: vec![free], message_type: Some("t".into()), body: whole, trace: None };
     let others_send = async {
@@ -770,7 +770,7 @@ async fn senders_pass_units_that_wait_for_a_group(units: u32, bytes: usize) {
     while let Some(sent) = others.join_next().await {
         sent.unwrap().unwrap();
     }
-    assert_eq!(store.engine.lock_whatever().parked.cost(), 0);
+    assert_eq!(store.engine.lock_even_failed().parked.cost(), 0);
     let nothing_is_under_way = store.room.acquire_many(ROOM);
     drop(tokio::time::timeout(Duration::from_secs(60), nothing_is_under_way).await.expect("all shares are back"));
     assert_eq!(count(&store, "select count(*) from queue_messages").await, i64::from(units) + 3);

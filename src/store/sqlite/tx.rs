@@ -60,7 +60,7 @@ impl SqliteTx {
         let before = state.core.savepoint(&session);
         let step = state.core.execute(&mut session, verb.clone(), now);
         if let (Some(queue), Ok(_)) = (&queue, &step) {
-            state.sound(queue, &engine.board);
+            state.publish_depth(queue, &engine.board);
         }
         let next = match step {
             Err(refusal) => {
@@ -118,7 +118,7 @@ impl SqliteTx {
         if sql.is_empty() {
             let now = engine.clock.now();
             state.order_commit(session, Slots::new(), sender, now);
-            state.settle(now);
+            state.retry_unlocked(now);
         } else {
             state.push_sql_commit(SqlCommit { session, sql, sender, caller: None });
         }
@@ -165,7 +165,7 @@ async fn read_taken(store: &SqliteStore, taken: Vec<Taken>) -> Result<Outcome> {
     let engine = &store.engine;
     let below = engine.committed_below.load(Relaxed);
     if taken.iter().all(|taken| taken.queuing_order < below) {
-        let kept = engine.recall(&taken);
+        let kept = engine.recent_rows(&taken);
         let rows = if kept.iter().all(Option::is_some) {
             Some(kept.into_iter().flatten().collect())
         } else {
@@ -214,7 +214,7 @@ impl Drop for UndoReceive<'_> {
         if self.is_armed
             && let Some(session) = self.session.as_mut()
         {
-            let mut state = self.engine.lock_whatever();
+            let mut state = self.engine.lock_even_failed();
             state.core.rollback_to(session, self.before);
         }
     }
@@ -240,7 +240,7 @@ impl Turn<'_> {
     fn arrive(&mut self, session: Session, reply: Result<Reply>) -> Result<Reply> {
         match &reply {
             Err(lost) if lost.code() == Code::DEADLOCK => {
-                let mut state = self.engine.lock_whatever();
+                let mut state = self.engine.lock_even_failed();
                 state.order_rollback(session, self.engine.clock.now());
                 wake_if_work(&self.engine, state);
             }
@@ -255,7 +255,7 @@ impl Drop for Turn<'_> {
         if self.receiver.is_terminated() {
             return;
         }
-        let mut state = self.engine.lock_whatever();
+        let mut state = self.engine.lock_even_failed();
         let withdrawn = state.parked.withdraw(self.id).inspect(|session| state.core.stop_waiting(session));
         drop(state);
         match withdrawn {
@@ -265,7 +265,7 @@ impl Drop for Turn<'_> {
                 if let Ok((session, reply)) = self.receiver.try_recv() {
                     let _ = self.arrive(session, reply);
                     if let Some(session) = self.home.as_mut() {
-                        self.engine.lock_whatever().core.rollback_to(session, self.before);
+                        self.engine.lock_even_failed().core.rollback_to(session, self.before);
                     }
                 }
             }
@@ -277,7 +277,7 @@ impl Drop for SqliteTx {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             let engine = &self.store.engine;
-            let mut state = engine.lock_whatever();
+            let mut state = engine.lock_even_failed();
             // After a failure the core in memory is not the truth any more.
             if state.failed.is_none() {
                 state.order_rollback(session, engine.clock.now());

@@ -57,7 +57,7 @@ impl Database {
         {
             let (checks, catalog) = (self.checks.clone(), known.catalog.clone());
             let (message_type, body) = (message_type.clone(), body.clone());
-            let reach = move || Verdict::reach(&checks, &catalog, &message_type, &body);
+            let reach = move || Verdict::check(&checks, &catalog, &message_type, &body);
             match self.check_room.run(reach).await {
                 Ok(verdict) => context.judge(Arc::new(verdict), known.version),
                 Err(panicked) => {
@@ -81,7 +81,7 @@ impl Database {
                     context.catalog_version = known.version;
                     return true;
                 }
-                match Verdict::reach_quickly(&self.checks, &known.catalog, message_type, body) {
+                match Verdict::check_quickly(&self.checks, &known.catalog, message_type, body) {
                     Some(verdict) => Arc::new(verdict),
                     None => return false,
                 }

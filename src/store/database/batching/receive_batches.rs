@@ -249,9 +249,9 @@ impl Database {
         activity.took(messages as u64);
         match is_empty {
             // Messages may be left in groups that a session holds.
-            true => activity.stands(0, facts.unread.saturating_sub(facts.ready_groups as u64)),
+            true => activity.set_depth(0, facts.unread.saturating_sub(facts.ready_groups as u64)),
             // A poll may have counted the queue without these already, so this never reports an empty queue.
-            false => activity.stands(
+            false => activity.set_depth(
                 facts.ready_groups.saturating_sub(groups),
                 facts.unread.saturating_sub(messages as u64).max(facts.unread.min(1)),
             ),

@@ -3,7 +3,7 @@
 use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
-use crate::protocol::declared::{self, Gives, Value};
+use crate::protocol::declared::{self, ResultForm, Value};
 use crate::protocol::{Body, ConversationState, Outcome, Verb, system};
 use crate::store::SqlRow;
 use crate::store::database::calls::message::messages;
@@ -92,8 +92,8 @@ pub(in crate::store::database) fn maybe(text: Option<&str>) -> Arg<'_> {
 pub(in crate::store::database) fn outcome(verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
     let maybe_only = || if rows.is_empty() { Ok(None) } else { only(&rows).map(Some) };
     Ok(match verb.declaration().gives {
-        Gives::Nothing | Gives::Warnings => Outcome::Done,
-        Gives::Began => {
+        ResultForm::Nothing | ResultForm::Warnings => Outcome::Done,
+        ResultForm::Began => {
             let row = only(&rows)?;
             Outcome::Began {
                 handle: ConversationHandle(row.uuid("conversation_handle")?),
@@ -101,17 +101,17 @@ pub(in crate::store::database) fn outcome(verb: &Verb, rows: Vec<SqlRow>) -> Res
                 conversation_id: ConversationId(row.uuid("conversation_id")?),
             }
         }
-        Gives::Messages => Outcome::Received(messages(rows)?.into_iter().map(|(_, message)| message).collect()),
-        Gives::Group => {
+        ResultForm::Messages => Outcome::Received(messages(rows)?.into_iter().map(|(_, message)| message).collect()),
+        ResultForm::Group => {
             let group = maybe_only()?.map(|row| row.maybe_uuid("conversation_group_id")).transpose()?;
             Outcome::Group(group.flatten().map(GroupId))
         }
-        Gives::StateBefore => {
+        ResultForm::StateBefore => {
             let state = only(&rows)?.text("state")?;
             let known = ConversationState::from_code(state.trim_end());
             Outcome::Ended(known.ok_or_else(|| damaged(format!("'{state}' is no state of a conversation")))?)
         }
-        Gives::Text(column) => {
+        ResultForm::Text(column) => {
             let text = maybe_only()?.map(|row| row.maybe_text(column)).transpose()?;
             Outcome::Text(text.flatten().unwrap_or_default().to_owned())
         }

@@ -218,7 +218,7 @@ impl Database {
             if groups > 0 && is_awaited {
                 activity.arrived(groups, groups, unread);
             } else if (groups, unread) != (facts.ready_groups, facts.unread) {
-                activity.stands_for_monitors(groups, unread);
+                activity.set_depth_for_monitors(groups, unread);
             }
         }
         self.watch.polled_changes.store(changes + 1, SeqCst);

@@ -56,7 +56,7 @@ async fn a_unit_whose_caller_has_gone_does_not_hold_up_the_next() {
     assert_pending(&mut next);
     drop(gone);
     holder.commit().await.unwrap();
-    assert!(store.engine.lock_whatever().parked.is_empty(), "the group is free");
+    assert!(store.engine.lock_even_failed().parked.is_empty(), "the group is free");
     next.await.unwrap();
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["0", "1"]);
 }
@@ -120,7 +120,7 @@ async fn a_deadlock_that_is_found_after_a_wait_ends_the_transaction_and_frees_it
     holder.commit().await.unwrap();
     assert_eq!(waits.await.unwrap_err().code(), Code::DEADLOCK);
     assert_eq!(lost.execute(send(own, "never")).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
-    assert!(store.engine.lock_whatever().parked.is_empty(), "what it held is free");
+    assert!(store.engine.lock_even_failed().parked.is_empty(), "what it held is free");
     wanted.await.unwrap();
     other.commit().await.unwrap();
 }
@@ -143,7 +143,7 @@ async fn a_conversation_that_was_moved_does_not_hold_up_the_others_of_its_old_gr
     mover.commit().await.unwrap();
     of_new.await.unwrap();
     assert_pending(&mut of_moved);
-    assert_eq!(store.engine.lock_whatever().parked.iter().count(), 1, "the old group is free");
+    assert_eq!(store.engine.lock_even_failed().parked.iter().count(), 1, "the old group is free");
     of_old.await.unwrap();
     c.commit().await.unwrap();
     a.commit().await.unwrap();
@@ -191,7 +191,7 @@ async fn fill<'s>(store: &'s SqliteStore, handle: ConversationHandle) -> Submitt
     // The writer answers earlier units before it gives their shares of the room back.
     until(|| {
         assert_pending(&mut whole);
-        store.engine.lock_whatever().parked.cost() >= ROOM
+        store.engine.lock_even_failed().parked.cost() >= ROOM
     })
     .await;
     whole
@@ -217,7 +217,7 @@ async fn callers_that_give_up_and_retry_fill_no_memory() {
         let end = async {
             tokio::task::yield_now().await;
             {
-                let parked = &store.engine.lock_whatever().parked;
+                let parked = &store.engine.lock_even_failed().parked;
                 assert!(parked.iter().count() < 100, "{} wait", parked.iter().count());
             }
             drop(whole);
@@ -226,7 +226,7 @@ async fn callers_that_give_up_and_retry_fill_no_memory() {
         let (sent, ()) = tokio::join!(stays, end);
         sent.unwrap();
         assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["first", "second"]);
-        let state = store.engine.lock_whatever();
+        let state = store.engine.lock_even_failed();
         assert!(state.parked.is_empty() && state.parked.cost() == 0);
     }
 }

@@ -8,7 +8,7 @@ async fn no_number_is_given_out_twice_although_nothing_was_closed() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     drop(defined(options(folder.path())).await);
-    let counters = |store: &SqliteStore| store.engine.lock_whatever().core.counters();
+    let counters = |store: &SqliteStore| store.engine.lock_even_failed().core.counters();
     let mut last = (0, 0, 0);
     for _ in 0..3 {
         let store = SqliteStore::open(options(folder.path())).unwrap();

@@ -193,7 +193,7 @@ async fn a_lone_caller_leaves_it_to_the_writer_to_wait_for_the_lock_of_another_p
         store.submit(vec![send(handle, &number.to_string())]).await.unwrap();
     }
     for _ in 0..10 {
-        store.engine.lock_whatever().note_callers(1, true);
+        store.engine.lock_even_failed().note_callers(1, true);
     }
     let other = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
     other.busy_timeout(Duration::from_secs(20)).unwrap();
@@ -290,7 +290,7 @@ async fn each_message_whose_caller_has_gone_is_counted_unless_a_transaction_give
     // A unit that waits for a group is ordered when the holder commits, and its caller goes before that is written.
     let mut received = store.submit(vec![send(held, "waits"), receive()]);
     assert_pending(&mut received);
-    until(|| !store.engine.lock_whatever().parked.is_empty()).await;
+    until(|| !store.engine.lock_even_failed().parked.is_empty()).await;
     let mut committed = holder.commit();
     {
         let mut write = store.engine.write.lock().unwrap();
@@ -340,5 +340,5 @@ async fn a_close_that_fails_wakes_receivers() {
 async fn the_writer_of_an_idle_store_sleeps() {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
-    until(|| store.engine.lock_whatever().is_asleep).await;
+    until(|| store.engine.lock_even_failed().is_asleep).await;
 }
