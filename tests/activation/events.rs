@@ -4,12 +4,12 @@ use crate::stage::{FIVE_SECONDS, Stage, soon, until};
 use dialoq::Act;
 
 const NOTIFY: &str = "
-    CREATE QUEUE told;
-    CREATE SERVICE listener ON QUEUE told ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
+    CREATE QUEUE events;
+    CREATE SERVICE listener ON QUEUE events ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
     CREATE EVENT NOTIFICATION first ON QUEUE work FOR QUEUE_ACTIVATION TO SERVICE 'listener', 'current database';";
 
 async fn event(stage: &Stage) -> String {
-    let batch = soon("the event", stage.receive("told").wait_forever().into_future()).await.unwrap().unwrap();
+    let batch = soon("the event", stage.receive("events").wait_forever().into_future()).await.unwrap().unwrap();
     batch.first().text().unwrap().into_owned()
 }
 
@@ -23,12 +23,12 @@ staged!(one_event_until_a_receive_or_the_time_out, async |store| {
     assert!(event(&stage).await.contains("work"));
     stage.arrive(3).await;
     assert_eq!(stage.queue_monitors()[0].state, "NOTIFIED");
-    assert!(stage.receive("told").await.unwrap().is_none());
+    assert!(stage.receive("events").await.unwrap().is_none());
     stage.advance(FIVE_SECONDS);
     event(&stage).await;
     while stage.receive("work").await.unwrap().is_some() {}
     until("the monitor at rest", || stage.queue_monitors()[0].state == "INACTIVE").await;
-    assert!(stage.receive("told").await.unwrap().is_none());
+    assert!(stage.receive("events").await.unwrap().is_none());
     stage.arrive(1).await;
     event(&stage).await;
     procedures.stop().await;
@@ -45,5 +45,5 @@ staged!(every_notification_of_a_queue_is_told, async |store| {
     stage.arrive(1).await;
     event(&stage).await;
     event(&stage).await;
-    assert!(stage.receive("told").await.unwrap().is_none());
+    assert!(stage.receive("events").await.unwrap().is_none());
 });

@@ -134,9 +134,9 @@ staged!(end_dialog_and_error_end_the_conversation_unless_handled, async |store| 
 
 staged!(handlers_for_end_dialog_error_and_timer_are_asked, async |store| {
     let stage = stage(store).await;
-    let (tell, mut told) = mpsc::unbounded_channel::<String>();
+    let (sender, mut handled) = mpsc::unbounded_channel::<String>();
     let handlers = {
-        let (end, error, timer) = (tell.clone(), tell.clone(), tell);
+        let (end, error, timer) = (sender.clone(), sender.clone(), sender);
         Handlers::new()
             .on(NOTE, async |context, _| Ok(context.timer(context.handle(), Duration::from_secs(9)).await?))
             .on_dialog_timer(async move |_, _| Ok(timer.send("timer".into())?))
@@ -161,13 +161,13 @@ staged!(handlers_for_end_dialog_error_and_timer_are_asked, async |store| {
     })
     .await;
     stage.advance(Duration::from_secs(9));
-    assert_eq!(soon("the timer", told.recv()).await.as_deref(), Some("timer"));
+    assert_eq!(soon("the timer", handled.recv()).await.as_deref(), Some("timer"));
     stage.end(dialog).await.unwrap();
-    assert_eq!(soon("the end", told.recv()).await.as_deref(), Some("end"));
+    assert_eq!(soon("the end", handled.recv()).await.as_deref(), Some("end"));
     let dialog = begin(&stage).await;
     stage.send(dialog, NOTE, "hello").await.unwrap();
     stage.end_with_error(dialog, 7, "broken <here>").await.unwrap();
-    assert_eq!(soon("the error", told.recv()).await.as_deref(), Some("7 broken <here>"));
+    assert_eq!(soon("the error", handled.recv()).await.as_deref(), Some("7 broken <here>"));
     soon("the stop", readers.stop()).await;
 });
 
@@ -310,14 +310,14 @@ staged!(a_handler_that_is_given_up_while_a_verb_waits_leaves_no_transaction_open
     let stage = stage(store).await;
     let (held, holder) = (begin(&stage).await, stage.begin().await.unwrap());
     let waits = Arc::new(Notify::new());
-    let said = waits.clone();
+    let waits_now = waits.clone();
     holder.send(held, ORDER, &Order { sku: "A-1".into(), pieces: 1 }).await.unwrap();
     let attempts = Arc::new(AtomicUsize::new(0));
     let count = attempts.clone();
     let handlers = Handlers::new()
         .on(ORDER, async move |context, _| {
             if count.fetch_add(1, SeqCst) == 0 {
-                said.notify_one();
+                waits_now.notify_one();
                 // The other transaction holds its group.
                 context.timer(held, Duration::from_secs(60)).await?;
             }
@@ -360,9 +360,9 @@ staged!(an_idle_reader_leaves_after_its_wait_and_comes_back_with_work, async |st
 staged!(stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish, async |store| {
     let stage = stage(store).await;
     let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-    let (tell, wait) = (begun.clone(), go_on.clone());
+    let (sender, wait) = (begun.clone(), go_on.clone());
     let handlers = Handlers::new().on(ORDER, async move |context, _| {
-        tell.notify_one();
+        sender.notify_one();
         wait.notified().await;
         context.end_conversation().await?;
         Ok(())
@@ -392,10 +392,10 @@ staged!(readers_take_the_part_of_the_queue_they_are_told, async |store| {
         })
         .await
         .unwrap();
-    let (tell, mut told) = mpsc::unbounded_channel::<u8>();
+    let (sender, mut handled) = mpsc::unbounded_channel::<u8>();
     let handlers = Handlers::new()
         .otherwise(async move |context, message| {
-            tell.send(message.priority)?;
+            sender.send(message.priority)?;
             context.end_conversation().await?;
             Ok(())
         })
@@ -403,9 +403,9 @@ staged!(readers_take_the_part_of_the_queue_they_are_told, async |store| {
     stage.arrive(1).await;
     order(&stage, 1).await;
     let readers = stage.activate("work", handlers).start();
-    assert_eq!(soon("a message", told.recv()).await, Some(9));
+    assert_eq!(soon("a message", handled.recv()).await, Some(9));
     soon("the stop", readers.stop()).await;
-    assert!(told.try_recv().is_err());
+    assert!(handled.try_recv().is_err());
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.first().priority), Some(5));
 });
 
@@ -414,9 +414,9 @@ staged!(readers_take_the_part_of_the_queue_they_are_told, async |store| {
 staged!(threads, every_message_is_handled_although_readers_come_and_go, async |store| {
     for ramp in [Ramp::ServiceBroker, Ramp::Fast] {
         let stage = stage(store).await;
-        let (tell, mut told) = mpsc::unbounded_channel::<u32>();
+        let (sender, mut handled) = mpsc::unbounded_channel::<u32>();
         let handlers = Handlers::new()
-            .on(ORDER, async move |_, order| Ok(tell.send(order.pieces)?))
+            .on(ORDER, async move |_, order| Ok(sender.send(order.pieces)?))
             .idle_wait(Duration::from_millis(1));
         let readers = stage.activate("work", handlers).max_queue_readers(3).ramp(ramp).start();
         let dialog = begin(&stage).await;
@@ -427,7 +427,7 @@ staged!(threads, every_message_is_handled_although_readers_come_and_go, async |s
                 stage.advance(Duration::from_millis(1));
             }
             stage.send(dialog, ORDER, &Order { sku: "A-1".into(), pieces }).await.unwrap();
-            assert_eq!(soon("a message", told.recv()).await, Some(pieces));
+            assert_eq!(soon("a message", handled.recv()).await, Some(pieces));
         }
         let row = row(&readers).await;
         assert!(row.tasks_started_total > 1, "none came back: {row:?}");

@@ -149,7 +149,7 @@ staged!(hosts, altering_the_limit_counts_on_every_host, async |store| {
     let (mut others, other_procedure) = Theatre::new();
     let there = other.activate("work", other_procedure).ramp(Ramp::Fast).start();
     assert_eq!(soon("a refusal", is_refused(&there)).await, 0);
-    // The definition is changed here and heard of there.
+    // The definition is changed by one broker, and the other is notified.
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (MAX_QUEUE_READERS = 5)").await;
     let there_too = others.next().await;
     assert_eq!(there_too.receives().await, 1);

@@ -22,7 +22,7 @@ staged!(a_lowered_limit_stops_nobody_and_starts_nobody, async |store| {
     }
     readers.set_max_queue_readers(1);
     for reader in &three {
-        assert_eq!(reader.receives().await, 1, "nobody was stopped");
+        assert_eq!(reader.receives().await, 1, "no reader was stopped");
         reader.commits().await;
     }
     stage.advance(FIVE_SECONDS);
@@ -135,7 +135,7 @@ staged!(other_processes_see_the_monitor_in_the_views, async |store| {
     let _reader = theatre.next().await;
     let monitors = broker.view("dm_broker_queue_monitors");
     let text = format!("select state, tasks_running, max_queue_readers from {monitors}");
-    let told = async {
+    let handled = async {
         loop {
             let rows = broker.query(&*text, ()).await.unwrap().rows;
             if let Some(row) = rows.first()
@@ -146,7 +146,7 @@ staged!(other_processes_see_the_monitor_in_the_views, async |store| {
             tokio::task::yield_now().await;
         }
     };
-    assert_eq!(soon("the row in the view", told).await, ("NOTIFIED".to_owned(), 3));
+    assert_eq!(soon("the row in the view", handled).await, ("NOTIFIED".to_owned(), 3));
     let tasks = format!("select procedure_name from {}", broker.view("dm_broker_activated_tasks"));
     let tasks = broker.query(tasks, ()).await.unwrap();
     assert_eq!(tasks.rows[0].get::<String>("procedure_name").unwrap(), "puppet");

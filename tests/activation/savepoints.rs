@@ -93,18 +93,18 @@ staged!(an_end_that_a_savepoint_undid_keeps_no_message_from_its_handler, async |
             Ok(())
         });
         let readers = stage.activate("work", handlers).start();
-        let told = stage.receive("home").wait_forever().into_future();
-        let told = soon("the end of the conversation", told).await.unwrap().unwrap();
+        let ending = stage.receive("home").wait_forever().into_future();
+        let ending = soon("the end of the conversation", ending).await.unwrap().unwrap();
         soon("the stop", readers.stop()).await;
         let expected = if *has_ended { 1 } else { 5 };
         assert_eq!(handled.lock().unwrap().len(), expected, "{steps:?} handled {handled:?}");
-        assert_eq!(told.len(), 1, "{steps:?}");
+        assert_eq!(ending.len(), 1, "{steps:?}");
         assert!(stage.receive("work").await.unwrap().is_none(), "{steps:?} left something");
         assert_eq!(stage.end(dialog).await.unwrap(), ended_as(steps), "{steps:?}");
     }
 });
 
-/// The state of the initiator that has received what the play's END told it.
+/// The state of the initiator that has received the END of the play.
 fn ended_as(steps: &[Step]) -> ConversationState {
     match steps.last() {
         Some(Fail) => ConversationState::Error,

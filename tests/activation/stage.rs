@@ -1,4 +1,4 @@
-//! What every test stands on: a broker with two services, and readers that do one step at a time as they are told.
+//! What every test stands on: a broker with two services, and readers that do one step at a time by orders of the test.
 
 use crate::servers::{Database, Store};
 use dialoq::activation::{HandlerError, MonitorRow, Procedure, ReaderEvent, ReaderEvents, Readers, Session};
@@ -178,7 +178,7 @@ pub(crate) async fn failed(events: &mut ReaderEvents) -> (u16, String) {
     }
 }
 
-/// What a puppet is told to do.
+/// An order to a reader.
 enum Order {
     /// RECEIVE TOP (n) in a transaction, without waiting.
     Receive(u64),
@@ -217,7 +217,7 @@ impl Puppet {
         self.send_order(Order::Receive(top)).await
     }
 
-    /// Tells it to wait for messages, without waiting for it.
+    /// Orders it to wait for messages, without waiting for it.
     pub(crate) fn waits(&self, wait: Duration) -> oneshot::Receiver<usize> {
         let (answer, answered) = oneshot::channel();
         self.orders.send((Order::Wait(wait), answer)).unwrap_or_else(|_| panic!("the reader has gone"));
@@ -265,9 +265,9 @@ impl Theatre {
         let (appear, launched) = mpsc::unbounded_channel();
         let (leak, leaked) = mpsc::unbounded_channel();
         let procedure = Procedure::new("puppet", async move |session: Session| {
-            let (orders, told) = mpsc::unbounded_channel();
+            let (orders, orders_in) = mpsc::unbounded_channel();
             appear.send(Puppet { orders }).map_err(|_| HandlerError::new("the theatre is closed"))?;
-            play(session, told, leak).await
+            play(session, orders_in, leak).await
         });
         (Self { launched, leaked }, procedure)
     }
@@ -285,11 +285,11 @@ impl Theatre {
 
 async fn play(
     session: Session,
-    mut told: mpsc::UnboundedReceiver<(Order, oneshot::Sender<usize>)>,
+    mut orders_in: mpsc::UnboundedReceiver<(Order, oneshot::Sender<usize>)>,
     leak: mpsc::UnboundedSender<Tx>,
 ) -> Result<(), HandlerError> {
     let mut tx: Option<Tx> = None;
-    while let Some((order, answer)) = told.recv().await {
+    while let Some((order, answer)) = orders_in.recv().await {
         let received = match order {
             Order::Receive(top) => {
                 let open = if let Some(open) = tx.take() { open } else { session.begin().await? };
@@ -321,10 +321,10 @@ async fn play(
                 0
             }
             Order::Leave => return Ok(()),
-            Order::Fail => return Err(HandlerError::new("told to fail")),
-            Order::Panic => panic!("told to panic"),
+            Order::Fail => return Err(HandlerError::new("ordered to fail")),
+            Order::Panic => panic!("ordered to panic"),
         };
-        // Whoever told it may not care.
+        // The test may have dropped the answer.
         let _ = answer.send(received);
     }
     Ok(())

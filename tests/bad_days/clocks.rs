@@ -58,7 +58,7 @@ pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait(store: Store) {
             clock.jump(jump);
             let began = Instant::now();
             host.timer(handle, Duration::from_secs(1)).await?;
-            // Nobody else attends to it.
+            // No other host attends to it.
             let batch = host.receive("asker").wait(SOON).await?.expect("the timer is due");
             assert_eq!(batch.first().handle(), handle);
             assert!(batch.first().is_dialog_timer());

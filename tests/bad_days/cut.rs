@@ -8,18 +8,18 @@ use dialoq::{Act, Broker, Code, Result};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// A broker over a network, and one beside it over none.
+/// A broker over a network, and one over a direct connection.
 async fn stage(database: &Database) -> Result<(Network, Broker, Broker)> {
-    let beside = broker(database.url()).await?;
+    let direct = broker(database.url()).await?;
     let network = Network::before(database.store(), database.url()).await;
     let broker = Broker::open(network.url()).await?;
-    Ok((network, broker, beside))
+    Ok((network, broker, direct))
 }
 
 /// Sends and writes a row in one transaction under an id, and cuts its COMMIT.
 async fn cut_commit(store: Store, is_heard: bool) -> Result<()> {
     let database = Database::fresh(store);
-    let (network, broker, beside) = stage(&database).await?;
+    let (network, broker, direct) = stage(&database).await?;
     let unit = Uuid::new_v4();
     let tx = broker.begin().await?;
     assert!(tx.claim(unit).await?);
@@ -31,7 +31,7 @@ async fn cut_commit(store: Store, is_heard: bool) -> Result<()> {
     assert!(network.was_cut());
     assert_eq!(error.code(), Code::COMMIT_UNKNOWN, "{error:?}");
     assert!(!error.is_retryable(), "who repeats it blindly may do it twice");
-    // The id tells; a transaction that is not there any more is over before it does.
+    // The id shows it; a transaction that is not there any more is over before it does.
     assert_eq!(broker.unit_happened(unit).await?, is_heard);
     let again = broker.begin().await?;
     if again.claim(unit).await? {
@@ -40,8 +40,8 @@ async fn cut_commit(store: Store, is_heard: bool) -> Result<()> {
         again.sql("insert into thing values (1)", ()).await?;
     }
     again.commit().await?;
-    assert_eq!(drain(&beside).await?, ["once"]);
-    assert_eq!(things(&beside).await?, 1);
+    assert_eq!(drain(&direct).await?, ["once"]);
+    assert_eq!(things(&direct).await?, 1);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn a_commit_that_never_arrived_is_unknown_too(store: Store) {
 pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost(store: Store) {
     on(async move {
         let database = Database::fresh(store);
-        let (network, broker, beside) = stage(&database).await?;
+        let (network, broker, direct) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         for (number, (word, is_heard)) in
             [("COMMIT", true), ("COMMIT", false), ("word-2", true), ("word-3", false)].into_iter().enumerate()
@@ -71,7 +71,7 @@ pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost(store: Store) {
             network.cut_at(word, is_heard);
             broker.submit_once(Uuid::new_v4(), vec![verb]).await?;
             assert!(network.was_cut(), "{text}");
-            assert_eq!(drain(&beside).await?, [text]);
+            assert_eq!(drain(&direct).await?, [text]);
         }
         Ok(())
     });
@@ -80,14 +80,14 @@ pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost(store: Store) {
 pub(crate) fn a_send_whose_answer_is_lost_is_unknown(store: Store) {
     on(async move {
         let database = Database::fresh(store);
-        let (network, broker, beside) = stage(&database).await?;
+        let (network, broker, direct) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         network.cut_at("the word", true);
         let error = broker.send(handle, TEXT, "the word").await.unwrap_err();
         assert_eq!(error.code(), Code::COMMIT_UNKNOWN, "{error:?}");
         // The next finds another connection.
         broker.send(handle, TEXT, "the next").await?;
-        assert_eq!(drain(&beside).await?, ["the next", "the word"]);
+        assert_eq!(drain(&direct).await?, ["the next", "the word"]);
         Ok(())
     });
 }
@@ -95,14 +95,14 @@ pub(crate) fn a_send_whose_answer_is_lost_is_unknown(store: Store) {
 pub(crate) fn a_request_that_never_left_a_transaction_undoes_it(store: Store) {
     on(async move {
         let database = Database::fresh(store);
-        let (network, broker, beside) = stage(&database).await?;
+        let (network, broker, direct) = stage(&database).await?;
         let tx = broker.begin().await?;
         tx.sql("insert into thing values (1)", ()).await?;
         network.cut_at("thing values (2)", true);
         let error = tx.sql("insert into thing values (2)", ()).await.unwrap_err();
         assert_eq!(error.code(), Code::SERVER_UNREACHABLE, "{error:?}");
         assert_eq!(tx.sql("insert into thing values (3)", ()).await.unwrap_err().code(), Code::TRANSACTION_ENDED);
-        assert_eq!(things(&beside).await?, 0);
+        assert_eq!(things(&direct).await?, 0);
         assert_eq!(things(&broker).await?, 0);
         Ok(())
     });
@@ -111,7 +111,7 @@ pub(crate) fn a_request_that_never_left_a_transaction_undoes_it(store: Store) {
 pub(crate) fn a_receive_cut_off_in_a_transaction_gives_its_messages_back(store: Store) {
     on(async move {
         let database = Database::fresh(store);
-        let (network, broker, beside) = stage(&database).await?;
+        let (network, broker, direct) = stage(&database).await?;
         let handle = dialog(&broker).await?;
         broker.send(handle, TEXT, "kept").await?;
         let tx = broker.begin().await?;
@@ -119,10 +119,10 @@ pub(crate) fn a_receive_cut_off_in_a_transaction_gives_its_messages_back(store: 
         network.cut_at("thing values (1)", true);
         tx.sql("insert into thing values (1)", ()).await.unwrap_err();
         drop(tx);
-        // Whoever waits is told as soon as the server has noticed.
-        let batch = beside.receive("server").wait(crate::SOON).await?.expect("it came back");
+        // A waiting receiver is notified as soon as the server has noticed.
+        let batch = direct.receive("server").wait(crate::SOON).await?.expect("it came back");
         assert_eq!(batch.first().decode(TEXT)?, "kept");
-        assert_eq!(drain(&beside).await?, [""; 0]);
+        assert_eq!(drain(&direct).await?, [""; 0]);
         Ok(())
     });
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Sends of one task that were answered, and those of which nobody knows.
+/// Sends of one task that were answered, and those of unknown outcome.
 #[derive(Debug, Default)]
 struct Sent {
     known: BTreeSet<String>,
@@ -163,7 +163,7 @@ pub(crate) fn a_server_that_falls_comes_back_with_everything(_: Store) {
     });
 }
 
-/// Sends until the server is back and answers, each time another text: one that nobody knows of may be there or not.
+/// Sends until the server is back and answers, each time another text: one of unknown outcome may be there or not.
 async fn send_until_answered(broker: &Broker, handle: ConversationHandle) -> Sent {
     let sending = async {
         let mut sent = Sent::default();
@@ -190,7 +190,7 @@ fn is_of_an_absent_server(error: &dialoq::Error) -> bool {
     error.is_retryable() || error.code() == Code::SERVER_UNREACHABLE
 }
 
-/// Does it until the server is back. What is asked here may be done twice, and so may be what nobody knows of.
+/// Does it until the server is back. What is asked here may be done twice, and so may be a call of unknown outcome.
 async fn until_answered<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     let asking = async {
         loop {
@@ -221,13 +221,13 @@ pub(crate) fn a_waiting_receiver_outlives_the_server(_: Store) {
         let other = until_answered(|| Broker::open(database.url())).await;
         let handle = until_answered(|| dialog(&other)).await;
         until_answered(|| other.send(handle, TEXT, "awake")).await;
-        let batch = waiting.await.expect("no panic")?.expect("it was told");
+        let batch = waiting.await.expect("no panic")?.expect("it was notified");
         assert_eq!(batch.first().decode(TEXT)?, "awake");
         Ok(())
     });
 }
 
-/// What a rollback of a dead host may take to be counted if nobody receives its messages: six times what it should, and less
+/// What a rollback of a dead host may take to be counted if no caller receives its messages: six times what it should, and less
 /// than the minute after which every process looks in any case.
 const NOTICING: Duration = Duration::from_secs(30);
 
@@ -238,7 +238,7 @@ pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {
         let handle = dialog(&alive).await?;
         alive.send(handle, TEXT, "poison").await?;
         for death in 1..=5 {
-            // A host that dies says nothing more: its broker is not told, its server's session just ends.
+            // A host that dies sends nothing more: its broker is not notified, its server's session just ends.
             let host = Broker::open(database.url()).await?;
             let tx = host.begin().await?;
             let session: i64 = tx.query(store.session(), ()).await?.rows[0].get("session")?;
@@ -248,9 +248,9 @@ pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {
             std::mem::forget(host);
             tokio::task::block_in_place(|| database.end_session(session));
         }
-        // Four deaths left the queue on, or the fifth host would have got nothing; the fifth is one too many. Whoever attends
-        // to what is due finds the traces of the dead. Only while somebody waits in it does a process hear of others where
-        // the server has no words for them.
+        // Four deaths left the queue on, or the fifth host would have got nothing; the fifth is one too many. The tick of
+        // another host counts the rollbacks of the dead ones. Where the server has no notifications, a process polls only
+        // while a receiver waits in it.
         let waits = {
             let alive = alive.clone();
             tokio::spawn(async move { alive.receive("asker").wait_forever().await })

@@ -17,7 +17,7 @@ struct Cut {
     is_heard: bool,
 }
 
-/// Passes everything on until it is told to cut. Each cut happens once and ends the connection that said the word.
+/// Passes everything on until a cut is requested. Each cut happens once and ends the connection that sent the word.
 pub(crate) struct Network {
     url: String,
     cut: Arc<Mutex<Option<Cut>>>,
@@ -70,9 +70,9 @@ impl Network {
         &self.url
     }
 
-    /// Cuts when a client says that, before or after the server has heard it; no answer comes back.
+    /// Cuts when a client sends that, before or after the server has received it; no answer comes back.
     pub(crate) fn cut_at(&self, word: &str, is_heard: bool) {
-        // SQL Server is told its statements in UTF-16, and bodies as they are.
+        // SQL Server gets its statements in UTF-16, and bodies as they are.
         let wide = word.encode_utf16().flat_map(u16::to_le_bytes).collect();
         *self.cut.lock().unwrap() = Some(Cut { at: [word.as_bytes().to_vec(), wide], is_heard });
     }
@@ -105,23 +105,23 @@ async fn pass<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, mut server: S, c
         tokio::select! {
             read = client.read(&mut asked) => {
                 let Ok(length @ 1..) = read else { return };
-                let said = &asked[..length];
+                let sent = &asked[..length];
                 let here = {
                     let mut cut = cuts.lock().unwrap();
-                    let has = |word: &Vec<u8>| said.windows(word.len()).any(|part| part == word);
+                    let has = |word: &Vec<u8>| sent.windows(word.len()).any(|part| part == word);
                     let is_here = cut.as_ref().is_some_and(|cut| cut.at.iter().any(has));
                     if is_here { cut.take() } else { None }
                 };
                 match here {
                     Some(Cut { is_heard: false, .. }) => return,
                     Some(Cut { is_heard: true, .. }) => {
-                        let _ = server.write_all(said).await;
+                        let _ = server.write_all(sent).await;
                         // It has done what it was asked when it answers; the answer is lost.
                         let _ = server.read(&mut answered).await;
                         return;
                     }
                     None => {
-                        if server.write_all(said).await.is_err() {
+                        if server.write_all(sent).await.is_err() {
                             return;
                         }
                     }

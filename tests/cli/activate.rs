@@ -139,8 +139,8 @@ fn every_ending_signal_ends_the_children_of_its_programs() {
     let _limit = crate::limit();
     // With their numbers on Linux. INT and TERM end it also where they were ignored.
     let all = [("HUP", 1), ("QUIT", 3), ("USR1", 10), ("USR2", 12), ("ALRM", 14), ("XCPU", 24)];
-    let heard = all.into_iter().filter(|(_, number)| !is_ignored(*number)).map(|(signal, _)| signal);
-    for signal in ["INT", "TERM"].into_iter().chain(heard) {
+    let handled = all.into_iter().filter(|(_, number)| !is_ignored(*number)).map(|(signal, _)| signal);
+    for signal in ["INT", "TERM"].into_iter().chain(handled) {
         let shop = Shop::open();
         shop.order(&["a"]);
         let script = "sleep 1000 & echo $! > pid.new; mv pid.new pid; wait";

@@ -1,4 +1,4 @@
-//! Arguments and inputs that nobody means well with: each is refused with a reason, and nothing panics.
+//! Hostile arguments and inputs: each is refused with a reason, and nothing panics.
 #![cfg(unix)]
 
 use crate::shop::{SEND_ORDER, Shop, text};
@@ -90,7 +90,7 @@ fn files_that_are_no_files_of_bodies_are_refused() {
     }
     let error = shop.fails(1, &["apply", "."]);
     assert!(error.starts_with("error[60028]") && error.contains("'.'"), "{error}");
-    // Nobody writes to the pipe, so it is never open; ctrl-C ends the wait.
+    // The pipe has no writer, so it is never open; ctrl-C ends the wait.
     assert!(Command::new("mkfifo").arg(shop.path("fifo")).status().unwrap().success());
     let commands = [
         [SEND_ORDER, &["--file", "fifo"]].concat(),

@@ -67,8 +67,8 @@ fn of_many_installers_one_installs() {
         let line = installer.line();
         let (code, error) = installer.end();
         assert_eq!(code, Some(0), "{error}");
-        let said: Value = serde_json::from_str(&line).unwrap();
-        ran += usize::from(!names(&said["ran"]).is_empty());
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        ran += usize::from(!names(&answer["ran"]).is_empty());
     }
     assert_eq!(ran, 1);
     assert_eq!(database.sql("SELECT count(*) FROM dialoq.installed"), "1");
@@ -130,7 +130,7 @@ fn an_installation_without_rights_names_the_missing_right() {
     for part in ["60034", "CREATE on the database", "dialoq install --db postgres://"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
-    // Once somebody else has installed it, there is nothing to do; but this user may not use it.
+    // Once another user has installed it, there is nothing to do; but this user may not use it.
     shop.ok(&["--db", database.url(), "install"]);
     let refused = shop.fails(1, &["--db", &user, "install"]);
     assert!(refused.contains("60034") && refused.contains("dialoq_user"), "{refused}");

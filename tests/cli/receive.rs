@@ -72,7 +72,7 @@ fn receive_follow_ends_by_ctrl_c_and_printed_messages_are_removed() {
     let (code, error) = running.end();
     assert_eq!(code, Some(130), "{error}");
     assert!(error.contains("interrupted"), "{error}");
-    // Of what was printed just before ctrl-C nobody can know whether it was committed; a message stays or is gone.
+    // A message printed just before ctrl-C may be committed or not; it stays or is gone.
     let rest = shop.bodies("orders");
     assert!(rest.is_empty() || rest == ["a"], "{rest:?}");
     shop.order(&["b"]);

@@ -132,7 +132,7 @@ pub(crate) const SEND_ORDER: &[&str] = &[
     "//shop/PlaceOrder",
 ];
 
-/// A command that runs until somebody stops it; killed if a test fails before.
+/// A command that runs until it is stopped; killed if a test fails before.
 pub(crate) struct Running {
     child: Child,
     pub(crate) input: Option<std::process::ChildStdin>,

@@ -172,7 +172,7 @@ case!(dropped_contracts_are_remembered_by_what_they_carried, [14], async |t| {
     t.send(pair.target, "Text", "unread").await?;
     t.define("ALTER SERVICE [T] (DROP CONTRACT [C]); DROP CONTRACT [C]").await?;
     let received = t.receive("QI").await?;
-    // The service gave the contract up first, so that is what the peer is told.
+    // The service gave the contract up first, so the peer gets that error.
     assert_eq!(received.error_codes(), [-8469]);
     assert_eq!((&*received[1].service_contract_name, received.len()), ("C", 2));
     let t = t.restart().await?;

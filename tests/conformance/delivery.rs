@@ -136,8 +136,8 @@ case!(a_new_broker_keeps_its_notifications, [182, 221], async |t| {
         assert_eq!(tx.receive("QT").await?.len(), 1);
         tx.rollback().await?;
     }
-    let told = t.receive("Events").await?;
-    assert_eq!(told.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
+    let events = t.receive("Events").await?;
+    assert_eq!(events.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
 });
 
 case!(conversations_can_be_errored, [222], async |t| {

@@ -77,7 +77,7 @@ case!(groups_may_be_chosen, [72], async |t| {
 case!(groups_belong_to_one_service, [73], async |t| {
     let one = t.begin_dialog(t.to_target()).await?;
     t.define("CREATE SERVICE [B] ON QUEUE [QI]").await?;
-    // What is refused anyway does not wait for whoever holds the group.
+    // A refused verb does not wait for the holder of the group.
     let holder = t.begin().await?;
     holder.send(one.handle, "Text", "held").await?;
     for related in [Relation::Group(one.group), Relation::Conversation(one.handle)] {

@@ -181,7 +181,7 @@ case!(send_and_end_at_once, [118, 120], async |t| {
 case!(errors_after_the_end_reach_no_endpoint, [119], async |t| {
     let dialog = t.dialog().await?;
     t.send(dialog, "Xml", "<broken").await?;
-    assert_eq!(t.receive("QI").await?.error_codes(), [-9615], "whoever waits hears of it");
+    assert_eq!(t.receive("QI").await?.error_codes(), [-9615], "a waiting receiver wakes");
 
     let tx = t.begin().await?;
     let dialog = tx.begin_dialog(t.to_target()).await?.handle;
@@ -260,7 +260,7 @@ case!(messages_of_broken_conversations_are_held, [125], async |t| {
 
 case!(a_reply_confirms_the_target, [121], async |t| {
     let pair = t.pair().await?;
-    t.send(pair.target, "Text", "heard").await?;
+    t.send(pair.target, "Text", "an answer").await?;
     t.end(pair.initiator).await?;
     t.end(pair.target).await?;
     let closed = t.endpoint(pair.target).await?.expect("it is kept against replay");
@@ -279,7 +279,7 @@ case!(unconfirmed_targets_outlive_their_lifetime, [120], async |t| {
     assert!(t.endpoint(target).await?.is_some(), "the lifetime has passed, the half hour has not");
     t.advance(31 * 60).await?;
     assert!(t.endpoint(target).await?.is_none());
-    assert!(t.receive("QT").await?.is_empty(), "and nobody is told");
+    assert!(t.receive("QT").await?.is_empty(), "and no Error is sent");
 });
 
 case!(cleanup_of_an_end_that_arrives_meanwhile, [114, 116], async |t| {

@@ -165,7 +165,7 @@ case!(get_again_gets_the_next, [151], async |t| {
 });
 
 case!(circles_of_waiting_are_found, [98, 147], async |t| {
-    // DIFFERENCE(deadlock-at-once): a server looks for deadlocks when somebody has waited a while, and any of them may be
+    // DIFFERENCE(deadlock-at-once): a server searches for deadlocks when a session has waited a while, and any of them may be
     // its victim; the embedded store refuses the wait that would close the circle with 1205 at once. Either way the
     // victim's transaction is rolled back.
     let pairs = [t.pair().await?, t.pair().await?];

@@ -51,7 +51,7 @@ case!(peers_end_does_not_stop_the_lifetime, [126], async |t| {
     t.advance(5).await?;
     assert_eq!(t.state(pair.initiator).await?, "ER");
     assert_eq!(t.receive("QI").await?.error_codes(), [-8489]);
-    assert!(t.receive("QT").await?.is_empty(), "who has ended is not told");
+    assert!(t.receive("QT").await?.is_empty(), "an endpoint that has ended gets no Error");
 });
 
 case!(timers_fire_once_here, [131, 134], async |t| {
@@ -138,7 +138,7 @@ case!(timers_survive_a_restart, [138], async |t| {
     assert!(t.receive("QI").await?.is_empty());
     t.advance(1).await?;
     assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);
-    // A timer that became due while nobody ran fires at the start.
+    // A timer that became due while no process ran fires at the start.
     t.timer(pair.initiator, 60).await?;
     let t = t.restart_after(120).await?;
     assert_eq!(t.receive("QI").await?.types(), [system::DIALOG_TIMER]);

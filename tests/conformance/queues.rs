@@ -150,13 +150,12 @@ case!(activation_and_notifications_exclude_each_other, [42], async |t| {
         "CREATE QUEUE [Events];
          CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
          CREATE QUEUE [Active] WITH ACTIVATION (PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS SELF);
-         CREATE QUEUE [Told];
-         CREATE EVENT NOTIFICATION [N] ON QUEUE [Told] FOR QUEUE_ACTIVATION TO SERVICE 'Listener', 'current database'",
+         CREATE QUEUE [Watched];
+         CREATE EVENT NOTIFICATION [N] ON QUEUE [Watched] FOR QUEUE_ACTIVATION TO SERVICE 'Listener', 'current database'",
     )
     .await?;
     let notify = "CREATE EVENT NOTIFICATION [N] ON QUEUE [Active] FOR QUEUE_ACTIVATION TO SERVICE 'Listener', 'current database'";
     assert_eq!(code(t.define(notify).await), 9718);
-    let activate =
-        "ALTER QUEUE [Told] WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS SELF)";
+    let activate = "ALTER QUEUE [Watched] WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS SELF)";
     assert_eq!(code(t.define(activate).await), 9717);
 });

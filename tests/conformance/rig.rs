@@ -252,7 +252,7 @@ impl Rig {
         self.to("T")
     }
 
-    /// A dialog from `I` to `T` in which nothing was said yet.
+    /// A dialog from `I` to `T` without messages yet.
     pub(crate) async fn dialog(&self) -> Result<ConversationHandle> {
         Ok(self.begin_dialog(self.to_target()).await?.handle)
     }

@@ -126,7 +126,7 @@ case!(lists_of_conversations, [94, 95], async |t| {
 });
 
 case!(null_bodies, [83], async |t| {
-    // DIFFERENCE(typed-nulls): the face tells "no body" (None) from bytes and has no NULL expression to refuse with 8433.
+    // DIFFERENCE(typed-nulls): the API distinguishes "no body" (None) from bytes and has no NULL expression to refuse with 8433.
     let dialog = t.dialog().await?;
     let verb = |body| Verb::Send { handles: vec![dialog], message_type: Some("Text".into()), body, trace: None };
     t.perform(verb(None)).await?;

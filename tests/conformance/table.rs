@@ -52,7 +52,7 @@ fn assertions() -> Result<Vec<Assertion>, String> {
 /// Names of what covers an assertion, and the stores it runs on.
 type Covering = BTreeMap<String, BTreeSet<Store>>;
 
-/// Test targets beside this one that run on every store; the others run on the embedded one.
+/// Other test targets that run on every store; the others run on the embedded one.
 const ON_EVERY_STORE: [&str; 3] = ["activation", "model", "interleavings"];
 
 /// Assertions covered by test functions outside this suite: a comment above them says `assertions: 186, 187 on sqlite, postgres`, or `assertions: 186, 187`.
@@ -125,7 +125,10 @@ fn generate() -> Result<String, String> {
             let is_covered = covering.values().any(|stores| stores.contains(store));
             let cell = match (is_covered, assertion.not_applicable.get(store.name())) {
                 (true, Some(why)) => {
-                    return Err(format!("assertion {} is covered, yet said not to apply: {why}", assertion.number));
+                    return Err(format!(
+                        "assertion {} is covered, yet marked as not applying: {why}",
+                        assertion.number
+                    ));
                 }
                 (true, None) => {
                     count.0 += 1;

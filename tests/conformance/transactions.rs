@@ -176,9 +176,9 @@ case!(disabling_is_notified, [182], async |t| {
         assert_eq!(tx.receive("QT").await?.len(), 1);
         tx.rollback().await?;
     }
-    let told = t.receive("Events").await?;
-    assert_eq!(told.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
-    let body = told[0].text().expect("the event is text");
+    let events = t.receive("Events").await?;
+    assert_eq!(events.types(), ["http://schemas.microsoft.com/SQL/Notifications/EventNotification"]);
+    let body = events[0].text().expect("the event is text");
     assert!(body.contains("BROKER_QUEUE_DISABLED") && body.contains("QT"), "{body}");
 });
 
@@ -193,18 +193,18 @@ case!(a_notification_whose_conversation_is_ended_is_dropped, [182], async |t| {
             .await?;
         let post = Verb::PostQueueActivation { queue: "QT".into() };
         t.perform(post.clone()).await?;
-        let told = t.receive("Events").await?.first_handle();
+        let event = t.receive("Events").await?.first_handle();
         assert_eq!(t.broker.catalog().event_notifications.len(), 1);
         if with_error {
-            t.end_with_error(told, 1, "enough").await?;
+            t.end_with_error(event, 1, "enough").await?;
         } else {
-            t.end(told).await?;
+            t.end(event).await?;
         }
         assert!(t.broker.catalog().event_notifications.is_empty(), "with an error: {with_error}");
-        assert_eq!(t.transmission_status(told).await?, "");
+        assert_eq!(t.transmission_status(event).await?, "");
         assert!(t.transmission().await?.is_empty(), "nothing waits for a queue of the system's");
         t.perform(post).await?;
-        assert!(t.receive("Events").await?.is_empty(), "nobody is told any more");
+        assert!(t.receive("Events").await?.is_empty(), "no event is sent any more");
     }
 });
 
@@ -339,7 +339,7 @@ case!(a_query_is_refused_after_the_end, [174], async |t| {
     let (left, right) = (t.begin().await?, t.begin().await?);
     left.send(one.initiator, "Text", "left").await?;
     right.send(two.initiator, "Text", "right").await?;
-    // Whoever is made to give way has ended.
+    // The victim has ended.
     let (first, second) =
         tokio::join!(left.send(two.initiator, "Text", "left"), right.send(one.initiator, "Text", "right"));
     let victim = if first.is_err() { &left } else { &right };

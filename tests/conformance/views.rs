@@ -64,7 +64,7 @@ case!(monitors_count_every_waiting_session, [228], async |t| {
     let other = t.clone();
     let mut waiting = Box::pin(async move { other.wait_receive("QT", Some(60)).await });
     t.still_waits(&mut waiting).await;
-    assert_eq!(readers.monitor().await.expect("a monitor").tasks_waiting, 1, "nobody activated it");
+    assert_eq!(readers.monitor().await.expect("a monitor").tasks_waiting, 1, "no activation started it");
     t.advance(60).await?;
     waiting.await?;
     assert_eq!(readers.monitor().await.expect("a monitor").tasks_waiting, 0);
@@ -128,14 +128,14 @@ case!(rollbacks_are_counted, [231], async |t| {
     assert_eq!(rollbacks(), 2);
 });
 
-/// Counters by name and labels, heard on this thread only.
+/// Counters by name and labels, recorded on this thread only.
 #[derive(Default)]
 struct Counts(Mutex<HashMap<Key, Arc<AtomicU64>>>);
 
 impl Counts {
     fn of(&self, name: &'static str, labels: &[(&'static str, &str)]) -> u64 {
         let labels: Vec<Label> = labels.iter().map(|(key, value)| Label::new(*key, (*value).to_owned())).collect();
-        let counts = self.0.lock().expect("nobody panics while counting");
+        let counts = self.0.lock().expect("no thread panics while counting");
         counts.get(&Key::from_parts(name, labels)).map_or(0, |count| count.load(SeqCst))
     }
 }
@@ -146,7 +146,7 @@ impl Recorder for Counts {
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
-        let mut counts = self.0.lock().expect("nobody panics while counting");
+        let mut counts = self.0.lock().expect("no thread panics while counting");
         Counter::from_arc(counts.entry(key.clone()).or_default().clone())
     }
 

@@ -84,7 +84,7 @@ async fn work(path: &Path, round: &str) {
     }
 }
 
-/// Runs the child until it has said so many lines, kills it, and gives everything it said.
+/// Runs the child until it has printed so many lines, kills it, and returns all its lines.
 fn run_and_kill(path: &Path, round: usize, lines: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["kill::child", "--exact", "--ignored", "--nocapture"])
@@ -94,18 +94,18 @@ fn run_and_kill(path: &Path, round: usize, lines: usize) -> Vec<String> {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut said = Vec::new();
+    let mut lines_read = Vec::new();
     let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-    while said.len() < lines {
+    while lines_read.len() < lines {
         let line = output.next().expect("the child runs until it is killed").unwrap();
         if line.contains("sent ") || line.contains("received ") {
-            said.push(line);
+            lines_read.push(line);
         }
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    said.extend(output.map_while(Result::ok).filter(|line| line.contains("sent ") || line.contains("received ")));
-    said
+    lines_read.extend(output.map_while(Result::ok).filter(|line| line.contains("sent ") || line.contains("received ")));
+    lines_read
 }
 
 #[test]

@@ -90,7 +90,7 @@ async fn rolling_back_gives_up_a_verb_that_waits_for_a_lock() {
     let blocked = broker.begin().await.unwrap();
     let given_up = tokio::time::timeout(Duration::from_millis(1), blocked.send(handle, NUMBER, &2)).await;
     assert!(given_up.is_err(), "the group is locked");
-    tokio::time::timeout(SOON, blocked.rollback()).await.expect("it waits for nobody").unwrap();
+    tokio::time::timeout(SOON, blocked.rollback()).await.expect("it waits for no lock").unwrap();
     holder.commit().await.unwrap();
     assert_eq!(broker.receive("server").await.unwrap().unwrap().len(), 1);
 }

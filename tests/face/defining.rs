@@ -65,7 +65,7 @@ async fn a_list_that_contradicts_itself_is_refused() {
     let twice = broker.ensure(|d| {
         d.queue("q").queue("Q");
     });
-    let error = tokio::time::timeout(SOON, twice).await.expect("it waits for nobody").unwrap_err();
+    let error = tokio::time::timeout(SOON, twice).await.expect("it waits for no lock").unwrap_err();
     assert_eq!(error.code(), Code::DUPLICATE_NAME);
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use dialoq::protocol::Verb;
 use dialoq::{Code, Tx, trace};
 
-/// A transaction lives as long as whoever holds it: across calls, tasks and threads.
+/// A transaction lives as long as its holder: across calls, tasks and threads.
 struct Session {
     tx: Option<Tx>,
 }

@@ -140,7 +140,7 @@ async fn a_close_answers_a_caller_that_its_last_batch_finds_at_a_locked_group() 
         waiting.spawn(async move { store.submit(unit).await.map(drop) });
     };
     spawn(&mut waiting, vec![send(free, "keeps the writer at the lock")]);
-    // The writer orders a unit that receives: it meets the locked group only when the other program lets go.
+    // The writer orders a unit that receives: it meets the locked group only when the other program releases its lock.
     spawn(&mut waiting, vec![receive(1), send(held, "waits")]);
     tokio::task::yield_now().await;
     let closing = tokio::spawn({
@@ -152,7 +152,8 @@ async fn a_close_answers_a_caller_that_its_last_batch_finds_at_a_locked_group() 
     }
     other.execute_batch("rollback").unwrap();
     tokio::time::timeout(PATIENCE, closing).await.expect("a close ends").unwrap().unwrap();
-    while let Some(done) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("nobody waits for ever") {
+    while let Some(done) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.expect("no caller waits for ever")
+    {
         let _ = done.unwrap();
     }
     drop(tx);

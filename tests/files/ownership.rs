@@ -17,7 +17,7 @@ async fn broker(path: &Path) -> (Arc<SqliteStore>, ConversationHandle) {
     (store, handle)
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+fn sibling(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
@@ -38,7 +38,7 @@ fn locks(path: &Path) -> usize {
 async fn assert_log_is_kept(path: &Path, store: &SqliteStore, handle: ConversationHandle, after: &str) {
     #[cfg(target_os = "linux")]
     assert_eq!(locks(path), 1, "{after}: the owner has lost its lock");
-    let log = beside(path, "-wal");
+    let log = sibling(path, "-wal");
     assert!(log.exists(), "{after}");
     assert_eq!(elsewhere(path, "write"), "written", "{after}");
     assert!(log.exists(), "{after}: the log was deleted under its owner");
@@ -110,7 +110,7 @@ async fn removing_the_owner_file_lets_no_second_owner_in() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let (store, handle) = broker(&path).await;
-    std::fs::remove_file(beside(&path, ".owner")).unwrap();
+    std::fs::remove_file(sibling(&path, ".owner")).unwrap();
     assert_eq!(elsewhere(&path, "own"), "60010");
     assert_eq!(SqliteStore::open(options(&path)).err().unwrap().code(), Code::STORE_OWNED);
     assert_log_is_kept(&path, &store, handle, "the owner's file was removed").await;
@@ -125,7 +125,7 @@ async fn a_symbolic_link_in_the_place_of_the_owner_file_is_refused_and_not_follo
     let _limit = crate::limit();
     let folder = tempfile::tempdir().unwrap();
     let (path, victim) = (folder.path().join("a.db"), folder.path().join("victim"));
-    let link = beside(&path, ".owner");
+    let link = sibling(&path, ".owner");
     for content in [None, Some("kept")] {
         if let Some(content) = content {
             std::fs::write(&victim, content).unwrap();
@@ -156,7 +156,7 @@ async fn a_database_with_two_hard_links_is_refused_until_one_is_removed() {
         let error = SqliteStore::open(options(name)).err().expect("it is refused");
         assert_eq!(error.code(), Code::STORE_FOREIGN);
         assert!(error.message().contains("2 hard links"), "{error}");
-        assert!(!beside(name, "-wal").exists());
+        assert!(!sibling(name, "-wal").exists());
     }
     assert_eq!(std::fs::read(&path).unwrap(), before);
     std::fs::remove_file(&link).unwrap();
@@ -193,7 +193,7 @@ async fn a_closed_broker_keeps_the_locks_of_other_connections_of_its_process() {
     store.close().await.unwrap();
     drop(store);
     mine.execute_batch("insert into mine values (7)").unwrap();
-    let log = beside(&path, "-wal");
+    let log = sibling(&path, "-wal");
     assert!(log.exists());
     assert_eq!(elsewhere(&path, "write"), "written");
     assert!(log.exists(), "the log was deleted under a connection of this process");

@@ -131,12 +131,12 @@ async fn a_contradictory_conversation_is_quarantined_and_the_others_go_on() {
         assert_eq!(aside, 1, "{text}");
         store.close().await.unwrap();
         drop(store);
-        // What was set aside stays so, and is told again until somebody ends the conversation.
+        // What was set aside stays so, and is reported again until the conversation is ended.
         drop(open(&path));
     }
 }
 
-/// What nobody can put right without a backup.
+/// Damage that only a backup can repair.
 const REFUSED: [(&str, &str); 5] = [
     ("delete from dialoq_broker", "dialoq_broker"),
     ("update dialoq_service set queue_id = 7777 where name = 'b'", "'b'"),
@@ -264,8 +264,8 @@ async fn messages_of_a_missing_conversation_are_kept_and_reported() {
     damage(&path, "delete from dialoq_conversation_endpoint where is_initiator = 0");
     for _ in 0..2 {
         let store = open(&path);
-        let told = store.repairs().iter().filter(|repair| repair.table == "dialoq_queue_message").count();
-        assert_eq!(told, 3, "{:?}", store.repairs());
+        let reported = store.repairs().iter().filter(|repair| repair.table == "dialoq_queue_message").count();
+        assert_eq!(reported, 3, "{:?}", store.repairs());
         let kept = texts(&*store, "select body from dialoq_queue_message order by queuing_order").await;
         assert_eq!(kept, ["one", "two", "three"]);
         let other = began(&store.submit(vec![dialog("b")]).await.unwrap()[0]);
@@ -312,8 +312,8 @@ async fn an_error_whose_body_is_damaged_still_ends_the_conversation() {
     let Outcome::Received(messages) = outcome else { panic!("{outcome:?}") };
     assert_eq!(messages.len(), 1, "{messages:?}");
     assert_eq!(&*messages[0].message_type_name, system::ERROR);
-    let told = system::parse_error_body(messages[0].message_body.as_deref().unwrap()).unwrap();
-    assert_eq!(told.0, -8462, "{}", told.1);
+    let reported = system::parse_error_body(messages[0].message_body.as_deref().unwrap()).unwrap();
+    assert_eq!(reported.0, -8462, "{}", reported.1);
 }
 
 #[tokio::test]

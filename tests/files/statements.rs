@@ -78,7 +78,7 @@ async fn a_statement_whose_caller_has_gone_is_stopped() {
     let handle = began(&patiently(store.submit(vec![dialog("b")])).await.unwrap()[0]);
     patiently(store.submit(vec![send(handle, "next")])).await.unwrap();
 
-    // A query on a connection of its own holds nobody, but its thread must end.
+    // A query on a connection of its own blocks no caller, but its thread must end.
     let handles = Arc::strong_count(&store);
     let query = store.clone();
     let query = tokio::spawn(async move { query.query(sql(ENDLESS_QUERY, Vec::new())).await });

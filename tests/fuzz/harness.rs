@@ -221,10 +221,10 @@ fn check(target: &Target, input: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The CPU time of this thread, where the system tells it; other programs on the machine do not change it.
+/// The CPU time of this thread, where the system shows it; other programs on the machine do not change it.
 fn cpu_time() -> Duration {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = told.and_then(|told| told.split(' ').next()?.parse().ok());
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = schedstat.and_then(|schedstat| schedstat.split(' ').next()?.parse().ok());
     nanoseconds.map_or(Duration::ZERO, Duration::from_nanos)
 }
 

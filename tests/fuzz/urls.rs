@@ -115,10 +115,10 @@ pub(crate) fn password(input: &[u8]) {
     match StoreUrl::parse(&url) {
         Ok(read) => {
             let shown = read.server().expect("the URL names a server").shown.clone();
-            assert!(!tells(&shown), "{shown}");
+            assert!(!shows_secret(&shown), "{shown}");
             let debug = format!("{read:?}");
             // A password that was not encoded may be read as the user, the host or parameters.
-            assert!(!must_read || !tells(&debug), "{debug}");
+            assert!(!must_read || !shows_secret(&debug), "{debug}");
             if let StoreUrl::Mssql(url) = &read
                 && let Login::Sql { password: found, .. } = &url.login
                 && must_read
@@ -130,7 +130,7 @@ pub(crate) fn password(input: &[u8]) {
         Err(error) => {
             assert_eq!(error.code(), Code::BAD_URL, "{error}");
             let shown = format!("{error:?} {error}");
-            assert!(!tells(&shown), "{shown}\nfor {url}");
+            assert!(!shows_secret(&shown), "{shown}\nfor {url}");
         }
     }
 }
@@ -139,6 +139,6 @@ fn encode(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02x}")).collect()
 }
 
-fn tells(text: &str) -> bool {
+fn shows_secret(text: &str) -> bool {
     text.contains(SECRET) || text.contains(&encode(SECRET))
 }

@@ -45,7 +45,7 @@ pub(crate) fn receive_against_end_by_the_peer() -> Play {
     }
 }
 
-/// END waits for the reader; whoever comes second finds the conversation as the first has left it.
+/// END waits for the reader; the second one finds the conversation as the first has left it.
 pub(crate) fn receive_against_end_on_the_same_side() -> Play {
     Play {
         sent_before: &[('a', "1")],
@@ -81,7 +81,7 @@ pub(crate) fn move_against_receive() -> Play {
     }
 }
 
-/// Two circles of waiting: exactly one of the two is rolled back, and told so.
+/// Two circles of waiting: exactly one of the two is rolled back and gets 1205.
 pub(crate) fn two_groups_in_opposite_order() -> Play {
     Play {
         sent_before: &[],
@@ -120,7 +120,7 @@ pub(crate) fn rollback_returns_received_messages() -> Play {
     }
 }
 
-/// Both sides end at once: neither waits, and nobody is left with a message.
+/// Both sides end at once: neither waits, and no message is left.
 pub(crate) fn two_ends_cross() -> Play {
     Play {
         sent_before: &[('a', "1")],

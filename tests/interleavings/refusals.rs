@@ -1,4 +1,4 @@
-//! A verb that is refused whoever holds its locks is refused at once: see `docs/locks.md`.
+//! A verb that is refused whatever session holds its locks is refused at once: see `docs/locks.md`.
 //!
 //! One transaction holds every group. Each verb of the table is then refused by the same number on every store, alone, in a
 //! transaction, and folded with others, without waiting for the holder; each verb that may happen waits.
@@ -45,11 +45,11 @@ struct Held {
     group: GroupId,
     group_of_other: GroupId,
     group_of_begun: GroupId,
-    /// In a group that nobody holds.
+    /// In an unlocked group.
     free: ConversationHandle,
 }
 
-const NOBODY: ConversationHandle = ConversationHandle(Uuid::from_u128(u128::MAX));
+const UNKNOWN: ConversationHandle = ConversationHandle(Uuid::from_u128(u128::MAX));
 const NO_GROUP: GroupId = GroupId(Uuid::from_u128(u128::MAX));
 
 fn send(handles: &[ConversationHandle], message_type: &str) -> Verb {
@@ -101,10 +101,10 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
     let release = |group| Verb::ReleaseQuarantine { group };
     let cancel = |handle| Verb::CancelConversationTimer { handle };
     vec![
-        (8426, send(&[NOBODY], "Text")),
+        (8426, send(&[UNKNOWN], "Text")),
         (8426, send(&[held.begun], "Text")),
         (8418, send(&[], "Text")),
-        (8435, send(&[held.open, NOBODY], "Text")),
+        (8435, send(&[held.open, UNKNOWN], "Text")),
         (8435, send(&[held.open, held.begun], "Text")),
         (8451, send(&[held.open, held.open], "Text")),
         (8428, send(&[held.open], "Nowhere")),
@@ -117,29 +117,29 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
         (8429, send(&[held.ended_by_peer], "Text")),
         (8429, send(&[held.open, held.ended], "Text")),
         (9618, send(&[held.retained], "Text")),
-        (8426, end(NOBODY, EndForm::Plain)),
+        (8426, end(UNKNOWN, EndForm::Plain)),
         (8426, end(held.begun, EndForm::Cleanup)),
         (8424, end(held.open, with_error(0, 1))),
         (60005, end(held.open, with_error(1, 3001))),
         (8427, end(held.ended, EndForm::Plain)),
         (8427, end(held.ended, with_error(1, 1))),
-        (8426, timer(NOBODY, 1)),
+        (8426, timer(UNKNOWN, 1)),
         (8426, timer(held.begun, 1)),
         (8411, timer(held.open, 0)),
         (8411, timer(held.open, i64::from(i32::MAX) + 1)),
         (8410, timer(held.short, 61)),
         (8458, timer(held.ended, 1)),
-        (8426, cancel(NOBODY)),
+        (8426, cancel(UNKNOWN)),
         (8426, cancel(held.begun)),
         (8458, cancel(held.ended)),
-        (8426, shift(NOBODY, held.group)),
+        (8426, shift(UNKNOWN, held.group)),
         (8426, shift(held.begun, held.group)),
         (8436, shift(held.open, NO_GROUP)),
         (8436, shift(held.open, held.group_of_begun)),
         (8439, shift(held.open, held.group_of_other)),
         (8439, shift(held.other, held.group)),
         (8438, shift(held.ended, held.group)),
-        (8426, level(NOBODY, 1)),
+        (8426, level(UNKNOWN, 1)),
         (60005, level(held.open, 0)),
         (60005, level(held.open, 11)),
         (8438, level(held.ended, 1)),
@@ -151,7 +151,7 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
         (8413, dialog(|dialog| dialog.addressee = Addressee::Instance("none".into()))),
         (8411, dialog(|dialog| dialog.lifetime_seconds = Some(0))),
         (8414, dialog(|dialog| dialog.related = Relation::Group(GroupId(Uuid::nil())))),
-        (8426, Verb::BeginDialog(begin("I", Relation::Conversation(NOBODY)))),
+        (8426, Verb::BeginDialog(begin("I", Relation::Conversation(UNKNOWN)))),
         (8426, Verb::BeginDialog(begin("I", Relation::Conversation(held.begun)))),
         (9601, Verb::BeginDialog(begin("I", Relation::Conversation(held.ended)))),
         (9610, Verb::BeginDialog(begin("O", Relation::Conversation(held.open)))),
@@ -160,7 +160,7 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
         (9617, receive("QOff", ReceiveFrom::Any)),
         (60005, receive("QI", ReceiveFrom::Levels { lowest: 0, highest: 5 })),
         (60005, receive("QI", ReceiveFrom::Levels { lowest: 6, highest: 5 })),
-        (8426, receive("QI", ReceiveFrom::Conversation(NOBODY))),
+        (8426, receive("QI", ReceiveFrom::Conversation(UNKNOWN))),
         (8426, receive("QI", ReceiveFrom::Conversation(held.begun))),
         (8426, receive("QI", ReceiveFrom::Conversation(held.ended))),
         (8426, receive("QI", ReceiveFrom::Conversation(held.target))),
@@ -188,7 +188,7 @@ fn waiting(held: &Held) -> Vec<Verb> {
         Verb::ReleaseQuarantine { group: held.group },
         Verb::BeginDialog(begin("I", Relation::Conversation(held.open))),
         Verb::BeginDialog(begin("I", Relation::Group(held.group))),
-        // Nobody can tell yet of which service the group will be.
+        // The service of the group is not known yet.
         Verb::BeginDialog(begin("O", Relation::Group(held.group_of_begun))),
     ]
 }
@@ -275,7 +275,7 @@ async fn play(store: Store) -> Result<(), Error> {
                 async { tokio::try_join!(broker.perform(first), broker.perform(second), broker.perform(third)) };
             let (others, done, again) =
                 tokio::join!(others, broker.perform(verb.clone()), broker.perform(verb.clone()));
-            others.expect("nobody holds that group");
+            others.expect("that group is unlocked");
             (done, again)
         };
         let (folded, folded_again) = at_once(store, &broker, folded).await.unzip();

@@ -147,13 +147,13 @@ async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
             "everybody waits for ever in the order {order:?}"
         );
     }
-    let mut said: Vec<String> =
+    let mut lines: Vec<String> =
         actors.iter().map(|actor| format!("{}: {}", actor.name, actor.seen.join(" "))).collect();
     drop(actors);
     cast.barrier().await;
-    said.push(format!("target: {}", cast.left("QT").await));
-    said.push(format!("initiator: {}", cast.left("QI").await));
-    said.join("; ")
+    lines.push(format!("target: {}", cast.left("QT").await));
+    lines.push(format!("initiator: {}", cast.left("QI").await));
+    lines.join("; ")
 }
 
 impl Theatre {
@@ -304,7 +304,7 @@ async fn verb(
             Ok(if group.is_some() { "group" } else { "none" }.to_owned())
         }
         Do::Move(conversation, to) => {
-            // The group of the other target is found by joining it: a dialog of T in that group tells its id.
+            // The group of the other target is found by joining it: a dialog of T in that group shows its id.
             let probe = tx.begin_dialog("T", "I").contract("C").related_to(pairs[&to][1]).with_ids().await?;
             tx.move_conversation(pairs[&conversation][1], probe.group).await?;
             tx.end(probe.handle).await.map(|_| String::new())

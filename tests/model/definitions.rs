@@ -35,7 +35,7 @@ pub(crate) fn definitions() -> Vec<Definition> {
         service("J", "QI", &[]),
         service("T", "QT", &["C"]),
         service("U", "QU", &["C"]),
-        service("Told", "QI", &[system::POST_EVENT_NOTIFICATION]),
+        service("Watched", "QI", &[system::POST_EVENT_NOTIFICATION]),
         priority("J", 8),
         priority("U", 2),
     ]

@@ -99,15 +99,15 @@ impl Known {
         }
     }
 
-    /// One of those seen so far; before the first, one that nobody has.
+    /// One of those seen so far; before the first, an unknown one.
     pub(crate) fn handle(&self, place: usize) -> ConversationHandle {
-        let nobody = ConversationHandle(Uuid::from_u128(u128::MAX));
-        self.handles.get(place % self.handles.len().max(1)).copied().unwrap_or(nobody)
+        let unknown = ConversationHandle(Uuid::from_u128(u128::MAX));
+        self.handles.get(place % self.handles.len().max(1)).copied().unwrap_or(unknown)
     }
 
     fn group(&self, place: usize) -> GroupId {
-        let nobody = GroupId(Uuid::from_u128(u128::MAX));
-        self.groups.get(place % self.groups.len().max(1)).copied().unwrap_or(nobody)
+        let unknown = GroupId(Uuid::from_u128(u128::MAX));
+        self.groups.get(place % self.groups.len().max(1)).copied().unwrap_or(unknown)
     }
 
     pub(crate) fn verb(&self, op: &Op, number: u64) -> Verb {
@@ -207,7 +207,7 @@ pub(crate) struct Run {
     pub(crate) is_broken: bool,
 }
 
-/// Runs the steps on both sides; tells the first thing that is not right.
+/// Runs the steps on both sides; returns the first difference.
 pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
     let database = Database::fresh(store);
     let clock = Clock::manual(START);
@@ -331,7 +331,7 @@ impl Run {
     async fn define(&mut self, definitions: Vec<Definition>) -> Result<(), String> {
         let verb = Verb::Define(definitions);
         let model = match self.model.submit(vec![verb.clone()], self.now()) {
-            // It would wait for an open transaction, and this run has nobody else to end that.
+            // It would wait for an open transaction, and this run has no other session to end that.
             Ok(None) => return Ok(()),
             Ok(Some(mut outcomes)) => Ok(outcomes.remove(0)),
             Err(refusal) => Err(refusal),
@@ -450,7 +450,7 @@ impl Run {
                         name: "N".into(),
                         queue: "QT".into(),
                         event: QueueEvent::BrokerQueueDisabled,
-                        service: "Told".into(),
+                        service: "Watched".into(),
                     },
                     Break::DropNotification => {
                         Definition::DropEventNotification { name: "N".into(), queue: "QT".into() }
@@ -500,7 +500,7 @@ impl Run {
             }
             None => {
                 let model = self.model.submit(vec![model_verb], now).transpose();
-                // It would wait for an open transaction, and this run has nobody else to end that.
+                // It would wait for an open transaction, and this run has no other session to end that.
                 let Some(model) = model else { return Ok(()) };
                 if let Op::Receive { queue, .. } = op {
                     self.has_trail[*queue] = false;
@@ -541,7 +541,7 @@ impl Run {
         let verb = Verb::Receive { queue: queue.into(), top: None, from: ReceiveFrom::Any };
         let mut session = self.model.core.begin();
         let model = self.model.execute(&mut session, verb.clone(), self.clock.now());
-        let model = model.map(|outcome| outcome.expect("RECEIVE waits for nobody"));
+        let model = model.map(|outcome| outcome.expect("RECEIVE waits for no lock"));
         let tx = self.broker.begin().await.map_err(|error| format!("{error:?}"))?;
         let store = tx.perform(verb).await;
         same(&shown(&mut self.model_names, &model), &shown(&mut self.names, &store))?;
@@ -637,8 +637,8 @@ impl Run {
                         continue;
                     }
                     let number =
-                        String::from_utf8_lossy(message.body()).parse().map_err(|_| "a body that nobody sent")?;
-                    let by = *self.senders.get(&number).ok_or("a number that nobody sent")?;
+                        String::from_utf8_lossy(message.body()).parse().map_err(|_| "a body that was never sent")?;
+                    let by = *self.senders.get(&number).ok_or("a number that was never sent")?;
                     if let Some(by) = by.filter(|by| !self.ledger.is_disturbed(*by)) {
                         open.note(Entry::Received { at: message.conversation_handle, by, number });
                     }

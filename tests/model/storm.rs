@@ -19,7 +19,7 @@ struct Books {
     sent: Mutex<BTreeSet<String>>,
     /// Bodies that the same commit wrote into the user's own table.
     noted: Mutex<BTreeSet<String>>,
-    /// Bodies whose sender gave up before it heard.
+    /// Bodies whose sender gave up before its answer.
     unknown: Mutex<BTreeSet<String>>,
     /// Conversation to sequence number to body, of receives whose commit was answered.
     received: Mutex<BTreeMap<ConversationHandle, BTreeMap<u64, String>>>,
@@ -90,7 +90,7 @@ fn balance(books: &Books) {
         // What one sender sent on one conversation arrives in its order.
         let mut last: BTreeMap<&str, u64> = BTreeMap::new();
         for body in messages.values() {
-            // Nobody can say when a send happens that its sender gave up.
+            // An abandoned send may happen at any time.
             if unknown.contains(body) {
                 assert!(all.insert(body.clone()), "{body} was received twice");
                 continue;

@@ -54,7 +54,7 @@ impl Run {
         }
         let now = self.now();
         let model = match self.model.submit(model_unit, now).transpose() {
-            // It would wait for an open transaction, and this run has nobody else to end that.
+            // It would wait for an open transaction, and this run has no other session to end that.
             None => return Ok(()),
             Some(model) => model,
         };
@@ -150,7 +150,7 @@ impl Run {
             let op = Op::Send { first: *place, second: None, message_type: *message_type };
             let number = self.ledger.next_number();
             let (model_verb, verb) = (self.model_known.verb(&op, number), self.known.verb(&op, number));
-            // What one side sends may break the conversation for the other, and nobody says which of them was first.
+            // What one side sends may break the conversation for the other, and no outcome shows which of them was first.
             let Verb::Send { handles, .. } = &model_verb else { unreachable!("it is a SEND") };
             let row = self.model.endpoints().find(|row| row.handle == handles[0]);
             let side = row.map(|row| (row.conversation_id, row.is_initiator));

@@ -1,4 +1,4 @@
-//! What the processes said they did, and whether it can be true.
+//! The output of the processes, and whether it can be true.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

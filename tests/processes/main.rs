@@ -127,7 +127,7 @@ fn strike_again_and_again(database: &Database, strike: impl Fn(usize) -> Strike)
         })
         .collect();
     let mut strikes: BTreeMap<String, usize> = BTreeMap::new();
-    // RECEIVEs outside a transaction that may have been answered to nobody.
+    // RECEIVEs outside a transaction whose answers may have been lost.
     let mut unheard = 0;
     servers::limit::allow(3);
     for number in 0.. {

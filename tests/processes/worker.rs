@@ -66,7 +66,7 @@ async fn opened(url: &str) -> Result<Broker, Error> {
     }
 }
 
-/// Whether an error says that the server or the connection was lost: then nobody knows, or nothing happened.
+/// Whether an error says that the server or the connection was lost: then the outcome is unknown, or nothing happened.
 fn is_of_a_lost_server(error: &Error) -> bool {
     error.is_retryable() || error.code() == Code::COMMIT_UNKNOWN
 }

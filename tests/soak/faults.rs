@@ -53,7 +53,7 @@ async fn embedded(number: u32, url: &str) {
     };
     let held = tokio::task::spawn_blocking(move || -> rusqlite::Result<rusqlite::Connection> {
         let connection = rusqlite::Connection::open(path)?;
-        // SQLite's waiting is not fair: beside a busy writer on a busy machine 10 s did not suffice.
+        // SQLite's waiting is not fair: with a busy writer on a busy machine 10 s did not suffice.
         connection.busy_timeout(Duration::from_secs(60))?;
         connection.execute_batch(text)?;
         Ok(connection)

@@ -1,4 +1,4 @@
-//! Initiators and targets that use every verb, paced, until they are told to stop.
+//! Initiators and targets that use every verb, paced, until a stop is requested.
 
 use crate::servers::Store;
 use dialoq::{Act, Broker, Code, ConversationHandle, Error, Message};
@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 const INITIATORS: u64 = 6;
 const TARGETS: u64 = 6;
-/// Between two scenes of an initiator: a load that leaves the machine free, so that a soak can run for hours beside work.
+/// Between two scenes of an initiator: a load that leaves the machine free, so that a soak can run for hours with other work.
 const PACE: Duration = Duration::from_millis(40);
 /// Conversations end by themselves after this, so that none is left whatever a fault did to its two sides.
 const LIFETIME: Duration = Duration::from_secs(5);

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How long a run takes if nothing is said.
+/// How long a run takes by default.
 const BRIEF: Duration = Duration::from_secs(4);
 /// From here on no series may grow.
 const LONG: Duration = Duration::from_secs(600);

@@ -93,7 +93,7 @@ const POSTGRES_LOCKS: &str = "
 const POSTGRES_SESSIONS: &str = "
     SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database()";
 
-/// This process, as Linux tells; elsewhere only its tasks.
+/// This process, as Linux shows it; elsewhere only its tasks.
 fn process() -> Vec<(&'static str, f64)> {
     let mut values = Vec::new();
     if let Ok(status) = std::fs::read_to_string("/proc/self/status") {
