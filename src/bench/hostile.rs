@@ -64,7 +64,8 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
         let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
         let (rounds, length) = (at.options.rounds, at.options.round_length);
         let pair =
-            beside(&subject.broker, &lane, &kind, at.bodies(), rounds, length, async || subject.drain().await).await?;
+            send_beside(&subject.broker, &lane, &kind, at.bodies(), rounds, length, async || subject.drain().await)
+                .await?;
         report.figures.push(pair.figure(&kind));
         for (workload, round) in pair.named(&kind) {
             report.results.push(Measured::new(&workload, CALLERS, 1, at.options.body_bytes, &round));
@@ -77,22 +78,22 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
 /// The rounds in the middle by their p99.
 pub(super) struct Pair {
     alone: Round,
-    beside: Round,
+    with_hostile: Round,
 }
 
 impl Pair {
     pub(super) fn figure(&self, kind: &Kind) -> Figure {
-        let value = self.beside.quantile_us(0.99) / self.alone.quantile_us(0.99);
+        let value = self.with_hostile.quantile_us(0.99) / self.alone.quantile_us(0.99);
         Figure { name: kind.figure.to_owned(), value, unit: "times" }
     }
 
     pub(super) fn named(self, kind: &Kind) -> [(String, Round); 2] {
-        [(format!("{}_alone", kind.workload), self.alone), (kind.workload.to_owned(), self.beside)]
+        [(format!("{}_alone", kind.workload), self.alone), (kind.workload.to_owned(), self.with_hostile)]
     }
 }
 
-/// The senders of a lane alone, and beside the hostile caller, in turn.
-pub(super) async fn beside(
+/// The senders of a lane alone, and with the hostile caller, in turn.
+pub(super) async fn send_beside(
     broker: &Broker,
     lane: &Arc<Lane>,
     kind: &Kind,
@@ -102,7 +103,7 @@ pub(super) async fn beside(
     drain: impl AsyncFn() -> Result<()>,
 ) -> Result<Pair> {
     broker.define(|define| make(define, kind)).await?;
-    let (mut alone, mut beside) = (Vec::new(), Vec::new());
+    let (mut alone, mut with_hostile) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         alone.push(flow::send(lane, bodies, CALLERS, 1, length).await?);
         drain().await?;
@@ -111,11 +112,11 @@ pub(super) async fn beside(
         let round = flow::send(lane, bodies, CALLERS, 1, length).await;
         is_over.store(true, Relaxed);
         hostile.await.map_err(|_| Error::closed())??;
-        beside.push(round?);
+        with_hostile.push(round?);
         drain().await?;
     }
     broker.define(unmake).await?;
-    Ok(Pair { alone: middle(alone), beside: middle(beside) })
+    Ok(Pair { alone: middle(alone), with_hostile: middle(with_hostile) })
 }
 
 fn make(define: &mut Definitions, kind: &Kind) {

@@ -68,12 +68,12 @@ mod tests {
             largest: 1000,
             ..Options::embedded(folder.path())
         };
-        let heard = Mutex::new(Vec::new());
-        let report = run(options, |progress| heard.lock().unwrap().push(progress)).await.unwrap();
+        let received = Mutex::new(Vec::new());
+        let report = run(options, |progress| received.lock().unwrap().push(progress)).await.unwrap();
 
-        let heard = heard.into_inner().unwrap();
-        assert!(heard.iter().enumerate().all(|(place, progress)| progress.done == place));
-        assert_eq!(heard.last().map(|last| last.done), heard.first().map(|first| first.total));
+        let received = received.into_inner().unwrap();
+        assert!(received.iter().enumerate().all(|(place, progress)| progress.done == place));
+        assert_eq!(received.last().map(|last| last.done), received.first().map(|first| first.total));
         for row in &report.results {
             // In a round this short the paced load of the flood may come to nothing on a busy machine.
             assert!(row.per_s > 0.0 || row.workload.starts_with("high"), "{row:?}");

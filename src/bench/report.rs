@@ -22,7 +22,7 @@ pub(crate) struct Report {
     pub figures: Vec<Figure>,
     /// The constant load on a server, slice by slice.
     pub curve: Vec<Slice>,
-    /// What was promised beside what was measured.
+    /// The targets with the measured values.
     pub targets: Vec<Target>,
 }
 
@@ -148,14 +148,14 @@ impl Measured {
         self
     }
 
-    pub(super) fn beside_log(mut self, log: Option<&Round>) -> Self {
+    pub(super) fn with_log(mut self, log: Option<&Round>) -> Self {
         self.log_per_s = log.map(Round::rate);
         self.log_p50_us = log.map(|log| log.quantile_us(0.5));
         self.ratio_to_log = self.log_per_s.map(|log| self.per_s / log);
         self
     }
 
-    pub(super) fn beside_sqlite(mut self, rival: Option<&Round>) -> Self {
+    pub(super) fn with_rival(mut self, rival: Option<&Round>) -> Self {
         self.sqlite_per_s = rival.map(Round::rate);
         self.ratio_to_sqlite = self.sqlite_per_s.map(|rival| self.per_s / rival);
         self
@@ -355,10 +355,10 @@ mod tests {
     async fn a_report_judges_what_was_measured_and_nothing_else() {
         let _limit = crate::limit();
         let settings = Settings::of(&Options::embedded(Path::new(".")), "full");
-        let mut report = Report::new(settings, Machine::look(Path::new(".")));
+        let mut report = Report::new(settings, Machine::detect(Path::new(".")));
         report.results = vec![
-            Measured::new("send", 64, 1, 256, &round(600)).beside_log(Some(&round(1000))),
-            Measured::new("receive", 1, 1, 256, &round(100)).beside_sqlite(Some(&round(1000))),
+            Measured::new("send", 64, 1, 256, &round(600)).with_log(Some(&round(1000))),
+            Measured::new("receive", 1, 1, 256, &round(100)).with_rival(Some(&round(1000))),
         ];
         report.judge_embedded();
         let judged: Vec<_> = report.targets.iter().map(|target| (target.what.as_str(), target.reached)).collect();

@@ -52,7 +52,7 @@ pub(super) const WAKE_UP_OTHER_P99: &str = "wake-up by another process, p99";
 pub(super) const WAKE_UP_SAME: &str = "wake-up within the process, p50";
 pub(super) const WAKE_UP_SAME_P99: &str = "wake-up within the process, p99";
 pub(super) const IDLE: &str = "idle, 100 waiting receivers: transactions on the server";
-pub(super) const IDLE_EMPTY: &str = "idle, nobody waits: transactions on the server";
+pub(super) const IDLE_EMPTY: &str = "idle, no receiver waits: transactions on the server";
 
 impl Report {
     fn row(&self, workload: &str, callers: usize) -> Option<&Measured> {
@@ -166,11 +166,11 @@ mod tests {
             load_seconds: 3.0,
         };
         let settings = Settings { server: Some(server), ..Settings::of(&Options::server(""), "full") };
-        Report { curve, ..Report::new(settings, Machine::look(Path::new("."))) }
+        Report { curve, ..Report::new(settings, Machine::detect(Path::new("."))) }
     }
 
     #[tokio::test]
-    async fn what_grows_after_the_snapshot_has_ended_is_unbounded() {
+    async fn growth_after_the_end_of_the_snapshot_is_unbounded() {
         let _limit = crate::limit();
         let held = || vec![slice(1.0, false, 1000.0, 10.0), slice(2.0, true, 900.0, 50.0)];
         for (last, reached) in
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_measured_is_not_judged() {
+    async fn an_unmeasured_figure_is_not_judged() {
         let _limit = crate::limit();
         let mut report = report(vec![slice(1.0, false, 1000.0, 10.0)]);
         report.judge_server(true);

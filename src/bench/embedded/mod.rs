@@ -26,7 +26,7 @@ pub(super) async fn run(
     let plan = step::plan(options);
     let total = plan.len();
     let durability = if synced { "full" } else { "normal" };
-    let mut report = Report::new(Settings::of(options, durability), Machine::look(&scratch.path));
+    let mut report = Report::new(Settings::of(options, durability), Machine::detect(&scratch.path));
     for (done, step) in plan.into_iter().enumerate() {
         progress(Progress { done, total, next: step.to_string() });
         let folder = scratch.folder(done)?;

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_appended_is_taken_once_and_in_order() {
+    async fn appended_bodies_are_taken_once_and_in_order() {
         let _limit = crate::limit();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");

@@ -16,7 +16,7 @@ const CREATE: &str = crate::bench::sql::sqlite::CREATE_MESSAGE;
 const INSERT: &str = crate::bench::sql::sqlite::INSERT_MESSAGE;
 const DELETE: &str = crate::bench::sql::sqlite::DELETE_MESSAGE;
 
-/// A database with one table, and nobody in between.
+/// A database with one table, used directly.
 pub(in crate::bench) struct Rival {
     path: PathBuf,
     synced: bool,

@@ -52,10 +52,10 @@ pub(super) async fn run(
         Durability::Normal => "normal",
     };
     let settings = Settings { server: Some(of_server), ..Settings::of(options, durability) };
-    let mut report = Report::new(settings, Machine::look(Path::new(".")));
+    let mut report = Report::new(settings, Machine::detect(Path::new(".")));
     let ground = Ground::set(broker.clone(), MANY).await?;
     let measured = measure(options, &server, &ground, &mut report, progress).await;
-    // What was made goes also after a failure, which is what the caller wants to hear of.
+    // The objects are removed after a failure too; the caller gets that failure.
     let (left, dropped) = (ground.leave().await, server.script(server.texts.drop_message).await);
     broker.close().await?;
     measured.and(left).and(dropped)?;
@@ -152,7 +152,7 @@ impl Course<'_> {
             self.clear().await?;
             let drain = async || self.ground.drain().await;
             let broker = &self.ground.subject.broker;
-            let pair = hostile::beside(broker, lane, &kind, self.bodies(), rounds, length, drain).await?;
+            let pair = hostile::send_beside(broker, lane, &kind, self.bodies(), rounds, length, drain).await?;
             report.figures.push(pair.figure(&kind));
             for (workload, round) in pair.named(&kind) {
                 report.results.push(self.measured(&workload, &round));
