@@ -38,7 +38,7 @@ const NAMES: &[(&str, &str)] = &[
     ("words.sql", "notices.sql"),
 ];
 
-/// A name that begins so is retired, whatever follows.
+/// A name of SQL that begins so is retired, whatever follows.
 const BEGINNINGS: &[(&str, &str)] =
     &[("follow_", "definition_effects.sql"), ("noted_endpoint_", "effective_"), ("notify_words", "send_notices")];
 
@@ -86,7 +86,8 @@ fn retired_names_are_gone() {
         let has_types = file.extension().is_some_and(|extension| extension == "rs");
         for (number, line) in text.lines().enumerate() {
             for name in names(line).filter(|name| has_types || !name.starts_with(char::is_uppercase)) {
-                let beginning = || BEGINNINGS.iter().find(|(old, _)| name.starts_with(old)).map(|(_, good)| good);
+                let begins = |(old, _): &&(&str, &str)| !has_types && name.starts_with(old);
+                let beginning = || BEGINNINGS.iter().find(begins).map(|(_, good)| good);
                 if let Some(good) = retired.get(name).or_else(beginning) {
                     found.push(format!("{}:{}: {name}: write {good}", crate::shown(&file), number + 1));
                 }
