@@ -82,7 +82,8 @@ fn main() -> ExitCode {
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_another_owner_is_refused
-            every_granted_function_fixes_its_search_path a_queue_is_turned_off_by_receiving_only
+            a_function_that_another_role_left_is_refused every_granted_function_fixes_its_search_path
+            a_queue_is_turned_off_by_receiving_only
             locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever
             a_batch_that_stalls_before_it_writes_leaves_nothing_behind plain_sql_names_queues_as_clients_do
             a_member_by_set_role_is_no_stranger;

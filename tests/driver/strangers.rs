@@ -139,6 +139,24 @@ pub(crate) fn a_schema_of_another_owner_is_refused(store: Store) {
     });
 }
 
+/// An overload that fits a call of a verb better than the broker's own function. It outlives the right to make it.
+pub(crate) fn a_function_that_another_role_left_is_refused(store: Store) {
+    run(|| async move {
+        let database = Database::fresh(store);
+        let (url, name) = intruder(&database);
+        let left = "dialoq.check_range(text, integer, integer, integer)";
+        database.sql(&format!("GRANT USAGE, CREATE ON SCHEMA dialoq TO {name}"));
+        let create = format!("CREATE FUNCTION {left} RETURNS void LANGUAGE sql AS $$ SELECT $$");
+        database.try_sql_as(&url, &create).unwrap();
+        database.sql(&format!("REVOKE ALL ON SCHEMA dialoq FROM {name}"));
+        let refused = Broker::open(database.url()).await.expect_err("another role's function is in the schema");
+        assert_eq!(refused.code(), Code::STORE_FOREIGN, "{refused}");
+        assert!(refused.message().contains(&name) && refused.message().contains("check_range"), "{refused}");
+        database.sql(&format!("DROP FUNCTION {left}"));
+        Broker::open(database.url()).await.unwrap().close().await.unwrap();
+    });
+}
+
 /// Every function that somebody else may call has a path of its own; nobody may call another.
 pub(crate) fn every_granted_function_fixes_its_search_path(store: Store) {
     run(|| async move {

@@ -48,16 +48,21 @@ SELECT
                 CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) END)
             FROM pg_catalog.aclexplode(n.nspacl) AS a
             WHERE a.privilege_type = 'CREATE' AND a.grantee <> n.nspowner LIMIT 1), (
-            -- The functions that a client calls.
-            SELECT pg_catalog.format('its function %s %s; uninstall the broker and install it again', p.oid::pg_catalog.regprocedure,
-                CASE WHEN p.proowner <> n.nspowner
-                    THEN pg_catalog.format('belongs to role ''%s'', the schema to ''%s''',
-                        pg_catalog.pg_get_userbyid(p.proowner), o.rolname)
-                    ELSE 'runs with the rights of its caller' END)
+            -- A function of another role that is no superuser: our functions call each other by name, so an overload of that role
+            -- would run with the owner's rights, also after REVOKE CREATE. And a function for clients that runs with their rights.
+            SELECT CASE WHEN p.proowner <> n.nspowner
+                THEN pg_catalog.format('its function %s belongs to role ''%s'', the schema to ''%s''; drop the function unless Dialoq '
+                    'made it, else uninstall the broker and install it again', p.oid::pg_catalog.regprocedure,
+                    pg_catalog.pg_get_userbyid(p.proowner), o.rolname)
+                ELSE pg_catalog.format('its function %s runs with the rights of its caller; uninstall the broker and install it '
+                    'again', p.oid::pg_catalog.regprocedure)
+                END
             FROM pg_catalog.pg_proc AS p
-            WHERE p.pronamespace = n.oid AND (p.proowner <> n.nspowner OR NOT p.prosecdef) AND p.proname IN (
+            JOIN pg_catalog.pg_roles AS r ON r.oid = p.proowner
+            WHERE p.pronamespace = n.oid AND (p.proowner <> n.nspowner AND NOT r.rolsuper
+                OR (p.proowner <> n.nspowner OR NOT p.prosecdef) AND p.proname IN (
             -- <each routine> 'NAME',
-            'set_manual_now')
+            'set_manual_now'))
             LIMIT 1))
     END AS distrust,
     u.rolname::text AS user_name,
