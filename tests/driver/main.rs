@@ -46,7 +46,8 @@ macro_rules! tests {
 fn main() -> ExitCode {
     servers::run(tests! {
         Postgres values: arguments_arrive_in_the_declared_types rows_are_a_column_of_each users_values_fit_every_type
-            users_see_ids_and_times_as_text a_changed_table_is_read_again transactions_are_not_the_users
+            users_see_ids_and_times_as_text a_changed_table_is_read_again
+            a_change_between_transactions_fails_no_statement transactions_are_not_the_users
             a_query_changes_nothing;
         Postgres errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
             savepoints_keep_earlier_work a_missing_schema_is_60035 logins_are_60034 a_server_that_is_not_there_is_60030

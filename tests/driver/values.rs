@@ -176,6 +176,36 @@ pub(crate) fn a_changed_table_is_read_again(store: Store) {
     });
 }
 
+pub(crate) fn a_change_between_transactions_fails_no_statement(store: Store) {
+    let function =
+        |column: &str| format!("CREATE FUNCTION dialoq.once() RETURNS TABLE ({column} int) LANGUAGE sql AS 'SELECT 1'");
+    on(store, "&sql_timeout_ms=60000", &function("old"), |stage| async move {
+        let (mut link, mut other) = (stage.link().await, stage.link().await);
+        let once = || call("once", Vec::new());
+        rows(&mut *link, "SELECT * FROM thing").await;
+        link.call(once()).await.unwrap();
+        // The first statement of a transaction, and one behind a savepoint, which does not undo what is before it.
+        execute(&mut *other, "ALTER TABLE thing ADD COLUMN colour text").await.unwrap();
+        link.begin().await.unwrap();
+        assert!(rows(&mut *link, "SELECT * FROM thing").await.is_empty());
+        execute(&mut *link, "INSERT INTO thing VALUES (1, 'one')").await.unwrap();
+        link.commit().await.unwrap();
+        execute(&mut *other, "ALTER TABLE thing ADD COLUMN size int").await.unwrap();
+        execute(&mut *other, "DROP FUNCTION dialoq.once()").await.unwrap();
+        execute(&mut *other, &function("new")).await.unwrap();
+        link.begin().await.unwrap();
+        execute(&mut *link, "UPDATE thing SET name = 'two'").await.unwrap();
+        link.savepoint(0).await.unwrap();
+        assert_eq!(rows(&mut *link, "SELECT * FROM thing").await[0].values().len(), 4);
+        link.release(0).await.unwrap();
+        link.savepoint(0).await.unwrap();
+        assert_eq!(link.call(once()).await.unwrap()[0].get::<i64>("new").unwrap(), 1);
+        link.rollback_to(0).await.unwrap();
+        link.commit().await.unwrap();
+        assert_eq!(number(&mut *link, "SELECT count(*) FROM thing WHERE name = 'two'").await, 1);
+    });
+}
+
 pub(crate) fn transactions_are_not_the_users(store: Store) {
     on(store, "", "", |stage| async move {
         let mut link = stage.link().await;

@@ -79,6 +79,23 @@ enum Around {
     UsersQuery,
 }
 
+/// Where a link was before a request, so that the request alone can be undone and sent again.
+struct Retreat {
+    to: RetreatTo,
+    /// What was put off and is sent with the request.
+    put_off: Vec<Control>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum RetreatTo {
+    /// Outside of a transaction a failed request has undone itself.
+    Nothing,
+    /// The transaction begins with the request.
+    Begin,
+    /// A savepoint goes out with the request.
+    Savepoint(u32),
+}
+
 /// What became of a request that was sent together with what was put off.
 enum Trouble {
     Server(tokio_postgres::Error),
@@ -227,6 +244,39 @@ impl PgLink {
         Some((text, begins))
     }
 
+    /// Where to go back to if the next request fails because its prepared form is out of date. `None` if earlier work of the
+    /// transaction would be undone too.
+    fn retreat(&self) -> Option<Retreat> {
+        let (to, put_off) = match self.transaction {
+            Transaction::None => (RetreatTo::Nothing, Vec::new()),
+            Transaction::PutOff => (RetreatTo::Begin, self.put_off.clone()),
+            Transaction::Open | Transaction::Failed => {
+                let marks = self.put_off.iter().enumerate().rev();
+                let (place, number) = marks.into_iter().find_map(|(place, control)| match control {
+                    Control::Savepoint(number) => Some((place, *number)),
+                    _ => None,
+                })?;
+                (RetreatTo::Savepoint(number), self.put_off[place + 1..].to_vec())
+            }
+        };
+        Some(Retreat { to, put_off })
+    }
+
+    /// Undoes a failed request; false if that is not possible.
+    async fn go_back(&mut self, retreat: Option<Retreat>) -> bool {
+        let Some(Retreat { to, put_off }) = retreat else { return false };
+        let (text, transaction) = match to {
+            RetreatTo::Nothing => return true,
+            RetreatTo::Begin => (transaction::ROLLBACK.to_owned(), Transaction::PutOff),
+            RetreatTo::Savepoint(number) => (texts::rollback_to(number), Transaction::Open),
+        };
+        let is_undone = self.client().batch_execute(&text).await.is_ok();
+        if is_undone {
+            (self.transaction, self.put_off) = (transaction, put_off);
+        }
+        is_undone
+    }
+
     /// Sends marks that were put off before something that may fail and is not sent with them.
     async fn settle_marks(&mut self) -> Result<(), tokio_postgres::Error> {
         if self.transaction == Transaction::Open
@@ -337,12 +387,13 @@ impl PgLink {
         self.ready(stake)?;
         let flat = arguments(&call.args);
         let params: Vec<&(dyn ToSql + Sync)> = flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect();
-        let mut may_retry = !self.is_in_transaction();
+        let mut may_retry = true;
         loop {
             let prepared = match self.prepare_call(call.name, flat.len()).await {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
             };
+            let retreat = self.retreat();
             let answer = self.rows(&prepared, &params, Around::Nothing).await;
             match answer {
                 Ok(rows) => {
@@ -356,7 +407,7 @@ impl PgLink {
                     if is_stale {
                         self.session().calls.remove(call.name);
                     }
-                    if !(is_stale && may_retry) {
+                    if !(is_stale && may_retry && self.go_back(retreat).await) {
                         return Err(self.troubled(trouble, asked, stake));
                     }
                     may_retry = false;
@@ -397,12 +448,13 @@ impl PgLink {
         asked: Asked<'_>,
         stake: Stake,
     ) -> Linked<(Arc<Prepared>, Vec<Row>)> {
-        let mut may_retry = !self.is_in_transaction();
+        let mut may_retry = true;
         loop {
             let prepared = match self.prepare_text(text).await {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, stake)),
             };
+            let retreat = self.retreat();
             match self.rows(&prepared, params, around).await {
                 Ok(rows) => return Ok((prepared, rows)),
                 Err(trouble) => {
@@ -410,7 +462,7 @@ impl PgLink {
                     if is_stale {
                         self.session().texts.remove(text);
                     }
-                    if !(is_stale && may_retry) {
+                    if !(is_stale && may_retry && self.go_back(retreat).await) {
                         return Err(self.troubled(trouble, asked, stake));
                     }
                     may_retry = false;
@@ -436,12 +488,13 @@ impl PgLink {
             // of date: prepare it for this call.
             self.session().texts.remove(&sql.text);
         }
-        let mut may_retry = !self.is_in_transaction() && !may_commit;
+        let mut may_retry = !may_commit;
         loop {
             let prepared = match self.prepare_text(&sql.text).await {
                 Ok(prepared) => prepared,
                 Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
             };
+            let retreat = self.retreat();
             let put_off = self.take_put_off();
             let client = self.client();
             let request = client.execute(&prepared.statement, &params);
@@ -456,7 +509,7 @@ impl PgLink {
                     if is_stale {
                         self.session().texts.remove(&sql.text);
                     }
-                    if !(is_stale && may_retry) {
+                    if !(is_stale && may_retry && self.go_back(retreat).await) {
                         return Err(self.troubled(trouble, asked, stake));
                     }
                     may_retry = false;
