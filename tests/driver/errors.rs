@@ -77,6 +77,51 @@ pub(crate) fn deadlocks_are_1205(store: Store) {
     });
 }
 
+const STEPS: &str = "
+CREATE FUNCTION dialoq.inner_step(OUT a int, OUT b int) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(5);
+    PERFORM FROM public.thing;
+    a := 1;
+END $$;
+CREATE FUNCTION dialoq.outer_step() RETURNS TABLE (a int) LANGUAGE plpgsql AS $$
+DECLARE
+    v record;
+BEGIN
+    SELECT * INTO v FROM dialoq.inner_step();
+    RETURN QUERY SELECT v.a;
+END $$;";
+
+/// An installation replaces the functions while a call runs.
+pub(crate) fn a_function_replaced_under_its_call_is_1205(store: Store) {
+    on(store, "", STEPS, |stage| async move {
+        let (mut caller, mut holder) = (stage.link().await, stage.link().await);
+        holder.begin().await.unwrap();
+        number(&mut *holder, "SELECT count(pg_advisory_xact_lock(5))").await;
+        let calling = tokio::spawn(async move {
+            let answer = caller.call(call("outer_step", Vec::new())).await;
+            (caller, answer)
+        });
+        stage
+            .until(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+                1,
+            )
+            .await;
+        let mut installer = stage.link().await;
+        let replace = format!("DROP FUNCTION dialoq.inner_step(); DROP FUNCTION dialoq.outer_step(); {STEPS}");
+        installer.begin().await.unwrap();
+        installer.script(&replace).await.unwrap();
+        installer.commit().await.unwrap();
+        holder.commit().await.unwrap();
+        let (mut caller, answer) = calling.await.unwrap();
+        let (failure, code) = refused(answer);
+        assert_eq!((code, failure.fate), (Code::DEADLOCK, Fate::TransactionUndone), "{failure:?}");
+        assert!(failure.is_link_usable);
+        assert_eq!(caller.call(call("outer_step", Vec::new())).await.unwrap().len(), 1);
+    });
+}
+
 pub(crate) fn a_failed_transaction_is_not_committed(store: Store) {
     on(store, "", RAISING, |stage| async move {
         let mut link = stage.link().await;

@@ -246,6 +246,17 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             ),
             Fate::TransactionUndone,
         ),
+        // An installation drops and creates the functions, also those that run.
+        "XX000" if !asked.is_users() && said.starts_with("cache lookup failed for function") => (
+            Error::new(
+                Code::DEADLOCK,
+                format!(
+                    "an installation of Dialoq replaced the functions during the transaction, which was rolled back: {said} \
+                     ({what}); run the transaction again"
+                ),
+            ),
+            Fate::TransactionUndone,
+        ),
         "53100" => store(Code::STORE_FULL, format!("the disk of {place} is full: {said} ({what}); make room on it")),
         "53200" if said.contains("shared memory") => store(
             Code::STORE_IO,
