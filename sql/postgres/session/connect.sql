@@ -1,4 +1,4 @@
--- Readies a new session of Dialoq's: what is notices is returned by the verbs instead of notified, times are UTC, and the
+-- Readies a new session of Dialoq's: the verbs return notices instead of sending them, times are UTC, and the
 -- broker's views are found without their schema, after everything of the user's. A user called dialoq has no schema of
 -- that name: what it makes belongs in public, not among the broker's tables. A call outside a transaction runs READ COMMITTED
 -- too, whatever the database's default: the verbs refuse every other level.
