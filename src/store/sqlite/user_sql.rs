@@ -55,7 +55,7 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
     if verdict.is_ok()
         && let Err(error) = write_virtual_tables(connection)
     {
-        verdict = Err(unit.failed(error));
+        verdict = Err(unit.failed(&error).caused_by(error));
     }
     if verdict.is_ok()
         && side.guard.take_defined()
@@ -66,7 +66,12 @@ pub(super) fn run_unit(side: &WriteSide, unit: &UserUnit<'_>) -> Result<Result<u
     if verdict.is_ok() && side.deferred_keys.are_broken(connection).map_err(writing)? {
         verdict = Err(unit.failed("its transaction cannot be committed: a row breaks a deferred foreign key"));
     }
-    if verdict.is_err() {
+    if let Err(error) = &verdict {
+        // After SQLITE_CORRUPT, SQLite refuses each later write of the transaction, so that the others start again
+        // without this unit.
+        if is_damage(error) {
+            side.roll_back();
+        }
         // ON CONFLICT ROLLBACK, or a statement that was stopped, has taken the savepoint with it.
         if !connection.is_autocommit() {
             run(ROLLBACK_TO)?;
@@ -94,7 +99,7 @@ fn run_one(connection: &Connection, statement: &SqlStatement) -> Result<u64> {
         while rows.next()?.is_some() {}
         Ok(())
     };
-    run().map_err(|error| refused(statement, &error))?;
+    run().map_err(|error| refused(statement, error))?;
     // Definitions and queries do not reset the count of the statement before.
     let changed = if connection.total_changes() == before { 0 } else { connection.changes() };
     match statement.expected_rows {
@@ -138,7 +143,7 @@ fn read_all(connection: &Connection, statement: &SqlStatement) -> Result<SqlRows
         }
         Ok(found)
     };
-    let rows = read().map_err(|error| refused(statement, &error))?;
+    let rows = read().map_err(|error| refused(statement, error))?;
     Ok(SqlRows { columns, rows })
 }
 
@@ -151,7 +156,7 @@ fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<S
     if statement.text.trim().is_empty() {
         return Err(user(&statement.text, "it is empty"));
     }
-    let prepared = connection.prepare(&statement.text).map_err(|error| refused(statement, &error))?;
+    let prepared = connection.prepare(&statement.text).map_err(|error| refused(statement, error))?;
     let (wanted, given) = (prepared.parameter_count(), statement.params.len());
     if wanted != given {
         return Err(user(&statement.text, format!("it has {wanted} parameters and was given {given}")));
@@ -159,14 +164,22 @@ fn prepare<'c>(connection: &'c Connection, statement: &SqlStatement) -> Result<S
     Ok(prepared)
 }
 
-fn refused(statement: &SqlStatement, error: &rusqlite::Error) -> Error {
-    match (guard::explain(error), error) {
+fn refused(statement: &SqlStatement, error: rusqlite::Error) -> Error {
+    let refusal = match (guard::explain(&error), &error) {
         (Some(why), _) => user(&statement.text, why),
         (None, rusqlite::Error::MultipleStatement) => {
             user(&statement.text, "it holds several statements; give them one by one")
         }
         (None, error) => user(&statement.text, error),
-    }
+    };
+    refusal.caused_by(error)
+}
+
+/// Whether the user's SQL met damaged pages or rows: of its own tables, for example a full-text index whose shadow table
+/// another program has dropped.
+fn is_damage(error: &Error) -> bool {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<rusqlite::Error>());
+    cause.and_then(rusqlite::Error::sqlite_error_code) == Some(rusqlite::ErrorCode::DatabaseCorrupt)
 }
 
 fn value(value: ValueRef<'_>) -> SqlValue {
