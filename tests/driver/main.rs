@@ -110,7 +110,7 @@ fn main() -> ExitCode {
             a_process_writes_its_own_rows_only definitions_in_a_row_are_rechecked_once
             a_database_that_is_not_there_is_named;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
-            an_upgrade_that_waits_for_a_transaction_stops_no_other_session;
+            an_upgrade_gives_up_while_a_transaction_stays_open;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;
         Mssql garbage_mssql: no_argument_stops_another_conversation;
     })

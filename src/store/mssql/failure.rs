@@ -15,12 +15,12 @@ pub(super) enum Text {
 
 /// The error behind an answer of the server.
 pub(super) fn refused(error: &TokenError, text: Text) -> Error {
-    let told = refused_number(error.code(), error.message(), text);
-    if told.code() != Code::STORE_IO || error.procedure().is_empty() {
-        return told;
+    let refusal = refused_number(error.code(), error.message(), text);
+    if refusal.code() != Code::STORE_IO || error.procedure().is_empty() {
+        return refusal;
     }
-    let message = format!("{} (line {} of {})", told.message(), error.line(), error.procedure());
-    Error::new(told.code(), message)
+    let message = format!("{} (line {} of {})", refusal.message(), error.line(), error.procedure());
+    Error::new(refusal.code(), message)
 }
 
 fn refused_number(number: u32, message: &str, text: Text) -> Error {
@@ -38,8 +38,9 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
             Code::DEADLOCK,
             format!("the transaction met another one and was rolled back; run it again ({message})"),
         ),
-        (1222, Text::Ours) => {
-            Error::new(Code::LOCK_TIMEOUT, format!("a lock was not granted in time (1222): {message}"))
+        // The second is Babelfish's.
+        (1222 | 33_557_097, Text::Ours) if number == 1222 || message.contains("lock timeout") => {
+            Error::new(Code::LOCK_TIMEOUT, format!("a lock was not granted in time ({number}): {message}"))
         }
         (1105 | 1101 | 9002, _) => Error::new(Code::STORE_FULL, format!("the database is full ({number}): {message}")),
         (3906 | 3908 | 976 | 978, _) => {
