@@ -1,12 +1,12 @@
-//! The table of verbs: what callers, SQL, traces and documentation have in common, once for each verb.
+//! What a row of the table of verbs holds: what callers, SQL, traces and documentation have in common. The rows stand
+//! beside the verbs, in `verb.rs`.
 //!
 //! From a row follow the call of its routine on a database and the reading of the result, its span and its name in
 //! counters, and its section in `docs/verbs.md`. Who may call a routine stands in the routine's own SQL file.
 
 pub use super::outcome::ResultForm;
-use super::verb::{Body, Verb};
 use crate::id::ConversationHandle;
-use tracing::{Span, debug_span};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// One row of the table: a routine of schema `dialoq`, which does one verb.
@@ -46,7 +46,7 @@ pub enum Value<'a> {
     /// The name of a queue, which is compared without regard to case.
     Queue(&'a str),
     /// A message body.
-    Bytes(&'a Body),
+    Bytes(&'a Option<Arc<Vec<u8>>>),
     /// Many conversations.
     Handles(&'a [ConversationHandle]),
     /// What is wrong with the body, found by the caller's check of it: empty for nothing.
@@ -57,7 +57,7 @@ pub enum Value<'a> {
 
 impl Value<'_> {
     /// As a span shows it; `None` for what spans leave out.
-    fn shown(&self) -> Option<String> {
+    pub(super) fn shown(&self) -> Option<String> {
         match self {
             Self::Uuid(id) => id.map(|id| id.to_string()),
             Self::Bool(value) => Some(value.to_string()),
@@ -154,7 +154,7 @@ macro_rules! verbs {
             pub(crate) fn span(&self) -> Span {
                 match self {
                     $($pattern $(if $guard)? => debug_span!(
-                        $name $(, $argument = crate::protocol::declared::Value::$kind $(($value.into()))?.shown())*
+                        $name $(, $argument = $crate::protocol::declared::Value::$kind $(($value.into()))?.shown())*
                     ),)*
                 }
             }
@@ -166,85 +166,4 @@ macro_rules! verbs {
     (@batch $other:ident) => { None };
 }
 
-verbs! {
-    BEGIN_DIALOG_CONVERSATION = "begin_dialog_conversation", "BEGIN DIALOG CONVERSATION":
-    Verb::BeginDialog(dialog) => (
-        from_service Text(&*dialog.from_service), to_service Text(&*dialog.to_service),
-        broker_instance Text(dialog.addressee.instance()), contract Text(dialog.contract()),
-        related_conversation Uuid(dialog.related.conversation()), related_group Uuid(dialog.related.group()),
-        lifetime_seconds BigInt(dialog.lifetime_seconds), encryption Bool(dialog.encryption),
-        conversation_handle NewId(1usize), conversation_id NewId(2usize), conversation_group_id NewId(0usize)
-    ) -> ResultForm::Began, [8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005], alone;
-
-    SEND = "send", "SEND ON CONVERSATION, one conversation":
-    Verb::Send { handles, message_type, body, trace } if handles.len() == 1 => (
-        conversation_handle Uuid(handles[0].0), message_type_name Text(type_name(message_type)),
-        message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion,
-        message_id NewId(0usize)
-    ) -> ResultForm::Nothing, [8426, 8428, 8429, 8431, 8432, 8434, 8459, 9618, 60005, 60026, 60033], batched("send_batch");
-
-    SEND_MANY = "send_many", "SEND ON CONVERSATION, one message on many conversations: on all of them or on none":
-    Verb::Send { handles, message_type, body, trace } => (
-        conversation_handles Handles(&handles[..]), message_type_name Text(type_name(message_type)),
-        message_body Bytes(body), trace Text(trace.as_deref()), body_fault BodyFault, catalog_version CatalogVersion
-    ) -> ResultForm::Nothing,
-        [8418, 8426, 8428, 8429, 8431, 8432, 8434, 8435, 8451, 8459, 9618, 60005, 60026, 60033], alone;
-
-    RECEIVE = "receive", "RECEIVE":
-    Verb::Receive { queue, top, from } => (
-        queue Queue(&**queue), top BigInt(top.map(most)), conversation_handle Uuid(from.conversation()),
-        conversation_group_id Uuid(from.group()), lowest Int(from.levels().map(|levels| levels.0)),
-        highest Int(from.levels().map(|levels| levels.1)),
-        oldest Bool(*from == super::ReceiveFrom::Oldest)
-    ) -> ResultForm::Messages, [8426, 8436, 9617, 60002, 60005], batched("receive_batch");
-
-    GET_CONVERSATION_GROUP = "get_conversation_group", "GET CONVERSATION GROUP":
-    Verb::GetConversationGroup { queue } => (queue Queue(&**queue))
-        -> ResultForm::Group, [9617, 60002], alone;
-
-    MOVE_CONVERSATION = "move_conversation", "MOVE CONVERSATION":
-    Verb::MoveConversation { handle, group } => (conversation_handle Uuid(handle.0), conversation_group_id Uuid(group.0))
-        -> ResultForm::Nothing, [8426, 8436, 8438, 8439], alone;
-
-    END_CONVERSATION = "end_conversation", "END CONVERSATION, plain, WITH ERROR or WITH CLEANUP":
-    Verb::EndConversation { handle, form } => (
-        conversation_handle Uuid(handle.0), error_code Int(form.error_code()), description Text(form.description()),
-        cleanup Bool(matches!(form, super::EndForm::Cleanup))
-    ) -> ResultForm::StateBefore, [8424, 8426, 8427, 60005], alone;
-
-    BEGIN_CONVERSATION_TIMER = "begin_conversation_timer", "BEGIN CONVERSATION TIMER":
-    Verb::BeginConversationTimer { handle, timeout_seconds } => (
-        conversation_handle Uuid(handle.0), timeout_seconds BigInt(*timeout_seconds)
-    ) -> ResultForm::Nothing, [8410, 8411, 8426, 8458], alone;
-
-    CANCEL_CONVERSATION_TIMER = "cancel_conversation_timer", "takes back a conversation's timer (ours)":
-    Verb::CancelConversationTimer { handle } => (conversation_handle Uuid(handle.0)) -> ResultForm::Nothing, [8426, 8458], alone;
-
-    GET_TRANSMISSION_STATUS = "get_transmission_status", "GET_TRANSMISSION_STATUS":
-    Verb::GetTransmissionStatus { handle } => (conversation_handle Uuid(handle.0))
-        -> ResultForm::Text("transmission_status"), [], reads_only;
-
-    DEFINE = "define", "CREATE, ALTER and DROP; no routine, a client writes the rows":
-    Verb::Define(_) => () -> ResultForm::Warnings, [], alone;
-
-    REPRIORITISE = "reprioritise", "changes the level of one endpoint (ours)":
-    Verb::Reprioritise { handle, level } => (conversation_handle Uuid(handle.0), level Int(i32::from(*level)))
-        -> ResultForm::Nothing, [8426, 8438, 60005], alone;
-
-    POST_QUEUE_ACTIVATION = "post_queue_activation",
-        "posts an event to the QUEUE_ACTIVATION notifications of a queue (ours, for queue monitors)":
-    Verb::PostQueueActivation { queue } => (queue Queue(&**queue)) -> ResultForm::Nothing, [60002], alone;
-
-    RELEASE_QUARANTINE = "release_quarantine", "puts a quarantined conversation group back into its queue (ours)":
-    Verb::ReleaseQuarantine { group } => (conversation_group_id Uuid(group.0)) -> ResultForm::Nothing, [8436], alone;
-}
-
-/// The name that a SEND means.
-fn type_name(message_type: &Option<std::sync::Arc<str>>) -> &str {
-    message_type.as_deref().unwrap_or(super::system::DEFAULT)
-}
-
-/// TOP as databases count.
-pub(crate) fn most(top: u64) -> i64 {
-    i64::try_from(top).unwrap_or(i64::MAX)
-}
+pub(super) use {sql_type, verbs};

@@ -7,7 +7,8 @@ mod outcome;
 mod state;
 pub mod system;
 mod texts;
-mod verb;
+#[doc(hidden)]
+pub mod verb;
 
 pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;

@@ -1,8 +1,9 @@
-//! The table of verbs (`src/protocol/declared.rs`) agrees with the SQL of both databases, and `docs/verbs.md` shows it.
+//! The table of verbs (`src/protocol/verb.rs`) agrees with the SQL of both databases, and `docs/verbs.md` shows it.
 
 use crate::called_by::called_by;
 use crate::source::root;
-use dialoq::protocol::declared::{DEFINE, Declaration, VERBS};
+use dialoq::protocol::declared::Declaration;
+use dialoq::protocol::verb::{DEFINE, VERBS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::fs;
@@ -158,7 +159,7 @@ fn page_of_verbs() -> String {
          and results of the same names. PostgreSQL's arguments begin with `p_`, SQL Server's with `@`; its error numbers of\n\
          four digits are raised as 5xxxx. The embedded store has the same verbs behind the same API. Each routine also gives\n\
          the column `notices`, which only Dialoq's own clients read.\n\n\
-         This page is made from `src/protocol/declared.rs`: `DIALOQ_BLESS=1 cargo test --test tidy` writes it.\n",
+         This page is made from `src/protocol/verb.rs`: `DIALOQ_BLESS=1 cargo test --test tidy` writes it.\n",
     );
     for verb in routines() {
         let _ = write!(page, "\n## {}\n\n{}.\n", verb.name, sentence(verb.statement));

@@ -2,7 +2,7 @@
 
 use crate::catalog::fold_name;
 use crate::error::{Code, Error, Result};
-use crate::protocol::declared::most;
+use crate::protocol::verb::most;
 use crate::protocol::{Message, Outcome};
 use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};

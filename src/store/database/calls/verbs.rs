@@ -3,8 +3,8 @@
 use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, ConversationId, GroupId};
-use crate::protocol::declared::{self, ResultForm, Value};
-use crate::protocol::{Body, ConversationState, Outcome, Verb, system};
+use crate::protocol::declared::{ResultForm, Value};
+use crate::protocol::{Body, ConversationState, Outcome, Verb, system, verb};
 use crate::store::SqlRow;
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::rows::{damaged, only};
@@ -77,7 +77,7 @@ pub(in crate::store::database) fn send<'a>(
         Arg::BigInt(context.catalog_version),
         Arg::Uuid(context.ids[0]),
     ];
-    Call { name: declared::SEND.name, args }
+    Call { name: verb::SEND.name, args }
 }
 
 pub(in crate::store::database) fn bytes<'a>(body: &Body) -> Arg<'a> {
