@@ -53,7 +53,8 @@ fn end(handle: ConversationHandle) -> Verb {
 }
 
 fn one(memory: &mut Memory, verb: Verb) -> Outcome {
-    let outcomes = memory.submit(vec![verb], NOW).expect("the verb is right").expect("nobody else holds the group");
+    let outcomes =
+        memory.submit(vec![verb], NOW).expect("the verb is right").expect("no other session holds the group");
     outcomes.into_iter().next().expect("one outcome per verb")
 }
 

@@ -1,11 +1,11 @@
 -- The roles and their rights: dialoq_user may execute the verbs and read the views, dialoq_admin may also change
--- definitions; nobody touches a table. What a procedure does inside needs no right of its caller's, because procedures and
--- tables have one owner.
+-- definitions; no role may touch a table. The statements inside a procedure need no right of the caller's, because
+-- procedures and tables have one owner.
 IF DATABASE_PRINCIPAL_ID(N'dialoq_user') IS NULL EXEC(N'CREATE ROLE dialoq_user')
 GO
 IF DATABASE_PRINCIPAL_ID(N'dialoq_admin') IS NULL EXEC(N'CREATE ROLE dialoq_admin')
 GO
--- The locks of the broker belong to dialoq_user, so whoever calls a verb must be a member.
+-- The locks of the broker belong to dialoq_user, so the caller of a verb must be a member.
 IF NOT EXISTS (
     SELECT 1 FROM sys.database_role_members AS m
     WHERE m.role_principal_id = DATABASE_PRINCIPAL_ID(N'dialoq_user')
@@ -20,7 +20,7 @@ GO
 GO
 -- <each routine of dialoq_admin> GRANT EXECUTE ON dialoq.NAME TO dialoq_admin;
 GO
--- Where types have no rights, everybody may use them.
+-- Babelfish has no rights on types: every user may use them.
 IF @@VERSION NOT LIKE N'%Babelfish%'
 BEGIN
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.send_many_rows TO dialoq_user, dialoq_admin');

@@ -35,7 +35,7 @@ staged!(one_event_until_a_receive_or_the_time_out, async |store| {
 });
 
 // assertions: 203
-staged!(every_notification_of_a_queue_is_told, async |store| {
+staged!(every_notification_of_a_queue_gets_the_event, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl(NOTIFY).await;
     stage

@@ -95,7 +95,7 @@ staged!(a_daemon_holds_no_reader, async |store| {
     assert!(std::process::Command::new("kill").args(["-9", daemon]).status().unwrap().success());
 });
 
-staged!(input_that_nobody_reads_holds_no_reader, async |store| {
+staged!(input_that_no_process_reads_holds_no_reader, async |store| {
     let (stage, log) = (Stage::new(store).await, Log::new());
     // The background process keeps the pipe of the input open and never reads it.
     let text = r#"exec 3<&0; sleep 1000 <&3 & echo $! >> "$0"; echo '{"end": true}'"#;

@@ -171,7 +171,7 @@ staged!(handlers_for_end_dialog_error_and_timer_are_asked, async |store| {
     soon("the stop", readers.stop()).await;
 });
 
-staged!(what_nobody_handles_or_can_decode_is_told_to_its_sender, async |store| {
+staged!(a_message_without_a_handler_or_that_cannot_be_decoded_ends_with_an_error, async |store| {
     let stage = stage(store).await;
     let handlers = Handlers::new().on(ORDER, async |_, _| Ok(()));
     let readers = stage.activate("work", handlers).start();
@@ -384,7 +384,7 @@ staged!(stop_lets_a_waiting_reader_go_at_once_and_a_busy_one_finish, async |stor
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.len()), Some(1), "and nothing more was begun");
 });
 
-staged!(readers_take_the_part_of_the_queue_they_are_told, async |store| {
+staged!(readers_receive_from_their_part_of_the_queue, async |store| {
     let stage = stage(store).await;
     stage
         .define(|d| {

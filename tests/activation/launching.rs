@@ -19,7 +19,7 @@ staged!(the_first_message_starts_one_reader, async |store| {
 });
 
 // assertions: 187, 188
-staged!(until_somebody_receives_no_second_reader_starts, async |store| {
+staged!(no_second_reader_starts_before_the_first_receive, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();
@@ -84,7 +84,7 @@ staged!(not_mssql, an_empty_result_restarts_the_five_seconds, async |store| {
 });
 
 // assertions: 191
-staged!(whoever_waits_keeps_readers_from_starting, async |store| {
+staged!(waiting_sessions_keep_readers_from_starting, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(10).start();

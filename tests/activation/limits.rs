@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Semaphore;
 
 // assertions: 197
-staged!(a_lowered_limit_stops_nobody_and_starts_nobody, async |store| {
+staged!(a_lowered_limit_stops_and_starts_no_reader, async |store| {
     // DIFFERENCE(fast-ramp)
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
@@ -40,7 +40,7 @@ staged!(a_lowered_limit_stops_nobody_and_starts_nobody, async |store| {
 });
 
 // assertions: 197
-staged!(activation_turned_off_stops_nobody_and_starts_nobody, async |store| {
+staged!(activation_turned_off_stops_and_starts_no_reader, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 3, EXECUTE AS OWNER)").await;

@@ -17,7 +17,7 @@ async fn stage(database: &Database) -> Result<(Network, Broker, Broker)> {
 }
 
 /// Sends and writes a row in one transaction under an id, and cuts its COMMIT.
-async fn cut_commit(store: Store, is_heard: bool) -> Result<()> {
+async fn cut_commit(store: Store, is_delivered: bool) -> Result<()> {
     let database = Database::fresh(store);
     let (network, broker, direct) = stage(&database).await?;
     let unit = Uuid::new_v4();
@@ -26,13 +26,13 @@ async fn cut_commit(store: Store, is_heard: bool) -> Result<()> {
     let handle = dialog(&tx).await?;
     tx.send(handle, TEXT, "once").await?;
     tx.sql("insert into thing values (1)", ()).await?;
-    network.cut_at("COMMIT", is_heard);
+    network.cut_at("COMMIT", is_delivered);
     let error = tx.commit().await.unwrap_err();
     assert!(network.was_cut());
     assert_eq!(error.code(), Code::COMMIT_UNKNOWN, "{error:?}");
-    assert!(!error.is_retryable(), "who repeats it blindly may do it twice");
+    assert!(!error.is_retryable(), "a blind repetition may do it twice");
     // The id shows it; a transaction that is not there any more is over before it does.
-    assert_eq!(broker.unit_happened(unit).await?, is_heard);
+    assert_eq!(broker.unit_happened(unit).await?, is_delivered);
     let again = broker.begin().await?;
     if again.claim(unit).await? {
         let handle = dialog(&again).await?;
@@ -58,7 +58,7 @@ pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost(store: Store) {
         let database = Database::fresh(store);
         let (network, broker, direct) = stage(&database).await?;
         let handle = dialog(&broker).await?;
-        for (number, (word, is_heard)) in
+        for (number, (word, is_delivered)) in
             [("COMMIT", true), ("COMMIT", false), ("word-2", true), ("word-3", false)].into_iter().enumerate()
         {
             let text = format!("word-{number}");
@@ -68,7 +68,7 @@ pub(crate) fn a_unit_with_an_id_happens_once_whatever_is_lost(store: Store) {
                 body: Some(Arc::new(text.clone().into_bytes())),
                 trace: None,
             };
-            network.cut_at(word, is_heard);
+            network.cut_at(word, is_delivered);
             broker.submit_once(Uuid::new_v4(), vec![verb]).await?;
             assert!(network.was_cut(), "{text}");
             assert_eq!(drain(&direct).await?, [text]);

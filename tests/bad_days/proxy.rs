@@ -8,13 +8,13 @@ use tempfile::TempDir;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
-/// Where the network is cut next.
+/// The next cut of the network.
 #[derive(Debug, Clone)]
 struct Cut {
-    /// When a client says one of these.
+    /// The texts; the cut happens when a client sends one of them.
     at: [Vec<u8>; 2],
-    /// Whether the server still hears it.
-    is_heard: bool,
+    /// Whether the server gets the request before the cut.
+    is_delivered: bool,
 }
 
 /// Passes everything on until a cut is requested. Each cut happens once and ends the connection that sent the word.
@@ -71,10 +71,10 @@ impl Network {
     }
 
     /// Cuts when a client sends that, before or after the server has received it; no answer comes back.
-    pub(crate) fn cut_at(&self, word: &str, is_heard: bool) {
+    pub(crate) fn cut_at(&self, word: &str, is_delivered: bool) {
         // SQL Server gets its statements in UTF-16, and bodies as they are.
         let wide = word.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        *self.cut.lock().unwrap() = Some(Cut { at: [word.as_bytes().to_vec(), wide], is_heard });
+        *self.cut.lock().unwrap() = Some(Cut { at: [word.as_bytes().to_vec(), wide], is_delivered });
     }
 
     /// Whether the cut that was asked for has happened.
@@ -113,8 +113,8 @@ async fn pass<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, mut server: S, c
                     if is_here { cut.take() } else { None }
                 };
                 match here {
-                    Some(Cut { is_heard: false, .. }) => return,
-                    Some(Cut { is_heard: true, .. }) => {
+                    Some(Cut { is_delivered: false, .. }) => return,
+                    Some(Cut { is_delivered: true, .. }) => {
                         let _ = server.write_all(sent).await;
                         // It has done what it was asked when it answers; the answer is lost.
                         let _ = server.read(&mut answered).await;

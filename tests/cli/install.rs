@@ -210,7 +210,7 @@ fn a_user_sends_and_receives_but_does_not_define() {
     assert!(shop.ok(&["--db", &user, "dump"]).contains("//shop/OrderService"));
 }
 
-/// A function that anybody may execute, that runs with its owner's rights, must not be led astray by the caller's path.
+/// A function that every user may execute, and that runs with its owner's rights, must not follow the caller's search path.
 #[test]
 fn a_users_search_path_does_not_change_the_owners_functions() {
     let _limit = crate::limit();

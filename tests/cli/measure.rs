@@ -39,7 +39,7 @@ fn the_bench_measures_the_bare_log_too() {
 fn options_without_effect_on_the_measurement_are_refused() {
     let _limit = crate::limit();
     let shop = Shop::empty();
-    let server = "postgres://nobody@127.0.0.1:1/nowhere";
+    let server = "postgres://no_such_user@127.0.0.1:1/nowhere";
     for (url, arguments, named) in [
         (server, &["bench", "--folder", "."][..], "--folder"),
         (server, &["bench", "--unsynced"], "durability=normal"),

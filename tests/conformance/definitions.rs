@@ -152,8 +152,8 @@ case!(contracts_in_use_stay, [13], async |t| {
 
 case!(dropping_a_contract_errors_its_dialogs, [14], async |t| {
     t.define("CREATE CONTRACT [Lone] ([Text] SENT BY ANY)").await?;
-    let silent = t.begin_dialog(t.to("Nobody").on("Lone")).await?.handle;
-    let waiting = t.begin_dialog(t.to("Nobody").on("Lone")).await?.handle;
+    let silent = t.begin_dialog(t.to("Missing").on("Lone")).await?.handle;
+    let waiting = t.begin_dialog(t.to("Missing").on("Lone")).await?.handle;
     t.send(waiting, "Text", "never arrives").await?;
     let other = t.pair().await?;
     t.define("DROP CONTRACT [Lone]").await?;
@@ -164,7 +164,7 @@ case!(dropping_a_contract_errors_its_dialogs, [14], async |t| {
     }
     assert!(t.transmission().await?.is_empty());
     assert_eq!(t.state(other.initiator).await?, "CO", "a dialog over another contract runs on");
-    assert_eq!(code(t.begin_dialog(t.to("Nobody").on("Lone")).await), 8425);
+    assert_eq!(code(t.begin_dialog(t.to("Missing").on("Lone")).await), 8425);
 });
 
 case!(dropped_contracts_are_remembered_by_what_they_carried, [14], async |t| {

@@ -77,7 +77,7 @@ case!(named_brokers_answer_for_their_services, [210], async |t| {
     for addressee in
         [Addressee::CurrentDatabase, Addressee::Instance(t.database().await?.text("service_broker_guid").into())]
     {
-        let mut begin = t.to("Nobody");
+        let mut begin = t.to("Missing");
         begin.addressee = addressee.clone();
         let dialog = t.begin_dialog(begin).await?.handle;
         t.send(dialog, "Text", "x").await?;

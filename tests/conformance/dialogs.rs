@@ -7,13 +7,13 @@ use std::collections::HashSet;
 use uuid::Uuid;
 
 case!(unknown_sender_or_contract, [63], async |t| {
-    assert!(t.begin_dialog(t.to_target().from("Nobody")).await.is_err());
+    assert!(t.begin_dialog(t.to_target().from("Missing")).await.is_err());
     assert_eq!(code(t.begin_dialog(t.to_target().on("Nothing")).await), 8425);
     assert!(t.endpoints().await?.is_empty());
 });
 
 case!(unknown_target_is_no_error, [64], async |t| {
-    let dialog = t.begin_dialog(t.to("Nobody")).await?.handle;
+    let dialog = t.begin_dialog(t.to("Missing")).await?.handle;
     assert_eq!(t.state(dialog).await?, "SO");
 });
 

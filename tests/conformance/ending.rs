@@ -138,7 +138,7 @@ case!(cleanup_erases_one_side, [114, 115], async |t| {
     t.define("ALTER QUEUE [QI] WITH STATUS = ON").await?;
     assert!(t.receive("QI").await?.is_empty());
 
-    t.send(pair.initiator, "Text", "anybody?").await?;
+    t.send(pair.initiator, "Text", "are you there?").await?;
     assert_eq!(t.receive("QI").await?.error_codes(), [-8462]);
     assert!(t.receive("QT").await?.is_empty());
 });

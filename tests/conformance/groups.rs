@@ -176,7 +176,7 @@ case!(circles_of_waiting_are_found, [98, 147], async |t| {
     let victim = {
         let waits = |place: usize| sessions[place].send(pairs[1 - place].initiator, "Text", "after the other");
         let mut works: Vec<_> = [0, 1].map(|place| Some(Box::pin(waits(place)))).into();
-        // Once the victim is out the other goes on; both may be known by the time anybody looks.
+        // Once the victim is out the other goes on; both may be done by the first poll.
         let one = first_done(&mut works).await;
         let other = first_done(&mut works).await;
         let ((victim, refused), (_, done)) = if one.1.is_err() { (one, other) } else { (other, one) };
@@ -203,8 +203,8 @@ case!(long_circles_are_found, [98, 147], async |t| {
     let (victim, freed) = {
         let waits = |place: usize| sessions[place].send(pairs[(place + 1) % 3].initiator, "Text", "after the next");
         let mut works: Vec<_> = [0, 1, 2].map(|place| Some(Box::pin(waits(place)))).into();
-        // The victim is out, so who waited for it goes on; the third still waits for that one, and is dropped. The first two
-        // may both be known by the time anybody looks.
+        // The victim is out, so the session that waited for it goes on; the third still waits for that one, and is dropped.
+        // The first two may both be done by the first poll.
         let one = first_done(&mut works).await;
         let other = first_done(&mut works).await;
         let ((victim, refused), (freed, done)) = if one.1.is_err() { (one, other) } else { (other, one) };

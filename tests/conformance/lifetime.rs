@@ -34,7 +34,7 @@ case!(ended_in_time, [129], async |t| {
 });
 
 case!(unreachable_targets_run_out, [130], async |t| {
-    let dialog = t.begin_dialog(t.to("Nobody").lifetime(60)).await?.handle;
+    let dialog = t.begin_dialog(t.to("Missing").lifetime(60)).await?.handle;
     t.send(dialog, "Text", "lost").await?;
     t.advance(59).await?;
     assert!(t.receive("QI").await?.is_empty());

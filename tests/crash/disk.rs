@@ -30,7 +30,7 @@ async fn strike(prepared: &Path, fault: Fault, nth: u64) -> bool {
         options
     });
     let what = format!("{fault:?} at operation {nth}");
-    let is_told =
+    let is_expected =
         |code: Code| [Code::STORE_IO, Code::STORE_FULL, Code::STORE_POISONED, Code::STORE_READ_ONLY].contains(&code);
     match opened {
         Ok(store) => {
@@ -38,10 +38,10 @@ async fn strike(prepared: &Path, fault: Fault, nth: u64) -> bool {
             let closed = store.close().await;
             if let Some(failure) = ended.err().or(closed.err()) {
                 assert!(disk.has_struck(), "{what}: {failure}");
-                assert!(is_told(failure.code()), "{what}: {failure}");
+                assert!(is_expected(failure.code()), "{what}: {failure}");
             }
         }
-        Err(failure) => assert!(disk.has_struck() && is_told(failure.code()), "{what}: {failure}"),
+        Err(failure) => assert!(disk.has_struck() && is_expected(failure.code()), "{what}: {failure}"),
     }
     let has_struck = disk.has_struck();
     disk.image(after.path());

@@ -26,7 +26,7 @@ pub(crate) struct Acknowledged {
 pub(crate) async fn load(store: &SqliteStore, done: &mut Acknowledged) -> Result<(), Error> {
     let one = began(&store.submit(vec![dialog("b")]).await?[0]);
     let two = began(&store.submit(vec![dialog("b")]).await?[0]);
-    let lost = began(&store.submit(vec![dialog("nobody")]).await?[0]);
+    let lost = began(&store.submit(vec![dialog("missing")]).await?[0]);
     for number in 0..4 {
         let unit = [(one, format!("one {number}")), (two, format!("two {number}")), (lost, format!("lost {number}"))];
         done.open_sends = unit.iter().map(|(_, body)| body.clone()).collect();

@@ -85,7 +85,7 @@ pub(crate) fn a_batch_serves_usual_and_unusual_groups(store: Store) {
     });
 }
 
-/// A batch that is told where the one before began gives what is older only when nothing else is left, and what is of a higher
+/// A batch that begins where the last one began gives older messages only if no others are left, and messages of a higher
 /// level at once. DIFFERENCE(oldest-in-batches)
 pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
     on(store, |broker, client, _| async move {
@@ -155,7 +155,8 @@ pub(crate) fn a_batch_is_retried_after_a_send_between_its_read_and_its_lock(stor
         for handle in handles {
             broker.send(handle, "//t/Word", "alone").await.unwrap();
         }
-        // Whoever wants a group's key and has set the parameter waits for that lock first: after its look, before its lock.
+        // A session that has set the parameter waits for that lock before it takes a group's key: after it has read the
+        // group's row, before it locks the group.
         client
             .batch_execute(
                 "CREATE OR REPLACE FUNCTION dialoq.group_key(p_group uuid) RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN

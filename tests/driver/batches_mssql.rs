@@ -24,7 +24,7 @@ fn of_level_five(texts: &[&str]) -> Vec<(i32, String)> {
     texts.iter().map(|text| (5, (*text).to_owned())).collect()
 }
 
-/// A batch that is told where the one before began gives what is older only when nothing else is left, and what is of a higher
+/// A batch that begins where the last one began gives older messages only if no others are left, and messages of a higher
 /// level at once. DIFFERENCE(oldest-in-batches)
 pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
     on(store, |broker, mut client| async move {
@@ -58,7 +58,7 @@ pub(crate) fn a_batch_begins_where_the_last_one_began(store: Store) {
     });
 }
 
-/// A row that leads to a group with nothing goes, and whoever sends to the group later is heard.
+/// A row that leads to an empty group is removed, and a later message of the group is received.
 pub(crate) fn a_row_that_leads_to_nothing_is_removed(store: Store) {
     on(store, |broker, mut client| async move {
         let handle = dialog(&broker).await;

@@ -195,14 +195,14 @@ pub(crate) fn both_sides_get_an_error_for_a_damaged_conversation(store: Store) {
         sql("UPDATE dialoq.transmission SET body_fault = 'garbage'");
         sql("SELECT test.on()");
         sql("SELECT * FROM dialoq.define_end()");
-        let told = sql(
+        let with_error = sql(
             "SELECT string_agg(q.name || ' ' || (position('60012' IN replace(encode(m.body, 'escape'), '\\000', '')) > 0), ', '
                 ORDER BY q.name)
              FROM dialoq.queue_message AS m JOIN dialoq.conversation_endpoint AS e ON e.endpoint_id = m.endpoint_id
              JOIN dialoq.service AS s ON s.service_id = e.service_id
              JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id WHERE m.delivery_class = 1",
         );
-        assert_eq!(told, "asker true, server true", "conversation {handle}");
+        assert_eq!(with_error, "asker true, server true", "conversation {handle}");
         assert_eq!(sql("SELECT count(*) FROM dialoq.transmission"), "0");
     });
 }

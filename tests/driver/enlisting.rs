@@ -65,7 +65,7 @@ pub(crate) fn verbs_commit_with_the_users_writes(store: Store) {
         assert_eq!(batch.iter().map(|message| message.text().unwrap()).collect::<Vec<_>>(), ["a", "b"]);
         enlisted.end(batch.first().handle()).await.unwrap();
         transaction.commit().await.unwrap();
-        let ended = broker.receive("asker").await.unwrap().expect("the end is told");
+        let ended = broker.receive("asker").await.unwrap().expect("the END arrives");
         assert_eq!(&*ended.first().message_type_name, "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog");
     });
 }
@@ -89,8 +89,8 @@ pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
         transaction.execute("INSERT INTO thing VALUES (1)", &[]).await.unwrap();
         let enlisted = Enlisted::new(&broker, &transaction);
         let handle = dialog(&enlisted).await;
-        let nobody = ConversationHandle(uuid::Uuid::nil());
-        let refused = enlisted.send(nobody, "//t/Word", "a").await.unwrap_err();
+        let unknown = ConversationHandle(uuid::Uuid::nil());
+        let refused = enlisted.send(unknown, "//t/Word", "a").await.unwrap_err();
         assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
         assert_eq!(enlisted.send(handle, "//t/None", "a").await.unwrap_err().code(), Code::MESSAGE_TYPE_NOT_FOUND);
         enlisted.send(handle, "//t/Word", "b").await.unwrap();
@@ -130,7 +130,7 @@ pub(crate) fn other_processes_are_notified_of_an_enlisted_send(store: Store) {
     on(store, |broker, mut client, database| async move {
         let other = Broker::open(database.url()).await.unwrap();
         let sleeper = other.clone();
-        let hearing = tokio::spawn(async move {
+        let receiving = tokio::spawn(async move {
             let batch = sleeper.receive("server").wait(2 * SOON).await.unwrap();
             batch.expect("it is woken").first().text().unwrap().into_owned()
         });
@@ -145,13 +145,13 @@ pub(crate) fn other_processes_are_notified_of_an_enlisted_send(store: Store) {
         let handle = dialog(&enlisted).await;
         enlisted.send(handle, "//t/Word", "woken").await.unwrap();
         transaction.commit().await.unwrap();
-        let heard = tokio::time::timeout(SOON, hearing).await.expect("nobody was woken").unwrap();
-        assert_eq!(heard, "woken");
+        let woken = tokio::time::timeout(SOON, receiving).await.expect("the receiver was not woken").unwrap();
+        assert_eq!(woken, "woken");
     });
 }
 
 pub(crate) fn messages_are_back_after_a_rollback(store: Store) {
-    // DIFFERENCE(rollbacks-by-clients): nobody but the user knows how his transaction ends.
+    // DIFFERENCE(rollbacks-by-clients): Dialoq does not see how the user's own transaction ends.
     on(store, |broker, mut client, _| async move {
         let handle = dialog(&broker).await;
         broker.send(handle, "//t/Word", "a").await.unwrap();

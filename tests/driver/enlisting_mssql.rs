@@ -90,7 +90,7 @@ pub(crate) fn the_users_isolation_level_blocks_no_other_session(store: Store) {
     on(store, |broker, mut client| async move {
         run(&mut client, "SET TRANSACTION ISOLATION LEVEL SERIALIZABLE; BEGIN TRANSACTION").await;
         assert!(received(&Enlisted::new(&broker, &mut client)).await.is_empty());
-        // What the level promises would keep everybody from adding to what was looked at.
+        // The locks of SERIALIZABLE would keep other sessions from adding rows to the ranges that were read.
         let handle = dialog(&broker).await;
         broker.send(handle, "//t/Word", "a").await.unwrap();
         run(&mut client, "ROLLBACK").await;
@@ -104,8 +104,8 @@ pub(crate) fn a_refusal_leaves_the_users_transaction_as_it_was(store: Store) {
         {
             let enlisted = Enlisted::new(&broker, &mut client);
             let handle = dialog(&enlisted).await;
-            let nobody = ConversationHandle(uuid::Uuid::nil());
-            let refused = enlisted.send(nobody, "//t/Word", "a").await.unwrap_err();
+            let unknown = ConversationHandle(uuid::Uuid::nil());
+            let refused = enlisted.send(unknown, "//t/Word", "a").await.unwrap_err();
             assert_eq!(refused.code(), Code::CONVERSATION_NOT_FOUND);
             enlisted.send(handle, "//t/Word", "b").await.unwrap();
         }

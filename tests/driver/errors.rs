@@ -181,17 +181,17 @@ pub(crate) fn a_missing_schema_is_60035(store: Store) {
 
 pub(crate) fn logins_are_60034(store: Store) {
     on(store, "", "", |stage| async move {
-        let nobody = stage.database.url().replace("dialoq@", "no_such_user:sesame@");
-        let told = error(PostgresDriver::new(&url(&nobody)).unwrap().take().await);
-        assert_eq!(told.code(), Code::ACCESS_DENIED);
-        assert!(told.message().contains("no_such_user") && !told.message().contains("sesame"), "{told}");
+        let unknown_user = stage.database.url().replace("dialoq@", "no_such_user:sesame@");
+        let failed = error(PostgresDriver::new(&url(&unknown_user)).unwrap().take().await);
+        assert_eq!(failed.code(), Code::ACCESS_DENIED);
+        assert!(failed.message().contains("no_such_user") && !failed.message().contains("sesame"), "{failed}");
         let nowhere = stage.database.url().replace("dialoq_test", "no_such_database");
-        let told = error(PostgresDriver::new(&url(&nowhere)).unwrap().take().await);
-        assert_eq!(told.code(), Code::ACCESS_DENIED);
-        assert!(told.message().contains("no_such_database"), "{told}");
+        let failed = error(PostgresDriver::new(&url(&nowhere)).unwrap().take().await);
+        assert_eq!(failed.code(), Code::ACCESS_DENIED);
+        assert!(failed.message().contains("no_such_database"), "{failed}");
         let mut link = stage.link().await;
-        execute(&mut *link, "CREATE ROLE dialoq_nobody").await.ok();
-        execute(&mut *link, "SELECT set_config('role', 'dialoq_nobody', false)").await.unwrap();
+        execute(&mut *link, "CREATE ROLE dialoq_without_rights").await.ok();
+        execute(&mut *link, "SELECT set_config('role', 'dialoq_without_rights', false)").await.unwrap();
         let (_, code) = refused(execute(&mut *link, "DELETE FROM thing").await);
         assert_eq!(code, Code::ACCESS_DENIED);
     });
@@ -199,20 +199,23 @@ pub(crate) fn logins_are_60034(store: Store) {
 
 pub(crate) fn a_server_that_is_not_there_is_60030(store: Store) {
     on(store, "", "", |_| async move {
-        let told = error(PostgresDriver::new(&url("postgres://u:sesame@127.0.0.1:1/d")).unwrap().take().await);
-        assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
-        assert!(told.message().contains("127.0.0.1:1") && !told.message().contains("sesame"), "{told}");
-        // Whoever listens there takes connections and says nothing.
+        let failed = error(PostgresDriver::new(&url("postgres://u:sesame@127.0.0.1:1/d")).unwrap().take().await);
+        assert_eq!(failed.code(), Code::SERVER_UNREACHABLE);
+        assert!(failed.message().contains("127.0.0.1:1") && !failed.message().contains("sesame"), "{failed}");
+        // This listener takes connections and never answers.
         let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = mute.local_addr().unwrap();
-        let told = error(
+        let failed = error(
             PostgresDriver::new(&url(&format!("postgres://u@{address}/d?connect_timeout=1"))).unwrap().take().await,
         );
-        assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
-        assert!(told.message().contains(&address.to_string()) && told.message().contains("connect_timeout"), "{told}");
-        let told = error(PostgresDriver::new(&url("postgres://u@h/d?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch")));
-        assert_eq!(told.code(), Code::BAD_URL);
-        assert!(told.message().contains("/no/such"), "{told}");
+        assert_eq!(failed.code(), Code::SERVER_UNREACHABLE);
+        assert!(
+            failed.message().contains(&address.to_string()) && failed.message().contains("connect_timeout"),
+            "{failed}"
+        );
+        let failed = error(PostgresDriver::new(&url("postgres://u@h/d?sslmode=verify-full&sslrootcert=%2Fno%2Fsuch")));
+        assert_eq!(failed.code(), Code::BAD_URL);
+        assert!(failed.message().contains("/no/such"), "{failed}");
     });
 }
 
@@ -232,10 +235,10 @@ pub(crate) fn a_constraint_put_off_fails_the_commit(store: Store) {
 pub(crate) fn an_exhausted_pool_is_60032(store: Store) {
     on(store, "&pool_size=2&pool_wait_s=1", "", |stage| async move {
         let held = (stage.link().await, stage.link().await);
-        let told = error(stage.driver.take().await);
-        assert_eq!(told.code(), Code::POOL_EXHAUSTED);
-        assert!(told.is_retryable());
-        assert!(told.message().contains("2 connections") && told.message().contains("pool_size"), "{told}");
+        let failed = error(stage.driver.take().await);
+        assert_eq!(failed.code(), Code::POOL_EXHAUSTED);
+        assert!(failed.is_retryable());
+        assert!(failed.message().contains("2 connections") && failed.message().contains("pool_size"), "{failed}");
         drop(held);
         drop(stage.link().await);
         stage.driver.close().await;

@@ -200,9 +200,9 @@ async fn prepare(owner: &Client) -> Material {
 
 /// A conversation that has nothing to do with the calls: a message, a timer, a tick and a definition go their way.
 async fn goes_on(broker: &Broker, owner: &Client, witness: ConversationHandle) -> Result<(), String> {
-    let told = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
-    broker.send(witness, "//t/Word", "still here").await.map_err(|error| told("SEND", &error))?;
-    let batch = broker.receive("witness").await.map_err(|error| told("RECEIVE", &error))?;
+    let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    broker.send(witness, "//t/Word", "still here").await.map_err(|error| failed("SEND", &error))?;
+    let batch = broker.receive("witness").await.map_err(|error| failed("RECEIVE", &error))?;
     batch.ok_or("the message did not arrive")?;
     owner
         .execute(
@@ -212,7 +212,7 @@ async fn goes_on(broker: &Broker, owner: &Client, witness: ConversationHandle) -
         )
         .await
         .unwrap();
-    owner.query("SELECT * FROM dialoq.tick(NULL)", &[]).await.map_err(|error| told("tick", &error))?;
+    owner.query("SELECT * FROM dialoq.tick(NULL)", &[]).await.map_err(|error| failed("tick", &error))?;
     let timer = owner
         .query_one(
             "WITH gone AS (DELETE FROM dialoq.queue_message AS m USING dialoq.conversation_endpoint AS e
@@ -225,7 +225,7 @@ async fn goes_on(broker: &Broker, owner: &Client, witness: ConversationHandle) -
     if timer.get::<_, i64>(0) == 0 {
         return Err("the timer was not delivered".to_owned());
     }
-    broker.execute("ALTER QUEUE stuck WITH RETENTION = OFF").await.map_err(|error| told("ALTER QUEUE", &error))?;
+    broker.execute("ALTER QUEUE stuck WITH RETENTION = OFF").await.map_err(|error| failed("ALTER QUEUE", &error))?;
     Ok(())
 }
 

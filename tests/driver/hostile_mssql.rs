@@ -54,7 +54,7 @@ fn send(handle: ConversationHandle, fault: &str) -> String {
     format!("EXEC dialoq.send '{}', N'//t/Word', 0x61, NULL, {fault};", handle.0)
 }
 
-/// A verdict on a body is read when the message is delivered, by whoever delivers it: so it is checked where it enters.
+/// The session that delivers a message reads the verdict on its body, so the verdict is checked where it enters.
 pub(crate) fn an_invalid_verdict_is_refused_at_once(store: Store) {
     limit::allow(5);
     on(store, |broker, mut client| async move {
@@ -83,7 +83,7 @@ pub(crate) fn an_invalid_verdict_is_refused_at_once(store: Store) {
         broker.execute("ALTER QUEUE server WITH STATUS = ON").await.unwrap();
         let found = bodies(&broker, "server").await;
         assert!(found.iter().any(|body| body == "b"), "the other is delivered: {found:?}");
-        assert!(found.iter().any(|body| body.contains("-8430")), "the receiver is told: {found:?}");
+        assert!(found.iter().any(|body| body.contains("-8430")), "the receiver gets the Error: {found:?}");
     });
 }
 

@@ -9,8 +9,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// Nobody sleeps to the end of `nap`: a statement must be under way that nothing else ends, so that the test can end its
-/// connection as soon as the server shows it. A minute is three times what the test waits for that.
+/// No test sleeps to the end of `nap`: the test ends the connection of a running statement as soon as the server shows it.
+/// The test waits for that a third of a minute at most, so the statement must run longer.
 const LOCKING: &str = "
 CREATE FUNCTION dialoq.lock(key int) RETURNS TABLE (locked int) LANGUAGE plpgsql AS $$
 BEGIN
@@ -41,7 +41,7 @@ async fn end_others(stage: &Stage, like: &str) {
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
          WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE '{like}'"
     );
-    assert!(number(&mut *link, &text).await > 0, "nobody was ended");
+    assert!(number(&mut *link, &text).await > 0, "no session was ended");
 }
 
 pub(crate) fn a_transaction_left_open_is_rolled_back(store: Store) {
@@ -218,14 +218,14 @@ pub(crate) fn a_notice_reaches_a_listener(store: Store) {
         let mut listener = stage.driver.listen().await.unwrap().expect("PostgreSQL tells");
         let mut link = stage.link().await;
         execute(&mut *link, "SELECT pg_notify('other', 'no'), pg_notify('dialoq', 'q:1 c')").await.unwrap();
-        let heard = tokio::time::timeout(SOON, listener.next()).await.expect("nothing was heard").unwrap();
-        assert_eq!(heard, ["q:1 c"]);
+        let payloads = tokio::time::timeout(SOON, listener.next()).await.expect("no notification came").unwrap();
+        assert_eq!(payloads, ["q:1 c"]);
         link.begin().await.unwrap();
         execute(&mut *link, "SELECT pg_notify('dialoq', 'q:2')").await.unwrap();
         link.rollback().await.unwrap();
         execute(&mut *link, "SELECT pg_notify('dialoq', 'q:3')").await.unwrap();
-        let heard = tokio::time::timeout(SOON, listener.next()).await.expect("nothing was heard").unwrap();
-        assert_eq!(heard, ["q:3"]);
+        let payloads = tokio::time::timeout(SOON, listener.next()).await.expect("no notification came").unwrap();
+        assert_eq!(payloads, ["q:3"]);
     });
 }
 
@@ -233,9 +233,9 @@ pub(crate) fn a_lost_listener_is_reported(store: Store) {
     on(store, "", "", |stage| async move {
         let mut listener = stage.driver.listen().await.unwrap().expect("PostgreSQL tells");
         end_others(&stage, "LISTEN%").await;
-        let told = error(tokio::time::timeout(SOON, listener.next()).await.expect("it says nothing"));
-        assert_eq!(told.code(), Code::SERVER_UNREACHABLE);
-        assert!(told.message().contains("administrator"), "{told}");
+        let lost = error(tokio::time::timeout(SOON, listener.next()).await.expect("the listener does not fail"));
+        assert_eq!(lost.code(), Code::SERVER_UNREACHABLE);
+        assert!(lost.message().contains("administrator"), "{lost}");
     });
 }
 

@@ -49,19 +49,20 @@ pub(crate) fn members_execute_documented_routines_and_touch_no_table(_: Store) {
     on(async {
         let database = Database::bare(Store::Mssql);
         install(database.url()).await.unwrap();
-        let (user, admin, nobody) = (database.login("dialoq_user"), database.login("dialoq_admin"), database.login(""));
+        let (user, admin, stranger) =
+            (database.login("dialoq_user"), database.login("dialoq_admin"), database.login(""));
         let of_users = called_by("mssql", "dialoq_user");
         let of_admins = &of_users | &called_by("mssql", "dialoq_admin");
         assert!(of_users.len() > 25 && of_admins.len() > 50, "{of_users:?} {of_admins:?}");
         let procedures = names(&database, "P");
         assert_eq!(allowed(&database, &user, "EXECUTE", &procedures), of_users);
         assert_eq!(allowed(&database, &admin, "EXECUTE", &procedures), of_admins);
-        assert_eq!(allowed(&database, &nobody, "EXECUTE", &procedures), BTreeSet::new());
+        assert_eq!(allowed(&database, &stranger, "EXECUTE", &procedures), BTreeSet::new());
         let (tables, views) = (names(&database, "U"), names(&database, "V"));
         assert!(tables.len() > 15 && views.len() > 20, "{tables:?} {views:?}");
-        for (who, url) in [("user", &user), ("admin", &admin), ("nobody", &nobody)] {
+        for (who, url) in [("user", &user), ("admin", &admin), ("stranger", &stranger)] {
             for right in ["SELECT", "INSERT", "UPDATE", "DELETE"] {
-                let readable = who != "nobody" && right == "SELECT";
+                let readable = who != "stranger" && right == "SELECT";
                 let mut expected = BTreeSet::from_iter(readable.then(|| "installed".to_owned()));
                 if who == "admin" && readable {
                     expected.insert("tick_failure".to_owned());
@@ -94,7 +95,7 @@ pub(crate) fn members_execute_documented_routines_and_touch_no_table(_: Store) {
             broker.send(handle, "DEFAULT", "a").await.unwrap();
             broker.send_many(&[handle], "DEFAULT", "b").await.unwrap();
             assert_eq!(broker.receive("q").await.unwrap().expect("they were sent").len(), 2);
-            let mut stranger = connect(&nobody).await;
+            let mut stranger = connect(&stranger).await;
             let lock = "DECLARE @got int; EXEC @got = sp_getapplock @Resource = N'dialoq:1:tick', @LockMode = N'Exclusive',
                 @LockOwner = N'Session', @LockTimeout = 0, @DbPrincipal = N'dialoq_user'; IF @got < 0 THROW 50001, N'refused', 1";
             assert_ne!(number(&mut stranger, lock).await, 0, "the lock is the members' alone");
@@ -153,7 +154,7 @@ pub(crate) fn the_printed_installation_runs_by_hand(_: Store) {
         let handle = broker.begin_dialog("s", "s").await.unwrap();
         broker.send(handle, "DEFAULT", "a").await.unwrap();
 
-        // An upgrade by hand: the same broker, and rights that somebody gave on a single verb.
+        // An upgrade by hand: the same broker, and rights that an administrator gave on a single verb.
         let user = database.login("");
         let name = user.split("://").nth(1).unwrap().split(':').next().unwrap();
         run(&mut client, &format!("GRANT EXECUTE ON dialoq.tick TO {name}")).await;

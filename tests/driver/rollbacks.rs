@@ -55,7 +55,7 @@ pub(crate) fn a_restored_copy_forgets_transactions_of_another_server(store: Stor
         );
         database.sql("SELECT * FROM dialoq.tick(500)");
         assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
-        assert_eq!(database.sql(COUNTED), "0", "nobody knows what became of them");
+        assert_eq!(database.sql(COUNTED), "0", "their outcome is unknown");
         broker.close().await
     });
 }
@@ -90,7 +90,7 @@ pub(crate) fn an_unfinished_definition_does_not_stop_receivers(store: Store) {
             roll_back(&broker, "other").await
         };
         tokio::time::timeout(SOON, work).await.expect("a rollback waits for the definition")?;
-        assert_eq!(database.sql(IS_ON), "t", "nobody could change that");
+        assert_eq!(database.sql(IS_ON), "t", "a definition holds the lock of the change");
         definer.script("ROLLBACK").await.unwrap();
         roll_back(&broker, "server").await?;
         until_off(&database);
@@ -137,7 +137,7 @@ pub(crate) fn a_notification_that_another_session_holds_stops_no_rollback_and_no
             broker.execute("CREATE QUEUE another").await
         };
         tokio::time::timeout(SOON, work).await.expect("a session waits for the notification's group")?;
-        assert_eq!(database.sql(IS_ON), "t", "nobody could be told");
+        assert_eq!(database.sql(IS_ON), "t", "another session holds the notification's group");
         member.script("SELECT pg_advisory_unlock_all()").await.unwrap();
         roll_back(&broker, "server").await?;
         until_off(&database);

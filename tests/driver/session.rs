@@ -275,8 +275,8 @@ pub(crate) fn closing_stops_a_statement_without_end(store: Store) {
         until("2").await;
         tokio::time::timeout(SOON, broker.close()).await.expect("closing waits for the statement").unwrap();
         until("0").await;
-        let told = async { (alone.await.unwrap().is_err(), in_transaction.await.unwrap().is_err()) };
-        assert_eq!(tokio::time::timeout(SOON, told).await.expect("the callers are not told"), (true, true));
+        let answers = async { (alone.await.unwrap().is_err(), in_transaction.await.unwrap().is_err()) };
+        assert_eq!(tokio::time::timeout(SOON, answers).await.expect("the callers get no answer"), (true, true));
     });
 }
 
@@ -306,14 +306,14 @@ pub(crate) fn closing_does_not_wait_for_a_control_call_of_a_transaction(store: S
         tokio::time::timeout(SOON, noting).await.expect("the RECEIVE is not noted");
         tokio::time::timeout(SOON, broker.close()).await.expect("closing waits for the lock").unwrap();
         drop(locker);
-        let _ = tokio::time::timeout(SOON, receiving).await.expect("the caller is not told");
+        let _ = tokio::time::timeout(SOON, receiving).await.expect("the caller gets no answer");
     });
 }
 
 pub(crate) fn no_text_holds_the_password(store: Store) {
     on(store, "", "", |stage| async move {
         let secret = "s3same";
-        let url = stage.database.url().replace("dialoq@", &format!("nobody:{secret}@"));
+        let url = stage.database.url().replace("dialoq@", &format!("no_such_user:{secret}@"));
         let parsed = crate::stage::url(&url);
         let driver = dialoq::internals::store::postgres::PostgresDriver::new(&parsed).unwrap();
         let mut texts = vec![format!("{parsed:?} {parsed:#?} {driver:?} {driver:#?}")];
@@ -321,7 +321,7 @@ pub(crate) fn no_text_holds_the_password(store: Store) {
         texts.push(format!("{error} {error:?} {error:#?}"));
         let error = crate::stage::error(driver.listen().await);
         texts.push(format!("{error} {error:?}"));
-        let error = Broker::open(&url).await.expect_err("nobody may log in so");
+        let error = Broker::open(&url).await.expect_err("this user does not exist");
         texts.push(format!("{error} {error:?}"));
         for text in texts {
             assert!(!text.contains(secret), "{text}");

@@ -117,19 +117,19 @@ pub(crate) fn a_schema_of_another_owner_is_refused(store: Store) {
         let (url, name) = intruder(&database);
         // An empty one that waits for the installer.
         database.try_sql_as(&url, "CREATE SCHEMA dialoq").unwrap();
-        let refused = Broker::open(database.url()).await.expect_err("the schema is somebody else's");
+        let refused = Broker::open(database.url()).await.expect_err("the schema belongs to another role");
         assert_eq!(refused.code(), Code::STORE_FOREIGN, "{refused}");
         assert!(refused.message().contains(&name), "{refused}");
         assert_eq!(database.sql("SELECT count(*) FROM pg_class WHERE relnamespace = 'dialoq'::regnamespace"), "0");
         database.try_sql_as(&url, "DROP SCHEMA dialoq").unwrap();
-        // A whole broker of his own, whose views would run his functions for whoever opens it.
+        // A whole broker of the stranger's own, whose views would run the stranger's functions for each process that opens it.
         Broker::open(&url).await.unwrap().close().await.unwrap();
-        let refused = Broker::open(database.url()).await.expect_err("the broker is somebody else's");
+        let refused = Broker::open(database.url()).await.expect_err("the broker belongs to another role");
         assert_eq!(refused.code(), Code::STORE_FOREIGN, "{refused}");
         assert!(refused.message().contains("GRANT dialoq_admin TO"), "{refused}");
         database.sql(&format!("GRANT dialoq_admin TO {name}"));
         Broker::open(database.url()).await.unwrap().close().await.unwrap();
-        // Somebody who may add to it.
+        // A role that may add to it.
         database.sql("GRANT CREATE ON SCHEMA dialoq TO dialoq_user");
         let refused = Broker::open(database.url()).await.expect_err("others may create in the schema");
         assert!(refused.message().contains("REVOKE CREATE ON SCHEMA dialoq FROM dialoq_user"), "{refused}");
@@ -157,7 +157,7 @@ pub(crate) fn a_function_that_another_role_left_is_refused(store: Store) {
     });
 }
 
-/// Every function that somebody else may call has a path of its own; nobody may call another.
+/// Every function that other roles may call has a search path of its own; no role may call another function.
 pub(crate) fn every_granted_function_fixes_its_search_path(store: Store) {
     run(|| async move {
         let database = Database::fresh(store);
@@ -201,12 +201,12 @@ pub(crate) fn a_queue_is_turned_off_by_receiving_only(store: Store) {
             side.execute("SELECT * FROM dialoq.count_rollback($1::text::uuid)", &[id]).await.unwrap();
         };
         let counted = || database.sql("SELECT count(*) FROM dialoq.queue_rollback");
-        // Nobody receives.
+        // No session receives.
         for _ in 0..6 {
             count(&attempt().await).await;
         }
         assert_eq!((database.sql(TURN), counted()), ("t".to_owned(), "0".to_owned()));
-        // Somebody receives and commits; that is no rollback however often it is noted.
+        // A session receives and commits; that is no rollback however often it is noted.
         let receive = "SELECT count(*) FROM dialoq.receive('server')";
         let transaction = receiver.transaction().await.unwrap();
         assert_eq!(transaction.query_one(receive, &[]).await.unwrap().get::<_, i64>(0), 1);
@@ -249,7 +249,7 @@ pub(crate) fn locks_of_a_stranger_stop_no_reader_and_no_sender_for_ever(store: S
         stranger.query(&slots, &[]).await.unwrap();
         let taken = format!("SELECT slot FROM dialoq.take_reader_slot({queue}, 1)");
         assert_eq!(database.sql(&taken), "4", "the only reader of the queue finds a place");
-        // Everybody may ask for this lock; the wait for it ends with the name of its holder.
+        // Every role may ask for this lock; the wait for it ends with the name of its holder.
         let key = database.sql("SELECT dialoq.group_key(conversation_group_id) FROM dialoq.conversation_endpoint WHERE is_initiator AND NOT is_system");
         stranger.query(&format!("SELECT pg_advisory_lock({key})"), &[]).await.unwrap();
         let refused = broker.send(dialog, "//t/Word", "a").await.expect_err("the group is held");
@@ -297,7 +297,7 @@ pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: 
         let (holder, sender, other) =
             (connect(database.url()).await, connect(database.url()).await, connect(database.url()).await);
         // Numbers of messages are given before the first row is written. The holder has no number of a transaction, which
-        // would hold up tick by itself: it has used the sequence, and somebody waits to change it.
+        // would hold up tick by itself: it has used the sequence, and another session waits to change it.
         let number = "SELECT nextval('dialoq.queue_message_queuing_order_seq')";
         holder.batch_execute(number).await.unwrap();
         holder.batch_execute(&format!("BEGIN; {number}")).await.unwrap();

@@ -22,7 +22,7 @@ fn turn_tls_on(database: &Database, authority: &CertifiedIssuer<'static, KeyPair
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
     let certificate = params.signed_by(&key, authority).unwrap();
-    // The server writes them itself, because it takes no key that belongs to somebody else.
+    // The server writes them itself, because it takes no key file of another user.
     for (file, text) in [("server.crt", certificate.pem()), ("server.key", key.serialize_pem())] {
         database.sql(&format!(
             "COPY (SELECT line FROM unnest(string_to_array('{}', E'\\n')) AS t (line)) TO PROGRAM 'umask 077; cat >{file}'",
@@ -54,7 +54,7 @@ pub(crate) fn the_url_chooses_how_much_tls_verifies(_: Store) {
     let database = Database::on_a_server_at(port);
     let name = database.sql("SELECT current_database()");
     let folder = tempfile::TempDir::new().unwrap();
-    let (ours, others) = (authority("Authority of the shop"), authority("Authority of somebody else"));
+    let (ours, others) = (authority("Authority of the shop"), authority("Authority of another shop"));
     let (ours_file, others_file) = (folder.path().join("ours.pem"), folder.path().join("others.pem"));
     std::fs::write(&ours_file, ours.pem()).unwrap();
     std::fs::write(&others_file, others.pem()).unwrap();

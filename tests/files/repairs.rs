@@ -20,7 +20,7 @@ async fn broker(path: &Path) -> ConversationHandle {
         store.submit(vec![send(handle, body)]).await.unwrap();
     }
     store.submit(vec![receive(1)]).await.unwrap();
-    let waiting = began(&store.submit(vec![dialog("nobody")]).await.unwrap()[0]);
+    let waiting = began(&store.submit(vec![dialog("missing")]).await.unwrap()[0]);
     store.submit(vec![send(waiting, "waits")]).await.unwrap();
     store.close().await.unwrap();
     handle

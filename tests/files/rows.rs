@@ -55,9 +55,9 @@ async fn a_row_of_the_broker_that_another_program_deleted_is_an_error() {
             (_, refused) => refused,
         };
         let refused = refused.expect_err(&what);
-        let is_told = [Code::STORE_CHANGED, Code::STORE_POISONED].contains(&refused.code())
+        let is_expected = [Code::STORE_CHANGED, Code::STORE_POISONED].contains(&refused.code())
             || verb == "receive" && refused.code() == Code::STORE_DAMAGED;
-        assert!(is_told, "{what}: {refused}");
+        assert!(is_expected, "{what}: {refused}");
         if verb != "close" {
             let later = store.submit(vec![enable(true)]).await.expect_err(&what);
             assert_eq!(later.code(), Code::STORE_POISONED, "{what}");

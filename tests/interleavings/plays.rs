@@ -107,7 +107,7 @@ pub(crate) fn savepoint_keeps_the_lock() -> Play {
     }
 }
 
-/// A rollback gives the messages back to everybody.
+/// After a rollback every session can receive the messages.
 pub(crate) fn rollback_returns_received_messages() -> Play {
     Play {
         sent_before: &[('a', "1")],

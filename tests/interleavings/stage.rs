@@ -144,7 +144,7 @@ async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
         idle_rounds = if before == after { idle_rounds + 1 } else { 0 };
         assert!(
             idle_rounds < if cast.store.is_server() { 200 } else { 20 },
-            "everybody waits for ever in the order {order:?}"
+            "every session waits for ever in the order {order:?}"
         );
     }
     let mut lines: Vec<String> =

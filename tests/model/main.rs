@@ -32,7 +32,7 @@ fn main() -> ExitCode {
             run: |store| check(store, steps::any_steps(60)),
         },
         OnStores {
-            name: "conversations_that_nobody_ends_lose_nothing",
+            name: "conversations_that_never_end_lose_nothing",
             stores: &Store::ALL,
             run: |store| check(store, steps::peaceful_steps(80)),
         },

@@ -109,7 +109,7 @@ async fn send_round(broker: &Broker, name: &str, round: u64) -> Result<(), Error
                 [&one, &two].iter().for_each(|body| print("sent", body));
             }
             2 => {
-                // Never tried as far as anybody is concerned: it is rolled back.
+                // The ledger does not count it as sent, because it is rolled back.
                 let tx = broker.begin().await?;
                 tx.send(kept, "Text", &one).await?;
                 tx.rollback().await?;

@@ -2,8 +2,8 @@
 //!
 //! PostgreSQL is one private server per test process, started when the first test asks for it and gone with the process;
 //! its programs are looked for on `PATH` and where packages put them. `DIALOQ_TEST_POSTGRES` and `DIALOQ_TEST_MSSQL` name a
-//! server to use instead, as `postgres://user:password@host/` and `mssql://user:password@host/`; whoever is named there
-//! must be allowed to make databases. `DIALOQ_TEST_REQUIRE=postgres,mssql` makes it an error that one is missing.
+//! server to use instead, as `postgres://user:password@host/` and `mssql://user:password@host/`; the user in it must
+//! have the right to create databases. `DIALOQ_TEST_REQUIRE=postgres,mssql` makes it an error that one is missing.
 
 // Each test target uses its own part of this.
 #![allow(dead_code)]
@@ -117,8 +117,8 @@ impl Store {
         match self {
             // It does what it is asked in order, so when this is answered everything before has been looked at.
             Self::Sqlite => {
-                let nobody = ConversationHandle(Uuid::nil());
-                broker.transmission_status(nobody).await.expect("a broker that is open answers");
+                let unknown = ConversationHandle(Uuid::nil());
+                broker.transmission_status(unknown).await.expect("a broker that is open answers");
             }
             Self::Postgres | Self::Mssql => {
                 let mut quiet_looks = 0;
@@ -224,7 +224,7 @@ impl Database {
         Self::placed(Store::Postgres, server.create_bare(&name), Place::Postgres(server, name))
     }
 
-    /// The same on a PostgreSQL that listens to that port of 127.0.0.1 too; everybody there is believed to be who he says.
+    /// The same on a PostgreSQL that also listens to that port of 127.0.0.1, without passwords.
     pub(crate) fn on_a_server_at(port: u16) -> Self {
         let (server, name) = (postgres::alone_at(port), unique());
         Self::placed(Store::Postgres, server.create_bare(&name), Place::Postgres(server, name))

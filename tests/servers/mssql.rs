@@ -66,7 +66,7 @@ const DEFINITIONS: [&str; 10] = [
     "event_notification",
 ];
 
-/// Empties a database of `create_installed` for the next test, unless somebody still holds locks in it.
+/// Empties a database of `create_installed` for the next test, unless a session still holds locks in it.
 pub(super) fn reuse(name: &str) {
     let url = of(name);
     let emptied =
@@ -115,7 +115,7 @@ pub(super) async fn working(broker: &Broker) -> &'static str {
            AND (a.state IS NULL OR a.state = 'active' AND s.database_id = DB_ID())
            AND COALESCE(a.wait_event_type, '') <> 'Lock'"
     } else {
-        // Whoever may not see the state of the server sees only himself here.
+        // A login without the right to see the state of the server sees only its own session here.
         "SELECT COUNT_BIG(*) AS working
          FROM sys.dm_exec_requests AS r
          WHERE r.session_id <> @@SPID AND r.database_id = DB_ID() AND r.status IN ('running', 'runnable', 'suspended')
@@ -186,8 +186,8 @@ pub(super) fn sweep() {
 }
 
 pub(super) fn remove(name: &str) {
-    // Connections of brokers that were dropped may still be on their way out, and the server tells nobody when the last of
-    // a database has gone: only another try shows it. No test waits for this.
+    // Connections of dropped brokers may still be closing. The server makes no notification when the last connection to a
+    // database is closed, so this tries again. No test waits for it.
     for _ in 0..20 {
         match try_sql(&of("master"), &format!("DROP DATABASE {name};")) {
             Ok(_) => return,

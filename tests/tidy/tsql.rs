@@ -89,7 +89,7 @@ fn application_locks_belong_to_a_role() {
             }
         }
     }
-    assert!(wrong.is_empty(), "locks of the principal public are anybody's to hold: {wrong:#?}");
+    assert!(wrong.is_empty(), "any user can hold the locks of the principal public: {wrong:#?}");
 }
 
 /// A RETURN between BEGIN TRANSACTION and COMMIT would leave a transaction open.

@@ -53,25 +53,6 @@ const WORDS: &[(&str, &str)] = &[
     ("whoever", "the caller or session that"),
 ];
 
-/// Where the words of prose are checked. The names are checked in all of `src`, `sql`, `docs` and `tests`.
-const PROSE: &[&str] = &[
-    "docs",
-    "examples",
-    "src/activation",
-    "src/bench",
-    "src/catalog",
-    "src/cli",
-    "src/core",
-    "src/define",
-    "src/error",
-    "src/lab",
-    "src/protocol",
-    "src/receive",
-    "src/status",
-    "src/store/sqlite",
-    "src/store/url",
-];
-
 /// Files that name what earlier versions had.
 const OF_EARLIER_VERSIONS: &[&str] =
     &["sql/mssql/drop.sql", "tests/driver/rights_mssql.rs", "tests/driver/upgrading.rs", "tests/tidy/words.rs"];
@@ -80,7 +61,7 @@ const OF_EARLIER_VERSIONS: &[&str] =
 fn retired_names_are_gone() {
     let mut found = Vec::new();
     let retired: HashMap<&str, &str> = NAMES.iter().copied().collect();
-    for file in texts(&["src", "sql", "docs", "tests", "examples", "benches"]) {
+    for file in texts() {
         let text = fs::read_to_string(&file).unwrap();
         // In a page a capital begins a sentence; in Rust it begins a type.
         let has_types = file.extension().is_some_and(|extension| extension == "rs");
@@ -100,7 +81,7 @@ fn retired_names_are_gone() {
 #[test]
 fn retired_words_are_gone() {
     let mut found = Vec::new();
-    for file in texts(PROSE) {
+    for file in texts() {
         let text = fs::read_to_string(&file).unwrap();
         for (number, line) in text.lines().enumerate() {
             for word in line.split(|of: char| !of.is_alphanumeric()) {
@@ -113,9 +94,12 @@ fn retired_words_are_gone() {
     assert!(found.is_empty(), "retired words: {found:#?}");
 }
 
-/// The texts in these folders, without released schema scripts, which are never edited; and the pages at the root.
-fn texts(folders: &[&str]) -> Vec<PathBuf> {
-    let all = folders.iter().flat_map(|folder| {
+/// The folders in which names and words are checked.
+const FOLDERS: &[&str] = &["benches", "docs", "examples", "sql", "src", "tests"];
+
+/// The texts in the folders, without released schema scripts, which are never edited; and the pages at the root.
+fn texts() -> Vec<PathBuf> {
+    let all = FOLDERS.iter().flat_map(|folder| {
         let found: Vec<_> =
             ["rs", "sql", "md", "txt"].iter().flat_map(|extension| files(&root().join(folder), extension)).collect();
         assert!(!found.is_empty(), "{folder} has no texts");

@@ -1,5 +1,5 @@
--- Writes out what earlier rounds changed on both sides, so that none pays for another; rows that are gone the server
--- removes by itself. Nobody measures it.
+-- Writes the changes of earlier rounds to disk, so that no round pays for another. The server removes deleted rows by
+-- itself. It is not measured.
 -- Takes: nothing
 -- Gives: nothing
 CHECKPOINT;

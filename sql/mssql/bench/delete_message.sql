@@ -1,4 +1,4 @@
--- The rival of RECEIVE: the oldest row that nobody else has locked. On a server that ignores READPAST and UPDLOCK two may
+-- The rival of RECEIVE: the oldest row that no other session has locked. On a server that ignores READPAST and UPDLOCK two may
 -- choose one row; then one of them gets nothing and asks again.
 -- Takes: nothing
 -- Gives: body

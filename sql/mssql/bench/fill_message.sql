@@ -1,4 +1,4 @@
--- Puts rows into the rival, all of one body; nobody measures it.
+-- Puts rows into the rival's table, all of one body; it is not measured.
 -- Takes: the body, how many
 -- Gives: nothing
 WITH ten AS (SELECT n FROM (VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)) AS t (n))

@@ -1,4 +1,4 @@
--- Queues whose messages nobody has received for long.
+-- Queues with messages that no caller has received for long.
 -- Takes: @P1 only messages that arrived before this moment, in microseconds
 -- Gives: subject (the queue), amount, since (when the oldest arrived), detail (the activation procedure, if activation is on)
 SELECT

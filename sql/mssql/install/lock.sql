@@ -1,6 +1,6 @@
--- Lets one installer in at a time, until the end of its transaction; waits for it, 60 seconds at most. Anybody in the database
--- may hold this lock, because no role of ours is there yet; then the error names who does.
--- What is replaced may be in use: a table that an open transaction has changed. Every other session that needs it waits behind
+-- Lets one installer in at a time, until the end of its transaction; waits for it, 60 seconds at most. Any user of the
+-- database may hold this lock, because our roles do not exist yet; then the error names the session that holds it.
+-- A table that is to be replaced may be in use by an open transaction. Every other session that needs the table waits behind
 -- this one, so each wait for a lock ends after two seconds.
 -- Takes: nothing
 -- Gives: nothing

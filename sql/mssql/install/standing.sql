@@ -1,6 +1,6 @@
--- What stands in the database, whether it is to be trusted, and what this user may do. Reads SQL Server's catalog only, which
--- everybody may. The owner of the schema can replace what is in it, and so have every user of the broker run procedures of his
--- own. SQL Server shows a plain user neither the names nor the roles of others: an owner who cannot be seen is not trusted.
+-- The state of schema dialoq, whether it can be trusted, and what this user may do. Reads SQL Server's catalog only, which
+-- every user may. The owner of the schema can replace its objects, and so have every user of the broker run the owner's
+-- procedures. SQL Server hides the names and roles of others from a plain user: an owner that is hidden is not trusted.
 -- Takes: nothing
 -- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name,
 --     database_name

@@ -1,4 +1,4 @@
--- Every queue, with its readers as the processes last told them. The limit of readers is one for all processes.
+-- Every queue, with its readers as the processes last wrote them. The limit of readers is one for all processes.
 -- Takes: nothing
 -- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, process_id
 SELECT

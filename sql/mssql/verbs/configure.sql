@@ -1,6 +1,6 @@
 -- Settings that belong to no definition. configure: how long closed target endpoints are kept. set_manual_now: tests
--- only, the time that counts instead of the server's; NULL is the server's again.
--- Takes: seconds after an END that the initiator knows of; seconds otherwise, NULL being the LIFETIME; or the time
+-- only, the time to use instead of the server's; NULL returns to the server's.
+-- Takes: seconds after an END that has reached the initiator; seconds otherwise (NULL: the LIFETIME); or the time
 -- Gives: nothing
 -- Errors: 60005
 -- Locks: the broker's row

@@ -1,5 +1,5 @@
--- The processes with readers of which a session holds the lock that says they are alive (hold_presence): nobody else
--- could have it alone.
+-- The processes with readers whose presence lock a session holds (hold_presence): they are alive. APPLOCK_TEST gives 0 if
+-- this session could not get the lock.
 CREATE VIEW dialoq.live_process AS
 SELECT p.process
 FROM (SELECT m.process FROM dialoq.queue_monitor AS m UNION SELECT a.process FROM dialoq.activated_task AS a) AS p

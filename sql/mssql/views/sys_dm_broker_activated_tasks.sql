@@ -1,4 +1,4 @@
--- sys.dm_broker_activated_tasks, as the processes last told them; of those that are alive
+-- sys.dm_broker_activated_tasks, as the live processes last wrote them
 CREATE VIEW dialoq.sys_dm_broker_activated_tasks AS
 SELECT
     a.task_id AS spid, 1 AS database_id, a.queue_id, a.procedure_name,

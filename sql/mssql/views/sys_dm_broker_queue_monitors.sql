@@ -1,5 +1,4 @@
--- sys.dm_broker_queue_monitors with the counters of Broker Activation, as the processes last told them; of those that
--- are alive
+-- sys.dm_broker_queue_monitors with the counters of Broker Activation, as the live processes last wrote them
 CREATE VIEW dialoq.sys_dm_broker_queue_monitors AS
 SELECT
     1 AS database_id, m.queue_id, m.state, m.last_empty_rowset_time, m.last_activated_time, m.tasks_waiting,

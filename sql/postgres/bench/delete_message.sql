@@ -1,4 +1,4 @@
--- The rival of RECEIVE: the oldest row that nobody else has locked.
+-- The rival of RECEIVE: the oldest row that no other session has locked.
 -- Takes: nothing
 -- Gives: body
 DELETE FROM dialoq_bench_message

@@ -1,4 +1,4 @@
--- Empties the rival; nobody measures it.
+-- Empties the rival's table; it is not measured.
 -- Takes: nothing
 -- Gives: nothing
 TRUNCATE dialoq_bench_message;

@@ -1,4 +1,4 @@
--- Puts rows into the rival, all of one body; nobody measures it.
+-- Puts rows into the rival's table, all of one body; it is not measured.
 -- Takes: the body, how many
 -- Gives: nothing
 INSERT INTO dialoq_bench_message (body) SELECT $1::bytea FROM generate_series(1, $2::bigint);

@@ -1,6 +1,6 @@
--- What stands in the database, whether it is to be trusted, and what this user may do. Reads PostgreSQL's catalog only,
--- which everybody may. A role that owns the schema, or creates in it, can have every user of the broker run functions of its
--- own: those of views run with the rights of whoever reads the view.
+-- The state of schema dialoq, whether it can be trusted, and what this user may do. Reads PostgreSQL's catalog only, which
+-- every user may. A role that owns the schema, or may create in it, can have every user of the broker run the role's own
+-- functions: those of views run with the rights of the reader of the view.
 -- Takes: nothing
 -- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
 SELECT

@@ -172,7 +172,7 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT * INTO v_broker FROM dialoq.broker;
-    -- The initiator has heard from the target if it got a message, or the target's own end before its own.
+    -- The target has reached the initiator if the initiator got a message, or the target's END before its own.
     v_security := p_now + interval '1 second'
         * CASE WHEN e.send_sequence > 0 THEN v_broker.closed_retention_s ELSE v_broker.unconfirmed_retention_s END;
     v_due := dialoq.next_due('CD', e.lifetime, NULL, v_security, v_broker.closed_retention_s, p_now);

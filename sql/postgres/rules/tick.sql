@@ -147,7 +147,7 @@ BEGIN
     BEGIN
         notices := dialoq.raise_error(v_peer, -60012, v_text);
     EXCEPTION WHEN data_exception OR integrity_constraint_violation OR internal_error THEN
-        RAISE WARNING 'dialoq: the other side of conversation % could not be told', e.conversation_handle;
+        RAISE WARNING 'dialoq: the peer of conversation % got no Error, because its rows are damaged too', e.conversation_handle;
     END;
     BEGIN
         DELETE FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id;

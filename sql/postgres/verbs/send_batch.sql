@@ -180,7 +180,7 @@ BEGIN
         SELECT 'q:' || w.queue_id, (SELECT count(*) FROM counted) INTO v_notices, v_counted FROM whole AS w;
         IF FOUND THEN
             IF v_counted < v_count THEN
-                RAISE EXCEPTION 'somebody else sent on a conversation of this batch at the same moment; run the transaction again'
+                RAISE EXCEPTION 'another session sent on a conversation of this batch at the same moment; run the transaction again'
                     USING ERRCODE = 'serialization_failure';
             END IF;
             v_notices := dialoq.publish_notices(v_notices);

@@ -1,4 +1,4 @@
--- Conversations whose other side has ended or that broke, whose messages are all received, and that nobody ended here.
+-- Conversations whose other side has ended or that broke, whose messages are all received, and that are not ended on this side.
 -- Takes: ?1 only conversations begun before this moment, in microseconds
 -- Gives: subject (the service), amount, since (when the oldest began), detail (the queue)
 SELECT s.name AS subject, count(*) AS amount, min(e.begun_at) AS since, q.name AS detail

@@ -1,4 +1,4 @@
--- Forgets what was told about readers.
+-- Deletes all rows of readers.
 -- Takes: nothing
 -- Gives: nothing
 DELETE FROM dialoq_activated_task

@@ -1,4 +1,4 @@
--- Forgets what was told about queue monitors.
+-- Deletes all rows of queue monitors.
 -- Takes: nothing
 -- Gives: nothing
 DELETE FROM dialoq_queue_monitor

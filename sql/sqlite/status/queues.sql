@@ -1,4 +1,4 @@
--- Every queue, with its readers as the owner of the file last told them.
+-- Every queue, with its readers as the owner of the file last wrote them.
 -- Takes: nothing
 -- Gives: queue_id, name, is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_activation_enabled, activation_procedure, max_queue_readers, readers_running, sessions_waiting, process_id
 SELECT

@@ -1,4 +1,4 @@
--- sys.dm_broker_activated_tasks, as the owner of the file last told it
+-- sys.dm_broker_activated_tasks, as the owner of the file last wrote it
 CREATE VIEW sys_dm_broker_activated_tasks AS
 SELECT
     a.spid, 1 AS database_id, a.queue_id, a.procedure_name, coalesce(q.execute_as_user, q.execute_as) AS execute_as,

@@ -1,4 +1,4 @@
--- sys.dm_broker_queue_monitors with the counters of Broker Activation, as the owner of the file last told them
+-- sys.dm_broker_queue_monitors with the counters of Broker Activation, as the owner of the file last wrote them
 CREATE VIEW sys_dm_broker_queue_monitors AS
 SELECT
     1 AS database_id, queue_id, state,

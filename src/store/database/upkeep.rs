@@ -1,5 +1,5 @@
-//! Work that falls due: timers, lifetimes, messages of the transmission queue. Every process runs it; the server makes
-//! sure that each happens once.
+//! Work that falls due: timers, lifetimes, messages of the transmission queue. Every process runs it; row locks on the
+//! server make sure that each event happens once.
 
 use super::Database;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Due things done in one transaction.
+/// Events run in one transaction.
 const MOST_AT_ONCE: i32 = 256;
 /// The interval of the sweep for unannounced work, e.g. rows of dead processes.
 const SAFETY_TICK: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ const ATTEMPTS: Duration = Duration::from_secs(5);
 /// The shortest interval of checks that the connection with the reader places still stands.
 const PLACES: Duration = Duration::from_secs(5);
 
-/// When the next thing falls due.
+/// When the next event falls due.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     /// The server's clock, or the tests'.
@@ -33,7 +33,7 @@ pub(super) struct Upkeep {
     places: Seldom,
 }
 
-/// Is due once in an interval.
+/// An action that is due once in an interval.
 #[derive(Debug)]
 struct Seldom {
     every: Duration,
@@ -65,7 +65,7 @@ impl Upkeep {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something falls due then, by the server's clock.
+    /// Notes an event that falls due then, by the server's clock.
     pub(super) fn falls_due(&self, at: Timestamp) {
         let mut due = self.due();
         if due.is_none_or(|known| at < known) {
@@ -174,13 +174,13 @@ impl Database {
         if !self.is_manual() {
             return Ok(());
         }
-        let mut told = self.pushed_time.lock().await;
+        let mut pushed = self.pushed_time.lock().await;
         let now = self.clock.now();
-        if *told != Some(now) {
+        if *pushed != Some(now) {
             let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
             self.upkeep_control.call(call).await?;
             self.tick().await?;
-            *told = Some(now);
+            *pushed = Some(now);
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Making connections, and telling which of them are still good.
+//! Makes connections, and checks whether they still work.
 
 use super::args::RowsForm;
 use super::failure::{self, Text};
@@ -18,43 +18,43 @@ use tiberius::{AuthMethod, Config, EncryptionLevel, SqlBrowser};
 use tokio::net::TcpStream;
 use tokio_util::compat::TokioAsyncWriteCompatExt;
 
-/// The variable with the token, if nobody gives one in code.
+/// The environment variable with the token, if code gives none.
 const TOKEN_VARIABLE: &str = "DIALOQ_ENTRA_TOKEN";
 
-/// A peer that is silent is asked for a sign of life after this long, so often, this many times.
+/// TCP keepalive: the idle time before the first probe, the interval, and the number of probes.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(5), 4);
 
-/// A server that acknowledges nothing of what was sent for this long is gone. Keepalive does not run while data is
-/// unacknowledged, and without this limit Linux tries for some 15 minutes.
+/// TCP_USER_TIMEOUT: a connection whose data the server does not acknowledge for this long is lost. Keepalive does not run
+/// while data is unacknowledged, and without this limit Linux tries for some 15 minutes.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where SQL Server listens if nothing else is said.
+/// The port of SQL Server if the URL names none.
 const DEFAULT_PORT: u16 = 1433;
 
-/// How often a gateway may send us on.
+/// The most redirects by gateways.
 const MAX_REDIRECTS: usize = 4;
 
-/// A connection, with what is known of it.
+/// A connection with its state.
 pub(super) struct Connection {
     pub(super) client: Client,
     pub(super) session: Session,
-    /// The same socket, to look whether the server has closed it, and to close it at once.
+    /// The same socket, to check whether the server has closed it, and to close it at once.
     socket: std::net::TcpStream,
 }
 
 impl Connection {
-    /// Closes the connection if a transaction is open in it, an answer is on its way, or locks are held for the session: the
-    /// server rolls back and frees them.
+    /// Closes the connection if a transaction is open in it, an answer is on its way, or the session may hold locks: then the
+    /// server rolls back and frees the locks.
     pub(super) fn close_unless_clean(&mut self) {
         if !self.session.is_clean() {
             self.session.is_broken = true;
-            // It may be closed already.
+            // The socket may be closed already.
             let _ = self.socket.shutdown(Shutdown::Both);
         }
     }
 
-    /// Whether the server is still there, as far as this machine knows.
+    /// Whether the connection is open as far as this machine can see.
     fn is_alive(&self) -> bool {
         match self.socket.peek(&mut [0]) {
             Ok(read) => read > 0,
@@ -134,7 +134,7 @@ impl Connector {
             config.hostname_in_certificate(name);
         }
         config.handshake_timeout(Some(url.connect_timeout));
-        // Waiting for a lock has no end of its own; a server that is gone is noticed by its silence.
+        // A wait for a lock has no limit, so an answer has none either; keepalive detects a lost server.
         config.command_timeout(None);
         config.authentication(match &url.login {
             Login::Sql { user, password } => AuthMethod::sql_server(user, password),
@@ -171,7 +171,7 @@ impl Connector {
     }
 }
 
-/// Makes a new connection what our texts expect.
+/// Sets a new connection up as our texts expect it.
 async fn ready(mut connection: Connection) -> Result<Connection> {
     let Connection { client, session, .. } = &mut connection;
     let rows = session.read(client, client::SESSION).await.map_err(|failure| failure.error)?;

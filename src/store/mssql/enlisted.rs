@@ -1,4 +1,4 @@
-//! A connection of the user's own.
+//! A connection of the user's own, on which the broker executes verbs.
 
 use super::args::{Request, RowsForm};
 use super::session::{Client, Session};
@@ -7,10 +7,10 @@ use crate::sql::mssql::client;
 use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Linked};
 use crate::store::{BoxFuture, SqlRow};
 
-/// The mark around a verb.
+/// The savepoint around a verb.
 const BEFORE_THE_VERB: u32 = 0;
 
-/// A connection that somebody else opened, and whose transaction somebody else ends.
+/// A connection that the user has opened, and whose transaction the user ends.
 pub(crate) struct MssqlEnlisted<'c> {
     client: &'c mut Client,
     session: Session,
@@ -46,7 +46,7 @@ impl<'c> MssqlEnlisted<'c> {
     }
 }
 
-/// 60012: without it nobody knows whether the user has a transaction open.
+/// 60012: without this answer it is unknown whether the user has a transaction open.
 fn no_row() -> Error {
     let why = "the server gave no row to the question what the enlisted connection is like";
     Error::new(Code::STORE_DAMAGED, why)

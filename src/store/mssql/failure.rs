@@ -1,15 +1,15 @@
-//! What the server's numbers mean.
+//! The errors behind the server's numbers.
 
 use crate::error::{Code, Error};
 use crate::store::database::refusal;
 use tiberius::error::TokenError;
 
-/// Whose text failed.
+/// The author of the text that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Text {
-    /// A text of ours.
+    /// Dialoq.
     Ours,
-    /// The user's.
+    /// The user.
     Users,
 }
 
@@ -33,7 +33,7 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
             Code::DEADLOCK,
             format!("the transaction was chosen as a deadlock victim and rolled back; run it again ({message})"),
         ),
-        // Two that met under SNAPSHOT; the server has rolled back the later one.
+        // Two transactions under SNAPSHOT changed one row; the server has rolled back the later one.
         (3960, _) => Error::new(
             Code::DEADLOCK,
             format!("the transaction met another one and was rolled back; run it again ({message})"),
@@ -46,7 +46,7 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
         (3906 | 3908 | 976 | 978, _) => {
             Error::new(Code::STORE_READ_ONLY, format!("the database cannot be written ({number}): {message}"))
         }
-        // 4060 says no more than that the login may not open it, so that nobody learns which databases there are.
+        // 4060 hides from a login whether the database exists.
         (4060 | 911, Text::Ours) => Error::new(
             Code::ACCESS_DENIED,
             format!(
@@ -72,7 +72,7 @@ fn refused_number(number: u32, message: &str, text: Text) -> Error {
     }
 }
 
-/// Whether the server says that the same may work soon: failovers, throttling, a shutdown, a restart.
+/// Whether the number means that the same request may work soon: failovers, throttling, a shutdown, a restart.
 fn is_passing(number: u32) -> bool {
     matches!(
         number,
@@ -83,7 +83,7 @@ fn is_passing(number: u32) -> bool {
     )
 }
 
-/// The error when the connection is gone.
+/// The error of a lost connection.
 pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
     if is_unknown {
         return Error::new(
@@ -97,7 +97,7 @@ pub(super) fn lost(error: &tiberius::error::Error, is_unknown: bool) -> Error {
     )
 }
 
-/// The error when the server closes the connection and says why.
+/// The error of a connection that the server closes with a reason.
 pub(super) fn closed(error: &TokenError) -> Error {
     Error::new(
         Code::SERVER_UNREACHABLE,

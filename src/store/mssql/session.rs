@@ -1,4 +1,4 @@
-//! One connection's state, and what is asked of it; the same for connections of ours and of the user's.
+//! The state of one connection and its requests, for our connections and the user's.
 
 use super::args::{Request, RowsForm};
 use super::failure::{self, Text};
@@ -17,62 +17,62 @@ use tokio::net::TcpStream;
 use tokio_stream::StreamExt;
 use tokio_util::compat::Compat;
 
-/// A connection as the driver has it.
+/// The connection of the TDS driver.
 pub(super) type Client = tiberius::Client<Compat<TcpStream>>;
 
-/// What is known of a connection.
+/// The state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Session {
-    /// An answer was not read to its end, or the connection is lost: nothing more can be asked.
+    /// An answer was not read to its end, or the connection is lost: it takes no more requests.
     pub(super) is_broken: bool,
     /// A transaction of ours is open.
     pub(super) is_in_transaction: bool,
-    /// Locks of the session may be held, which outlive a transaction.
+    /// The session may hold locks of its own, which outlive a transaction.
     pub(super) holds_locks: bool,
-    /// How rows are handed over.
+    /// How rows are passed to a procedure.
     pub(super) rows_form: RowsForm,
-    /// How long a statement of the user's may run.
+    /// The longest run of a statement of the user's.
     sql_timeout: Option<Duration>,
-    /// The mark around a verb, which goes along with what is asked next.
+    /// The savepoint around a verb, which is sent with the next request.
     is_mark_due: bool,
 }
 
-/// What a lost answer may have been that of.
+/// The kind of the request whose answer was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
-    /// Something that changes nothing by itself.
+    /// A request that changes nothing by itself.
     Read,
-    /// Something that is committed by itself outside a transaction.
+    /// A request that commits by itself outside a transaction.
     Write,
     /// COMMIT.
     Commit,
 }
 
-/// How long the server may take to stop a statement, before its connection is closed instead.
+/// The longest wait for the server to stop a statement; then its connection is closed.
 const STOP_WITHIN: Duration = Duration::from_secs(5);
 
 /// Errors of this class and above end the connection.
 const FATAL_CLASS: u8 = 20;
 
 impl Session {
-    /// Of a new connection, with a limit for the user's statements.
+    /// The state of a new connection, with a limit for the user's statements.
     pub(super) fn with_limit(sql_timeout: Option<Duration>) -> Self {
         Self { sql_timeout, ..Self::default() }
     }
 
-    /// Whether nothing of what was done is left in it, so that somebody else may have it.
+    /// Whether no work is left in it, so that the pool may give it to another caller.
     pub(super) fn is_clean(&self) -> bool {
         !(self.is_broken || self.is_in_transaction || self.holds_locks)
     }
 
-    /// Asks for the rows of one of our procedures.
+    /// Calls one of our procedures and returns its rows.
     pub(super) async fn call(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
         self.add_mark(&mut request.text);
         let rows = self.rows(client, &request, Form::Raw).await;
         self.settle(client, rows, Asked::Write, Text::Ours).await
     }
 
-    /// Asks for the rows of a text of ours.
+    /// Runs one of our texts and returns its rows.
     pub(super) async fn read(&mut self, client: &mut Client, text: &str) -> Linked<SqlRows> {
         let rows = self.batch(client, text).await.map(|mut results| {
             let rows = results.pop().unwrap_or_default();
@@ -82,7 +82,7 @@ impl Session {
         self.settle(client, rows, Asked::Read, Text::Ours).await
     }
 
-    /// Asks for the rows of the user's query; outside a transaction it changes nothing.
+    /// Runs the user's query and returns its rows; outside a transaction it changes nothing.
     pub(super) async fn query(&mut self, client: &mut Client, mut request: Request<'_>) -> Linked<SqlRows> {
         if self.is_in_transaction {
             self.set_mark(client).await?;
@@ -96,7 +96,8 @@ impl Session {
         }
     }
 
-    /// Runs the user's statement; gives the rows changed by the last statement in it, for triggers are counted before.
+    /// Runs the user's statement and returns the number of rows changed by the last statement in it. The server counts the
+    /// rows of triggers before that one.
     pub(super) async fn execute(&mut self, client: &mut Client, request: Request<'_>) -> Linked<u64> {
         self.set_mark(client).await?;
         self.is_broken = true;
@@ -108,8 +109,8 @@ impl Session {
         self.settle(client, answer, Asked::Write, Text::Users).await
     }
 
-    /// Stops a statement of the user's that took too long. One that is not stopped soon loses its connection, whose driver
-    /// closes it, and with it the transaction.
+    /// Stops a statement of the user's that took too long. If the server does not stop it soon, the driver closes the
+    /// connection, which ends the transaction.
     async fn stop(&mut self, client: &mut Client, asked: Asked) -> Failure {
         let limit = self.sql_timeout.unwrap_or_default().as_millis();
         let message = format!(
@@ -122,7 +123,7 @@ impl Session {
         if is_stopped {
             let was_in_transaction = self.is_in_transaction;
             let fate = self.fate(client, asked).await;
-            // It may have been through when the server was told to stop.
+            // The statement may have ended before the request to stop it arrived.
             let is_unknown = asked == Asked::Write && !was_in_transaction;
             let fate = if is_unknown { Fate::Unknown } else { fate };
             return Failure { error, fate, is_link_usable: !self.is_broken };
@@ -136,7 +137,7 @@ impl Session {
         Failure { error, fate, is_link_usable: false }
     }
 
-    /// Runs a batch of ours that gives nothing.
+    /// Runs one of our batches that returns no rows.
     pub(super) async fn script(&mut self, client: &mut Client, text: &str) -> Linked<()> {
         let answer = self.batch(client, text).await.map(drop);
         self.settle(client, answer, Asked::Write, Text::Ours).await
@@ -159,7 +160,7 @@ impl Session {
         Ok(())
     }
 
-    /// Rolls it back, if it is still there.
+    /// Rolls it back, if it is still open.
     pub(super) async fn rollback(&mut self, client: &mut Client) -> Linked<()> {
         let answer = self.batch(client, client::ROLLBACK).await.map(drop);
         self.settle(client, answer, Asked::Read, Text::Ours).await?;
@@ -168,7 +169,7 @@ impl Session {
         Ok(())
     }
 
-    /// Marks a place. Mark 0, which is set around every verb, waits for what is asked next.
+    /// Sets a savepoint. Savepoint 0, which surrounds every verb, is sent with the next request.
     pub(super) async fn save(&mut self, client: &mut Client, number: u32) -> Linked<()> {
         if number == 0 {
             self.is_mark_due = true;
@@ -177,30 +178,30 @@ impl Session {
         self.script(client, &texts::save(number)).await
     }
 
-    /// Forgets a mark: the server lets the latest of a name count, so nothing is to do.
+    /// Releases a savepoint. It sends nothing: of savepoints with one name the server uses the latest.
     pub(super) fn release(&mut self, number: u32) {
         if number == 0 {
             self.is_mark_due = false;
         }
     }
 
-    /// Goes back to a mark.
+    /// Rolls back to a savepoint.
     pub(super) async fn rollback_to(&mut self, client: &mut Client, number: u32) -> Linked<()> {
-        // Nothing was asked since.
+        // No request was sent since.
         if number == 0 && self.is_mark_due {
             return Ok(());
         }
         self.script(client, &texts::rollback_to(number)).await
     }
 
-    /// From now on locks of groups are the session's.
+    /// From now on the session holds the locks of groups.
     pub(super) async fn hold_locks(&mut self, client: &mut Client) -> Linked<()> {
         self.holds_locks = true;
         self.script(client, client::HOLD_LOCKS).await
     }
 
-    /// Sets the mark that is due before a statement of the user's, in a batch of its own: the server runs nothing of a batch
-    /// that it cannot compile, and going back would then undo everything since the mark before.
+    /// Sets the savepoint that is due before a statement of the user's, in a batch of its own: the server runs nothing of a
+    /// batch that it cannot compile, and a rollback would then undo all work since the savepoint before.
     async fn set_mark(&mut self, client: &mut Client) -> Linked<()> {
         if self.is_mark_due && self.is_in_transaction {
             self.script(client, &texts::save(0)).await?;
@@ -209,16 +210,16 @@ impl Session {
         Ok(())
     }
 
-    /// Sets the mark that is due before a call of ours, which always compiles, in the same batch.
+    /// Sets the savepoint that is due before one of our calls, in the same batch, because our calls always compile.
     fn add_mark(&mut self, text: &mut String) {
         if std::mem::take(&mut self.is_mark_due) && self.is_in_transaction {
-            // On one line, so that the server's line numbers stay the text's.
+            // On one line, so that the server's line numbers are those of the text.
             let marked = texts::save(0);
             text.insert_str(0, &(marked + " "));
         }
     }
 
-    /// Asks, and reads the answer to its end; whoever is dropped before that leaves a connection that is broken.
+    /// Sends a request and reads the answer to its end. If the caller drops the future before that, the connection is broken.
     async fn rows(&mut self, client: &mut Client, request: &Request<'_>, form: Form) -> Result<SqlRows, Error> {
         self.is_broken = true;
         let mut stream = request.command().exec(client).await?;
@@ -244,7 +245,7 @@ impl Session {
         client.simple_query(text).await?.into_results().await
     }
 
-    /// Learns from an answer what has become of the connection and the transaction.
+    /// Reads from an answer the state of the connection and the transaction.
     async fn settle<T>(
         &mut self,
         client: &mut Client,
@@ -252,7 +253,7 @@ impl Session {
         asked: Asked,
         text: Text,
     ) -> Linked<T> {
-        let error = match answer {
+        let answered = match answer {
             Ok(answer) => {
                 self.is_broken = false;
                 return Ok(answer);
@@ -261,17 +262,17 @@ impl Session {
             Err(error) => return Err(self.lost(&error, asked)),
         };
         self.is_broken = false;
-        let told = failure::refused(&error, text);
+        let error = failure::refused(&answered, text);
         // SQL Server leaves a transaction open whose wait for an application lock it ended, and the other transaction waits
         // until this one is rolled back.
-        let fate = match told.code() {
+        let fate = match error.code() {
             Code::DEADLOCK => self.end_transaction(client).await,
             _ => self.fate(client, asked).await,
         };
-        Err(Failure { error: told, fate, is_link_usable: !self.is_broken })
+        Err(Failure { error, fate, is_link_usable: !self.is_broken })
     }
 
-    /// After an error of the server: whether the transaction can go on; if not, it is ended.
+    /// After an error of the server: rolls the transaction back if it cannot go on.
     async fn fate(&mut self, client: &mut Client, asked: Asked) -> Fate {
         if self.is_in_transaction && asked != Asked::Commit {
             let state = self.batch(client, client::TRANSACTION_STATE).await;
@@ -284,7 +285,7 @@ impl Session {
         self.end_transaction(client).await
     }
 
-    /// Rolls back what is open, if anything is.
+    /// Rolls back the open transaction, if there is one.
     async fn end_transaction(&mut self, client: &mut Client) -> Fate {
         let was_in_transaction = self.is_in_transaction;
         // A procedure that failed outside a transaction of ours may have left its own open.
@@ -313,7 +314,7 @@ impl Session {
     }
 }
 
-/// What a future gives, unless the limit passes before.
+/// The result of a future; an error if the limit passes before.
 async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> Option<T> {
     match limit {
         Some(limit) => tokio::time::timeout(limit, work).await.ok(),
@@ -321,7 +322,7 @@ async fn in_time<T>(limit: Option<Duration>, work: impl Future<Output = T>) -> O
     }
 }
 
-/// Adds what a batch of an installation begins with to its error, for a script has many.
+/// Adds the first words of a failed batch to its error, because a script has many batches.
 pub(super) fn in_batch(mut failure: Failure, text: &str) -> Failure {
     let mut begins = String::new();
     for line in text.lines().filter(|line| !line.trim_start().starts_with("--") && !line.trim().is_empty()).take(2) {

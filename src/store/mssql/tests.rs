@@ -1,4 +1,4 @@
-//! The driver against a server, which is that of `DIALOQ_TEST_MSSQL`; without it they tell so and pass.
+//! The driver against a server, which is that of `DIALOQ_TEST_MSSQL`; without it they say so and pass.
 
 use super::MssqlDriver;
 use crate::error::{Code, ErrorKind};
@@ -161,7 +161,7 @@ async fn rows_go_together() {
     database.end().await;
 }
 
-/// Babelfish is not asked for rows like that twice in a session.
+/// Babelfish gives the rows of the first table-valued parameter of a session for every later one, so this sends one.
 #[tokio::test]
 async fn rows_go_as_a_table() {
     let _limit = crate::testing::limit();
@@ -259,7 +259,7 @@ async fn a_transaction_dropped_is_rolled_back_at_once() {
     drop(link);
     let mut link = database.driver.take().await.unwrap();
     assert_eq!(count(&mut *link).await, 0);
-    // An answer that nobody read to its end.
+    // An answer that was not read to its end.
     let slow = sql("SELECT a.a FROM dialoq.t a", vec![]);
     let mut cut = Box::pin(link.query(&slow));
     assert!(futures_poll_once(&mut cut).await.is_none(), "it answered before it was asked");
@@ -384,7 +384,7 @@ async fn a_connection_that_the_server_closed_is_not_given_out() {
     drop(link);
     run(&database.url, &format!("KILL {session};")).await;
     tokio::time::timeout(Duration::from_secs(10), async {
-        // The server closes it when it comes to it; until then it is in order.
+        // The server closes it some time later; until then it works.
         loop {
             let mut link = database.driver.take().await.unwrap();
             match link.read("SELECT CAST(@@SPID AS int) AS n").await {
@@ -432,14 +432,14 @@ async fn a_statement_that_takes_too_long_is_stopped() {
     assert_eq!(failure.error.code(), Code::SQL_TIMEOUT);
     assert!(matches!(failure.fate, Fate::Undone | Fate::TransactionUndone), "{failure:?}");
     drop(link);
-    // Our own texts have no such limit, and the pool gives out connections that work.
+    // Our own texts have no such limit, and the pool's connections work afterwards.
     let mut link = database.driver.take().await.unwrap();
     assert_eq!(count(&mut *link).await, 0);
     drop(link);
     database.end().await;
 }
 
-/// What a server answers to a request, as bytes of TDS.
+/// The bytes of TDS that a server answers to a request.
 fn token_done() -> Vec<u8> {
     let mut bytes = vec![0xFD];
     bytes.resize(13, 0);
@@ -508,7 +508,7 @@ fn server_that_tells(answers: Vec<Vec<u8>>) -> (MssqlDriver, std::sync::mpsc::Re
                 0x10 => [vec![0xAD, 10, 0, 1, 0x74, 0, 0, 4, 0, 15, 0, 0, 0], token_done()].concat(),
                 _ => match answers.next() {
                     Some(answer) => {
-                        // The test may not want to know.
+                        // The test may have dropped the receiver.
                         let _ = asked.send(request);
                         answer
                     }

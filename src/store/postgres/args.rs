@@ -1,4 +1,4 @@
-//! Values on their way to the server, in the format of the type that the server declares.
+//! Values for the server, in the binary format of the type that the server declares.
 
 use crate::store::SqlValue;
 use crate::store::database::link::{Arg, Column};
@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use std::error::Error;
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-/// Microseconds from 1970, where we count from, to 2000, where the server does.
+/// Microseconds from 1970, the start of our times, to 2000, the start of the server's.
 pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
 
 type Written = Result<IsNull, Box<dyn Error + Sync + Send>>;
@@ -18,7 +18,7 @@ pub(super) enum Argument<'a> {
     Column(&'a Column<'a>),
 }
 
-/// The arguments of a call as the server counts them: rows are an array for each column.
+/// The arguments of a call as the function declares them: rows become one array for each column.
 pub(super) fn arguments<'a>(args: &'a [Arg<'a>]) -> Vec<Argument<'a>> {
     let mut flat = Vec::with_capacity(args.len() + 6);
     for arg in args {
@@ -31,7 +31,7 @@ pub(super) fn arguments<'a>(args: &'a [Arg<'a>]) -> Vec<Argument<'a>> {
 }
 
 impl Argument<'_> {
-    /// The type to declare where the server is not asked for it.
+    /// The type to declare if the statement is not prepared on the server first.
     pub(super) fn declared(&self) -> Type {
         match self {
             Self::One(arg) => match arg {
@@ -125,7 +125,7 @@ impl ToSql for SqlValue {
         true
     }
 
-    /// Text is read by the server as the type it declares, so that it fits every type.
+    /// Text in the server's text format, which every type reads.
     fn encode_format(&self, ty: &Type) -> Format {
         let is_text = match self {
             Self::Null | Self::Blob(_) => false,

@@ -1,4 +1,4 @@
-//! Connections: made, readied, kept in a pool.
+//! Makes connections, prepares them for use, and keeps them in a pool.
 
 use super::failure::{chain, not_connected, silent};
 use super::tls;
@@ -19,13 +19,13 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{AsyncMessage, CancelToken, Client, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How long reaching one host may take, unless the URL says otherwise.
+/// The longest wait for one host, unless the URL sets another.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A name may stand for several addresses, which are tried one after the other.
 const ADDRESSES: u32 = 3;
 
-/// Where a server and a database are, in words.
+/// The server and the database, as error messages name them.
 #[derive(Debug, Clone)]
 pub(super) struct Place(String);
 
@@ -36,7 +36,7 @@ impl fmt::Display for Place {
 }
 
 impl Place {
-    /// Where a connection of the user's own leads, which only the user knows.
+    /// The place of a connection that the user has opened: its server is unknown here.
     pub(super) fn enlisted() -> Self {
         Self("the database of the enlisted connection".to_owned())
     }
@@ -48,7 +48,7 @@ pub(super) struct Connector {
     tls: MakeRustlsConnect,
     durability: Durability,
     place: Arc<Place>,
-    /// How long a statement of the user's own SQL may run.
+    /// The longest run of a statement of the user's own SQL.
     pub(super) sql_timeout: Option<Duration>,
     running: Running,
     /// The runtime of the first connection, which opened the store. A connection works only while its runtime runs, and a
@@ -65,7 +65,7 @@ struct Running {
 
 struct Stoppable {
     token: CancelToken,
-    /// The server was asked to stop it, or is about to be.
+    /// The request to stop it was sent, or is about to be.
     is_stopped: bool,
 }
 
@@ -83,8 +83,8 @@ impl RunningStatement {
         Self { connector: connector.clone(), number }
     }
 
-    /// The statement is over. Whether the server was asked to stop it: the request is on its way by itself and stops
-    /// whatever the session does when it arrives, so the session must not be used again.
+    /// Ends the statement; returns whether a request to stop it was sent. That request travels on a connection of its own and
+    /// stops the statement that the session runs when it arrives, so the session must not be used again.
     pub(super) fn end(self) -> bool {
         self.connector.running().remove(&self.number).is_some_and(|statement| statement.is_stopped)
     }
@@ -96,14 +96,14 @@ impl Drop for RunningStatement {
     }
 }
 
-/// A connection with what the server knows of it.
+/// A connection with the statements that the server has prepared for it.
 pub(super) struct Session {
     pub(super) client: Arc<Client>,
     /// Why it was lost, once it was.
     pub(super) lost: Arc<OnceLock<String>>,
     pub(super) calls: HashMap<&'static str, Arc<Prepared>>,
     pub(super) texts: HashMap<String, Arc<Prepared>>,
-    /// What its last user left is being taken back; gives whether that succeeded.
+    /// Cleaning after the last user is under way; the result says whether it succeeded.
     pub(super) renewal: Option<Renewal>,
 }
 
@@ -126,7 +126,7 @@ impl Connector {
         if config.get_application_name().is_none() {
             config.application_name("dialoq");
         }
-        // A network that is cut says nothing; these notice it within half a minute.
+        // A cut network makes no error by itself; these settings find it within half a minute.
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(CONNECT_TIMEOUT);
         }
@@ -143,7 +143,7 @@ impl Connector {
             config.tcp_user_timeout(Duration::from_secs(30));
         }
         config.ssl_mode(match url.tls {
-            // As libpq does: nobody listens on a socket of this machine.
+            // As libpq does if no server listens on a socket of this machine.
             _ if is_local(&config) => SslMode::Disable,
             TlsMode::Disable => SslMode::Disable,
             TlsMode::Prefer => SslMode::Prefer,
@@ -174,11 +174,11 @@ impl Connector {
         let tokens: Vec<CancelToken> = self.running().values_mut().map(stop).collect();
         let mut stops = tokio::task::JoinSet::new();
         for token in tokens {
-            // The session is closed in any case; the server notices that within two seconds.
+            // The session is closed in any case; the server detects that within two seconds.
             let tls = self.tls.clone();
             stops.spawn(async move { tokio::time::timeout(CONNECT_TIMEOUT, token.cancel_query(tls)).await });
         }
-        // All at once: a server that is gone takes the whole limit for each.
+        // In parallel: if the server does not answer, each takes the whole limit.
         stops.join_all().await;
     }
 
@@ -192,7 +192,7 @@ impl Connector {
         };
         Box::pin(async move {
             let send = async |text: &str| if text.is_empty() { Ok(()) } else { client.batch_execute(text).await };
-            // The last is refused where the server's system cannot tell that a client is gone; nothing else is lost then.
+            // The server refuses the last setting if its system cannot detect a lost client; the other settings stay.
             let (cleaned, renewed, _) = tokio::join!(biased; send(clean), send(&renew), send(notice));
             cleaned.and(renewed).is_ok()
         })
@@ -213,25 +213,28 @@ impl Connector {
         &self.tls
     }
 
-    /// How long connecting may take in all. The driver's own limit is for opening one socket: it does not know of a server
-    /// that takes the connection and then says nothing.
+    /// The longest wait for a connection in all. The driver's own limit is for opening one socket: it does not cover a server
+    /// that takes the connection and then never answers.
     fn limit(&self) -> Duration {
         let hosts = self.config.get_hosts().len().max(self.config.get_hostaddrs().len());
         let addresses = u32::try_from(hosts.max(1)).unwrap_or(u32::MAX).saturating_mul(ADDRESSES);
         self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).saturating_mul(addresses)
     }
 
-    /// A connection that is ready. What the server says unasked is handed to `hear`.
-    pub(super) async fn connect(self: &Arc<Self>, hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
+    /// A connection that is ready for use. Notifications of the server go to `on_notification`.
+    pub(super) async fn connect(
+        self: &Arc<Self>,
+        on_notification: impl FnMut(String) + Send + 'static,
+    ) -> Result<Session> {
         let connector = self.clone();
         let home = self.home.get_or_init(tokio::runtime::Handle::current);
-        match home.spawn(async move { connector.connect_here(hear).await }).await {
+        match home.spawn(async move { connector.connect_here(on_notification).await }).await {
             Ok(connected) => connected,
             Err(failure) => Err(Error::closed().caused_by(failure)),
         }
     }
 
-    async fn connect_here(&self, mut hear: impl FnMut(String) + Send + 'static) -> Result<Session> {
+    async fn connect_here(&self, mut on_notification: impl FnMut(String) + Send + 'static) -> Result<Session> {
         let limit = self.limit();
         let (client, mut connection) = match tokio::time::timeout(limit, self.config.connect(self.tls.clone())).await {
             Ok(connected) => connected.map_err(|error| not_connected(&error, &self.place))?,
@@ -242,7 +245,7 @@ impl Connector {
         tokio::spawn(async move {
             loop {
                 match std::future::poll_fn(|context| connection.poll_message(context)).await {
-                    Some(Ok(AsyncMessage::Notification(said))) => hear(said.payload().to_owned()),
+                    Some(Ok(AsyncMessage::Notification(said))) => on_notification(said.payload().to_owned()),
                     Some(Ok(AsyncMessage::Notice(notice))) if notice.message().starts_with("dialoq: ") => {
                         tracing::warn!(target: "dialoq", "{}", notice.message());
                     }
@@ -259,7 +262,7 @@ impl Connector {
             }
         });
         let durability = self.durability_text();
-        // The last is refused where the server's system cannot tell that a client is gone; nothing else is lost then.
+        // The server refuses the last setting if its system cannot detect a lost client; the other settings stay.
         let readying = async {
             tokio::join!(
                 biased;
@@ -276,7 +279,7 @@ impl Connector {
     }
 }
 
-/// What the pool makes connections with.
+/// The maker of the pool's connections.
 pub(super) struct Pooling(pub(super) Arc<Connector>);
 
 impl managed::Manager for Pooling {
@@ -297,7 +300,7 @@ impl managed::Manager for Pooling {
     }
 }
 
-/// Where servers listen on this machine, as their packages have it.
+/// The folders in which packages of PostgreSQL put the server's socket.
 fn default_host(config: &mut Config) {
     #[cfg(unix)]
     for folder in ["/var/run/postgresql", "/tmp"] {

@@ -1,4 +1,4 @@
-//! A connection of the user's own.
+//! A connection of the user's own, on which the broker executes verbs.
 
 use super::DIALECT;
 use super::args::arguments;
@@ -16,7 +16,7 @@ use tokio_postgres::types::{ToSql, Type};
 /// The savepoint around a verb.
 const BEFORE_THE_VERB: u32 = 0;
 
-/// A connection that somebody else opened, and whose transaction somebody else ends.
+/// A connection that the user has opened, and whose transaction the user ends.
 pub(crate) struct PgEnlisted<'c> {
     client: &'c Client,
     place: Place,
@@ -39,8 +39,8 @@ impl<'c> PgEnlisted<'c> {
         let params: Vec<(&(dyn ToSql + Sync), Type)> =
             flat.iter().map(|argument| (argument as &(dyn ToSql + Sync), argument.declared())).collect();
         let (mark, release) = (texts::savepoint(BEFORE_THE_VERB), texts::release(BEFORE_THE_VERB));
-        // All in one flight: outside of a transaction the marks are refused and the call stands by itself, and after a
-        // refusal the release is refused as well.
+        // All three in one flight. Outside of a transaction the server refuses the savepoint and the release, and the call
+        // commits by itself. After a refusal of the call the release is refused as well.
         let (marked, rows, released) = tokio::join!(
             biased;
             self.client.batch_execute(&mark),

@@ -1,4 +1,4 @@
-//! What an error of the server or of the connection means.
+//! The errors behind the failures of the server and of the connection.
 
 use super::connect::Place;
 use crate::error::{Code, Error};
@@ -8,37 +8,37 @@ use std::fmt;
 use std::time::Duration;
 use tokio_postgres::error::{DbError, Severity, SqlState};
 
-/// Characters of what the server tells besides its message.
+/// The most characters of a detail that the server sends with its message.
 const MOST_SHOWN: usize = 500;
 
-/// Whose statement was under way.
+/// The statement that was under way, by its author.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Asked<'a> {
-    /// A function of ours.
+    /// One of our functions.
     Call(&'a str),
-    /// A text of ours.
+    /// One of our texts.
     Ours(&'a str),
     /// The user's own SQL.
     Users(&'a str),
 }
 
-/// What would be lost with the connection.
+/// The work that is lost with the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stake {
-    /// Something that commits by itself, or COMMIT.
+    /// A request that commits by itself, or COMMIT.
     Commit,
     /// A part of a transaction.
     Transaction,
-    /// Nothing: a read, or what can be done again.
+    /// None: a read, or a request that may be repeated.
     Nothing,
 }
 
-/// The connection as it stands after an error.
+/// The state of the connection after an error.
 #[derive(Debug)]
 pub(super) struct Loss {
-    /// Whether the connection is gone.
+    /// Whether the connection is closed.
     pub(super) is_closed: bool,
-    /// Why, if that is known.
+    /// The reason, if it is known.
     pub(super) why: Option<String>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for Asked<'_> {
 }
 
 impl Asked<'_> {
-    /// The error of something that was not done.
+    /// The error of a statement that was not sent.
     pub(super) fn refused(&self, why: &str) -> Error {
         match self {
             Self::Users(_) => Error::new(Code::USER_SQL_FAILED, format!("{self} failed: {why}")),
@@ -78,7 +78,7 @@ impl Asked<'_> {
     /// The role whose members may do this.
     fn role(&self) -> &'static str {
         match self {
-            // Every change of definitions begins and ends with these.
+            // Every change of definitions begins and ends with these two.
             Self::Call("define_begin" | "define_end") => "dialoq_admin",
             _ => "dialoq_user or dialoq_admin",
         }
@@ -112,16 +112,16 @@ pub(super) fn failure(
     Failure { error: asked.refused(&chain(&error)), fate: Fate::Undone, is_link_usable: true }
 }
 
-/// The connection is gone.
+/// The failure of a lost connection.
 pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
     let unreachable =
-        |told: &str| Error::new(Code::SERVER_UNREACHABLE, format!("the connection to {place} was lost: {why}; {told}"));
+        |lost: &str| Error::new(Code::SERVER_UNREACHABLE, format!("the connection to {place} was lost: {why}; {lost}"));
     let (error, fate) = match stake {
         Stake::Commit => (
             Error::new(
                 Code::COMMIT_UNKNOWN,
                 format!(
-                    "the connection to {place} was lost while a commit was under way: {why}; nobody knows whether it happened"
+                    "the connection to {place} was lost while a commit was under way: {why}; it is unknown whether it happened"
                 ),
             ),
             Fate::Unknown,
@@ -152,7 +152,7 @@ fn login_failed(code: Option<&SqlState>, why: &str, place: &Place) -> Error {
     }
 }
 
-/// The failure of connecting to what takes connections and never answers.
+/// The failure of connecting to a server that takes the connection and never answers.
 pub(super) fn silent(limit: Duration, place: &Place) -> Error {
     let message = format!("{place} cannot be reached: no answer within {} s (connect_timeout)", limit.as_secs());
     Error::new(Code::SERVER_UNREACHABLE, message)
@@ -173,7 +173,7 @@ pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-/// A copy of what the server said, to be kept as a cause.
+/// A copy of the server's error, kept as the cause.
 fn error_of(server: &DbError) -> std::io::Error {
     let mut text = format!("{server} (SQLSTATE {})", server.code().code());
     for (name, part) in [("detail", server.detail()), ("hint", server.hint()), ("where", server.where_())] {
@@ -184,7 +184,7 @@ fn error_of(server: &DbError) -> std::io::Error {
     std::io::Error::other(text)
 }
 
-/// Of a statement that names every function of ours, the beginning says enough.
+/// The first words of a text, for an error message: a statement may name every function of ours.
 fn shortened(text: &str) -> String {
     match text.char_indices().nth(MOST_SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -205,7 +205,7 @@ fn is_access(code: &SqlState) -> bool {
     code.code().starts_with("28") || ["3D000", "42501"].contains(&code.code())
 }
 
-/// What the server refused, and whether the transaction went with it.
+/// The error behind a refusal of the server, and whether the refusal ended the transaction.
 fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
     let (said, what) = (server.message(), asked);
     let store = |code, text: String| (Error::new(code, text), Fate::Undone);
@@ -287,7 +287,7 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             );
             (Error::new(Code::OBJECT_IN_USE, text), Fate::Undone)
         }
-        // sql_timeout is told by the link, which knows how long the statement ran.
+        // The link reports sql_timeout, because it measures how long the statement runs.
         "57014" if asked.is_users() && said.contains("statement timeout") => (
             Error::new(
                 Code::SQL_TIMEOUT,

@@ -13,14 +13,14 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 pub(super) struct PgListener {
     connector: Arc<Connector>,
     payloads: UnboundedReceiver<String>,
-    /// Lives as long as its client.
+    /// Kept open: the client ends with it.
     session: Session,
 }
 
 impl PgListener {
     pub(super) async fn start(connector: Arc<Connector>) -> Result<Self> {
         let (sender, payloads) = unbounded_channel();
-        // The receiver goes with the listener, and its connection too.
+        // The receiver was dropped with the listener, so the connection ends.
         let session = connector.connect(move |payload| drop(sender.send(payload))).await?;
         session.client.batch_execute(session::LISTEN).await.map_err(|error| {
             let loss = Loss { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };

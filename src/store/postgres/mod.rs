@@ -1,4 +1,4 @@
-//! The driver of PostgreSQL: how a server is reached, how one of our functions is called, what an error of its means.
+//! The driver of PostgreSQL: connections, calls of our functions, errors of the server.
 
 mod args;
 mod connect;
@@ -44,7 +44,7 @@ impl fmt::Debug for PostgresDriver {
 }
 
 impl PostgresDriver {
-    /// The server of that URL. Nothing is connected before the first link is taken.
+    /// The server of that URL. The first link makes the first connection.
     ///
     /// # Errors
     /// 60019 a parameter or a file of certificates cannot be used.
@@ -54,7 +54,7 @@ impl PostgresDriver {
         let pool = Pool::builder(Pooling(connector.clone()))
             .max_size(size)
             .wait_timeout(Some(wait))
-            // The one used last knows its statements and is warm; the others may be closed by whoever closes idle ones.
+            // The connection used last has its statements prepared and is warm; gateways may close the idle others.
             .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .build()

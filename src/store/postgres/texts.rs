@@ -1,21 +1,21 @@
-//! Texts of `sql/postgres/session` and `transaction` that have places to fill in.
+//! Texts of `sql/postgres/session` and `transaction` with placeholders.
 
 use crate::sql::postgres::{session, transaction};
 use std::time::Duration;
 
-/// The call of one of our functions with so many arguments.
+/// The call of one of our functions with that number of arguments.
 pub(super) fn call(name: &str, arguments: usize) -> String {
     let places: Vec<String> = (1..=arguments).map(|place| format!("${place}")).collect();
     session::CALL.replace("{name}", name).replace("{arguments}", &places.join(", "))
 }
 
-/// The longest that one statement after it may take; for the session if no transaction is open.
+/// Limits each statement after it; for the session if no transaction is open.
 pub(super) fn limit(limit: Duration, is_in_transaction: bool) -> String {
     let text = transaction::LIMIT.replace("{is_local}", if is_in_transaction { "true" } else { "false" });
     text.replace("{milliseconds}", &milliseconds(limit))
 }
 
-/// The end of that limit, in its transaction.
+/// Ends that limit, in its transaction.
 pub(super) fn no_limit(limit: Duration) -> String {
     transaction::NO_LIMIT.replace("{milliseconds}", &milliseconds(limit))
 }

@@ -1,4 +1,4 @@
-//! TLS as the URL asks for it.
+//! TLS with the mode and the certificates of the URL.
 
 use crate::error::{Code, Error, Result};
 use crate::store::url::{PostgresUrl, TlsMode};
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-/// How connections are encrypted and whom they trust.
+/// The encryption of connections, and the certificates that they trust.
 pub(super) fn connector(url: &PostgresUrl) -> Result<MakeRustlsConnect> {
     let provider = Arc::new(ring::default_provider());
     let verifies = matches!(url.tls, TlsMode::VerifyCa | TlsMode::VerifyFull);
@@ -48,7 +48,7 @@ fn verifier(roots: Option<&Path>, provider: &Arc<CryptoProvider>) -> Result<Arc<
             format!("sslrootcert '{}'", path.display())
         }
         None => {
-            // What a machine trusts often holds a certificate too old to be read; the others count.
+            // The store of a machine often has a certificate that is too old to be read; the others are used.
             store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             "the machine's store of authorities, as there is no sslrootcert,".to_owned()
         }
@@ -74,7 +74,7 @@ fn unusable(what: impl std::fmt::Display, why: impl std::fmt::Display) -> Error 
 /// Verifies as much as the mode asks for.
 #[derive(Debug)]
 struct Verifier {
-    /// `None`: any certificate will do.
+    /// `None`: accepts any certificate.
     trusted: Option<Arc<WebPkiServerVerifier>>,
     checks_name: bool,
     provider: Arc<CryptoProvider>,
@@ -91,7 +91,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
         match trusted.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The chain is looked at before the name.
+            // The chain is verified before the name.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),

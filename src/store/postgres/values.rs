@@ -1,4 +1,4 @@
-//! Values on their way from the server.
+//! Values from the server.
 
 use super::args::{EPOCH_US, base};
 use crate::store::{SqlRow, SqlValue};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio_postgres::types::{FromSql, Kind, Type};
 use tokio_postgres::{Column, Row, Statement};
 
-/// A statement that the server knows, and how its rows are read.
+/// A statement that the server has prepared, and the readers of its columns.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) statement: Statement,
@@ -22,7 +22,7 @@ pub(super) struct Shape {
     readers: Vec<Reader>,
 }
 
-/// Whose eyes rows are for: ours get ids as bytes and times as numbers, the user's get both as text.
+/// The reader of rows: Dialoq gets ids as bytes and times as numbers, the user gets both as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Eyes {
     Ours,
@@ -48,7 +48,7 @@ enum Reader {
     Time,
     Numeric,
     Void,
-    /// The name of a type that is not read.
+    /// The name of a type that cannot be read here.
     Unknown(String),
 }
 
@@ -62,7 +62,7 @@ impl Prepared {
         &self.shape.columns
     }
 
-    /// The rows for those eyes; an error in words that name the column.
+    /// The rows for that reader; the error names the column.
     pub(super) fn rows(&self, rows: &[Row], eyes: Eyes) -> Result<Vec<SqlRow>, String> {
         self.shape.rows(rows, eyes)
     }
@@ -92,7 +92,7 @@ impl Shape {
     }
 }
 
-/// The bytes as they came.
+/// The bytes as the server sent them.
 struct Raw<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
@@ -226,7 +226,7 @@ fn numeric(bytes: &[u8]) -> Result<String, String> {
         text.push('0');
     }
     for place in 0..=weight {
-        // Writing to a string cannot fail.
+        // A write to a string cannot fail.
         let _ = if place == 0 { write!(text, "{}", group(place)) } else { write!(text, "{:04}", group(place)) };
     }
     let scale = usize::from(*scale);

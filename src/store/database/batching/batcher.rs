@@ -36,7 +36,7 @@ pub(in crate::store::database) trait Item {
     fn key(&self) -> Option<Uuid>;
 }
 
-/// What gathers.
+/// The items of one kind: those that wait, and those that are out.
 #[derive(Debug)]
 pub(in crate::store::database) struct Batcher<I> {
     gathered: Mutex<Gathered<I>>,
@@ -59,7 +59,7 @@ impl<I: Item> Gathered<I> {
         item.key().is_some_and(|key| self.out.contains(&key))
     }
 
-    /// What can go together now.
+    /// Takes the items that can go together now.
     fn batch(&mut self) -> Vec<I> {
         let mut batch: Vec<I> = Vec::new();
         let (mut bytes, mut is_full) = (0, false);
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!(names(&fold.take_place(1)), [5]);
     }
 
-    /// Eight things a turn come in, so many in all, beside whoever waits for them.
+    /// Enters `things` items, eight at a time, while another task runs.
     fn come(fold: &Arc<Batcher<Thing>>, things: u32) {
         let fold = fold.clone();
         tokio::spawn(async move {

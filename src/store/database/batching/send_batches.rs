@@ -182,20 +182,20 @@ impl Database {
         self.publish_local(&notices_in(&rows), batch.len()).await;
         let mut verdicts: Vec<Option<(i64, String)>> = vec![None; batch.len()];
         if let Err(error) = rows.iter().try_for_each(|row| note(&mut verdicts, row)) {
-            return self.all_told(batch, &error);
+            return self.answer_all(batch, &error);
         }
         let mut locked: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
-        let mut told = Vec::with_capacity(batch.len());
+        let mut answers = Vec::with_capacity(batch.len());
         for (sending, verdict) in batch.into_iter().zip(verdicts) {
             match verdict {
-                None => told.push((sending, Ok(Outcome::Done))),
+                None => answers.push((sending, Ok(Outcome::Done))),
                 Some((IS_LOCKED, _)) => locked.entry(sending.handle.0).or_default().push(sending),
-                Some((number, message)) => told.push((sending, Err(refusal(number, message)))),
+                Some((number, message)) => answers.push((sending, Err(refusal(number, message)))),
             }
         }
-        let keys: Vec<Uuid> = told.iter().filter_map(|(sending, _)| sending.key()).collect();
+        let keys: Vec<Uuid> = answers.iter().filter_map(|(sending, _)| sending.key()).collect();
         self.released(keys.into_iter().filter(|key| !locked.contains_key(key)));
-        for (sending, result) in told {
+        for (sending, result) in answers {
             sending.answer(result);
         }
         for sendings in locked.into_values() {
@@ -209,7 +209,7 @@ impl Database {
         let passes =
             !matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
         if failure.fate == Fate::Unknown || !passes {
-            return self.all_told(batch, &failure.into());
+            return self.answer_all(batch, &failure.into());
         }
         let mut alone: BTreeMap<Uuid, Vec<Sending>> = BTreeMap::new();
         for sending in batch {
@@ -220,7 +220,7 @@ impl Database {
         }
     }
 
-    fn all_told(self: &Arc<Self>, batch: Vec<Sending>, error: &Error) {
+    fn answer_all(self: &Arc<Self>, batch: Vec<Sending>, error: &Error) {
         self.released(batch.iter().filter_map(Item::key));
         batch.into_iter().for_each(|sending| sending.answer(Err(error.duplicate())));
     }

@@ -45,7 +45,7 @@ async fn what_a_unit_received_is_given_back_if_its_caller_has_left() {
             }
             stage.gate.add_permits(10);
             stage.until_asked("rollback", 1).await;
-            // Receivers that met the locked group are told that it is free.
+            // Receivers that met the locked group get a notice that it is free.
             stage.until_asked("notify_processes", 1).await;
             store.close().await.unwrap();
             assert!(stage.asked(&["commit"]).is_empty(), "{unit_id:?}");

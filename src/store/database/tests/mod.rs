@@ -139,14 +139,14 @@ async fn bodies_are_checked_against_the_definitions_that_are_true() {
     let stage = Stage::new();
     let store = stage.open().await;
     let faults = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let (seen, told) = (faults.clone(), Arc::downgrade(&stage));
+    let (seen, weak_stage) = (faults.clone(), Arc::downgrade(&stage));
     stage.play(move |name, args| {
         if name != "send" {
             return None;
         }
         let (Arg::Text(fault), Arg::BigInt(version)) = (&args[4], &args[5]) else { panic!("{args:?}") };
         seen.lock().unwrap().push((fault.split('|').next().unwrap().to_owned(), *version));
-        let true_version = &*told.upgrade().unwrap();
+        let true_version = &*weak_stage.upgrade().unwrap();
         let mut true_version = true_version.version.lock().unwrap();
         if *version == 1 {
             *true_version = 2;
@@ -326,18 +326,18 @@ async fn an_id_lets_a_unit_of_unknown_outcome_be_retried() {
 }
 
 #[tokio::test]
-async fn words_of_others_wake_those_who_wait_and_bring_new_definitions() {
+async fn notices_of_other_processes_wake_receivers_and_bring_new_definitions() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let mut signal = Box::pin(store.activity().queue("q").register(false));
     signal.as_mut().enable();
-    stage.say(&format!("p:somebody q:{QUEUE}"));
+    stage.notify(&format!("p:other q:{QUEUE}"));
     signal.await;
     let mut redefined = Box::pin(store.activity().register_definitions());
     redefined.as_mut().enable();
     *stage.version.lock().unwrap() = 2;
-    stage.say("c");
+    stage.notify("c");
     redefined.await;
     assert_eq!(store.database.definitions.known().version, 2);
 }
@@ -347,12 +347,12 @@ async fn the_notices_of_a_commit_are_sent_once() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
-    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let heard = told.clone();
+    let sent = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = sent.clone();
     stage.play(move |name, args| match (name, args) {
         ("send", _) => Some(Ok(vec![row([("notices", SqlValue::from(format!("q:{QUEUE}")))])])),
         ("notify_processes", [Arg::Text(words)]) => {
-            heard.lock().unwrap().push((*words).to_owned());
+            seen.lock().unwrap().push((*words).to_owned());
             None
         }
         _ => None,
@@ -363,7 +363,7 @@ async fn the_notices_of_a_commit_are_sent_once() {
     signal.await;
     stage.until_asked("notify_processes", 1).await;
     let own = store.database.process.simple();
-    assert_eq!(*told.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
+    assert_eq!(*sent.lock().unwrap(), [format!("p:{own} q:{QUEUE}")]);
 }
 
 #[tokio::test]
@@ -373,8 +373,8 @@ async fn a_payload_of_this_process_does_not_hide_those_that_came_with_it() {
     let store = stage.open().await;
     let mut signal = Box::pin(store.activity().queue("q").register(false));
     signal.as_mut().enable();
-    stage.say(&format!("p:{} q:{QUEUE}", Uuid::from_u128(1).simple()));
-    stage.say(&format!("p:{} q:1", store.database.process.simple()));
+    stage.notify(&format!("p:{} q:{QUEUE}", Uuid::from_u128(1).simple()));
+    stage.notify(&format!("p:{} q:1", store.database.process.simple()));
     signal.await;
 }
 
@@ -386,9 +386,9 @@ async fn malformed_payloads_stop_nothing() {
     let mut signal = Box::pin(store.activity().queue("q").register(false));
     signal.as_mut().enable();
     for payload in ["", " ", "p:", "q:", "q:99999999999", "s:-1", "d:x", "d:-9223372036854775808", "nonsense \u{1} :"] {
-        stage.say(payload);
+        stage.notify(payload);
     }
-    stage.say(&format!("p:nonsense q:x q:{QUEUE}"));
+    stage.notify(&format!("p:nonsense q:x q:{QUEUE}"));
     signal.await;
 }
 
@@ -398,7 +398,7 @@ async fn a_notice_of_plain_sql_wakes_as_many_receivers_as_groups_are_ready() {
     let stage = Stage::new();
     let store = stage.open().await;
     let _sleeping = [store.activity().sleep(), store.activity().sleep()];
-    // The time of these tests passes when everybody sleeps. A receiver that goes to sleep polls once.
+    // The paused clock advances when all tasks sleep. A receiver that goes to sleep polls once.
     tokio::time::sleep(Duration::from_secs(1)).await;
     stage.play(|name, _| {
         (name == "poll").then(|| {
@@ -416,14 +416,14 @@ async fn a_notice_of_plain_sql_wakes_as_many_receivers_as_groups_are_ready() {
         signal
     });
     let began = tokio::time::Instant::now();
-    stage.say(&format!("q:{QUEUE}"));
+    stage.notify(&format!("q:{QUEUE}"));
     for signal in signals {
         signal.await;
     }
     assert!(began.elapsed() < Duration::from_secs(10), "the second was woken after {:?}", began.elapsed());
 }
 
-/// What a process asks in ten minutes in which nothing happens, with so many who wait for messages.
+/// The requests of an idle process in ten minutes, while `receivers` callers wait for messages.
 async fn asked_while_idle(receivers: usize) -> Vec<String> {
     let stage = Stage::new();
     let broker = Broker::over(stage.open().await);
@@ -431,7 +431,7 @@ async fn asked_while_idle(receivers: usize) -> Vec<String> {
         let broker = broker.clone();
         tokio::spawn(async move { broker.receive("Q").wait_forever().await });
     }
-    // The time of these tests passes when everybody sleeps.
+    // The paused clock advances when all tasks sleep.
     tokio::time::sleep(Duration::from_secs(90)).await;
     let before = stage.asked(&[""]).len();
     tokio::time::sleep(Duration::from_secs(600)).await;
@@ -441,9 +441,9 @@ async fn asked_while_idle(receivers: usize) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_process_asks_for_what_is_due_and_looks_once_a_minute_however_many_wait() {
+async fn an_idle_process_ticks_and_polls_once_a_minute_however_many_receivers_wait() {
     let _limit = crate::testing::limit();
-    assert_eq!(asked_while_idle(0).await, ["tick"; 10], "nobody waits, so nobody looks");
+    assert_eq!(asked_while_idle(0).await, ["tick"; 10], "no receiver waits, so no poll");
     let one = asked_while_idle(1).await;
     assert_eq!(one, [["poll"; 10], ["tick"; 10]].concat());
     assert_eq!(asked_while_idle(100).await, one);
@@ -494,7 +494,7 @@ async fn what_was_due_when_the_server_failed_is_still_due() {
         (name == "tick" && failures >= 0).then(|| Err(failure(Code::STORE_IO, Fate::Undone)))
     });
     let _store = stage.open().await;
-    // The time of these tests passes when everybody sleeps.
+    // The paused clock advances when all tasks sleep.
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(stage.asked(&["tick"]).len(), 4, "once a second until it is done");
 }
@@ -586,14 +586,14 @@ async fn places_of_readers_are_taken_again_on_a_new_connection() {
     let two = store.database.take_slot(QUEUE, 2).await.unwrap().expect("another is free");
     store.database.keep_places().await.unwrap();
     assert_eq!(stage.asked(&["hold_presence"]).len(), 2);
-    // Two, two again, and two looks.
+    // Two, two again, and two polls.
     assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
     drop(one);
     stage.until_asked("free_reader_slot", 1).await;
     drop(two);
     stage.until_asked("free_reader_slot", 2).await;
     assert_eq!(*freed.lock().unwrap(), [10, 11], "the numbers of the new connection");
-    // Nobody holds a place, so nothing is asked.
+    // No reader holds a place, so no request is sent.
     store.database.keep_places().await.unwrap();
     assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
 }

@@ -66,20 +66,20 @@ pub(super) struct Stage {
     /// A permit per verb, or first savepoint, that may be answered.
     pub(super) gate: Semaphore,
     pub(super) version: Mutex<i64>,
-    words: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
-    say: mpsc::UnboundedSender<String>,
+    received: Mutex<Option<mpsc::UnboundedReceiver<String>>>,
+    payloads: mpsc::UnboundedSender<String>,
 }
 
 impl Stage {
     pub(super) fn new() -> Arc<Self> {
-        let (say, words) = mpsc::unbounded_channel();
+        let (payloads, received) = mpsc::unbounded_channel();
         Arc::new(Self {
             asked: Mutex::default(),
             play: Mutex::new(Box::new(|_, _| None)),
             gate: Semaphore::new(Semaphore::MAX_PERMITS),
             version: Mutex::new(1),
-            words: Mutex::new(Some(words)),
-            say,
+            received: Mutex::new(Some(received)),
+            payloads,
         })
     }
 
@@ -94,18 +94,18 @@ impl Stage {
         *self.play.lock().unwrap() = Box::new(play);
     }
 
-    /// What another process says.
-    pub(super) fn say(&self, words: &str) {
-        self.say.send(words.to_owned()).expect("somebody listens");
+    /// A notification of another process.
+    pub(super) fn notify(&self, payload: &str) {
+        self.payloads.send(payload.to_owned()).expect("the listener is there");
     }
 
-    /// What was asked so far, of what begins like one of these.
+    /// The requests so far whose names begin like one of these.
     pub(super) fn asked(&self, of: &[&str]) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|name| of.iter().any(|of| name.starts_with(of))).cloned().collect()
     }
 
-    /// Lets everybody run until so much of that was asked.
+    /// Lets all tasks run until `times` requests have a name that begins so.
     pub(super) async fn until_asked(&self, of: &str, times: usize) {
         while self.asked(&[of]).len() < times {
             tokio::task::yield_now().await;
@@ -185,8 +185,8 @@ impl Driver for Played {
 
     fn listen(&self) -> BoxFuture<'_, Result<Option<Box<dyn Listener>>>> {
         Box::pin(async {
-            let words = self.0.words.lock().unwrap().take().expect("one listens");
-            Ok(Some(Box::new(Heard(words)) as Box<dyn Listener>))
+            let received = self.0.received.lock().unwrap().take().expect("listen is called once");
+            Ok(Some(Box::new(PlayedListener(received)) as Box<dyn Listener>))
         })
     }
 
@@ -195,9 +195,9 @@ impl Driver for Played {
     }
 }
 
-struct Heard(mpsc::UnboundedReceiver<String>);
+struct PlayedListener(mpsc::UnboundedReceiver<String>);
 
-impl Listener for Heard {
+impl Listener for PlayedListener {
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>> {
         Box::pin(async {
             let first = self.0.recv().await.ok_or_else(Error::closed)?;
@@ -259,7 +259,7 @@ impl Link for PlayedLink {
                 ("missing_to_install", SqlValue::Null),
                 ("missing_to_remove", SqlValue::Null),
                 ("distrust", SqlValue::Null),
-                ("user_name", "somebody".into()),
+                ("user_name", "clerk".into()),
                 ("database_name", "played".into()),
             ])],
             "version" => vec![row([
