@@ -36,8 +36,22 @@ impl Definitions {
 
     /// Takes definitions over unless newer ones are known; returns whether they are new.
     pub(in crate::store::database) fn learn(&self, known: Known) -> bool {
+        self.learn_after(known, i64::MIN)
+    }
+
+    /// The same for definitions that were read when `before` was known. The version only rises, so an earlier one is that of
+    /// a database that was restored, or of a standby that had not received the last definitions when it became the primary.
+    fn learn_after(&self, known: Known, before: i64) -> bool {
         let mut place = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_new = known.version > place.version;
+        let is_restored = known.version < before;
+        if is_restored {
+            tracing::warn!(
+                "the database has version {} of the definitions, and this process had read version {before}; the database was \
+                 restored, and its definitions count",
+                known.version
+            );
+        }
+        let is_new = known.version > place.version || is_restored;
         if is_new {
             *place = Arc::new(known);
         }
@@ -49,9 +63,18 @@ impl Database {
     /// Reads the definitions if they have changed, and wakes all sleeping receivers then.
     pub(in crate::store::database) async fn reload(&self) -> Result<()> {
         let _reading = self.definitions.reading.lock().await;
-        let read = retry(Repeat::Always, || async { self.read_definitions(&mut *self.take().await?).await });
+        let before = self.definitions.known().version;
+        // Not on a link of the pool: transactions that hold all of them may wait for the definitions.
+        let read = retry(Repeat::Always, || async {
+            let mut lent = self.control.lend().await?;
+            let read = self.read_definitions(&mut *lent.link).await;
+            if read.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
+                lent.give_back();
+            }
+            read
+        });
         if let Some(known) = read.await?
-            && self.definitions.learn(known)
+            && self.definitions.learn_after(known, before)
         {
             self.board.wake_all();
         }
