@@ -51,6 +51,9 @@ pub(super) struct Connector {
     /// The longest run of a statement of the user's own SQL.
     pub(super) sql_timeout: Option<Duration>,
     running: Running,
+    /// How many times the server refused to write because it only reads. Sessions made before that are not used again: they
+    /// may lead to a server that is no primary any more, or keep the setting of a database that only read.
+    read_only_refusals: AtomicU64,
     /// The runtime of the first connection, which opened the store. A connection works only while its runtime runs, and a
     /// caller's runtime may end before other callers have done with the connection.
     home: OnceLock<tokio::runtime::Handle>,
@@ -105,6 +108,8 @@ pub(super) struct Session {
     pub(super) texts: HashMap<String, Arc<Prepared>>,
     /// Cleaning after the last user is under way; the result says whether it succeeded.
     pub(super) renewal: Option<Renewal>,
+    /// The connector's `read_only_refusals` when it was made.
+    made_after: u64,
 }
 
 pub(super) type Renewal = BoxFuture<'static, bool>;
@@ -157,6 +162,7 @@ impl Connector {
             place,
             sql_timeout: url.server.common.sql_timeout,
             running: Running::default(),
+            read_only_refusals: AtomicU64::new(0),
             home: OnceLock::new(),
         })
     }
@@ -205,6 +211,11 @@ impl Connector {
         }
     }
 
+    /// The server only reads: no idle session is used again.
+    pub(super) fn note_read_only(&self) {
+        self.read_only_refusals.fetch_add(1, Relaxed);
+    }
+
     pub(super) fn place(&self) -> &Arc<Place> {
         &self.place
     }
@@ -236,6 +247,7 @@ impl Connector {
 
     async fn connect_here(&self, mut on_notification: impl FnMut(String) + Send + 'static) -> Result<Session> {
         let limit = self.limit();
+        let made_after = self.read_only_refusals.load(Relaxed);
         let (client, mut connection) = match tokio::time::timeout(limit, self.config.connect(self.tls.clone())).await {
             Ok(connected) => connected.map_err(|error| not_connected(&error, &self.place))?,
             Err(_) => return Err(silent(limit, &self.place)),
@@ -275,7 +287,14 @@ impl Connector {
             return Err(silent(limit, &self.place));
         };
         readied.and(durable).map_err(|error| not_connected(&error, &self.place))?;
-        Ok(Session { client: Arc::new(client), lost, calls: HashMap::new(), texts: HashMap::new(), renewal: None })
+        Ok(Session {
+            client: Arc::new(client),
+            lost,
+            calls: HashMap::new(),
+            texts: HashMap::new(),
+            renewal: None,
+            made_after,
+        })
     }
 }
 
@@ -295,6 +314,9 @@ impl managed::Manager for Pooling {
             && !renewal.await
         {
             return Err(RecycleError::message("what its last user left could not be taken back"));
+        }
+        if session.made_after != self.0.read_only_refusals.load(Relaxed) {
+            return Err(RecycleError::message("the server only read when it was made"));
         }
         if session.client.is_closed() { Err(RecycleError::message("it was lost")) } else { Ok(()) }
     }

@@ -84,7 +84,7 @@ impl Asked<'_> {
         }
     }
 
-    fn is_users(&self) -> bool {
+    pub(super) fn is_users(&self) -> bool {
         matches!(self, Self::Users(_))
     }
 }
@@ -130,6 +130,17 @@ pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
         Stake::Nothing => (unreachable("nothing was changed"), Fate::Undone),
     };
     Failure { error, fate, is_link_usable: false }
+}
+
+/// The server is a standby, which refused to begin a transaction that may write.
+pub(super) fn only_reads(error: tokio_postgres::Error, asked: Asked<'_>, place: &Place) -> Failure {
+    let told = error.as_db_error().map_or_else(|| chain(&error), |server| server.message().to_owned());
+    let error = Error::new(Code::STORE_READ_ONLY, only_reads_text(&told, asked, place)).caused_by(error);
+    Failure { error, fate: Fate::Undone, is_link_usable: false }
+}
+
+fn only_reads_text(told: &str, asked: Asked<'_>, place: &Place) -> String {
+    format!("{place} only reads: {told} ({asked}); name its primary server")
 }
 
 /// The failure of connecting.
@@ -266,7 +277,7 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             ),
         ),
         "25006" if !asked.is_users() || !said.contains("read-only transaction") => {
-            store(Code::STORE_READ_ONLY, format!("{place} only reads: {said} ({what}); name its primary server"))
+            store(Code::STORE_READ_ONLY, only_reads_text(said, asked, place))
         }
         _ if is_access(server.code()) => {
             let role = asked.role();

@@ -4,7 +4,7 @@ mod requests;
 
 use super::args::arguments;
 use super::connect::{Connector, Pooling, RunningStatement, Session};
-use super::failure::{Asked, Loss, Stake, failure, lost};
+use super::failure::{Asked, Loss, Stake, failure, lost, only_reads};
 use super::guard::guard;
 use super::texts;
 use super::values::{Eyes, Prepared};
@@ -103,6 +103,8 @@ enum Trouble {
     Server(tokio_postgres::Error),
     /// BEGIN failed and the request was done all the same, without a transaction.
     Loose(tokio_postgres::Error),
+    /// BEGIN failed because the server is a standby, which takes no transaction that may write.
+    Standby(tokio_postgres::Error),
 }
 
 impl Deref for Held {
@@ -191,12 +193,18 @@ impl PgLink {
         let is_servers = error.as_db_error().is_some();
         let loss = Loss { is_closed: self.client().is_closed(), why: self.why_lost() };
         let is_stopped = error.code() == Some(&SqlState::QUERY_CANCELED);
+        let only_reads = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) && !asked.is_users();
         let mut failure = failure(error, asked, stake, loss, self.connector.place());
         if is_stopped
             && let Some((began, limit)) = self.limited
             && began.elapsed() >= limit
         {
             failure.error = asked.overran(limit).caused_by(failure.error);
+        }
+        // In a transaction the user may have asked for that, by SET TRANSACTION READ ONLY.
+        if only_reads && !self.is_in_transaction() {
+            self.connector.note_read_only();
+            failure.is_link_usable = false;
         }
         if !failure.is_link_usable {
             self.is_lost = true;
@@ -210,6 +218,11 @@ impl PgLink {
     fn troubled(&mut self, trouble: Trouble, asked: Asked<'_>, stake: Stake) -> Failure {
         match trouble {
             Trouble::Server(error) => self.failed(error, asked, stake),
+            Trouble::Standby(error) => {
+                self.is_lost = true;
+                self.connector.note_read_only();
+                only_reads(error, asked, self.connector.place())
+            }
             Trouble::Loose(error) => {
                 self.is_lost = true;
                 let why = format!("the server refused to begin a transaction: {error}");
@@ -328,6 +341,9 @@ impl PgLink {
         let Some((text, begins)) = put_off else { return request.await.map_err(Trouble::Server) };
         match tokio::join!(biased; client.batch_execute(&text), request) {
             (Ok(()), done) => done.map_err(Trouble::Server),
+            (Err(error), _) if begins && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
+                Err(Trouble::Standby(error))
+            }
             (Err(error), Ok(_)) if begins => Err(Trouble::Loose(error)),
             (Err(error), _) => Err(Trouble::Server(error)),
         }
