@@ -14,6 +14,7 @@ mod hostile_mssql;
 mod leaving;
 mod measured;
 mod plans;
+mod restored;
 mod rights_mssql;
 mod rollbacks;
 mod session;
@@ -83,6 +84,9 @@ fn main() -> ExitCode {
             a_queue_is_turned_off_without_the_locks_of_its_conversations
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
             a_receive_that_takes_nothing_forgets_no_rollbacks;
+        Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
+            connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
+            a_publication_of_all_tables_stops_no_verb;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_another_owner_is_refused
             a_function_that_another_role_left_is_refused every_granted_function_fixes_its_search_path
             a_queue_is_turned_off_by_receiving_only

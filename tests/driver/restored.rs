@@ -1,0 +1,120 @@
+//! What an administrator does with the database of an open broker: restores it, lets it only read, publishes all its tables. And
+//! definitions that change while transactions hold every connection.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::{Act, Broker, Code, ConversationHandle, Result};
+use std::future::Future;
+use std::time::Duration;
+
+const SCRIPT: &str = "
+    CREATE MESSAGE TYPE [Word] VALIDATION = NONE; CREATE CONTRACT [Talk] ([Word] SENT BY ANY);
+    CREATE QUEUE asker; CREATE QUEUE server;
+    CREATE SERVICE [Asker] ON QUEUE asker; CREATE SERVICE [Server] ON QUEUE server ([Talk]);";
+
+fn on<F: Future<Output = Result<()>>>(
+    store: Store,
+    parameters: &str,
+    test: impl FnOnce(Database, Broker, ConversationHandle) -> F,
+) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(&format!("{}{parameters}", database.url())).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await.unwrap();
+        tokio::time::timeout(3 * SOON, test(database, broker, dialog)).await.expect("the test hangs").unwrap();
+    });
+}
+
+pub(crate) fn definitions_of_an_earlier_version_are_read_again(store: Store) {
+    on(store, "", |database, broker, dialog| async move {
+        broker.execute("CREATE QUEUE later").await?;
+        // As a copy of the database from before that definition.
+        database.sql(
+            "DELETE FROM dialoq.service_queue WHERE name = 'later';
+             UPDATE dialoq.broker SET catalog_version = catalog_version - 1",
+        );
+        broker.send(dialog, "Word", "after the restore").await?;
+        // The definition is not there any more, so it can be made again.
+        broker.execute("CREATE QUEUE later").await?;
+        broker.send(dialog, "Word", "after the definition").await?;
+        broker.close().await
+    });
+}
+
+pub(crate) fn rechecks_that_another_server_has_asked_for_are_made(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        database.sql(
+            "INSERT INTO dialoq.recheck_queue (endpoint_id, noted_at, after_xid) VALUES (999, '2026-01-01', '99999999999')",
+        );
+        let count = || database.sql("SELECT count(*) FROM dialoq.recheck_queue WHERE endpoint_id = 999");
+        let made = async {
+            while count() != "0" {
+                database.sql("SELECT * FROM dialoq.tick(500)");
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON / 4, made).await.expect("the recheck is never made");
+        broker.close().await
+    });
+}
+
+pub(crate) fn connections_that_only_read_are_replaced(store: Store) {
+    on(store, "", |database, broker, dialog| async move {
+        broker.close().await?;
+        let name = database.sql("SELECT current_database()");
+        database.sql(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
+        let broker = Broker::open(database.url()).await?;
+        // Two connections of the pool, and those that the process keeps for itself.
+        let (one, other) = tokio::join!(broker.send(dialog, "Word", "1"), broker.cancel_timer(dialog));
+        for refused in [one, other] {
+            assert_eq!(refused.unwrap_err().code(), Code::STORE_READ_ONLY);
+        }
+        database.sql(&format!("BEGIN READ WRITE; ALTER DATABASE {name} RESET default_transaction_read_only; COMMIT"));
+        let (one, other) = tokio::join!(broker.send(dialog, "Word", "2"), broker.cancel_timer(dialog));
+        one?;
+        other?;
+        broker.timer(dialog, Duration::from_secs(1)).await?;
+        assert!(broker.receive("asker").wait(SOON).await?.is_some(), "no timer of this process fires");
+        broker.close().await
+    });
+}
+
+pub(crate) fn definitions_are_read_while_transactions_hold_every_connection(store: Store) {
+    on(store, "&pool_size=1&pool_wait_s=2", |database, broker, dialog| async move {
+        let tx = broker.begin().await?;
+        tx.send(dialog, "Word", "1").await?;
+        let other = Broker::open(database.url()).await?;
+        other.execute("CREATE QUEUE later").await?;
+        tx.send(dialog, "Word", "2").await?;
+        tx.commit().await?;
+        other.close().await?;
+        broker.close().await
+    });
+}
+
+pub(crate) fn a_publication_of_all_tables_stops_no_verb(store: Store) {
+    on(store, "", |database, broker, dialog| async move {
+        database.sql("SET client_min_messages = error; CREATE PUBLICATION everything FOR ALL TABLES");
+        let tables =
+            "SELECT count(*) FROM pg_class AS c WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind = 'r'
+            AND c.relpersistence = 'p' AND c.relreplident IN ('d', 'n')
+            AND NOT EXISTS (SELECT FROM pg_index AS i WHERE i.indrelid = c.oid AND i.indisprimary)";
+        assert_eq!(database.sql(tables), "0", "a table has no replica identity");
+        for word in ["one", "two"] {
+            broker.send(dialog, "Word", word).await?;
+        }
+        // A rollback leaves a row that the commit after it deletes.
+        for is_committed in [false, true] {
+            let tx = broker.begin().await?;
+            assert!(tx.receive("server").wait(SOON).await?.is_some());
+            match is_committed {
+                true => tx.commit().await?,
+                false => tx.rollback().await?,
+            }
+        }
+        broker.end(dialog).await?;
+        broker.close().await
+    });
+}
