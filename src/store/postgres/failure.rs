@@ -134,13 +134,13 @@ pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
 
 /// The server is a standby, which refused to begin a transaction that may write.
 pub(super) fn only_reads(error: tokio_postgres::Error, asked: Asked<'_>, place: &Place) -> Failure {
-    let told = error.as_db_error().map_or_else(|| chain(&error), |server| server.message().to_owned());
-    let error = Error::new(Code::STORE_READ_ONLY, only_reads_text(&told, asked, place)).caused_by(error);
+    let reason = error.as_db_error().map_or_else(|| chain(&error), |server| server.message().to_owned());
+    let error = Error::new(Code::STORE_READ_ONLY, only_reads_text(&reason, asked, place)).caused_by(error);
     Failure { error, fate: Fate::Undone, is_link_usable: false }
 }
 
-fn only_reads_text(told: &str, asked: Asked<'_>, place: &Place) -> String {
-    format!("{place} only reads: {told} ({asked}); name its primary server")
+fn only_reads_text(reason: &str, asked: Asked<'_>, place: &Place) -> String {
+    format!("{place} only reads: {reason} ({asked}); name its primary server")
 }
 
 /// The failure of connecting.
