@@ -71,7 +71,7 @@ pub enum ReaderEvent {
         /// The reason.
         why: String,
     },
-    /// A reader was due and could not be launched.
+    /// A reader, or the program of one, was due and could not be started.
     LaunchFailed {
         /// The reason, for example a missing procedure.
         why: String,
@@ -99,8 +99,13 @@ enum Shortfall {
     Failed(String),
 }
 
-/// A failure that a reader survived: which reader, and why.
-pub(super) type Failure = (u64, Error);
+/// A failure that a reader survived.
+pub(super) enum Failure {
+    /// The transaction of this reader was rolled back.
+    Handler(u64, Error),
+    /// A program cannot be started.
+    Start(Error),
+}
 
 type ReaderOutcome = (HandlerResult, bool);
 
@@ -234,7 +239,7 @@ impl Driver {
                 Some(ended) = self.readers.join_next_with_id() => {
                     stopping |= self.reap(ended).await;
                 }
-                Some((task_id, error)) = self.failures.1.recv() => self.failed(task_id, &error),
+                Some(failure) = self.failures.1.recv() => self.failed(failure),
                 () = quietly, if !stopping => {}
                 () = due, if !stopping => {}
             }
@@ -506,14 +511,19 @@ impl Driver {
     }
 
     fn take_failures(&mut self) {
-        while let Ok((task_id, error)) = self.failures.1.try_recv() {
-            self.failed(task_id, &error);
+        while let Ok(failure) = self.failures.1.try_recv() {
+            self.failed(failure);
         }
     }
 
-    fn failed(&mut self, task_id: u64, error: &Error) {
+    fn failed(&mut self, failure: Failure) {
         self.monitor.handler_failed();
-        self.event(ReaderEvent::HandlerFailed { task_id, code: error.code(), why: error.message().to_owned() });
+        self.event(match failure {
+            Failure::Handler(task_id, error) => {
+                ReaderEvent::HandlerFailed { task_id, code: error.code(), why: error.message().to_owned() }
+            }
+            Failure::Start(error) => ReaderEvent::LaunchFailed { why: error.message().to_owned() },
+        });
     }
 
     fn event(&self, event: ReaderEvent) {

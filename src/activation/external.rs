@@ -123,6 +123,11 @@ impl Program {
         }
     }
 
+    /// Whether it is for the program, and not for [`unhandled`].
+    fn takes(&self, message: &Message) -> bool {
+        self.system_messages || !(message.is_end_dialog() || message.is_error())
+    }
+
     fn display(&self) -> String {
         self.program.to_string_lossy().into_owned()
     }
@@ -160,21 +165,60 @@ impl IntoProcedure for Program {
 struct Server {
     program: Arc<Program>,
     queue: Arc<str>,
-    /// The program, kept alive between messages.
+    /// The program: started for the next message, or kept alive between messages.
     child: Option<Child>,
 }
+
+/// The pause before a start that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(5);
 
 impl Serve for Server {
     fn serve<'a>(&'a mut self, context: &'a Context) -> BoxFuture<'a, HandlerResult> {
         Box::pin(async move {
-            let message = context.message();
-            if (message.is_end_dialog() || message.is_error()) && !self.program.system_messages {
+            if !self.program.takes(context.message()) {
                 return unhandled(context).await;
             }
+            // Taken out, so that a program that fails or is given up on half way is killed and not used again.
+            let Some(child) = self.child.take() else { return Err(failed("no program was started".to_owned()).into()) };
             match self.program.mode {
-                Mode::Message => self.run_once(context).await,
-                Mode::Stream => self.ask(context).await,
+                Mode::Message => self.run_once(child, context).await,
+                Mode::Stream => self.ask(child, context).await,
             }
+        })
+    }
+
+    fn is_able(&self) -> bool {
+        self.child.is_some() || self.program.check().is_ok()
+    }
+
+    /// A program that cannot be started says nothing about the message, so this is no rollback, which would count
+    /// against the queue: the reader keeps the message until a start succeeds or the reader is stopped.
+    fn prepare<'a>(&'a mut self, session: &'a Session, message: &'a Message) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            if !self.program.takes(message) {
+                return Ok(());
+            }
+            let of_message = (self.program.mode == Mode::Message).then_some(message);
+            while self.child.is_none() {
+                let error = match self.program.spawn(&self.queue, of_message) {
+                    Ok(child) => {
+                        self.child = Some(child);
+                        break;
+                    }
+                    Err(error) if session.is_stopping() => return Err(error),
+                    Err(error) => error,
+                };
+                tracing::error!(queue = %self.queue, %error, "trying again in 5 s");
+                session.note_failed_start(error);
+                let due = session.clock().now().after(PAUSE);
+                tokio::select! {
+                    () = session.clock().sleep_until(due) => {}
+                    () = session.stopping() => {}
+                }
+                // A closed broker needs no program.
+                session.begin().await?;
+            }
+            Ok(())
         })
     }
 
@@ -188,10 +232,9 @@ impl Serve for Server {
 }
 
 impl Server {
-    async fn run_once(&self, context: &Context) -> HandlerResult {
+    async fn run_once(&self, child: Child, context: &Context) -> HandlerResult {
         let message = context.message();
         let input = if self.program.raw_body { message.body().to_vec() } else { line_of(message)? };
-        let child = self.program.spawn(&self.queue, Some(message))?;
         for line in child.run(input).await? {
             match Line::parse(&line)? {
                 Line::Reply(reply) => reply.apply(context).await?,
@@ -204,12 +247,7 @@ impl Server {
         Ok(())
     }
 
-    async fn ask(&mut self, context: &Context) -> HandlerResult {
-        // Taken out, so that a program that fails or is given up on half way is killed and not used again.
-        let mut child = match self.child.take() {
-            Some(child) => child,
-            None => self.program.spawn(&self.queue, None)?,
-        };
+    async fn ask(&mut self, mut child: Child, context: &Context) -> HandlerResult {
         child.write_line(line_of(context.message())?).await?;
         let mut replies: Vec<Reply> = Vec::new();
         loop {

@@ -7,7 +7,6 @@ use crate::message::Batch;
 use crate::protocol::{Message, ReceiveFrom};
 use crate::receive::{Deadline, ReceiveAttempt, receive_first};
 use crate::store::BoxFuture;
-use crate::time::Clock;
 use crate::trace;
 use crate::tx::Tx;
 use std::any::Any;
@@ -34,6 +33,16 @@ impl Default for Options {
 /// Serves one message; one value lives as long as its reader.
 pub(super) trait Serve: Send + 'static {
     fn serve<'a>(&'a mut self, context: &'a Context) -> BoxFuture<'a, HandlerResult>;
+
+    /// Whether what serves the messages is there; asked after each transaction, so that a reader without it leaves.
+    fn is_able(&self) -> bool {
+        true
+    }
+
+    /// Starts what serves the next message; the time limit of a handler does not run yet.
+    fn prepare<'a>(&'a mut self, _: &'a Session, _: &'a Message) -> BoxFuture<'a, Result<()>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 
     /// The reader leaves.
     fn finish(&mut self) -> BoxFuture<'_, ()> {
@@ -62,7 +71,7 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
                 tx.rollback().await?;
                 return Ok(());
             }
-            Ok(Some(batch)) => serve_batch(server, tx, batch, options, session.clock()).await,
+            Ok(Some(batch)) => serve_batch(session, server, tx, batch, options).await,
             // Another transaction won; this one is rolled back, and the same RECEIVE may succeed.
             Err(error) if error.kind() == ErrorKind::Conflict => Err(error),
             Err(error) => return Err(error.into()),
@@ -84,6 +93,9 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
                 }
             }
         }
+        if !server.is_able() {
+            break;
+        }
     }
     Ok(())
 }
@@ -101,13 +113,19 @@ async fn next_batch(session: &Session, tx: &Tx, options: &Options) -> Result<Opt
     }
 }
 
-async fn serve_batch(server: &mut impl Serve, tx: Tx, batch: Batch, options: &Options, clock: &Clock) -> Result<()> {
+async fn serve_batch(
+    session: &Session,
+    server: &mut impl Serve,
+    tx: Tx,
+    batch: Batch,
+    options: &Options,
+) -> Result<()> {
     let mut messages = batch.into_messages().into_iter();
     let Some(first) = messages.next() else { return tx.rollback().await };
     let mut context = Context::new(tx, first);
     loop {
         if !context.has_ended().await
-            && let Err(error) = serve_message(server, &context, options, clock).await
+            && let Err(error) = serve_message(session, server, &context, options).await
         {
             context.into_tx().rollback().await?;
             return Err(error);
@@ -122,7 +140,9 @@ async fn serve_batch(server: &mut impl Serve, tx: Tx, batch: Batch, options: &Op
     context.into_tx().commit().await
 }
 
-async fn serve_message(server: &mut impl Serve, context: &Context, options: &Options, clock: &Clock) -> Result<()> {
+async fn serve_message(session: &Session, server: &mut impl Serve, context: &Context, options: &Options) -> Result<()> {
+    let clock = session.clock();
+    server.prepare(session, context.message()).await.map_err(|error| named(error, context.message()))?;
     let trace: Option<Arc<str>> = context.message().trace.clone();
     let serving = server.serve(context);
     let serving = async move {

@@ -75,7 +75,12 @@ impl Session {
     pub(super) fn note_failure(&self, error: Error) {
         self.traces.left_open.store(false, SeqCst);
         // If the driver is gone, failures are not counted.
-        let _ = self.failures.send((self.task_id, error));
+        let _ = self.failures.send(Failure::Handler(self.task_id, error));
+    }
+
+    /// Reports to the monitor that a program cannot be started.
+    pub(super) fn note_failed_start(&self, error: Error) {
+        let _ = self.failures.send(Failure::Start(error));
     }
 }
 

@@ -201,7 +201,7 @@ fn print_event(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
         ReaderEvent::HandlerFailed { task_id, code, why } => {
             output.note(&format!("reader {task_id} rolled back[{code}]: {}", printable(why)));
         }
-        ReaderEvent::LaunchFailed { why } => output.note(&format!("no reader was launched: {}", printable(why))),
+        ReaderEvent::LaunchFailed { why } => output.note(&format!("not started: {}", printable(why))),
         _ => {}
     }
     Ok(())

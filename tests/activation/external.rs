@@ -3,8 +3,9 @@
 
 use crate::stage::{FIVE_SECONDS, Stage, ended, failed, row, soon, until};
 use dialoq::Act;
-use dialoq::activation::{Mode, Program, Readers};
+use dialoq::activation::{Mode, Program, ReaderEvent, ReaderEvents, Readers};
 use dialoq::protocol::Message;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +34,18 @@ impl Drop for Log {
     fn drop(&mut self) {
         // It may never have been written.
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Waits for the next start that fails, and gives its text.
+async fn not_started(events: &mut ReaderEvents) -> String {
+    loop {
+        match soon("a start that fails", events.next()).await {
+            Some(ReaderEvent::LaunchFailed { why }) => return why,
+            Some(ReaderEvent::HandlerFailed { why, .. }) => panic!("rolled back: {why}"),
+            Some(_) => {}
+            None => panic!("the readers were stopped"),
+        }
     }
 }
 
@@ -127,6 +140,51 @@ staged!(a_missing_program_is_tried_each_five_seconds_and_disables_nothing, async
     }
     assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
     stop(readers).await;
+});
+
+staged!(a_start_that_fails_is_tried_each_five_seconds_and_disables_nothing, async |store| {
+    for mode in [Mode::Message, Mode::Stream] {
+        let (stage, log, shell) = (Stage::new(store).await, Log::new(), Log::new());
+        // It may be run, but the system cannot: its interpreter is missing.
+        std::fs::write(&shell.path, "#!/nowhere/to/be/found\n").unwrap();
+        std::fs::set_permissions(&shell.path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let text = r#"read -r line; echo "$line" >> "$0"; [ -z "$1" ] || echo '{"commit": true}'; cat"#;
+        let stream = if mode == Mode::Stream { "stream" } else { "" };
+        let program = Program::new(&shell.path).args(["-c", text]).args([log.path.as_os_str(), stream.as_ref()]);
+        let readers = stage.activate("work", program.mode(mode).timeout(Duration::from_secs(1))).start();
+        let mut events = readers.events();
+        stage.arrive(1).await;
+        for _ in 0..7 {
+            let why = not_started(&mut events).await;
+            assert!(why.contains("cannot be started"), "{why}");
+            stage.advance(FIVE_SECONDS);
+        }
+        not_started(&mut events).await;
+        assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
+        std::fs::remove_file(&shell.path).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", &shell.path).unwrap();
+        stage.advance(FIVE_SECONDS);
+        until("the message handed over", || log.lines().len() == 1).await;
+        stop(readers).await;
+        assert!(stage.receive("work").await.unwrap().is_none());
+    }
+});
+
+staged!(a_program_that_is_removed_while_it_works_disables_nothing, async |store| {
+    let (stage, shell) = (Stage::new(store).await, Log::new());
+    std::os::unix::fs::symlink("/bin/sh", &shell.path).unwrap();
+    let program = Program::new(&shell.path).args(["-c", r#"rm "$0""#]).args([&shell.path]);
+    stage.arrive(2).await;
+    let readers = stage.activate("work", program).start();
+    let mut events = readers.events();
+    for _ in 0..7 {
+        let why = not_started(&mut events).await;
+        assert!(why.contains("was not found"), "{why}");
+        stage.advance(FIVE_SECONDS);
+    }
+    assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
+    stop(readers).await;
+    assert!(stage.receive("work").await.unwrap().is_some(), "the second message waits");
 });
 
 staged!(a_stream_is_one_process_for_many_messages, async |store| {

@@ -4,8 +4,7 @@
 use crate::external::{Log, answer, script, stop};
 use crate::stage::{Stage, failed, soon, until};
 use dialoq::Act;
-use dialoq::activation::{Mode, Program};
-use std::os::unix::fs::PermissionsExt;
+use dialoq::activation::Mode;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -141,17 +140,4 @@ staged!(a_long_answer_and_an_output_closed_early_are_fine, async |store| {
     assert!(answer(&stage).await.is_end_dialog());
     stop(readers).await;
     assert_eq!(log.lines().len(), 1, "it ran to its end");
-});
-
-staged!(a_program_that_cannot_be_started_rolls_back, async |store| {
-    let (stage, log) = (Stage::new(store).await, Log::new());
-    std::fs::write(&log.path, "#!/nowhere/to/be/found\n").unwrap();
-    std::fs::set_permissions(&log.path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let readers = stage.activate("work", Program::new(&log.path)).start();
-    let mut events = readers.events();
-    stage.arrive(1).await;
-    let (code, why) = failed(&mut events).await;
-    assert_eq!(code, 60025);
-    assert!(why.contains("cannot be started"), "{why}");
-    soon("the abort", readers.abort()).await;
 });
