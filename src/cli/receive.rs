@@ -7,7 +7,7 @@ use super::output::{Output, printable, shortened, table};
 use clap::Args;
 use dialoq::internals::jsonl::{BodyText, MessageLine, to_base64};
 use dialoq::protocol::{Message, system};
-use dialoq::{Act, Batch, Broker, ConversationHandle, GroupId, Tx};
+use dialoq::{Act, Batch, Broker, Code, ConversationHandle, GroupId, Tx};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -77,6 +77,7 @@ impl Receive {
         interrupt: &mut Interrupt,
         received: &mut usize,
     ) -> Result<(), Failure> {
+        let mut has_ended = false;
         loop {
             let tx = broker.begin().await?;
             let batch = tokio::select! {
@@ -84,7 +85,12 @@ impl Receive {
                 () = interrupt.requested() => {
                     return Err(Failure::Interrupted(format!("interrupted; messages received: {received}")));
                 }
-                batch = self.receive_first(&tx) => batch?,
+                batch = self.receive_first(&tx) => batch,
+            };
+            let batch = match batch {
+                // It has ended the conversation that it follows.
+                Err(error) if has_ended && error.code() == Code::CONVERSATION_NOT_FOUND => return Ok(()),
+                batch => batch?,
             };
             let Some(first) = batch else { return Ok(()) };
             let mut batches = vec![first];
@@ -99,6 +105,7 @@ impl Receive {
                 let last = messages.filter(|message| message.is_end_dialog() || message.is_error());
                 // A conversation may have both.
                 let ended: BTreeSet<ConversationHandle> = last.map(|message| message.handle()).collect();
+                has_ended = !ended.is_empty();
                 for handle in ended {
                     tx.end(handle).await?;
                 }

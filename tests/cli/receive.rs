@@ -103,3 +103,15 @@ fn a_reader_that_leaves_is_no_error_and_loses_nothing_unread() {
     assert_eq!((code, error.as_str()), (Some(0), ""));
     assert_eq!(shop.bodies("orders").len(), 10, "the transaction of what could not be printed was rolled back");
 }
+
+#[test]
+fn a_conversation_is_followed_to_its_end() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    shop.ok(&[SEND_ORDER, &["--end", "a"]].concat());
+    let first = shop.json(&["--json", "receive", "orders", "--top", "1"]);
+    let handle = first[0]["conversation_handle"].as_str().unwrap();
+    let follow = ["--json", "receive", "orders", "--conversation", handle, "--follow", "--end"];
+    assert_eq!(shop.json(&follow).len(), 1, "the EndDialog");
+    assert!(shop.fails(1, &follow).contains("8426"), "one that has ended before is an error");
+}

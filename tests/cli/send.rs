@@ -188,3 +188,38 @@ fn an_error_of_the_other_side_is_readable() {
     let printed = shop.ok(&["receive", "checkout"]);
     assert!(printed.contains(" Error ") && printed.contains("-8430: ") && printed.contains("not JSON"), "{printed}");
 }
+
+#[test]
+fn the_end_is_in_the_commit_of_the_last_message() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    for _ in 0..5 {
+        shop.ok(&[SEND_ORDER, &["--end", "first", "last"]].concat());
+        let messages = shop.json(&["--json", "receive", "orders"]);
+        assert!(messages[2]["message_type_name"].as_str().unwrap().ends_with("/EndDialog"), "{messages:?}");
+        assert_eq!(messages[2]["message_enqueue_time"], messages[0]["message_enqueue_time"]);
+    }
+}
+
+#[test]
+fn messages_are_sent_and_refused_alike_if_no_process_reads_what_is_printed() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    for arguments in [&["--type", "//nowhere", "a"][..], &["--json", "--type", "//nowhere", "a"]] {
+        let mut refused = shop.start(&[&SEND_ORDER[..7], arguments].concat());
+        drop(refused.output.take());
+        let (code, error) = refused.end();
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("8428"), "{error}");
+    }
+    let mut sent = shop.start(&[&["--json"], SEND_ORDER, &["--dialog-per-message"]].concat());
+    drop(sent.output.take());
+    let mut input = sent.input.take().unwrap();
+    for _ in 0..3000 {
+        writeln!(input, r#"{{"body":"a"}}"#).unwrap();
+    }
+    drop(input);
+    let (code, error) = sent.end();
+    assert_eq!((code, error.as_str()), (Some(0), ""));
+    assert_eq!(shop.json(&["--json", "receive", "orders", "--follow", "--wait", "0"]).len(), 3000);
+}

@@ -10,7 +10,7 @@ use dialoq::internals::ErrorConstructors;
 use dialoq::internals::jsonl::SendLine;
 use dialoq::{Act, Broker, Code, ConversationHandle, Error, Result, Tx};
 use indicatif::ProgressBar;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The most messages of one commit.
 const BATCH_MESSAGES: usize = 1_000;
@@ -42,6 +42,8 @@ pub(super) struct Sender<'a> {
     /// The dialog of all messages, once begun.
     dialog: Option<Dialog>,
     refused: u64,
+    /// The reader of the output has gone, which is no reason not to send.
+    is_output_gone: bool,
     progress: ProgressBar,
 }
 
@@ -65,6 +67,7 @@ impl<'a> Sender<'a> {
             places: HashMap::new(),
             dialog: None,
             refused: 0,
+            is_output_gone: false,
             progress,
         }
     }
@@ -100,12 +103,13 @@ impl<'a> Sender<'a> {
                 bytes += item.line.as_ref().map_or(0, |line| line.body.as_ref().map_or(0, Vec::len));
                 batch.push(item);
             }
-            self.send_batch(batch).await?;
+            self.send_batch(batch, source.is_over()).await?;
         }
     }
 
-    /// One commit: of the messages before the first refused one, or of all that are not refused.
-    async fn send_batch(&mut self, batch: Vec<Item>) -> Result<(), Failure> {
+    /// One commit: of the messages before the first refused one, or of all that are not refused. If it is the last one,
+    /// it also ends the conversations that are to be ended.
+    async fn send_batch(&mut self, batch: Vec<Item>, is_last: bool) -> Result<(), Failure> {
         let tx = self.broker.begin().await?;
         let mut done = Vec::with_capacity(batch.len());
         let mut stopped_by = None;
@@ -130,14 +134,21 @@ impl<'a> Sender<'a> {
                 }
             }
         }
-        if !done.is_empty()
-            && let Err(error) = tx.commit().await
-        {
+        let ends_all = is_last && self.options.end && stopped_by.is_none();
+        let committed = match done.is_empty() {
+            true => Ok(()),
+            false => self.commit(tx, &done, ends_all).await,
+        };
+        if let Err(error) = committed {
             self.dialog = before;
             let message = format!("nothing from {first} to {last} was sent: {}", error.message());
             return Err(Error::new(error.code(), message).caused_by(error).into());
         }
+        let ends_all = ends_all && !done.is_empty();
         self.record_results(done)?;
+        if ends_all {
+            self.begun.iter_mut().for_each(|begun| begun.is_ended = true);
+        }
         match stopped_by {
             None => Ok(()),
             Some((place, error)) => {
@@ -153,6 +164,19 @@ impl<'a> Sender<'a> {
                 Err(Error::new(error.code(), message).into())
             }
         }
+    }
+
+    async fn commit(&self, tx: Tx, done: &[Done], ends_all: bool) -> Result<()> {
+        if ends_all {
+            let mut ended: HashSet<_> = done.iter().filter(|one| one.is_ended).map(|one| one.handle).collect();
+            let earlier = self.begun.iter().filter(|begun| !begun.is_ended).map(|begun| begun.handle);
+            for handle in earlier.chain(done.iter().map(|one| one.handle)) {
+                if ended.insert(handle) {
+                    tx.end(handle).await?;
+                }
+            }
+        }
+        tx.commit().await
     }
 
     /// One message, wholly or not at all: a dialog begun for a message that is refused is not begun.
@@ -224,8 +248,11 @@ impl<'a> Sender<'a> {
             self.begun_total += usize::from(dialog.is_some());
             if self.options.dialog_per_message && dialog.is_some() {
                 let begun = Begun { handle, dialog, sent: 1, is_ended };
-                if self.output.json {
-                    print_line(&begun, self.output)?;
+                if self.output.json && !self.is_output_gone {
+                    match print_line(&begun, self.output) {
+                        Err(Failure::BrokenPipe) => self.is_output_gone = true,
+                        printed => printed?,
+                    }
                 }
                 // All of them are kept only if they still have to be ended.
                 if self.begun.len() < super::LISTED {

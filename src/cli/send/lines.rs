@@ -80,6 +80,11 @@ impl Source {
         self.items.recv().await
     }
 
+    /// Whether it is known that nothing more comes.
+    pub(super) fn is_over(&self) -> bool {
+        self.items.is_closed() && self.items.is_empty()
+    }
+
     /// The next message if it is there already.
     pub(super) fn next_available(&mut self) -> Option<Item> {
         self.items.try_recv().ok()

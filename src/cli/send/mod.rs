@@ -75,7 +75,8 @@ pub(super) struct Send {
     /// Send one message without a body.
     #[arg(long, conflicts_with_all = ["bodies", "files"])]
     no_body: bool,
-    /// End the conversations sent on, after the last message.
+    /// End the conversations sent on, after the last message; in one commit with it, unless the end of the input was not
+    /// read before that commit.
     #[arg(long)]
     end: bool,
     /// Report messages that are refused and send the others.
@@ -103,9 +104,11 @@ impl Send {
         let mut sender = Sender::new(self, &broker, output);
         let done = sender.send_all(source, interrupt).await;
         let closed = broker.close().await;
-        self.summary(&sender, output)?;
+        let shown = self.summary(&sender, output);
+        // A refusal is reported although the reader of the output has gone.
         done?;
-        Ok(closed?)
+        closed?;
+        shown
     }
 
     /// A pipe gives nothing before its other end does, so files are opened and read on a thread of their own.
