@@ -3,10 +3,10 @@
 use super::DIALECT;
 use super::args::arguments;
 use super::connect::Place;
-use super::failure::{Asked, Loss, Stake, failure};
+use super::failure::{Asked, AtRisk, ConnectionState, failure};
 use super::link::unread;
 use super::texts;
-use super::values::{Eyes, Shape};
+use super::values::{RowsFor, Shape};
 use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Linked};
 use crate::store::{BoxFuture, SqlRow};
 use tokio_postgres::Client;
@@ -27,9 +27,9 @@ impl<'c> PgEnlisted<'c> {
         Self { client, place: Place::enlisted() }
     }
 
-    fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, stake: Stake) -> Failure {
-        let loss = Loss { is_closed: self.client.is_closed(), why: None };
-        failure(error, asked, stake, loss, &self.place)
+    fn failed(&self, error: tokio_postgres::Error, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
+        let loss = ConnectionState { is_closed: self.client.is_closed(), why: None };
+        failure(error, asked, at_risk, loss, &self.place)
     }
 
     async fn call_now(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
@@ -54,24 +54,24 @@ impl<'c> PgEnlisted<'c> {
                 Some(code) if *code == SqlState::IN_FAILED_SQL_TRANSACTION => {
                     return Err(Failure::of_a_failed_enlisted_transaction(call.name));
                 }
-                _ => return Err(self.failed(error, asked, Stake::Transaction)),
+                _ => return Err(self.failed(error, asked, AtRisk::Transaction)),
             },
         };
-        let stake = if is_in_transaction { Stake::Transaction } else { Stake::Commit };
+        let at_risk = if is_in_transaction { AtRisk::Transaction } else { AtRisk::Commit };
         match rows {
             Ok(rows) => {
                 if is_in_transaction && let Err(error) = released {
-                    return Err(self.failed(error, asked, stake));
+                    return Err(self.failed(error, asked, at_risk));
                 }
                 let Some(first) = rows.first() else { return Ok(Vec::new()) };
-                Shape::of(first.columns()).rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
+                Shape::of(first.columns()).rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why))
             }
             Err(error) => {
-                let failure = self.failed(error, asked, stake);
+                let failure = self.failed(error, asked, at_risk);
                 if is_in_transaction && failure.fate == Fate::Undone {
                     let back = format!("{};{release}", texts::rollback_to(BEFORE_THE_VERB));
                     if let Err(error) = self.client.batch_execute(&back).await {
-                        return Err(self.failed(error, asked, stake));
+                        return Err(self.failed(error, asked, at_risk));
                     }
                 }
                 Err(failure)

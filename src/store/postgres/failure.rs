@@ -24,7 +24,7 @@ pub(super) enum Asked<'a> {
 
 /// The work that is lost with the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stake {
+pub(super) enum AtRisk {
     /// A request that commits by itself, or COMMIT.
     Commit,
     /// A part of a transaction.
@@ -35,7 +35,7 @@ pub(super) enum Stake {
 
 /// The state of the connection after an error.
 #[derive(Debug)]
-pub(super) struct Loss {
+pub(super) struct ConnectionState {
     /// Whether the connection is closed.
     pub(super) is_closed: bool,
     /// The reason, if it is known.
@@ -93,31 +93,31 @@ impl Asked<'_> {
 pub(super) fn failure(
     error: tokio_postgres::Error,
     asked: Asked<'_>,
-    stake: Stake,
-    loss: Loss,
+    at_risk: AtRisk,
+    loss: ConnectionState,
     place: &Place,
 ) -> Failure {
     if let Some(server) = error.as_db_error() {
         let is_fatal = matches!(server.parsed_severity(), Some(Severity::Fatal | Severity::Panic));
         if is_fatal || is_lost(server.code()) {
-            return lost(format!("{} ({})", server.message(), server.code().code()), stake, place);
+            return lost(format!("{} ({})", server.message(), server.code().code()), at_risk, place);
         }
         let (error, fate) = refused(server, asked, place);
         return Failure { error: error.caused_by(chain(&error_of(server))), fate, is_link_usable: true };
     }
     if loss.is_closed || error.is_closed() || is_io(&error) {
-        return lost(loss.why.unwrap_or_else(|| chain(&error)), stake, place);
+        return lost(loss.why.unwrap_or_else(|| chain(&error)), at_risk, place);
     }
     // Nothing was sent: a value does not fit its parameter, or their number is wrong.
     Failure { error: asked.refused(&chain(&error)), fate: Fate::Undone, is_link_usable: true }
 }
 
 /// The failure of a lost connection.
-pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
+pub(super) fn lost(why: String, at_risk: AtRisk, place: &Place) -> Failure {
     let unreachable =
         |lost: &str| Error::new(Code::SERVER_UNREACHABLE, format!("the connection to {place} was lost: {why}; {lost}"));
-    let (error, fate) = match stake {
-        Stake::Commit => (
+    let (error, fate) = match at_risk {
+        AtRisk::Commit => (
             Error::new(
                 Code::COMMIT_UNKNOWN,
                 format!(
@@ -126,8 +126,8 @@ pub(super) fn lost(why: String, stake: Stake, place: &Place) -> Failure {
             ),
             Fate::Unknown,
         ),
-        Stake::Transaction => (unreachable("the transaction is rolled back"), Fate::TransactionUndone),
-        Stake::Nothing => (unreachable("nothing was changed"), Fate::Undone),
+        AtRisk::Transaction => (unreachable("the transaction is rolled back"), Fate::TransactionUndone),
+        AtRisk::Nothing => (unreachable("nothing was changed"), Fate::Undone),
     };
     Failure { error, fate, is_link_usable: false }
 }

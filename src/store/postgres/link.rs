@@ -1,13 +1,13 @@
-//! One connection at work.
+//! A connection while a store uses it: its transaction, its prepared statements and its pending controls.
 
 mod requests;
 
 use super::args::arguments;
 use super::connect::{Connector, Pooling, RunningStatement, Session};
-use super::failure::{Asked, Loss, Stake, failure, lost, only_reads};
+use super::failure::{Asked, AtRisk, ConnectionState, failure, lost, only_reads};
 use super::guard::guard;
 use super::texts;
-use super::values::{Eyes, Prepared};
+use super::values::{Prepared, RowsFor};
 use crate::error::{Code, Error};
 use crate::sql::postgres::transaction;
 use crate::store::database::link::{Call, Failure, Fate, Link, Linked};
@@ -22,7 +22,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row};
 
-/// How many texts of the user's a connection keeps prepared.
+/// The most texts that a connection keeps prepared.
 const KEPT_TEXTS: usize = 64;
 
 /// A connection of the pool, or one of its own.
@@ -31,14 +31,14 @@ pub(super) struct PgLink {
     /// `None` only once it is dropped.
     held: Option<Held>,
     transaction: Transaction,
-    /// What was asked for and will be sent along with what comes next.
-    put_off: Vec<Control>,
-    /// A request is under way; it stays true if its caller went away.
+    /// Controls that are sent with the next request.
+    pending: Vec<Control>,
+    /// A request is under way; stays true if the caller dropped the request.
     is_busy: bool,
     is_lost: bool,
-    /// Locks of the session may be held.
+    /// The session may hold locks of its own.
     holds_locks: bool,
-    /// The user's own SQL has run, which may have changed anything of the session.
+    /// The user's own SQL has run, which may have changed any setting of the session.
     ran_users_sql: bool,
     /// When the user's statement that is under way began, and its limit.
     limited: Option<(Instant, Duration)>,
@@ -52,10 +52,10 @@ enum Held {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transaction {
     None,
-    /// BEGIN was asked for but not sent.
-    PutOff,
+    /// BEGIN is among the pending controls.
+    Pending,
     Open,
-    /// The server takes nothing but a rollback, to a savepoint or of it all.
+    /// The server accepts only a rollback, to a savepoint or of the whole transaction.
     Failed,
 }
 
@@ -66,43 +66,56 @@ enum Control {
     Release(u32),
     /// Ends the limit of the user's own SQL.
     NoLimit(Duration),
-    /// Limits it.
+    /// Limits the user's own SQL.
     Limit(Duration),
 }
 
-/// In which transaction a read runs if none is open.
+/// A statement that the session keeps prepared.
+#[derive(Debug, Clone, Copy)]
+enum Kept<'a> {
+    /// A function of ours, and the number of its arguments.
+    Call(&'static str, usize),
+    Text(&'a str),
+}
+
+/// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Around {
-    /// None: what runs commits by itself.
-    Nothing,
-    /// One that only reads, with names of ours only.
+enum RequestForm {
+    /// A call of a function, which commits by itself outside a transaction.
+    Call,
+    /// A read in a transaction that only reads, where names without a schema are those of schema `dialoq`.
     OurRead,
-    /// One that only reads.
+    /// A query of the user's in a transaction that only reads.
     UsersQuery,
+    /// A statement of the user's, which commits by itself outside a transaction.
+    UsersStatement,
 }
 
-/// Where a link was before a request, so that the request alone can be undone and sent again.
-struct Retreat {
-    to: RetreatTo,
-    /// What was put off and is sent with the request.
-    put_off: Vec<Control>,
+/// The rows of a query, or the number of rows that a statement changed.
+type Answer = (Vec<Row>, u64);
+
+/// The state of a link before a request, so that the request alone can be undone and sent again.
+struct UndoPoint {
+    to: UndoTo,
+    /// The controls that are sent with the request.
+    pending: Vec<Control>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum RetreatTo {
+enum UndoTo {
     /// Outside of a transaction a failed request has undone itself.
     Nothing,
     /// The transaction begins with the request.
     Begin,
-    /// A savepoint goes out with the request.
+    /// A savepoint is sent with the request.
     Savepoint(u32),
 }
 
-/// What became of a request that was sent together with what was put off.
-enum Trouble {
+/// The failure of a request that was sent together with pending controls.
+enum SendError {
     Server(tokio_postgres::Error),
-    /// BEGIN failed and the request was done all the same, without a transaction.
-    Loose(tokio_postgres::Error),
+    /// BEGIN failed, and the server ran the request without a transaction.
+    NoTransaction(tokio_postgres::Error),
     /// BEGIN failed because the server is a standby, which takes no transaction that may write.
     Standby(tokio_postgres::Error),
 }
@@ -141,7 +154,7 @@ impl PgLink {
             connector,
             held: Some(held),
             transaction: Transaction::None,
-            put_off: Vec::new(),
+            pending: Vec::new(),
             is_busy: false,
             is_lost: false,
             holds_locks: false,
@@ -162,39 +175,39 @@ impl PgLink {
         self.transaction != Transaction::None
     }
 
-    /// What would be lost with the connection by something that commits by itself outside of a transaction.
-    fn stake(&self) -> Stake {
-        if self.is_in_transaction() { Stake::Transaction } else { Stake::Commit }
+    /// What a lost connection costs a request that commits by itself outside of a transaction.
+    fn at_risk(&self) -> AtRisk {
+        if self.is_in_transaction() { AtRisk::Transaction } else { AtRisk::Commit }
     }
 
     /// Fails early if the connection is already closed.
-    fn ready(&self, stake: Stake) -> Linked<()> {
+    fn ready(&self, at_risk: AtRisk) -> Linked<()> {
         if !self.is_lost && !self.client().is_closed() {
             return Ok(());
         }
         let why = self.why_lost().unwrap_or_else(|| "the server closed it".to_owned());
-        // Nothing was sent, so that nothing can have been committed.
-        let stake = if self.is_in_transaction() {
-            Stake::Transaction
-        } else if stake == Stake::Commit {
-            Stake::Nothing
+        // No request was sent, so none can have been committed.
+        let at_risk = if self.is_in_transaction() {
+            AtRisk::Transaction
+        } else if at_risk == AtRisk::Commit {
+            AtRisk::Nothing
         } else {
-            stake
+            at_risk
         };
-        Err(lost(why, stake, self.connector.place()))
+        Err(lost(why, at_risk, self.connector.place()))
     }
 
     fn why_lost(&self) -> Option<String> {
         self.held.as_deref().and_then(|session| session.lost.get().cloned())
     }
 
-    /// The failure, with what it means for this link.
-    fn failed(&mut self, error: tokio_postgres::Error, asked: Asked<'_>, stake: Stake) -> Failure {
+    /// The failure behind an error; updates the state of this link.
+    fn failed(&mut self, error: tokio_postgres::Error, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
         let is_servers = error.as_db_error().is_some();
-        let loss = Loss { is_closed: self.client().is_closed(), why: self.why_lost() };
+        let loss = ConnectionState { is_closed: self.client().is_closed(), why: self.why_lost() };
         let is_stopped = error.code() == Some(&SqlState::QUERY_CANCELED);
         let only_reads = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) && !asked.is_users();
-        let mut failure = failure(error, asked, stake, loss, self.connector.place());
+        let mut failure = failure(error, asked, at_risk, loss, self.connector.place());
         if is_stopped
             && let Some((began, limit)) = self.limited
             && began.elapsed() >= limit
@@ -215,30 +228,30 @@ impl PgLink {
         failure
     }
 
-    fn troubled(&mut self, trouble: Trouble, asked: Asked<'_>, stake: Stake) -> Failure {
-        match trouble {
-            Trouble::Server(error) => self.failed(error, asked, stake),
-            Trouble::Standby(error) => {
+    fn send_failed(&mut self, error: SendError, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
+        match error {
+            SendError::Server(error) => self.failed(error, asked, at_risk),
+            SendError::Standby(error) => {
                 self.is_lost = true;
                 self.connector.note_read_only();
                 only_reads(error, asked, self.connector.place())
             }
-            Trouble::Loose(error) => {
+            SendError::NoTransaction(error) => {
                 self.is_lost = true;
                 let why = format!("the server refused to begin a transaction: {error}");
-                lost(why, Stake::Commit, self.connector.place())
+                lost(why, AtRisk::Commit, self.connector.place())
             }
         }
     }
 
-    /// The texts that were put off, which will be sent now.
-    fn take_put_off(&mut self) -> Option<(String, bool)> {
-        if self.put_off.is_empty() {
+    /// Takes the pending controls as one text, to be sent now; and whether BEGIN is among them.
+    fn take_pending(&mut self) -> Option<(String, bool)> {
+        if self.pending.is_empty() {
             return None;
         }
         let mut text = String::new();
         let mut begins = false;
-        for control in self.put_off.drain(..) {
+        for control in self.pending.drain(..) {
             if !text.is_empty() {
                 text.push(';');
             }
@@ -259,124 +272,125 @@ impl PgLink {
         Some((text, begins))
     }
 
-    /// Where to go back to if the next request fails because its prepared form is out of date. `None` if earlier work of the
-    /// transaction would be undone too.
-    fn retreat(&self) -> Option<Retreat> {
-        let (to, put_off) = match self.transaction {
-            Transaction::None => (RetreatTo::Nothing, Vec::new()),
-            Transaction::PutOff => (RetreatTo::Begin, self.put_off.clone()),
+    /// The state to return to if the next request fails because its prepared form is out of date. `None` if that would undo
+    /// earlier work of the transaction too.
+    fn undo_point(&self) -> Option<UndoPoint> {
+        let (to, pending) = match self.transaction {
+            Transaction::None => (UndoTo::Nothing, Vec::new()),
+            Transaction::Pending => (UndoTo::Begin, self.pending.clone()),
             Transaction::Open | Transaction::Failed => {
-                let marks = self.put_off.iter().enumerate().rev();
-                let (place, number) = marks.into_iter().find_map(|(place, control)| match control {
+                let latest_first = self.pending.iter().enumerate().rev();
+                let (place, number) = latest_first.into_iter().find_map(|(place, control)| match control {
                     Control::Savepoint(number) => Some((place, *number)),
                     _ => None,
                 })?;
-                (RetreatTo::Savepoint(number), self.put_off[place + 1..].to_vec())
+                (UndoTo::Savepoint(number), self.pending[place + 1..].to_vec())
             }
         };
-        Some(Retreat { to, put_off })
+        Some(UndoPoint { to, pending })
     }
 
     /// Undoes a failed request; false if that is not possible.
-    async fn go_back(&mut self, retreat: Option<Retreat>) -> bool {
-        let Some(Retreat { to, put_off }) = retreat else { return false };
+    async fn undo(&mut self, undo_point: Option<UndoPoint>) -> bool {
+        let Some(UndoPoint { to, pending }) = undo_point else { return false };
         let (text, transaction) = match to {
-            RetreatTo::Nothing => return true,
-            RetreatTo::Begin => (transaction::ROLLBACK.to_owned(), Transaction::PutOff),
-            RetreatTo::Savepoint(number) => (texts::rollback_to(number), Transaction::Open),
+            UndoTo::Nothing => return true,
+            UndoTo::Begin => (transaction::ROLLBACK.to_owned(), Transaction::Pending),
+            UndoTo::Savepoint(number) => (texts::rollback_to(number), Transaction::Open),
         };
         let is_undone = self.client().batch_execute(&text).await.is_ok();
         if is_undone {
-            (self.transaction, self.put_off) = (transaction, put_off);
+            (self.transaction, self.pending) = (transaction, pending);
         }
         is_undone
     }
 
-    /// Sends marks that were put off before something that may fail and is not sent with them.
-    async fn settle_marks(&mut self) -> Result<(), tokio_postgres::Error> {
+    /// Sends pending savepoints before a request that may fail and is not sent with them.
+    async fn send_pending_savepoints(&mut self) -> Result<(), tokio_postgres::Error> {
         if self.transaction == Transaction::Open
-            && let Some((text, _)) = self.take_put_off()
+            && let Some((text, _)) = self.take_pending()
         {
             self.client().batch_execute(&text).await?;
         }
         Ok(())
     }
 
-    async fn prepare_call(
-        &mut self,
-        name: &'static str,
-        arguments: usize,
-    ) -> Result<Arc<Prepared>, tokio_postgres::Error> {
-        if let Some(prepared) = self.session().calls.get(name) {
+    async fn prepare(&mut self, kept: Kept<'_>) -> Result<Arc<Prepared>, tokio_postgres::Error> {
+        let session = self.session();
+        let found = match kept {
+            Kept::Call(name, _) => session.calls.get(name),
+            Kept::Text(text) => session.texts.get(text),
+        };
+        if let Some(prepared) = found {
             return Ok(prepared.clone());
         }
-        self.settle_marks().await?;
-        let statement = self.client().prepare(&texts::call(name, arguments)).await?;
+        self.send_pending_savepoints().await?;
+        let statement = match kept {
+            Kept::Call(name, arguments) => self.client().prepare(&texts::call(name, arguments)).await?,
+            Kept::Text(text) => self.client().prepare(text).await?,
+        };
         let prepared = Arc::new(Prepared::new(statement));
-        self.session().calls.insert(name, prepared.clone());
-        Ok(prepared)
-    }
-
-    async fn prepare_text(&mut self, text: &str) -> Result<Arc<Prepared>, tokio_postgres::Error> {
-        if let Some(prepared) = self.session().texts.get(text) {
-            return Ok(prepared.clone());
-        }
-        self.settle_marks().await?;
-        let statement = self.client().prepare(text).await?;
-        let prepared = Arc::new(Prepared::new(statement));
-        let texts = &mut self.session().texts;
+        let Session { calls, texts, .. } = self.session();
         if texts.len() >= KEPT_TEXTS {
             texts.clear();
         }
-        texts.insert(text.to_owned(), prepared.clone());
+        match kept {
+            Kept::Call(name, _) => calls.insert(name, prepared.clone()),
+            Kept::Text(text) => texts.insert(text.to_owned(), prepared.clone()),
+        };
         Ok(prepared)
     }
 
-    /// Sends what was put off and the request in one flight.
-    async fn fly<T>(
+    fn forget(&mut self, kept: Kept<'_>) {
+        match kept {
+            Kept::Call(name, _) => self.session().calls.remove(name),
+            Kept::Text(text) => self.session().texts.remove(text),
+        };
+    }
+
+    /// Sends the pending controls and the request in one flight.
+    async fn send_with<T>(
         client: &Client,
-        put_off: Option<(String, bool)>,
+        pending: Option<(String, bool)>,
         request: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Trouble> {
-        let Some((text, begins)) = put_off else { return request.await.map_err(Trouble::Server) };
+    ) -> Result<T, SendError> {
+        let Some((text, begins)) = pending else { return request.await.map_err(SendError::Server) };
         match tokio::join!(biased; client.batch_execute(&text), request) {
-            (Ok(()), done) => done.map_err(Trouble::Server),
+            (Ok(()), done) => done.map_err(SendError::Server),
             (Err(error), _) if begins && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
-                Err(Trouble::Standby(error))
+                Err(SendError::Standby(error))
             }
-            (Err(error), Ok(_)) if begins => Err(Trouble::Loose(error)),
-            (Err(error), _) => Err(Trouble::Server(error)),
+            (Err(error), Ok(_)) if begins => Err(SendError::NoTransaction(error)),
+            (Err(error), _) => Err(SendError::Server(error)),
         }
     }
 
-    /// Sends a statement's limit and the statement, which commits by itself, in one flight. The statement runs although its
-    /// limit is refused, so only its own answer says what became of it. The session is reset when it goes back.
-    async fn fly_limited<T>(
+    /// Sends a statement's limit and the statement, which commits by itself, in one flight. The statement runs even
+    /// if the server refuses the limit, so only its own answer counts. The session is reset when it returns to the pool.
+    async fn send_with_limit<T>(
         client: &Client,
         limit: Duration,
         request: impl Future<Output = Result<T, tokio_postgres::Error>>,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, SendError> {
         let text = texts::limit(limit, false);
         let (limited, done) = tokio::join!(biased; client.batch_execute(&text), request);
         if let Err(error) = limited {
             tracing::warn!(%error, "a statement of the user's ran without the limit of sql_timeout_ms");
         }
-        done.map_err(Trouble::Server)
+        done.map_err(SendError::Server)
     }
 
-    async fn rows(
+    async fn send(
         &mut self,
         prepared: &Prepared,
         params: &[&(dyn ToSql + Sync)],
-        around: Around,
-    ) -> Result<Vec<Row>, Trouble> {
-        if around != Around::Nothing && !self.is_in_transaction() {
-            let begin = match around {
-                Around::OurRead => format!("{};{}", transaction::BEGIN_READ_ONLY, transaction::OWN_NAMES),
-                _ => match self.connector.sql_timeout {
-                    Some(limit) => format!("{};{}", transaction::BEGIN_READ_ONLY, texts::limit(limit, true)),
-                    None => transaction::BEGIN_READ_ONLY.to_owned(),
-                },
+        form: RequestForm,
+    ) -> Result<Answer, SendError> {
+        if matches!(form, RequestForm::OurRead | RequestForm::UsersQuery) && !self.is_in_transaction() {
+            let begin = match (form, self.connector.sql_timeout) {
+                (RequestForm::OurRead, _) => format!("{};{}", transaction::BEGIN_READ_ONLY, transaction::OWN_NAMES),
+                (_, Some(limit)) => format!("{};{}", transaction::BEGIN_READ_ONLY, texts::limit(limit, true)),
+                (_, None) => transaction::BEGIN_READ_ONLY.to_owned(),
             };
             let client = self.client();
             let (begun, rows, ended) = tokio::join!(
@@ -385,155 +399,116 @@ impl PgLink {
                 client.query(&prepared.statement, params),
                 client.batch_execute(transaction::COMMIT),
             );
-            return begun.and(rows).and_then(|rows| ended.map(|()| rows)).map_err(Trouble::Server);
+            let rows = begun.and(rows).and_then(|rows| ended.map(|()| rows));
+            return rows.map(|rows| (rows, 0)).map_err(SendError::Server);
         }
-        let put_off = self.take_put_off();
+        let pending = self.take_pending();
         let client = self.client();
-        Self::fly(client, put_off, client.query(&prepared.statement, params)).await
+        if form != RequestForm::UsersStatement {
+            let rows = Self::send_with(client, pending, client.query(&prepared.statement, params)).await?;
+            return Ok((rows, 0));
+        }
+        let request = client.execute(&prepared.statement, params);
+        let changed = match self.connector.sql_timeout {
+            Some(limit) if !self.is_in_transaction() => Self::send_with_limit(client, limit, request).await,
+            _ => Self::send_with(client, pending, request).await,
+        };
+        changed.map(|changed| (Vec::new(), changed))
     }
 
-    /// Whether the statement has to be prepared again: something it stands on was replaced.
-    fn is_stale(trouble: &Trouble) -> bool {
-        let Trouble::Server(error) = trouble else { return false };
+    /// Prepares a statement and runs it. If its prepared form is out of date, the server has done nothing: this undoes the
+    /// request alone and runs it once more, at once. `retry.rs` repeats whole transactions, after a pause.
+    async fn run(
+        &mut self,
+        kept: Kept<'_>,
+        params: &[&(dyn ToSql + Sync)],
+        form: RequestForm,
+        asked: Asked<'_>,
+        at_risk: AtRisk,
+        mut may_retry: bool,
+    ) -> Linked<(Arc<Prepared>, Answer)> {
+        loop {
+            let prepared = match self.prepare(kept).await {
+                Ok(prepared) => prepared,
+                Err(error) => return Err(self.failed(error, asked, not_sent(at_risk))),
+            };
+            let undo = self.undo_point();
+            match self.send(&prepared, params, form).await {
+                Ok(answer) => return Ok((prepared, answer)),
+                Err(error) => {
+                    let is_stale = Self::is_stale(&error);
+                    if is_stale {
+                        self.forget(kept);
+                    }
+                    if !(is_stale && may_retry && self.undo(undo).await) {
+                        return Err(self.send_failed(error, asked, at_risk));
+                    }
+                    may_retry = false;
+                }
+            }
+        }
+    }
+
+    /// Whether the statement must be prepared again: a table or function that it uses was replaced.
+    fn is_stale(error: &SendError) -> bool {
+        let SendError::Server(error) = error else { return false };
         let stale =
             [&SqlState::FEATURE_NOT_SUPPORTED, &SqlState::INVALID_SQL_STATEMENT_NAME, &SqlState::UNDEFINED_FUNCTION];
         error.code().is_some_and(|code| stale.contains(&code))
     }
 
     async fn call_now(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
-        let (asked, stake) = (Asked::Call(call.name), self.stake());
-        self.ready(stake)?;
+        let (asked, at_risk) = (Asked::Call(call.name), self.at_risk());
+        self.ready(at_risk)?;
         let flat = arguments(&call.args);
         let params: Vec<&(dyn ToSql + Sync)> = flat.iter().map(|argument| argument as &(dyn ToSql + Sync)).collect();
-        let mut may_retry = true;
-        loop {
-            let prepared = match self.prepare_call(call.name, flat.len()).await {
-                Ok(prepared) => prepared,
-                Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
-            };
-            let retreat = self.retreat();
-            let answer = self.rows(&prepared, &params, Around::Nothing).await;
-            match answer {
-                Ok(rows) => {
-                    if call.name == "unlock_session" {
-                        self.holds_locks = false;
-                    }
-                    return prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why));
-                }
-                Err(trouble) => {
-                    let is_stale = Self::is_stale(&trouble);
-                    if is_stale {
-                        self.session().calls.remove(call.name);
-                    }
-                    if !(is_stale && may_retry && self.go_back(retreat).await) {
-                        return Err(self.troubled(trouble, asked, stake));
-                    }
-                    may_retry = false;
-                }
-            }
+        let kept = Kept::Call(call.name, flat.len());
+        let (prepared, (rows, _)) = self.run(kept, &params, RequestForm::Call, asked, at_risk, true).await?;
+        if call.name == "unlock_session" {
+            self.holds_locks = false;
         }
+        prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why))
     }
 
     async fn read_now(&mut self, text: &'static str) -> Linked<Vec<SqlRow>> {
         let asked = Asked::Ours("a read of the broker's tables");
-        let stake = if self.is_in_transaction() { Stake::Transaction } else { Stake::Nothing };
-        self.ready(stake)?;
-        let (prepared, rows) = self.text_rows(text, &[], Around::OurRead, asked, stake).await?;
-        prepared.rows(&rows, Eyes::Ours).map_err(|why| unread(asked, &why))
+        let at_risk = if self.is_in_transaction() { AtRisk::Transaction } else { AtRisk::Nothing };
+        self.ready(at_risk)?;
+        let (prepared, (rows, _)) = self.run(Kept::Text(text), &[], RequestForm::OurRead, asked, at_risk, true).await?;
+        prepared.rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why))
     }
 
     async fn query_now(&mut self, sql: &SqlStatement) -> Linked<SqlRows> {
         let asked = Asked::Users(&sql.text);
-        let stake = if self.is_in_transaction() { Stake::Transaction } else { Stake::Nothing };
-        self.ready(stake)?;
+        let at_risk = if self.is_in_transaction() { AtRisk::Transaction } else { AtRisk::Nothing };
+        self.ready(at_risk)?;
         guard(&sql.text)?;
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
         let running = self.begin_users_statement();
-        let answer = self.text_rows(&sql.text, &params, Around::UsersQuery, asked, stake).await;
-        let (prepared, rows) = self.end_users_statement(running, answer)?;
+        let answer = self.run(Kept::Text(&sql.text), &params, RequestForm::UsersQuery, asked, at_risk, true).await;
+        let (prepared, (rows, _)) = self.end_users_statement(running, answer)?;
         if prepared.columns().is_empty() {
             return Err(refuse(asked, "it is not a query: it gives no columns"));
         }
-        let rows = prepared.rows(&rows, Eyes::Users).map_err(|why| refuse(asked, &why))?;
+        let rows = prepared.rows(&rows, RowsFor::Users).map_err(|why| refuse(asked, &why))?;
         Ok(SqlRows { columns: prepared.columns().clone(), rows })
     }
 
-    async fn text_rows(
-        &mut self,
-        text: &str,
-        params: &[&(dyn ToSql + Sync)],
-        around: Around,
-        asked: Asked<'_>,
-        stake: Stake,
-    ) -> Linked<(Arc<Prepared>, Vec<Row>)> {
-        let mut may_retry = true;
-        loop {
-            let prepared = match self.prepare_text(text).await {
-                Ok(prepared) => prepared,
-                Err(error) => return Err(self.failed(error, asked, stake)),
-            };
-            let retreat = self.retreat();
-            match self.rows(&prepared, params, around).await {
-                Ok(rows) => return Ok((prepared, rows)),
-                Err(trouble) => {
-                    let is_stale = Self::is_stale(&trouble);
-                    if is_stale {
-                        self.session().texts.remove(text);
-                    }
-                    if !(is_stale && may_retry && self.go_back(retreat).await) {
-                        return Err(self.troubled(trouble, asked, stake));
-                    }
-                    may_retry = false;
-                }
-            }
-        }
-    }
-
     async fn execute_now(&mut self, sql: &SqlStatement) -> Linked<u64> {
-        let (asked, stake) = (Asked::Users(&sql.text), self.stake());
-        self.ready(stake)?;
+        let (asked, at_risk) = (Asked::Users(&sql.text), self.at_risk());
+        self.ready(at_risk)?;
         guard(&sql.text)?;
-        let running = self.begin_users_statement();
-        let answer = self.execute_limited(sql, asked, stake).await;
-        self.end_users_statement(running, answer)
-    }
-
-    async fn execute_limited(&mut self, sql: &SqlStatement, asked: Asked<'_>, stake: Stake) -> Linked<u64> {
         let params: Vec<&(dyn ToSql + Sync)> = sql.params.iter().map(|value| value as &(dyn ToSql + Sync)).collect();
-        let may_commit = commits_by_itself(&sql.text);
-        if may_commit {
-            // A statement that may commit by itself is never retried. So it must not fail because its prepared form is out
-            // of date: prepare it for this call.
-            self.session().texts.remove(&sql.text);
+        let kept = Kept::Text(&sql.text);
+        let running = self.begin_users_statement();
+        // A statement that may commit by itself is never retried. So it must not fail because its prepared form is out of
+        // date: this prepares it for each run.
+        let may_retry = !commits_by_itself(&sql.text);
+        if !may_retry {
+            self.forget(kept);
         }
-        let mut may_retry = !may_commit;
-        loop {
-            let prepared = match self.prepare_text(&sql.text).await {
-                Ok(prepared) => prepared,
-                Err(error) => return Err(self.failed(error, asked, not_sent(stake))),
-            };
-            let retreat = self.retreat();
-            let put_off = self.take_put_off();
-            let client = self.client();
-            let request = client.execute(&prepared.statement, &params);
-            let answer = match self.connector.sql_timeout {
-                Some(limit) if !self.is_in_transaction() => Self::fly_limited(client, limit, request).await,
-                _ => Self::fly(client, put_off, request).await,
-            };
-            match answer {
-                Ok(changed) => return Ok(changed),
-                Err(trouble) => {
-                    let is_stale = Self::is_stale(&trouble);
-                    if is_stale {
-                        self.session().texts.remove(&sql.text);
-                    }
-                    if !(is_stale && may_retry && self.go_back(retreat).await) {
-                        return Err(self.troubled(trouble, asked, stake));
-                    }
-                    may_retry = false;
-                }
-            }
-        }
+        let answer = self.run(kept, &params, RequestForm::UsersStatement, asked, at_risk, may_retry).await;
+        self.end_users_statement(running, answer).map(|(_, (_, changed))| changed)
     }
 
     /// Notes that the user's own SQL runs, and limits its time.
@@ -542,22 +517,22 @@ impl PgLink {
         if let Some(limit) = self.connector.sql_timeout {
             self.limited = Some((Instant::now(), limit));
             if self.is_in_transaction() {
-                self.put_off.push(Control::Limit(limit));
+                self.pending.push(Control::Limit(limit));
             }
         }
         RunningStatement::begin(&self.connector, self.client())
     }
 
-    /// Notes that it is over, and ends its limit.
+    /// Notes that the user's SQL is over, and ends its limit.
     fn end_users_statement<T>(&mut self, running: RunningStatement, answer: Linked<T>) -> Linked<T> {
         self.limited = None;
         if let Some(limit) = self.connector.sql_timeout
             && self.is_in_transaction()
         {
-            // After a failure the limit goes with the rollback of the savepoint before it, or of all.
-            self.put_off.retain(|control| !matches!(control, Control::Limit(_)));
+            // After a failure the rollback, of the savepoint before it or of the transaction, also undoes the limit.
+            self.pending.retain(|control| !matches!(control, Control::Limit(_)));
             if answer.is_ok() {
-                self.put_off.push(Control::NoLimit(limit));
+                self.pending.push(Control::NoLimit(limit));
             }
         }
         if !running.end() {
@@ -571,25 +546,25 @@ impl PgLink {
         })
     }
 
-    /// Runs a text without parameters, after what was put off.
-    async fn batch_now(&mut self, text: &str, asked: Asked<'_>, stake: Stake) -> Linked<()> {
-        self.ready(stake)?;
-        let put_off = self.take_put_off();
+    /// Runs a text without parameters, after the pending controls.
+    async fn batch_now(&mut self, text: &str, asked: Asked<'_>, at_risk: AtRisk) -> Linked<()> {
+        self.ready(at_risk)?;
+        let pending = self.take_pending();
         let client = self.client();
-        match Self::fly(client, put_off, client.batch_execute(text)).await {
+        match Self::send_with(client, pending, client.batch_execute(text)).await {
             Ok(()) => Ok(()),
-            Err(trouble) => Err(self.troubled(trouble, asked, stake)),
+            Err(error) => Err(self.send_failed(error, asked, at_risk)),
         }
     }
 
     async fn commit_now(&mut self) -> Linked<()> {
         match self.transaction {
-            Transaction::None | Transaction::PutOff => {
-                self.put_off.clear();
+            Transaction::None | Transaction::Pending => {
+                self.pending.clear();
                 self.transaction = Transaction::None;
                 return Ok(());
             }
-            // The server would answer COMMIT as if it were well, and roll back.
+            // To COMMIT the server would answer without an error, and roll back.
             Transaction::Failed => {
                 self.rollback_now().await?;
                 let error = Error::new(
@@ -600,16 +575,16 @@ impl PgLink {
             }
             Transaction::Open => {}
         }
-        // Marks end with it.
-        self.put_off.clear();
-        self.ready(Stake::Commit)?;
+        // Savepoints end with the transaction.
+        self.pending.clear();
+        self.ready(AtRisk::Commit)?;
         let done = self.client().batch_execute(transaction::COMMIT).await;
         if let Err(error) = done {
             let is_servers = error.as_db_error().is_some();
-            let mut failure = self.failed(error, Asked::Ours("COMMIT"), Stake::Commit);
+            let mut failure = self.failed(error, Asked::Ours("COMMIT"), AtRisk::Commit);
             self.transaction = Transaction::None;
             if is_servers && failure.fate == Fate::Undone {
-                // A constraint put off to the commit: the server has rolled back.
+                // A deferred constraint failed at the commit: the server has rolled back.
                 failure.fate = Fate::TransactionUndone;
                 if failure.error.code() == Code::STORE_IO {
                     let why = failure.error.message().to_owned();
@@ -623,15 +598,15 @@ impl PgLink {
     }
 
     async fn rollback_now(&mut self) -> Linked<()> {
-        self.put_off.clear();
+        self.pending.clear();
         let was = std::mem::replace(&mut self.transaction, Transaction::None);
-        if matches!(was, Transaction::None | Transaction::PutOff) || self.is_lost || self.client().is_closed() {
+        if matches!(was, Transaction::None | Transaction::Pending) || self.is_lost || self.client().is_closed() {
             return Ok(());
         }
         match self.client().batch_execute(transaction::ROLLBACK).await {
             Ok(()) => Ok(()),
             Err(error) => {
-                let failure = self.failed(error, Asked::Ours("ROLLBACK"), Stake::Nothing);
+                let failure = self.failed(error, Asked::Ours("ROLLBACK"), AtRisk::Nothing);
                 self.is_lost = true;
                 // A transaction ends with its connection.
                 if failure.is_link_usable { Err(failure) } else { Ok(()) }
@@ -640,15 +615,15 @@ impl PgLink {
     }
 
     async fn rollback_to_now(&mut self, number: u32) -> Linked<()> {
-        // A mark that was never sent has nothing to undo.
-        if let Some(place) = self.put_off.iter().rposition(|control| *control == Control::Savepoint(number)) {
-            self.put_off.truncate(place + 1);
+        // A savepoint that was never sent has nothing to undo.
+        if let Some(place) = self.pending.iter().rposition(|control| *control == Control::Savepoint(number)) {
+            self.pending.truncate(place + 1);
             return Ok(());
         }
         let was = self.transaction;
-        // What was released or marked since goes with what was done since.
-        self.put_off.clear();
-        self.batch_now(&texts::rollback_to(number), Asked::Ours("ROLLBACK TO SAVEPOINT"), Stake::Transaction).await?;
+        // The rollback also undoes the savepoints and releases since then.
+        self.pending.clear();
+        self.batch_now(&texts::rollback_to(number), Asked::Ours("ROLLBACK TO SAVEPOINT"), AtRisk::Transaction).await?;
         if was == Transaction::Failed {
             self.transaction = Transaction::Open;
         }
@@ -656,16 +631,16 @@ impl PgLink {
     }
 }
 
-/// What is at stake while a statement is only prepared.
-fn not_sent(stake: Stake) -> Stake {
-    if stake == Stake::Commit { Stake::Nothing } else { stake }
+/// What a lost connection costs while a statement is only prepared.
+fn not_sent(at_risk: AtRisk) -> AtRisk {
+    if at_risk == AtRisk::Commit { AtRisk::Nothing } else { at_risk }
 }
 
 pub(super) fn refuse(asked: Asked<'_>, why: &str) -> Failure {
     Failure { error: asked.refused(why), fate: Fate::Undone, is_link_usable: true }
 }
 
-/// A function of ours answered what is not understood.
+/// The failure of an answer that cannot be read.
 pub(super) fn unread(asked: Asked<'_>, why: &str) -> Failure {
     let error = Error::new(Code::STORE_DAMAGED, format!("{asked} gave an answer whose {why}"));
     Failure { error, fate: Fate::Unknown, is_link_usable: false }
@@ -692,7 +667,7 @@ impl Drop for PgLink {
         if !is_dirty && !self.ran_users_sql {
             return;
         }
-        // A request goes out with the first poll. The pool looks at the answer before it gives the session to the next user.
+        // The first poll sends the request. The pool reads the answer before it gives the session to the next caller.
         let mut renewal = self.connector.renewal(held.client.clone(), is_dirty, self.ran_users_sql);
         if renewal.as_mut().poll(&mut Context::from_waker(Waker::noop())) != Poll::Ready(true) {
             held.renewal = Some(renewal);
@@ -700,12 +675,12 @@ impl Drop for PgLink {
     }
 }
 
-/// Ends what the server still does for a caller who went away, so that its locks are free, then closes the connection.
+/// Stops the request of a caller that has left, so that its locks are freed, then closes the connection.
 fn cancel(connector: &Connector, session: Session) {
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
     let (token, tls) = (session.client.cancel_token(), connector.tls().clone());
     runtime.spawn(async move {
-        // The connection is closed in any case, and the server notices that too, only later.
+        // The connection is closed in any case; the server detects that too, but later.
         let _ = token.cancel_query(tls).await;
         drop(session);
     });

@@ -1,7 +1,7 @@
 //! A connection that only listens.
 
 use super::connect::{Connector, Session};
-use super::failure::{Asked, Loss, Stake, failure, lost};
+use super::failure::{Asked, AtRisk, ConnectionState, failure, lost};
 use crate::error::Result;
 use crate::sql::postgres::session;
 use crate::store::BoxFuture;
@@ -23,8 +23,8 @@ impl PgListener {
         // The receiver was dropped with the listener, so the connection ends.
         let session = connector.connect(move |payload| drop(sender.send(payload))).await?;
         session.client.batch_execute(session::LISTEN).await.map_err(|error| {
-            let loss = Loss { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
-            failure(error, Asked::Ours("listening"), Stake::Nothing, loss, connector.place()).error
+            let loss = ConnectionState { is_closed: session.client.is_closed(), why: session.lost.get().cloned() };
+            failure(error, Asked::Ours("listening"), AtRisk::Nothing, loss, connector.place()).error
         })?;
         Ok(Self { connector, payloads, session })
     }
@@ -35,7 +35,7 @@ impl Listener for PgListener {
         Box::pin(async move {
             let Some(first) = self.payloads.recv().await else {
                 let why = self.session.lost.get().cloned().unwrap_or_else(|| "the server closed it".to_owned());
-                return Err(lost(why, Stake::Nothing, self.connector.place()).error);
+                return Err(lost(why, AtRisk::Nothing, self.connector.place()).error);
             };
             let others = std::iter::from_fn(|| self.payloads.try_recv().ok());
             Ok(std::iter::once(first).chain(others).collect())

@@ -24,7 +24,7 @@ pub(super) struct Shape {
 
 /// The reader of rows: Dialoq gets ids as bytes and times as numbers, the user gets both as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Eyes {
+pub(super) enum RowsFor {
     Ours,
     Users,
 }
@@ -63,8 +63,8 @@ impl Prepared {
     }
 
     /// The rows for that reader; the error names the column.
-    pub(super) fn rows(&self, rows: &[Row], eyes: Eyes) -> Result<Vec<SqlRow>, String> {
-        self.shape.rows(rows, eyes)
+    pub(super) fn rows(&self, rows: &[Row], rows_for: RowsFor) -> Result<Vec<SqlRow>, String> {
+        self.shape.rows(rows, rows_for)
     }
 }
 
@@ -74,16 +74,16 @@ impl Shape {
         Self { columns: columns.iter().map(|column| column.name().to_owned()).collect(), readers }
     }
 
-    pub(super) fn rows(&self, rows: &[Row], eyes: Eyes) -> Result<Vec<SqlRow>, String> {
-        rows.iter().map(|row| self.row(row, eyes)).collect()
+    pub(super) fn rows(&self, rows: &[Row], rows_for: RowsFor) -> Result<Vec<SqlRow>, String> {
+        rows.iter().map(|row| self.row(row, rows_for)).collect()
     }
 
-    fn row(&self, row: &Row, eyes: Eyes) -> Result<SqlRow, String> {
+    fn row(&self, row: &Row, rows_for: RowsFor) -> Result<SqlRow, String> {
         let mut values = Vec::with_capacity(self.readers.len());
         for (place, reader) in self.readers.iter().enumerate() {
             let read = match row.try_get::<_, Option<Raw<'_>>>(place) {
                 Ok(None) => Ok(SqlValue::Null),
-                Ok(Some(Raw(bytes))) => reader.read(bytes, eyes),
+                Ok(Some(Raw(bytes))) => reader.read(bytes, rows_for),
                 Err(error) => Err(error.to_string()),
             };
             values.push(read.map_err(|why| format!("column '{}' {why}", self.columns[place]))?);
@@ -132,7 +132,7 @@ impl Reader {
         }
     }
 
-    fn read(&self, bytes: &[u8], eyes: Eyes) -> Result<SqlValue, String> {
+    fn read(&self, bytes: &[u8], rows_for: RowsFor) -> Result<SqlValue, String> {
         Ok(match self {
             Self::Bool => SqlValue::Integer(i64::from(fixed::<1>(bytes)?[0])),
             Self::Int2 => SqlValue::Integer(i16::from_be_bytes(fixed(bytes)?).into()),
@@ -144,15 +144,15 @@ impl Reader {
             Self::Text => text(bytes)?,
             Self::Jsonb => text(bytes.get(1..).unwrap_or_default())?,
             Self::Bytes => SqlValue::Blob(bytes.to_vec()),
-            Self::Uuid => match eyes {
-                Eyes::Ours => SqlValue::Blob(bytes.to_vec()),
-                Eyes::Users => SqlValue::Text(uuid::Uuid::from_bytes(fixed(bytes)?).to_string()),
+            Self::Uuid => match rows_for {
+                RowsFor::Ours => SqlValue::Blob(bytes.to_vec()),
+                RowsFor::Users => SqlValue::Text(uuid::Uuid::from_bytes(fixed(bytes)?).to_string()),
             },
             Self::Moment => {
                 let since_2000 = i64::from_be_bytes(fixed(bytes)?);
-                match eyes {
-                    Eyes::Ours => SqlValue::Integer(since_2000.saturating_add(EPOCH_US)),
-                    Eyes::Users => SqlValue::Text(moment(since_2000)?),
+                match rows_for {
+                    RowsFor::Ours => SqlValue::Integer(since_2000.saturating_add(EPOCH_US)),
+                    RowsFor::Users => SqlValue::Text(moment(since_2000)?),
                 }
             }
             Self::Date => SqlValue::Text(date(i32::from_be_bytes(fixed(bytes)?))?),
@@ -267,8 +267,11 @@ mod tests {
     #[test]
     fn times_are_text_for_users_and_numbers_for_us() {
         let bytes = 1_500_000i64.to_be_bytes();
-        assert_eq!(Reader::Moment.read(&bytes, Eyes::Users), Ok(SqlValue::Text("2000-01-01 00:00:01.500000".into())));
-        assert_eq!(Reader::Moment.read(&bytes, Eyes::Ours), Ok(SqlValue::Integer(EPOCH_US + 1_500_000)));
+        assert_eq!(
+            Reader::Moment.read(&bytes, RowsFor::Users),
+            Ok(SqlValue::Text("2000-01-01 00:00:01.500000".into()))
+        );
+        assert_eq!(Reader::Moment.read(&bytes, RowsFor::Ours), Ok(SqlValue::Integer(EPOCH_US + 1_500_000)));
         assert_eq!(date(-1).unwrap(), "1999-12-31");
         assert_eq!(time(3_723_000_004), "01:02:03.000004");
         assert!(moment(i64::MAX - 1).is_err());
@@ -276,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_not_read_is_said_with_its_type() {
-        let why = Reader::of(&Type::INTERVAL).read(&[0; 16], Eyes::Users).unwrap_err();
+        let why = Reader::of(&Type::INTERVAL).read(&[0; 16], RowsFor::Users).unwrap_err();
         assert!(why.contains("interval") && why.contains("cast"), "{why}");
     }
 }

@@ -2,111 +2,77 @@
 
 use super::*;
 
-impl Link for PgLink {
-    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+/// Runs a request; if its caller drops it, the link stays busy.
+macro_rules! busy {
+    ($link:ident, $request:expr) => {
         Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.call_now(call).await;
-            self.is_busy = false;
+            $link.is_busy = true;
+            let answer = $request.await;
+            $link.is_busy = false;
             answer
         })
+    };
+}
+
+impl Link for PgLink {
+    fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
+        busy!(self, self.call_now(call))
     }
 
     fn read<'a>(&'a mut self, text: &'static str) -> BoxFuture<'a, Linked<Vec<SqlRow>>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.read_now(text).await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.read_now(text))
     }
 
     fn query<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<SqlRows>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.query_now(sql).await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.query_now(sql))
     }
 
     fn execute<'a>(&'a mut self, sql: &'a SqlStatement) -> BoxFuture<'a, Linked<u64>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.execute_now(sql).await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.execute_now(sql))
     }
 
     fn script<'a>(&'a mut self, text: &'a str) -> BoxFuture<'a, Linked<()>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.batch_now(text, Asked::Ours("a script of the installation"), self.stake()).await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.batch_now(text, Asked::Ours("a script of the installation"), self.at_risk()))
     }
 
     fn begin(&mut self) -> BoxFuture<'_, Linked<()>> {
         Box::pin(async move {
-            self.ready(Stake::Nothing)?;
-            self.transaction = Transaction::PutOff;
-            self.put_off.push(Control::Begin);
+            self.ready(AtRisk::Nothing)?;
+            self.transaction = Transaction::Pending;
+            self.pending.push(Control::Begin);
             Ok(())
         })
     }
 
     fn commit(&mut self) -> BoxFuture<'_, Linked<()>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.commit_now().await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.commit_now())
     }
 
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.rollback_now().await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.rollback_now())
     }
 
     fn savepoint(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
-        self.put_off.push(Control::Savepoint(number));
+        self.pending.push(Control::Savepoint(number));
         Box::pin(async { Ok(()) })
     }
 
     fn release(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
-        // A mark that nothing was done after is not sent at all.
-        if self.put_off.last() == Some(&Control::Savepoint(number)) {
-            self.put_off.pop();
+        // A savepoint without a request after it is not sent at all.
+        if self.pending.last() == Some(&Control::Savepoint(number)) {
+            self.pending.pop();
         } else {
-            self.put_off.push(Control::Release(number));
+            self.pending.push(Control::Release(number));
         }
         Box::pin(async { Ok(()) })
     }
 
     fn rollback_to(&mut self, number: u32) -> BoxFuture<'_, Linked<()>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            let answer = self.rollback_to_now(number).await;
-            self.is_busy = false;
-            answer
-        })
+        busy!(self, self.rollback_to_now(number))
     }
 
     fn hold_locks(&mut self) -> BoxFuture<'_, Linked<()>> {
-        Box::pin(async move {
-            self.is_busy = true;
-            self.holds_locks = true;
-            let answer =
-                self.batch_now(transaction::HOLD_LOCKS, Asked::Ours("holding locks"), Stake::Transaction).await;
-            self.is_busy = false;
-            answer
-        })
+        self.holds_locks = true;
+        busy!(self, self.batch_now(transaction::HOLD_LOCKS, Asked::Ours("holding locks"), AtRisk::Transaction))
     }
 }
