@@ -17,7 +17,7 @@ BEGIN
 END
 $$;
 
--- Says that the owner of the schema is to be trusted (install/standing.sql), where its login may say so.
+-- Says that the owner of the schema is to be trusted (install/schema_state.sql), where its login may say so.
 DO $$
 BEGIN
     IF NOT (SELECT r.rolsuper FROM pg_roles AS r WHERE r.rolname = current_user)

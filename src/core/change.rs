@@ -84,10 +84,10 @@ pub enum Change {
     },
 }
 
-/// The kind of a message row in a queue.
+/// The class of a message row in a queue: RECEIVE gives timers first, then Errors, then messages in sequence. Column `stored` of SQLite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Stored {
+pub enum DeliveryClass {
     /// A message of the application or an EndDialog: in sequence.
     Sequenced = 0,
     /// An Error: before all sequenced messages.
@@ -148,8 +148,8 @@ pub struct MessageRow {
     pub queuing_order: u64,
     /// The endpoint it arrived at.
     pub endpoint_id: u64,
-    /// The kind of row.
-    pub stored: Stored,
+    /// Its class.
+    pub delivery_class: DeliveryClass,
     /// The sequence number in the conversation; 0 for a row that is not sequenced.
     pub sequence: u64,
     /// Its type.

@@ -1,6 +1,6 @@
 //! From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
 
-use super::change::{Change, MessageRow, Stored, TransmissionRow};
+use super::change::{Change, DeliveryClass, MessageRow, TransmissionRow};
 use super::effects::{Arrival, Effects, Redelivery};
 use super::endpoint::{Endpoint, NONE, Outgoing};
 use super::get_transmission_status::{Delay, status_text};
@@ -247,7 +247,7 @@ impl Core {
         effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
             queuing_order: order,
             endpoint_id: endpoint.endpoint_id,
-            stored: Stored::Sequenced,
+            delivery_class: DeliveryClass::Sequenced,
             sequence: letter.sequence,
             message_type_id: letter.message_type_id,
             message_id: letter.message_id,

@@ -1,6 +1,6 @@
 //! One side of a conversation, as memory holds it: about 150 bytes, because a million conversations are two million.
 
-use super::change::{Change, EndpointRow, MessageRow, Stored};
+use super::change::{Change, DeliveryClass, EndpointRow, MessageRow};
 use super::effects::Effects;
 use super::get_transmission_status::Delay;
 use super::orders::Orders;
@@ -71,7 +71,7 @@ pub(super) struct Extra {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SystemRow {
-    pub(super) stored: Stored,
+    pub(super) delivery_class: DeliveryClass,
     pub(super) queuing_order: u64,
 }
 
@@ -115,9 +115,11 @@ impl Endpoint {
     /// Adds an Error or DialogTimer row where RECEIVE will find it: timers first, then errors.
     pub(super) fn add_system_row(&mut self, row: SystemRow) {
         let rows = &mut self.extra_mut().system_rows;
-        let place = match row.stored {
-            Stored::Timer => rows.iter().take_while(|other| other.stored == Stored::Timer).count(),
-            Stored::Error | Stored::Sequenced => rows.len(),
+        let place = match row.delivery_class {
+            DeliveryClass::Timer => {
+                rows.iter().take_while(|other| other.delivery_class == DeliveryClass::Timer).count()
+            }
+            DeliveryClass::Error | DeliveryClass::Sequenced => rows.len(),
         };
         rows.insert(place, row);
     }
@@ -181,14 +183,14 @@ impl Core {
         self.reschedule(place, now);
         self.hold_outbox(place, Delay::PeerErrored, effects);
         let body = Some(Arc::new(system::error_body(code, description)));
-        self.add_system_message(place, Stored::Error, system::ERROR_ID, body, now, effects);
+        self.add_system_message(place, DeliveryClass::Error, system::ERROR_ID, body, now, effects);
     }
 
     /// Queues an Error or a DialogTimer.
     pub(super) fn add_system_message(
         &mut self,
         place: u32,
-        stored: Stored,
+        delivery_class: DeliveryClass,
         message_type_id: i32,
         body: Body,
         now: Timestamp,
@@ -197,11 +199,11 @@ impl Core {
         let order = self.take_queuing_order();
         let message_id = MessageId(self.ids.next_id());
         let endpoint = &mut self.endpoints[place];
-        endpoint.add_system_row(SystemRow { stored, queuing_order: order });
+        endpoint.add_system_row(SystemRow { delivery_class, queuing_order: order });
         effects.changes.push(Change::InsertMessage(Box::new(MessageRow {
             queuing_order: order,
             endpoint_id: endpoint.endpoint_id,
-            stored,
+            delivery_class,
             sequence: 0,
             message_type_id,
             message_id,

@@ -116,7 +116,7 @@ impl Memory {
             restore.received_up_to(*endpoint_id, *receive_sequence);
         }
         for row in self.messages.values() {
-            restore.message(row.queuing_order, row.endpoint_id, row.stored, row.sequence, row.message_type_id);
+            restore.message(row.queuing_order, row.endpoint_id, row.delivery_class, row.sequence, row.message_type_id);
         }
         for row in self.transmissions.values() {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);

@@ -38,7 +38,7 @@ mod tests;
 mod tick;
 mod timer;
 
-pub use change::{Change, EndpointRow, MessageRow, Stored, TransmissionRow};
+pub use change::{Change, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};
 pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
 pub use group_lock::GroupKey;
 pub use memory::Memory;

@@ -1,6 +1,6 @@
 //! RECEIVE and GET CONVERSATION GROUP (reference 3).
 
-use super::change::{Change, Stored};
+use super::change::{Change, DeliveryClass};
 use super::check::check_levels;
 use super::effects::{Effects, Taken};
 use super::execute::Checked;
@@ -197,7 +197,7 @@ impl Core {
         }
         if let Some(extra) = &mut endpoint.extra {
             for row in extra.system_rows.drain(..) {
-                debug_assert_ne!(row.stored, Stored::Sequenced);
+                debug_assert_ne!(row.delivery_class, DeliveryClass::Sequenced);
                 effects.changes.push(Change::DeleteMessage { queuing_order: row.queuing_order });
                 dropped += 1;
             }

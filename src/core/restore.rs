@@ -1,6 +1,6 @@
 //! Recovery: rows in, a broker out.
 
-use super::change::{Change, EndpointRow, Stored};
+use super::change::{Change, DeliveryClass, EndpointRow};
 use super::effects::Effects;
 use super::endpoint::{Endpoint, Extra, NONE, Outgoing, SystemRow};
 use super::get_transmission_status::Delay;
@@ -154,7 +154,7 @@ impl Restore {
         &mut self,
         queuing_order: u64,
         endpoint_id: u64,
-        stored: Stored,
+        delivery_class: DeliveryClass,
         sequence: u64,
         message_type_id: i32,
     ) {
@@ -171,8 +171,8 @@ impl Restore {
             self.aside.push(place);
         }
         let endpoint = &mut self.core.endpoints[place];
-        if stored != Stored::Sequenced {
-            endpoint.add_system_row(SystemRow { stored, queuing_order });
+        if delivery_class != DeliveryClass::Sequenced {
+            endpoint.add_system_row(SystemRow { delivery_class, queuing_order });
         } else {
             let is_accepted = || self.received.get(&place).is_some_and(|received| sequence <= *received);
             if !endpoint.rows.is_empty() && endpoint.receive_sequence != sequence && !is_accepted() {

@@ -1,6 +1,6 @@
 //! SEND ON CONVERSATION (reference 2.5).
 
-use super::change::{Change, MessageRow, Stored};
+use super::change::{Change, DeliveryClass, MessageRow};
 use super::delivery::Letter;
 use super::effects::Effects;
 use super::execute::Checked;
@@ -172,7 +172,7 @@ impl Core {
             effects.changes.push(Change::InsertRetained(Box::new(MessageRow {
                 queuing_order,
                 endpoint_id: self.endpoints[place].endpoint_id,
-                stored: Stored::Sequenced,
+                delivery_class: DeliveryClass::Sequenced,
                 sequence,
                 message_type_id,
                 message_id,

@@ -1,7 +1,7 @@
 //! BEGIN CONVERSATION TIMER and the dialog timer, and the time of the next event of an endpoint.
 
 use super::begin_dialog_conversation::LONGEST_SECONDS;
-use super::change::Stored;
+use super::change::DeliveryClass;
 use super::effects::Effects;
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
@@ -59,7 +59,7 @@ impl Core {
     pub(super) fn fire_timer(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
         self.extra(place).dialog_timer = None;
         self.mark_dirty(place);
-        self.add_system_message(place, Stored::Timer, system::DIALOG_TIMER_ID, None, now, effects);
+        self.add_system_message(place, DeliveryClass::Timer, system::DIALOG_TIMER_ID, None, now, effects);
     }
 
     /// Registers the moment of an endpoint's next event; 0 is never.

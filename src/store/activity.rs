@@ -85,14 +85,14 @@ impl ActivityBoard {
         self.definitions.clone().notified_owned()
     }
 
-    /// A session has found nothing and will sleep until a signal; the guard ends it.
+    /// A session has found no message and will sleep until a signal; the guard ends the sleep.
     pub fn sleep(&self) -> SleepGuard {
         self.sleepers.count.fetch_add(1, SeqCst);
         self.sleepers.came.notify_one();
         SleepGuard(self.sleepers.clone())
     }
 
-    /// How many sessions sleep until a signal.
+    /// The number of sessions that sleep until a signal.
     pub fn sleeping(&self) -> usize {
         self.sleepers.count.load(SeqCst)
     }
@@ -144,7 +144,7 @@ pub struct QueueFacts {
     pub waits: u64,
     /// When one of those statements that takes any message last returned empty.
     pub last_empty: Option<Timestamp>,
-    /// How many reader places other processes have reported as free again.
+    /// The number of reader places that other processes have freed so far.
     pub places_freed: u64,
 }
 
@@ -190,12 +190,12 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
-    /// The store: this process has received so many more messages, committed or not.
+    /// The store: this process has received this many more messages, committed or not.
     pub fn took(&self, messages: u64) {
         self.taken.fetch_add(messages, SeqCst);
     }
 
-    /// How many messages this process has received so far, if its store counts them.
+    /// The number of messages that this process has received so far, if its store counts them.
     pub fn taken(&self) -> u64 {
         self.taken.load(SeqCst)
     }
@@ -230,7 +230,7 @@ impl QueueActivity {
         self.monitors.notify_waiters();
     }
 
-    /// A session begins to wait without WHERE; the guard ends it.
+    /// A session begins to wait without WHERE; the guard ends the wait.
     pub fn wait(self: &Arc<Self>) -> WaitGuard {
         self.waiting.fetch_add(1, SeqCst);
         self.waits.fetch_add(1, SeqCst);

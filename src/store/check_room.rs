@@ -1,11 +1,11 @@
-//! How many full checks of bodies run at once: queries and closes use the threads for blocking work too.
+//! Limits the full checks of bodies that run at once: queries and closes use the threads for blocking work too.
 
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 
-/// Room for as many checks as the machine has processors. With one, a single large body would hold all others up, so
-/// that there is room for two at least.
+/// Room for as many checks as the machine has processors, and for at least two: with room for one, a large body would
+/// delay all others.
 #[derive(Debug, Clone)]
 pub(crate) struct CheckRoom(Arc<Semaphore>);
 
@@ -20,15 +20,15 @@ impl CheckRoom {
     /// Runs a check on a thread for blocking work when there is room; the caller keeps its body until then.
     ///
     /// # Errors
-    /// The runtime is going away, or the check panicked.
+    /// The runtime is shutting down, or the check panicked.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         check: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, JoinError> {
-        // Nothing closes the semaphore.
+        // The semaphore is never closed.
         let room = self.0.clone().acquire_owned().await.ok();
         let check = move || {
-            // Kept to the end of the check, even if its caller has gone.
+            // Held to the end of the check, even if its caller has left.
             let _room = room;
             check()
         };
@@ -64,7 +64,7 @@ mod tests {
         for _ in 0..most {
             starts.recv().await.unwrap();
         }
-        // Waiting callers do not hold up other blocking work.
+        // Waiting callers do not delay other blocking work.
         tokio::task::spawn_blocking(|| ()).await.unwrap();
         assert!(starts.try_recv().is_err(), "no more than {most} at once");
         for _ in 0..most * 8 {

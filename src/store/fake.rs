@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 
-/// See the module.
+/// The store of this module.
 pub(crate) struct FakeStore {
     pub(crate) state: Mutex<FakeState>,
     activity: ActivityBoard,
     clock: Clock,
-    /// A permit per verb that may be answered; tests that hold verbs back take the permits away.
+    /// A permit per verb that may be answered; a test that delays verbs removes the permits.
     pub(crate) gate: Semaphore,
 }
 
@@ -140,7 +140,7 @@ pub(crate) fn message(group: GroupId, level: u8, body: &str) -> Message {
     }
 }
 
-/// A handle on the store that may outlive the borrow of it.
+/// A handle of the store that may outlive a borrow of it.
 pub(crate) struct Shared(pub(crate) Arc<FakeStore>);
 
 impl Store for Shared {

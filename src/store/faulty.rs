@@ -1,4 +1,4 @@
-//! A store that fails on request, for tests of the levels above it.
+//! A store that fails after a set number of calls, for tests of the levels above it.
 
 use super::layer::{Layer, Request, TxLayer, TxRequest};
 use super::{Store, StoreTx};
@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// Lets so many calls through, then fails every one with 60018, before it reaches the store.
+/// Forwards a set number of calls, then fails each call with 60018 before it reaches the store.
 pub struct Faulty {
     inner: Arc<dyn Store>,
     left: Arc<Left>,
@@ -25,7 +25,7 @@ impl Left {
 }
 
 impl Faulty {
-    /// Fails after so many calls; opening a transaction, each call in it, and its end count one each.
+    /// Fails after this many calls; opening a transaction, each call in it, and its end count one each.
     pub fn after(store: Arc<dyn Store>, calls: u64) -> Arc<Self> {
         Arc::new(Self { inner: store, left: Arc::new(Left(AtomicU64::new(calls))) })
     }

@@ -1,15 +1,15 @@
-//! Messages on their way from a committed RECEIVE to its caller.
+//! Messages between a committed RECEIVE and its caller.
 //!
-//! A RECEIVE without a transaction commits before its caller sees the messages. If the caller has gone by then, the
+//! A RECEIVE without a transaction commits before its caller sees the messages. If the caller has left by then, the
 //! messages are lost ([0024](../../docs/decisions/0024-a-receive-that-is-given-up-drops-its-messages.md)). All stores
 //! count them here.
 
 use crate::protocol::{Message, Outcome};
 use metrics::counter;
 
-/// Something that may hold messages.
+/// An outcome or a list that may hold messages.
 pub(crate) trait HoldsMessages {
-    /// How many messages it holds.
+    /// The number of messages that it holds.
     fn messages(&self) -> usize;
 }
 
@@ -60,7 +60,7 @@ impl<T: HoldsMessages> Drop for Handover<T> {
     }
 }
 
-/// Logs and counts messages whose caller was gone.
+/// Logs and counts messages whose caller had left.
 pub(crate) fn note_dropped(messages: usize) {
     if messages > 0 {
         counter!("dialoq_messages_dropped_total").increment(messages as u64);

@@ -1,4 +1,4 @@
-//! How a store is opened.
+//! Options for opening a store.
 
 use super::BoxFuture;
 use super::url::ServerUrl;
@@ -34,18 +34,18 @@ pub struct OpenOptions {
     pub gathering: Gathering,
 }
 
-/// How many callers the next batch of SENDs or RECEIVEs waits for, so that a test controls the content of the batch.
+/// The number of callers that the next batch of SENDs or RECEIVEs waits for, so that a test controls the batch.
 /// The embedded store has no such batches.
 #[derive(Debug, Clone, Default)]
 pub struct Gathering(Arc<AtomicUsize>);
 
 impl Gathering {
-    /// Makes the next calls that can be folded wait until so many have come; they then go in one batch.
+    /// Makes the next calls that can be batched wait until this many have come; they then go in one batch.
     pub fn wait_for(&self, callers: usize) {
         self.0.store(callers, SeqCst);
     }
 
-    /// How many callers to wait for; 0 for none.
+    /// The number of callers to wait for; 0 for none.
     pub(crate) fn wanted(&self) -> usize {
         self.0.load(SeqCst)
     }
@@ -65,7 +65,7 @@ impl AccessToken {
         Self(Arc::new(move || Box::pin(give())))
     }
 
-    /// A token that is good now.
+    /// A token that is valid now.
     #[cfg(feature = "mssql")]
     pub(crate) async fn give(&self) -> Result<String> {
         (self.0)().await

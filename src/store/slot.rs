@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-/// Held while a reader runs; dropping it frees the place. The place is freed at the end of the process, too, however it
-/// ends.
+/// Held while a reader runs; dropping it frees the place. The end of the process also frees the place.
 #[must_use = "dropping it frees the place"]
 pub struct ReaderSlot(Option<Box<dyn FnOnce() + Send + Sync>>);
 
@@ -13,7 +12,7 @@ impl ReaderSlot {
         Self(None)
     }
 
-    /// A place that is freed like this.
+    /// A place that this function frees.
     pub(crate) fn freed_by(free: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self(Some(Box::new(free)))
     }

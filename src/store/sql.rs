@@ -52,7 +52,7 @@ pub struct SqlRow {
 }
 
 impl SqlRow {
-    /// The value of the column of that name.
+    /// The value of a column by name.
     ///
     /// # Errors
     /// 60022 if there is no such column or its value is of another type.

@@ -1,6 +1,6 @@
-//! How a statement of the user's begins.
+//! The first word of a user's statement, and whether the statement commits by itself.
 
-/// Its first word in capitals, and the text after it.
+/// The first word of a statement in capitals, and the text after it.
 pub(crate) fn first_word(text: &str) -> (String, &str) {
     let rest = beginning(text);
     let end = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
@@ -13,7 +13,7 @@ pub(crate) fn commits_by_itself(text: &str) -> bool {
 }
 
 /// Whether a COPY of PostgreSQL, whose first word is cut off, reads rows from its connection or writes them to it: FROM
-/// or TO before STDIN or STDOUT, outside of quotes and brackets.
+/// or TO before STDIN or STDOUT, outside quotes and brackets.
 #[cfg(feature = "postgres")]
 pub(crate) fn copies_through_the_connection(text: &str) -> bool {
     let (mut rest, mut depth, mut is_after_direction) = (beginning(text), 0_usize, false);
@@ -64,7 +64,7 @@ fn after_dollar_quote(text: &str) -> &str {
     inner.split_once(&*end).map_or("", |(_, rest)| rest)
 }
 
-/// The text from its first word on: without comments, which may hold others, and without empty statements.
+/// The text from its first word on: without comments, which may be nested, and without empty statements.
 fn beginning(text: &str) -> &str {
     let mut rest = text;
     loop {

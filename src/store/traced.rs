@@ -2,7 +2,7 @@
 //!
 //! The counters are those of [`metrics`]; without a recorder they cost next to nothing: `dialoq_verbs_total{verb}`,
 //! `dialoq_refusals_total{code}`, `dialoq_unit_seconds`, `dialoq_messages_received_total{queue, priority}`,
-//! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had given up); the
+//! `dialoq_transactions_total{end}`, `dialoq_messages_dropped_total` (received for a caller that had left); the
 //! embedded store adds `dialoq_commit_seconds`.
 
 use super::layer::{CallState, Done, Layer, Request, TxLayer, TxRequest};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::Instant;
 use tracing::{Span, debug_span};
 
-/// Watches every call to a store.
+/// A store whose calls are traced and counted.
 pub struct Traced(Arc<dyn Store>);
 
 impl Traced {
-    /// Watches this store.
+    /// Traces this store.
     pub fn over(store: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self(store))
     }

@@ -120,7 +120,7 @@ fn message_values(row: &MessageRow) -> Vec<SqlValue> {
     vec![
         number(row.queuing_order),
         number(row.endpoint_id),
-        SqlValue::from(row.stored as u8),
+        SqlValue::from(row.delivery_class as u8),
         number(row.sequence),
         SqlValue::from(row.message_type_id),
         id(row.message_id),

@@ -8,7 +8,7 @@ use dialoq::mssql::tiberius::error::Error;
 use dialoq::{Act, Broker, ConversationHandle};
 use std::time::Duration;
 
-const STANDING: &str = include_str!("../../sql/mssql/install/standing.sql");
+const SCHEMA_STATE: &str = include_str!("../../sql/mssql/install/schema_state.sql");
 
 /// The number of the error that a batch is refused with, 0 if it is not.
 pub(crate) async fn number(client: &mut Client, text: &str) -> u32 {
@@ -233,7 +233,7 @@ pub(crate) fn a_schema_of_another_owner_is_not_trusted(store: Store) {
     runtime.block_on(async {
         let mut client = connect(database.url()).await;
         let distrust = async |client: &mut Client| {
-            let row = client.simple_query(STANDING).await.unwrap().into_row().await.unwrap().unwrap();
+            let row = client.simple_query(SCHEMA_STATE).await.unwrap().into_row().await.unwrap().unwrap();
             row.get::<&str, _>("distrust").map(str::to_owned)
         };
         assert_eq!(distrust(&mut client).await, None, "there is no schema");

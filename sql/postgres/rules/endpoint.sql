@@ -99,7 +99,7 @@ END $$;
 
 -- Queues an Error (delivery_class 1, type 1) or a DialogTimer (delivery_class 2, type 3). Needs no lock.
 CREATE OR REPLACE FUNCTION dialoq.add_system_message(
-    p_endpoint_id bigint, p_stored integer, p_message_type_id integer, p_body bytea, p_now timestamptz) RETURNS text
+    p_endpoint_id bigint, p_delivery_class integer, p_message_type_id integer, p_body bytea, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_order bigint;
@@ -113,7 +113,7 @@ BEGIN
         RETURN NULL;
     END IF;
     INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body)
-    VALUES (p_endpoint_id, p_stored, 0, p_message_type_id, gen_random_uuid(), p_now, p_body)
+    VALUES (p_endpoint_id, p_delivery_class, 0, p_message_type_id, gen_random_uuid(), p_now, p_body)
     RETURNING queuing_order INTO v_order;
     RETURN dialoq.add_ready(e.queue_id, e.priority, v_order, e.conversation_group_id);
 END $$;

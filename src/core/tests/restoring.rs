@@ -31,7 +31,7 @@ impl Rows {
             restore.endpoint(row);
         }
         for row in self.messages {
-            restore.message(row.queuing_order, row.endpoint_id, row.stored, row.sequence, row.message_type_id);
+            restore.message(row.queuing_order, row.endpoint_id, row.delivery_class, row.sequence, row.message_type_id);
         }
         for row in self.transmissions {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);

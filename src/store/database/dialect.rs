@@ -1,4 +1,4 @@
-//! What differs between servers: texts, all of them from `sql/<dialect>`.
+//! The SQL of one server: all texts of `sql/<dialect>`.
 
 use crate::sql::Script;
 use crate::store::StoreTexts;
@@ -10,13 +10,13 @@ pub struct Dialect {
     pub name: &'static str,
     /// The table scripts, in order; each is run once in the life of a schema.
     pub schema: &'static [Script],
-    /// Rules, verbs and views, in the order in which they can be made; then the roles. All are replaced whenever one differs.
+    /// Rules, verbs and views, in the order in which they can be created; then the roles. If one differs, all are replaced.
     pub logic: &'static [&'static [Script]],
-    /// Removes everything of ours from the database.
+    /// Removes all our objects from the database.
     pub drop: &'static str,
-    /// Whether texts are cut into batches at lines that say GO.
+    /// Whether scripts are cut into batches at lines with GO.
     pub has_batches: bool,
-    /// How the rest gets there.
+    /// The texts of an installation.
     pub install: Install,
     /// Definition reads.
     pub reads: Reads,
@@ -31,22 +31,22 @@ impl Dialect {
     }
 }
 
-/// `install/*.sql`: what an installer runs besides the schema and the logic.
+/// `install/*.sql`: the texts that an installer runs besides the schema and the logic.
 #[derive(Debug, Clone, Copy)]
 pub struct Install {
-    /// Reads what stands in the database and what this user may do, with no rights at all. One row: has_schema,
+    /// Reads the state of the schema and the rights of this user; needs no rights. One row: has_schema,
     /// has_installed (the table), objects (others in the schema), missing_to_use, missing_to_install (rights, in words;
     /// NULL if none), user_name, database_name.
-    pub standing: &'static str,
-    /// Reads schema_version, logic_hash and installed_by; run only if the table `installed` is there.
+    pub schema_state: &'static str,
+    /// Reads schema_version, logic_hash and installed_by; run only if the table `installed` exists.
     pub version: &'static str,
     /// Takes the lock of installers until the end of the transaction; waits for it.
     pub lock: &'static str,
-    /// Makes the schema, if it is not there, and the table `installed`.
+    /// Creates the schema, if it does not exist, and the table `installed`.
     pub begin: &'static str,
-    /// Removes verbs and views, so that they can be made anew.
+    /// Removes verbs and views, so that they can be created again.
     pub clear: &'static str,
-    /// What stands around the steps of an installation that is printed; the line `-- <steps>` is their place.
+    /// The text around the steps of a printed installation; the line `-- <steps>` is their place.
     pub script: &'static str,
     /// Calls `<name>` with `<arguments>` in a printed installation.
     pub call: &'static str,
@@ -97,7 +97,7 @@ macro_rules! dialect {
             drop: texts::DROP,
             has_batches: $has_batches,
             install: Install {
-                standing: texts::install::STANDING,
+                schema_state: texts::install::SCHEMA_STATE,
                 version: texts::install::VERSION,
                 lock: texts::install::LOCK,
                 begin: texts::install::BEGIN,

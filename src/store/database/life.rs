@@ -1,4 +1,4 @@
-//! Work that is under way, so that closing can wait for it.
+//! Counts work that is under way, so that closing can wait for it.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ pub(super) const LONGEST_CLOSE: Duration = Duration::from_secs(5);
 
 const LONGEST_ENDING: Duration = Duration::from_secs(1);
 
-/// Whether the store is open, and how much work is under way.
+/// Whether the store is open, and the amount of work under way.
 #[derive(Debug, Default)]
 pub(super) struct Life(Arc<State>);
 
@@ -93,7 +93,7 @@ impl Life {
         if self.0.is_closed.load(SeqCst) { Err(Error::closed()) } else { Ok(()) }
     }
 
-    /// Accepts no more work and waits for the accepted; false if it was closed before.
+    /// Accepts no more work and waits for the accepted work; false if it was closed before.
     pub(super) async fn close(&self) -> bool {
         if self.0.is_closed.swap(true, SeqCst) {
             return false;

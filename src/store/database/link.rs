@@ -24,7 +24,7 @@ pub struct Call<'a> {
 /// One argument.
 #[derive(Debug, Clone)]
 pub enum Arg<'a> {
-    /// NULL of whatever type is declared.
+    /// NULL of the declared type.
     Null,
     /// `boolean`, `bit`.
     Bool(bool),
@@ -34,7 +34,7 @@ pub enum Arg<'a> {
     BigInt(i64),
     /// `text`, `nvarchar`.
     Text(&'a str),
-    /// `bytea`, `varbinary(max)`; shared, because a body may be folded into a batch while its sender waits.
+    /// `bytea`, `varbinary(max)`; shared, because a body may be in a batch while its sender waits.
     Bytes(Arc<Vec<u8>>),
     /// `uuid`, `uniqueidentifier`.
     Uuid(Uuid),
@@ -70,14 +70,14 @@ pub enum Column<'a> {
 pub struct Failure {
     /// The error for the caller.
     pub error: Error,
-    /// Whether the work happened.
+    /// Whether the work was done.
     pub fate: Fate,
     /// Whether the link may be used again, after a rollback.
     pub is_link_usable: bool,
 }
 
 impl Failure {
-    /// 60020: the transaction of a [`EnlistedConnection`] takes nothing any more, because something in it failed that was not ours.
+    /// 60020: the transaction of a [`EnlistedConnection`] takes no more requests, because a statement of the user's in it failed.
     #[cfg(any(feature = "postgres", feature = "mssql"))]
     pub(crate) fn of_a_failed_enlisted_transaction(verb: &str) -> Self {
         let message =
@@ -126,17 +126,17 @@ pub trait Link: Send {
     /// Commits it, durably.
     fn commit(&mut self) -> BoxFuture<'_, Linked<()>>;
 
-    /// Rolls it back; also good when the server has done so already.
+    /// Rolls it back; no error if the server has done so already.
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>>;
 
-    /// Marks a place. `number` names it: the caller maps the user's names to numbers. Number 0 is set and released around
-    /// every verb, so a driver had better put both off and send them along with what comes next.
+    /// Sets a savepoint. `number` names it: the caller maps the user's names to numbers. Number 0 is set and released around
+    /// every verb, so a driver should send both with the next request.
     fn savepoint(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
 
-    /// Forgets the mark and keeps what was done since, with its locks; nothing to do on a server that needs no such thing.
+    /// Releases the savepoint and keeps the work since, with its locks. A server without RELEASE does nothing.
     fn release(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
 
-    /// Undoes everything since that place; the place stays.
+    /// Undoes all work since the savepoint, and keeps the savepoint.
     fn rollback_to(&mut self, number: u32) -> BoxFuture<'_, Linked<()>>;
 
     /// From now to the end of the transaction, locks of conversation groups are taken for the session, so that they
@@ -157,14 +157,14 @@ pub trait EnlistedConnection: Send {
 
 /// How a server is reached.
 pub trait Driver: Send + Sync + 'static {
-    /// What differs in SQL.
+    /// The texts of SQL.
     fn dialect(&self) -> &'static Dialect;
 
-    /// A link from the pool, ready for a transaction; it goes back when it is dropped, and is closed instead if it is
-    /// not clean. Waits for one up to the pool's limit, then fails with 60032.
+    /// A link from the pool, ready for a transaction. When it is dropped it returns to the pool, or is closed if it is not
+    /// clean. Waits for one up to the pool's limit, then fails with 60032.
     fn take(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 
-    /// A link of one's own, outside the pool: for installing, and for what must hold locks of the session.
+    /// A link outside the pool: for installation, and for work that holds locks of the session.
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>>;
 
     /// Begins to listen to notifications. The listener fails when its connection is lost. A server without
@@ -177,6 +177,6 @@ pub trait Driver: Send + Sync + 'static {
 
 /// Receives notifications.
 pub trait Listener: Send {
-    /// The payloads that have come; waits for the first.
+    /// The payloads that have arrived; waits for the first.
     fn next(&mut self) -> BoxFuture<'_, Result<Vec<String>>>;
 }

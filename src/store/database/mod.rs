@@ -270,7 +270,7 @@ impl Store for DatabaseStore {
             match self.database.before_work().await {
                 Ok(()) => self.database.refresh_facts().await,
                 // The caller uses the facts of the last poll.
-                Err(error) => tracing::warn!(%error, "the queues could not be looked at"),
+                Err(error) => tracing::warn!(%error, "the queues could not be polled"),
             }
         })
     }

@@ -1,4 +1,4 @@
-//! What other processes see of this one: that it lives, the rows of its queue monitors, and the reader places it holds.
+//! The parts of this process that other processes see: that it lives, the rows of its queue monitors, its reader places.
 
 use super::Database;
 use crate::error::{Code, Error, Result};
@@ -81,7 +81,7 @@ impl KeptLink for Registration<'_> {
 }
 
 impl State {
-    /// Makes a call that may be made twice.
+    /// Makes a call that may be repeated.
     async fn call(&mut self, presence: &Presence, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         call_reconnecting(&mut Registration(self, presence), call).await
     }

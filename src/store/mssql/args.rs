@@ -1,4 +1,4 @@
-//! Arguments and parameters on their way to the server.
+//! Arguments and parameters for the server.
 
 use super::texts;
 use crate::store::database::link::{Arg, Call, Column};
@@ -19,14 +19,14 @@ pub(super) struct Request<'a> {
     values: Vec<Value<'a>>,
 }
 
-/// How rows are handed over.
+/// The form of rows in a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum RowsForm {
     /// As a table-valued parameter.
     #[default]
     Table,
     /// As JSON, from which the batch fills a variable of the table type: Babelfish gives the rows of the first
-    /// table-valued parameter of a session for every later one. Texts go beside it, for it leaves those of JSON escaped.
+    /// table-valued parameter of a session for every later one. Texts are a parameter of their own, because Babelfish leaves those of JSON escaped.
     Json,
 }
 
@@ -54,13 +54,17 @@ impl<'a> Request<'a> {
                 Arg::Rows { type_name, columns } if form == RowsForm::Json => {
                     let json = format!("@P{}", request.names.len() + 1);
                     let rows = format!("@R{}", request.names.len() + 1);
-                    let beside = format!("@T{}", request.names.len() + 1);
+                    let text_parameter = format!("@T{}", request.names.len() + 1);
                     let (made, texts) = json_rows(columns);
-                    filling.push_str(&texts::fill_rows(&rows, type_name, &json, &beside, columns));
+                    filling.push_str(&texts::fill_rows(&rows, type_name, &json, &text_parameter, columns));
                     filling.push(' ');
                     request.add(json, "nvarchar(max)", Value::One(ColumnData::String(Some(made.into()))));
                     if columns.iter().any(|column| matches!(column, Column::Text(_))) {
-                        request.add(beside, "nvarchar(max)", Value::One(ColumnData::String(Some(texts.into()))));
+                        request.add(
+                            text_parameter,
+                            "nvarchar(max)",
+                            Value::One(ColumnData::String(Some(texts.into()))),
+                        );
                     }
                     arguments.push_str(&rows);
                 }
@@ -72,7 +76,7 @@ impl<'a> Request<'a> {
     }
 
     /// The user's own statement, whose parameters are `@P1`, `@P2` and so on. A NULL among them is written into the text,
-    /// because only there it can be of any type.
+    /// because only there it fits every type.
     pub(super) fn of_statement(statement: &'a SqlStatement) -> Self {
         let mut request = Self::default();
         let mut nulls = Vec::new();
@@ -95,7 +99,7 @@ impl<'a> Request<'a> {
         request
     }
 
-    /// The request that the server is sent.
+    /// The request for the server.
     pub(super) fn command(&self) -> Command<'_> {
         let mut command = Command::new("sp_executesql");
         command.bind_param("@stmt", Bound(ColumnData::String(Some(self.text.as_str().into()))));
@@ -144,7 +148,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A value as it is bound.
+/// A value for a parameter.
 struct Bound<'a>(ColumnData<'a>);
 
 impl<'a> IntoSql<'a> for Bound<'a> {
@@ -165,13 +169,13 @@ impl<'a> TableValueRow<'a> for TableRow<'a> {
     }
 
     fn get_db_type() -> &'static str {
-        // Every use names its own type.
+        // Every call names the type itself.
         "dialoq.rows"
     }
 }
 
-/// The same rows as a JSON array of objects, bytes in hexadecimal, and all texts one after the other: `c` of a text is where
-/// it begins, from 1, and `n` how many characters it has.
+/// The same rows as a JSON array of objects, bytes in hexadecimal, and all texts one after the other: `c` of a text is the
+/// place of its first character, from 1, and `n` its number of characters.
 fn json_rows(columns: &[Column<'_>]) -> (String, String) {
     let (mut texts, mut characters) = (String::new(), 0);
     let made = rows(columns).into_iter().map(|row| {
@@ -205,7 +209,7 @@ fn json_rows(columns: &[Column<'_>]) -> (String, String) {
     (made, texts)
 }
 
-/// The rows that columns make, each with its place before it.
+/// The rows of the columns, each with its number before it.
 fn rows<'a>(columns: &'a [Column<'a>]) -> Vec<TableRow<'a>> {
     let count = columns.first().map_or(0, |column| match column {
         Column::Int(values) => values.len(),
@@ -235,7 +239,7 @@ fn datetime(time: Timestamp) -> DateTime2 {
     DateTime2::new(Date::new(u32::try_from(days).unwrap_or(u32::MAX)), Time::new(in_day, 6))
 }
 
-/// The text with those parameters replaced by NULL, outside strings, quoted names and comments.
+/// The text with the parameters of these names replaced by NULL, outside strings, quoted names and comments.
 fn with_nulls(text: &str, names: &[String]) -> String {
     let mut made = String::with_capacity(text.len());
     let mut rest = text;
@@ -257,7 +261,7 @@ fn with_nulls(text: &str, names: &[String]) -> String {
     made
 }
 
-/// The length of the name at the beginning.
+/// The length of the name at the beginning of the text.
 fn word(text: &str) -> usize {
     text.find(|found: char| !(found.is_alphanumeric() || "@#_$".contains(found))).unwrap_or(text.len())
 }

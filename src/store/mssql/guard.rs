@@ -1,11 +1,11 @@
-//! What a statement of the user's may not begin with: transactions are Dialoq's. One that ends ours further on in a batch is
-//! the server's to find (266, 3902).
+//! The words with which a statement of the user's may not begin, because Dialoq opens and ends transactions. If a later
+//! statement of the batch ends the transaction, the server finds it (266, 3902).
 
 use crate::error::{Code, Error};
 use crate::store::database::link::{Failure, Fate, Linked};
 use crate::store::statement::first_word;
 
-/// Refuses what opens, marks or ends a transaction.
+/// Refuses a statement that opens, marks or ends a transaction.
 pub(super) fn guard(text: &str) -> Linked<()> {
     let (word, rest) = first_word(text);
     let forbidden = match word.as_str() {

@@ -9,11 +9,11 @@ use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use deadpool::managed::Object;
 use std::ops::{Deref, DerefMut};
 
-/// Whose connection a link has.
+/// The connection of a link.
 pub(super) enum Held {
-    /// The pool's.
+    /// One of the pool.
     Pooled(Object<Connector>),
-    /// Its own.
+    /// One of its own.
     Own(Connection),
 }
 
@@ -37,7 +37,7 @@ impl DerefMut for Held {
     }
 }
 
-/// A link. Dropped, its connection goes back to the pool; the pool closes what is not clean.
+/// A link. When it is dropped, its connection returns to the pool, which closes it if it is not clean.
 pub(super) struct MssqlLink {
     held: Held,
 }
@@ -145,8 +145,8 @@ impl Link for MssqlLink {
 
 impl Drop for MssqlLink {
     fn drop(&mut self) {
-        // An open transaction keeps its locks until the connection is closed, and so does a session; the pool would close it
-        // only when the next caller asks.
+        // An open transaction and a session keep their locks until the connection is closed. The pool would close it only
+        // when the next caller asks for a connection.
         self.held.close_unless_clean();
     }
 }

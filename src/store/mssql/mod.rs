@@ -1,5 +1,5 @@
-//! The SQL Server store: how SQL Server and Azure SQL Database are reached. What a broker does there is in
-//! [`server`](crate::store::database) and in `sql/mssql`.
+//! The driver of SQL Server and Azure SQL Database: connections, calls of our procedures, errors of the server. The shared
+//! store is [`database`](crate::store::database); the broker's rules are in `sql/mssql`.
 
 mod args;
 mod connect;
@@ -46,13 +46,13 @@ impl MssqlDriver {
     /// `authentication=entra_token`.
     ///
     /// # Errors
-    /// 60019 if the pool cannot be made of what the URL says.
+    /// 60019 if the URL's settings make no pool.
     pub fn new(url: &MssqlUrl, entra_token: Option<AccessToken>) -> Result<Self> {
         let (pool_size, pool_wait) = (url.server.pool_size, url.server.pool_wait);
         let connector = Connector::new(url.clone(), entra_token);
         let pool = Pool::builder(connector.clone())
             .max_size(pool_size)
-            // What was used last is least likely to have been closed by a gateway in between.
+            // Gateways close idle connections; the one used last is the least likely to be closed.
             .queue_mode(QueueMode::Lifo)
             .timeouts(Timeouts { wait: Some(pool_wait), create: None, recycle: None })
             .runtime(deadpool::Runtime::Tokio1)

@@ -1,31 +1,37 @@
-//! What the driver itself says to the server.
+//! Texts of `sql/mssql/client` with placeholders.
 
 use crate::sql::mssql::client;
 use crate::store::database::link::Column;
 use std::fmt::Write;
 
-/// The text that marks a place.
+/// Sets a savepoint.
 pub(super) fn save(number: u32) -> String {
     client::SAVE.replace("<number>", &number.to_string())
 }
 
-/// The text that goes back to it.
+/// Rolls back to a savepoint.
 pub(super) fn rollback_to(number: u32) -> String {
     client::ROLLBACK_TO.replace("<number>", &number.to_string())
 }
 
-/// The text that runs the user's query.
+/// Runs the user's query.
 pub(super) fn query(text: &str) -> String {
     client::QUERY.replace("<query>", text)
 }
 
-/// The text that calls a procedure.
+/// Calls a procedure.
 pub(super) fn call(name: &str, arguments: &str) -> String {
     client::CALL.replace("<name>", name).replace("<arguments>", arguments)
 }
 
-/// The text that fills a variable with rows of JSON; `beside` is the parameter that has the texts.
-pub(super) fn fill_rows(rows: &str, type_name: &str, json: &str, beside: &str, columns: &[Column<'_>]) -> String {
+/// Fills a variable with rows of JSON; `text_parameter` names the parameter with the texts.
+pub(super) fn fill_rows(
+    rows: &str,
+    type_name: &str,
+    json: &str,
+    text_parameter: &str,
+    columns: &[Column<'_>],
+) -> String {
     let (mut values, mut declarations) = ("c0".to_owned(), "c0 int".to_owned());
     for (place, column) in (1..).zip(columns) {
         let sql_type = match column {
@@ -39,7 +45,7 @@ pub(super) fn fill_rows(rows: &str, type_name: &str, json: &str, beside: &str, c
             Column::Bytes(_) => write!(values, ", CONVERT(varbinary(max), c{place}, 2)"),
             Column::Text(_) => {
                 let _ = write!(declarations, ", n{place} int");
-                write!(values, ", SUBSTRING({beside}, c{place}, n{place})")
+                write!(values, ", SUBSTRING({text_parameter}, c{place}, n{place})")
             }
             _ => write!(values, ", c{place}"),
         };

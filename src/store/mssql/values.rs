@@ -1,4 +1,4 @@
-//! Rows on their way back.
+//! Rows from the server.
 
 use crate::store::{SqlRow, SqlRows, SqlValue};
 use jiff::Timestamp;
@@ -6,10 +6,10 @@ use jiff::tz::TimeZone;
 use std::sync::Arc;
 use tiberius::{Column, ColumnData, Row};
 
-/// How ids and times are given.
+/// The form of ids and times in rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// For ourselves: ids as 16 bytes, times as microseconds since 1970, column names in lower case.
+    /// For Dialoq: ids as 16 bytes, times as microseconds since 1970, column names in lower case.
     Raw,
     /// For the user: both as text.
     Text,
@@ -56,12 +56,12 @@ fn convert(value: ColumnData<'static>, form: Form) -> SqlValue {
             Form::Text => SqlValue::Text(id.hyphenated().to_string()),
         }),
         ColumnData::Numeric(value) => value.map(|number| match i64::try_from(number.value()) {
-            // What sums of ours are.
+            // The type of our sums.
             Ok(whole) if form == Form::Raw && number.scale() == 0 => SqlValue::Integer(whole),
             _ => SqlValue::Text(decimal(number.value(), number.scale())),
         }),
         ColumnData::DateTime(value) => value.map(|value| {
-            // Counted in three hundredths of a second, which are no whole microseconds: the nearest is meant.
+            // The server counts 300 to the second, which are no whole microseconds: the nearest is given.
             let in_day = (i64::from(value.seconds_fragments()) * 10_000 + 1) / 3;
             moment((i64::from(value.days()) - EPOCH_DAY_OF_1900) * DAY_US + in_day, form)
         }),
@@ -70,7 +70,7 @@ fn convert(value: ColumnData<'static>, form: Form) -> SqlValue {
             moment((i64::from(value.days()) - EPOCH_DAY_OF_1900) * DAY_US + in_day, form)
         }),
         ColumnData::DateTime2(value) => value.map(|value| moment(microseconds(value), form)),
-        // The server sends UTC and, besides, the offset at which it was written.
+        // The server sends UTC, and the offset with which the value was written.
         ColumnData::DateTimeOffset(value) => value.map(|value| moment(microseconds(value.datetime2()), form)),
         ColumnData::Date(value) => value.map(|date| {
             let us = (i64::from(date.days()) - EPOCH_DAY) * DAY_US;

@@ -1,6 +1,6 @@
-//! Which statements of the user are refused. Transactions and the session are Dialoq's: the session serves other callers
-//! afterwards. A session that ran a user's statement is reset when it goes back to the pool, because a function may change
-//! it as well (`sql/postgres/session/reset.sql`).
+//! Refuses statements of the user that change the transaction or the session, because the session serves other callers
+//! afterwards. A session that ran a user's statement is reset when it returns to the pool, because a function can change
+//! it too (`sql/postgres/session/reset.sql`).
 
 use super::failure::Asked;
 use super::link::refuse;
@@ -26,7 +26,7 @@ const FORBIDDEN: [&str; 16] = [
     "LOAD",
 ];
 
-/// Refuses it by its first word: the server takes one statement at a time.
+/// Refuses a statement by its first word: the server takes one statement at a time.
 pub(super) fn guard(text: &str) -> Linked<()> {
     let (word, rest) = first_word(text);
     if FORBIDDEN.contains(&word.as_str()) {
@@ -38,7 +38,7 @@ pub(super) fn guard(text: &str) -> Linked<()> {
                    SELECT, COPY with a file of the server, or a connection of your own";
         return Err(refuse(Asked::Users(text), why));
     }
-    // Of the transaction alone: LOCAL, TRANSACTION and CONSTRAINTS.
+    // LOCAL, TRANSACTION and CONSTRAINTS change the transaction only.
     if word == "SET" && !["LOCAL", "TRANSACTION", "CONSTRAINTS"].contains(&first_word(rest).0.as_str()) {
         let why = "SET would outlast the transaction on a connection that others use; write SET LOCAL in a Tx, or set it for \
                    the role with ALTER ROLE ... SET";

@@ -7,7 +7,7 @@ use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
     XmlSchemaCollection,
 };
-use crate::core::{EndpointRow, Limits, Repairs, Restore, Restored, Stored};
+use crate::core::{DeliveryClass, EndpointRow, Limits, Repairs, Restore, Restored};
 use crate::error::Result;
 use crate::id::{ConversationHandle, ConversationId, GroupId, IdSource};
 use crate::protocol::ConversationState;
@@ -102,13 +102,13 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
         Ok(())
     })?;
     each(connection, MESSAGE_KEYS, |row| {
-        let stored = match row.get::<_, u8>(2)? {
-            0 => Stored::Sequenced,
-            1 => Stored::Error,
-            2 => Stored::Timer,
+        let delivery_class = match row.get::<_, u8>(2)? {
+            0 => DeliveryClass::Sequenced,
+            1 => DeliveryClass::Error,
+            2 => DeliveryClass::Timer,
             other => return Err(rusqlite::Error::IntegralValueOutOfRange(2, other.into())),
         };
-        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, stored, unsigned(row, 3)?, row.get(4)?);
+        restore.message(unsigned(row, 0)?, unsigned(row, 1)?, delivery_class, unsigned(row, 3)?, row.get(4)?);
         Ok(())
     })?;
     each(connection, TRANSMISSION_KEYS, |row| {

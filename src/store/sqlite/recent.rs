@@ -82,7 +82,7 @@ fn size(row: &MessageRow) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Stored;
+    use crate::core::DeliveryClass;
     use crate::id::MessageId;
     use crate::time::Timestamp;
     use std::sync::Arc;
@@ -92,7 +92,7 @@ mod tests {
         Box::new(MessageRow {
             queuing_order,
             endpoint_id: 1,
-            stored: Stored::Sequenced,
+            delivery_class: DeliveryClass::Sequenced,
             sequence: 0,
             message_type_id: 1,
             message_id: MessageId(Uuid::from_u128(queuing_order.into())),

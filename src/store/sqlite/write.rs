@@ -179,7 +179,7 @@ impl<'c> Writer<'c> {
             params![
                 int(row.queuing_order),
                 int(row.endpoint_id),
-                row.stored as u8,
+                row.delivery_class as u8,
                 int(row.sequence),
                 row.message_type_id,
                 row.message_id.0.as_bytes(),
@@ -203,7 +203,7 @@ impl<'c> Writer<'c> {
                 int(row.endpoint_id),
                 int(row.queuing_order),
                 3,
-                row.stored as u8,
+                row.delivery_class as u8,
                 int(row.sequence),
                 row.message_type_id,
                 row.message_id.0.as_bytes(),
@@ -378,7 +378,7 @@ pub(super) fn event_name(event: QueueEvent) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::Stored;
+    use crate::core::DeliveryClass;
     use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
     use crate::protocol::ConversationState;
     use crate::time::Timestamp;
@@ -388,7 +388,7 @@ mod tests {
         Box::new(MessageRow {
             queuing_order: 7,
             endpoint_id: 3,
-            stored: Stored::Sequenced,
+            delivery_class: DeliveryClass::Sequenced,
             sequence: 0,
             message_type_id: 1,
             message_id: MessageId(Uuid::nil()),

@@ -1,4 +1,4 @@
-//! Batching: while batches are under way, further items of a kind gather, and leave together as one batch.
+//! Batching: while batches are under way, further items gather, and leave together as one batch.
 //!
 //! No item waits for a timer. If few batches are under way, an item goes at once, alone. Otherwise it gathers with
 //! others until a batch comes back, so batches are as large as the load is high.
@@ -13,15 +13,15 @@ use uuid::Uuid;
 const MOST_ITEMS: usize = 256;
 const MOST_BYTES: usize = 4 << 20;
 
-/// Batches of a kind under way at once, alone and beside other kinds.
-const MOST_ALONE: usize = 2;
-const MOST_BESIDE: usize = 1;
+/// The most batches of a batcher under way at once: if no other batcher of the store is active, and if one is.
+const MOST_BATCHES_ALONE: usize = 2;
+const MOST_BATCHES_BESIDE_OTHERS: usize = 1;
 
 /// The most times a batch yields to other tasks before it leaves, so that more items can join it. 64 yields gathered no
 /// more than 16.
-const MOST_TURNS: usize = 16;
+const MOST_YIELDS: usize = 16;
 
-/// How many kinds of one store have something under way.
+/// The number of batchers of one store that have items under way.
 pub(in crate::store::database) type ActiveBatchers = Arc<AtomicUsize>;
 
 /// An item that can go out in a batch.
@@ -32,15 +32,15 @@ pub(in crate::store::database) trait Item {
     /// The bytes of its body.
     fn bytes(&self) -> usize;
 
-    /// The key of its order: while an item of the same key is out, this one waits.
+    /// The key of its order: while an item of the same key is under way, this one waits.
     fn key(&self) -> Option<Uuid>;
 }
 
-/// The items of one kind: those that wait, and those that are out.
+/// The items of one kind of call: those that wait, and those that are under way.
 #[derive(Debug)]
 pub(in crate::store::database) struct Batcher<I> {
     gathered: Mutex<Gathered<I>>,
-    kinds: ActiveBatchers,
+    active: ActiveBatchers,
     gathering: Gathering,
 }
 
@@ -50,13 +50,13 @@ struct Gathered<I> {
     /// Batches, and the items in them.
     under_way: usize,
     items_under_way: usize,
-    /// The keys of what is out.
-    out: HashSet<Uuid>,
+    /// The keys of items under way.
+    keys_under_way: HashSet<Uuid>,
 }
 
 impl<I: Item> Gathered<I> {
-    fn is_out(&self, item: &I) -> bool {
-        item.key().is_some_and(|key| self.out.contains(&key))
+    fn is_under_way(&self, item: &I) -> bool {
+        item.key().is_some_and(|key| self.keys_under_way.contains(&key))
     }
 
     /// Takes the items that can go together now.
@@ -66,7 +66,7 @@ impl<I: Item> Gathered<I> {
         let mut left = VecDeque::new();
         for item in std::mem::take(&mut self.items) {
             is_full |= batch.len() >= MOST_ITEMS;
-            if is_full || self.is_out(&item) {
+            if is_full || self.is_under_way(&item) {
                 left.push_back(item);
             } else if !item.is_abandoned() {
                 is_full = !batch.is_empty() && bytes + item.bytes() > MOST_BYTES;
@@ -79,22 +79,22 @@ impl<I: Item> Gathered<I> {
             }
         }
         self.items = left;
-        self.out.extend(batch.iter().filter_map(Item::key));
+        self.keys_under_way.extend(batch.iter().filter_map(Item::key));
         batch
     }
 }
 
 impl<I: Item> Batcher<I> {
-    /// One of these kinds.
-    pub(in crate::store::database) fn new(kinds: ActiveBatchers) -> Self {
+    /// A batcher of the store that this number belongs to.
+    pub(in crate::store::database) fn new(active: ActiveBatchers) -> Self {
         Self {
             gathered: Mutex::new(Gathered {
                 items: VecDeque::new(),
                 under_way: 0,
                 items_under_way: 0,
-                out: HashSet::new(),
+                keys_under_way: HashSet::new(),
             }),
-            kinds,
+            active,
             gathering: Gathering::default(),
         }
     }
@@ -119,7 +119,7 @@ impl<I: Item> Batcher<I> {
         }
         self.gathering.wait_for(0);
         let batch = gathered.batch();
-        self.sets_out(&mut gathered, batch.len());
+        self.note_departure(&mut gathered, batch.len());
         batch
     }
 
@@ -127,28 +127,28 @@ impl<I: Item> Batcher<I> {
     /// is kept until a later `next`.
     pub(in crate::store::database) fn enter(&self, item: I) -> Option<I> {
         let mut gathered = self.gathered();
-        if gathered.under_way < self.most(&gathered) && !gathered.is_out(&item) {
-            self.sets_out(&mut gathered, 1);
-            gathered.out.extend(item.key());
+        if gathered.under_way < self.most_under_way(&gathered) && !gathered.is_under_way(&item) {
+            self.note_departure(&mut gathered, 1);
+            gathered.keys_under_way.extend(item.key());
             return Some(item);
         }
         gathered.items.push_back(item);
         None
     }
 
-    /// The next batch, in the place of `back` items that have just come back. Empty if no item waits or another kind
-    /// needs the place, which is free then.
+    /// The next batch, in the place of `back` items that have just come back. Empty if no item waits, or if another
+    /// batcher needs the place; the place is free then.
     ///
-    /// Callers that were just answered get time to come again, until this batch has its even share of all known items.
+    /// Callers that just got an answer get time to send the next item, until this batch has its even share of all known items.
     /// A caller that misses a batch waits for the whole next one, and a batch costs as much as nearly twenty of its
     /// items. Of 64 callers 28 go together with this, 24 without, and throughput is a tenth higher.
     pub(in crate::store::database) async fn next(&self, back: usize) -> Vec<I> {
-        for _ in 0..MOST_TURNS {
+        for _ in 0..MOST_YIELDS {
             tokio::task::yield_now().await;
             let gathered = self.gathered();
-            // Some of what waits may be of those who came back, so the two do not add up.
+            // Some waiting items may be of callers that just got an answer, so the larger number counts, not the sum.
             let known = gathered.items_under_way - back + gathered.items.len().max(back);
-            if gathered.items.len() >= known.div_ceil(self.most(&gathered)) {
+            if gathered.items.len() >= known.div_ceil(self.most_under_way(&gathered)) {
                 break;
             }
         }
@@ -158,12 +158,12 @@ impl<I: Item> Batcher<I> {
     fn take_place(&self, back: usize) -> Vec<I> {
         let mut gathered = self.gathered();
         gathered.items_under_way -= back;
-        let batch = if gathered.under_way > self.most(&gathered) { Vec::new() } else { gathered.batch() };
+        let batch = if gathered.under_way > self.most_under_way(&gathered) { Vec::new() } else { gathered.batch() };
         gathered.items_under_way += batch.len();
         if batch.is_empty() {
             gathered.under_way -= 1;
             if gathered.under_way == 0 {
-                self.kinds.fetch_sub(1, SeqCst);
+                self.active.fetch_sub(1, SeqCst);
             }
         }
         batch
@@ -173,29 +173,29 @@ impl<I: Item> Batcher<I> {
     pub(in crate::store::database) fn release(&self, keys: impl IntoIterator<Item = Uuid>) -> Vec<I> {
         let mut gathered = self.gathered();
         for key in keys {
-            gathered.out.remove(&key);
+            gathered.keys_under_way.remove(&key);
         }
-        if gathered.items.is_empty() || gathered.under_way >= self.most(&gathered) {
+        if gathered.items.is_empty() || gathered.under_way >= self.most_under_way(&gathered) {
             return Vec::new();
         }
         let batch = gathered.batch();
         if !batch.is_empty() {
-            self.sets_out(&mut gathered, batch.len());
+            self.note_departure(&mut gathered, batch.len());
         }
         batch
     }
 
-    fn sets_out(&self, gathered: &mut Gathered<I>, items: usize) {
+    fn note_departure(&self, gathered: &mut Gathered<I>, items: usize) {
         if gathered.under_way == 0 {
-            self.kinds.fetch_add(1, SeqCst);
+            self.active.fetch_add(1, SeqCst);
         }
         gathered.under_way += 1;
         gathered.items_under_way += items;
     }
 
-    fn most(&self, gathered: &Gathered<I>) -> usize {
-        let is_alone = self.kinds.load(SeqCst) <= usize::from(gathered.under_way > 0);
-        if is_alone { MOST_ALONE } else { MOST_BESIDE }
+    fn most_under_way(&self, gathered: &Gathered<I>) -> usize {
+        let is_alone = self.active.load(SeqCst) <= usize::from(gathered.under_way > 0);
+        if is_alone { MOST_BATCHES_ALONE } else { MOST_BATCHES_BESIDE_OTHERS }
     }
 
     fn gathered(&self) -> MutexGuard<'_, Gathered<I>> {
@@ -208,14 +208,14 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq)]
-    struct Thing {
+    struct TestItem {
         name: u32,
         bytes: usize,
         is_abandoned: bool,
         key: Option<Uuid>,
     }
 
-    impl Item for Thing {
+    impl Item for TestItem {
         fn is_abandoned(&self) -> bool {
             self.is_abandoned
         }
@@ -229,107 +229,107 @@ mod tests {
         }
     }
 
-    fn thing(name: u32) -> Thing {
-        Thing { name, bytes: 1, is_abandoned: false, key: None }
+    fn item(name: u32) -> TestItem {
+        TestItem { name, bytes: 1, is_abandoned: false, key: None }
     }
 
-    /// Another kind has something under way, so that one batch of this goes at a time.
+    /// Another batcher is active, so this one has one batch under way at a time.
     fn active() -> ActiveBatchers {
         Arc::new(AtomicUsize::new(1))
     }
 
-    fn names(batch: &[Thing]) -> Vec<u32> {
-        batch.iter().map(|thing| thing.name).collect()
+    fn names(batch: &[TestItem]) -> Vec<u32> {
+        batch.iter().map(|item| item.name).collect()
     }
 
     #[test]
-    fn who_comes_first_goes_alone_and_the_others_go_together() {
-        let fold = Batcher::new(ActiveBatchers::default());
-        assert!(fold.enter(thing(1)).is_some());
-        assert!(fold.enter(thing(2)).is_some());
+    fn the_first_item_leaves_alone_and_the_others_together() {
+        let batcher = Batcher::new(ActiveBatchers::default());
+        assert!(batcher.enter(item(1)).is_some());
+        assert!(batcher.enter(item(2)).is_some());
         for name in 3..10 {
-            assert!(fold.enter(thing(name)).is_none());
+            assert!(batcher.enter(item(name)).is_none());
         }
-        assert_eq!(names(&fold.take_place(1)), [3, 4, 5, 6, 7, 8, 9]);
-        assert!(fold.take_place(1).is_empty(), "the second place is free now");
-        assert!(fold.enter(thing(10)).is_some());
-        assert!(fold.enter(thing(11)).is_none(), "but the first is still taken");
+        assert_eq!(names(&batcher.take_place(1)), [3, 4, 5, 6, 7, 8, 9]);
+        assert!(batcher.take_place(1).is_empty(), "the second place is free now");
+        assert!(batcher.enter(item(10)).is_some());
+        assert!(batcher.enter(item(11)).is_none(), "but the first is still taken");
     }
 
     #[test]
     fn kinds_side_by_side_have_one_batch_each() {
-        let kinds = ActiveBatchers::default();
-        let (sends, receives) = (Batcher::new(kinds.clone()), Batcher::new(kinds.clone()));
-        assert!(sends.enter(thing(1)).is_some());
-        assert!(sends.enter(thing(2)).is_some());
-        assert!(receives.enter(thing(3)).is_some());
-        assert!(receives.enter(thing(4)).is_none(), "one is under way beside the other kind");
-        sends.enter(thing(5));
+        let active = ActiveBatchers::default();
+        let (sends, receives) = (Batcher::new(active.clone()), Batcher::new(active.clone()));
+        assert!(sends.enter(item(1)).is_some());
+        assert!(sends.enter(item(2)).is_some());
+        assert!(receives.enter(item(3)).is_some());
+        assert!(receives.enter(item(4)).is_none(), "one is under way beside the other kind");
+        sends.enter(item(5));
         assert!(sends.take_place(1).is_empty(), "the second place is given up");
         assert_eq!(names(&sends.take_place(1)), [5], "and the first takes what waits");
         assert!(sends.take_place(1).is_empty());
-        assert!(receives.enter(thing(6)).is_some(), "alone again");
+        assert!(receives.enter(item(6)).is_some(), "alone again");
         assert_eq!(names(&receives.take_place(1)), [4]);
         assert!(receives.take_place(1).is_empty());
         assert!(receives.take_place(1).is_empty());
-        assert_eq!(kinds.load(SeqCst), 0);
+        assert_eq!(active.load(SeqCst), 0);
     }
 
     #[test]
     fn batches_are_bounded_by_number_and_by_bytes() {
-        let fold = Batcher::new(active());
-        assert!(fold.enter(thing(0)).is_some());
+        let batcher = Batcher::new(active());
+        assert!(batcher.enter(item(0)).is_some());
         for name in 0..300 {
-            fold.enter(thing(name));
+            batcher.enter(item(name));
         }
-        assert_eq!(fold.take_place(1).len(), MOST_ITEMS);
-        assert_eq!(fold.take_place(MOST_ITEMS).len(), 300 - MOST_ITEMS);
+        assert_eq!(batcher.take_place(1).len(), MOST_ITEMS);
+        assert_eq!(batcher.take_place(MOST_ITEMS).len(), 300 - MOST_ITEMS);
         for name in 0..3 {
-            fold.enter(Thing { bytes: MOST_BYTES / 2 + 1, ..thing(name) });
+            batcher.enter(TestItem { bytes: MOST_BYTES / 2 + 1, ..item(name) });
         }
-        assert_eq!(names(&fold.take_place(300 - MOST_ITEMS)), [0], "a second body of that size does not fit");
-        assert_eq!(names(&fold.take_place(1)), [1]);
-        fold.enter(Thing { bytes: 10 * MOST_BYTES, ..thing(3) });
-        assert_eq!(names(&fold.take_place(1)), [2]);
-        assert_eq!(names(&fold.take_place(1)), [3], "what fits into no batch goes alone");
+        assert_eq!(names(&batcher.take_place(300 - MOST_ITEMS)), [0], "a second body of that size does not fit");
+        assert_eq!(names(&batcher.take_place(1)), [1]);
+        batcher.enter(TestItem { bytes: 10 * MOST_BYTES, ..item(3) });
+        assert_eq!(names(&batcher.take_place(1)), [2]);
+        assert_eq!(names(&batcher.take_place(1)), [3], "what fits into no batch goes alone");
     }
 
     #[test]
-    fn who_has_gone_away_is_left_out() {
-        let fold = Batcher::new(active());
-        assert!(fold.enter(thing(0)).is_some());
-        fold.enter(Thing { is_abandoned: true, ..thing(1) });
-        fold.enter(thing(2));
-        assert_eq!(names(&fold.take_place(1)), [2]);
-        fold.enter(Thing { is_abandoned: true, ..thing(3) });
-        assert!(fold.take_place(1).is_empty());
-        assert!(fold.enter(thing(4)).is_some());
+    fn items_of_callers_that_left_are_dropped() {
+        let batcher = Batcher::new(active());
+        assert!(batcher.enter(item(0)).is_some());
+        batcher.enter(TestItem { is_abandoned: true, ..item(1) });
+        batcher.enter(item(2));
+        assert_eq!(names(&batcher.take_place(1)), [2]);
+        batcher.enter(TestItem { is_abandoned: true, ..item(3) });
+        assert!(batcher.take_place(1).is_empty());
+        assert!(batcher.enter(item(4)).is_some());
     }
 
     #[test]
     fn what_must_keep_its_order_waits_for_what_is_out() {
-        let fold = Batcher::new(ActiveBatchers::default());
+        let batcher = Batcher::new(ActiveBatchers::default());
         let key = |key: u128| Some(Uuid::from_u128(key));
-        let of = |name, number| Thing { key: key(number), ..thing(name) };
-        assert!(fold.enter(of(1, 7)).is_some());
-        assert!(fold.enter(of(2, 7)).is_none(), "a place is free, but the first is out");
-        assert!(fold.enter(of(3, 8)).is_some());
-        fold.enter(of(4, 9));
-        assert_eq!(names(&fold.take_place(1)), [4]);
-        assert!(fold.take_place(1).is_empty());
-        assert_eq!(names(&fold.release(key(7))), [2], "it takes the free place");
-        assert!(fold.release(key(8)).is_empty());
-        fold.enter(of(5, 7));
-        assert!(fold.release(key(7)).is_empty(), "no place is free");
-        assert_eq!(names(&fold.take_place(1)), [5]);
+        let of = |name, number| TestItem { key: key(number), ..item(name) };
+        assert!(batcher.enter(of(1, 7)).is_some());
+        assert!(batcher.enter(of(2, 7)).is_none(), "a place is free, but the first is out");
+        assert!(batcher.enter(of(3, 8)).is_some());
+        batcher.enter(of(4, 9));
+        assert_eq!(names(&batcher.take_place(1)), [4]);
+        assert!(batcher.take_place(1).is_empty());
+        assert_eq!(names(&batcher.release(key(7))), [2], "it takes the free place");
+        assert!(batcher.release(key(8)).is_empty());
+        batcher.enter(of(5, 7));
+        assert!(batcher.release(key(7)).is_empty(), "no place is free");
+        assert_eq!(names(&batcher.take_place(1)), [5]);
     }
 
-    /// Enters `things` items, eight at a time, while another task runs.
-    fn come(fold: &Arc<Batcher<Thing>>, things: u32) {
-        let fold = fold.clone();
+    /// Enters `items` items, eight at a time, while another task runs.
+    fn come(batcher: &Arc<Batcher<TestItem>>, items: u32) {
+        let batcher = batcher.clone();
         tokio::spawn(async move {
-            for name in 0..things {
-                assert!(fold.enter(thing(name)).is_none());
+            for name in 0..items {
+                assert!(batcher.enter(item(name)).is_none());
                 if name % 8 == 7 {
                     tokio::task::yield_now().await;
                 }
@@ -338,30 +338,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_batch_waits_for_those_who_came_back_from_the_one_before() {
+    async fn a_batch_waits_for_the_callers_of_the_one_before() {
         let _limit = crate::testing::limit();
-        let fold = Arc::new(Batcher::new(active()));
-        assert!(fold.enter(thing(0)).is_some());
+        let batcher = Arc::new(Batcher::new(active()));
+        assert!(batcher.enter(item(0)).is_some());
         for name in 0..32 {
-            fold.enter(thing(name));
+            batcher.enter(item(name));
         }
-        assert_eq!(fold.next(1).await.len(), 32);
-        come(&fold, 40);
-        assert_eq!(fold.next(32).await.len(), 32);
-        assert_eq!(fold.next(32).await.len(), 8, "it does not wait for ever for those who do not come");
+        assert_eq!(batcher.next(1).await.len(), 32);
+        come(&batcher, 40);
+        assert_eq!(batcher.next(32).await.len(), 32);
+        assert_eq!(batcher.next(32).await.len(), 8, "it does not wait for ever for items that do not come");
     }
 
     #[tokio::test]
     async fn batches_that_go_at_once_share_out_evenly() {
         let _limit = crate::testing::limit();
-        let fold = Arc::new(Batcher::new(ActiveBatchers::default()));
-        assert!(fold.enter(thing(0)).is_some() && fold.enter(thing(0)).is_some());
+        let batcher = Arc::new(Batcher::new(ActiveBatchers::default()));
+        assert!(batcher.enter(item(0)).is_some() && batcher.enter(item(0)).is_some());
         for name in 0..62 {
-            fold.enter(thing(name));
+            batcher.enter(item(name));
         }
-        assert_eq!(fold.next(1).await.len(), 62);
-        come(&fold, 62);
-        assert_eq!(fold.next(62).await.len(), 32, "half of the 63 that are known, rounded up");
-        assert_eq!(fold.next(1).await.len(), 30, "the others come while the single one is back");
+        assert_eq!(batcher.next(1).await.len(), 62);
+        come(&batcher, 62);
+        assert_eq!(batcher.next(62).await.len(), 32, "half of the 63 that are known, rounded up");
+        assert_eq!(batcher.next(1).await.len(), 30, "the others come while the single one is back");
     }
 }

@@ -36,7 +36,7 @@ impl Database {
             Verb::Receive { queue, .. }
             | Verb::GetConversationGroup { queue }
             | Verb::PostQueueActivation { queue } => {
-                context.folded = fold_name(queue);
+                context.folded_name = fold_name(queue);
             }
             _ => {}
         }

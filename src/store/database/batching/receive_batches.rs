@@ -39,10 +39,10 @@ impl Item for Receiving {
     }
 }
 
-/// After this many batches one begins at the first row of the claim index.
-const MOST_ON_THE_TRAIL: usize = 16;
+/// One batch in this many begins at the first row of the claim index.
+const BATCHES_BETWEEN_FULL_SCANS: usize = 16;
 
-/// Where batches of a queue begin. The claim index keeps traces of deleted rows until the server cleans up; at 30,000
+/// The place in the claim index at which batches of a queue begin. The claim index keeps traces of deleted rows until the server cleans up; at 30,000
 /// receives a second, scanning them took a fifth of a receive after three seconds. Rows before the start of the last
 /// batch were taken or locked when it ran. Rows that have come there since wait until no other is left, or for the next
 /// batch that begins at the first row.
@@ -66,70 +66,70 @@ impl Start {
 }
 
 impl ScanStart {
-    /// Where the next batch begins; `None` is the first row.
+    /// The place at which the next batch begins; `None` is the first row.
     fn next(&mut self) -> Option<Start> {
         self.batches += 1;
-        if self.batches >= MOST_ON_THE_TRAIL {
+        if self.batches >= BATCHES_BETWEEN_FULL_SCANS {
             *self = Self::default();
         }
         self.from
     }
 
     /// Remembers the start of a batch only if every caller got a message and all have one level.
-    fn gave(&mut self, ranks: impl Iterator<Item = Start>) {
+    fn remember(&mut self, ranks: impl Iterator<Item = Start>) {
         self.from = None;
         for rank in ranks {
             match &mut self.from {
                 None => self.from = Some(rank),
                 Some(from) if from.level == rank.level => from.order = from.order.min(rank.order),
-                Some(_) => return self.lost(),
+                Some(_) => return self.reset(),
             }
         }
     }
 
-    fn lost(&mut self) {
+    fn reset(&mut self) {
         *self = Self::default();
     }
 }
 
-/// Beyond so many names of queues, those that are not in use are forgotten.
+/// The number of queue names above which those not in use are removed.
 const MOST_QUEUES: usize = 1024;
 
-/// What receivers of a queue have in common, by its folded name.
+/// The state that the receivers of a queue share, by its folded name.
 pub(in crate::store::database) struct Receives {
-    kinds: ActiveBatchers,
+    active: ActiveBatchers,
     gathering: Gathering,
     queues: DashMap<String, Arc<Queue>>,
 }
 
 struct Queue {
-    folded: String,
-    fold: Batcher<Receiving>,
-    trail: Mutex<ScanStart>,
+    folded_name: String,
+    batcher: Batcher<Receiving>,
+    scan_start: Mutex<ScanStart>,
     activity: Arc<QueueActivity>,
 }
 
 impl Queue {
-    fn trail(&self) -> std::sync::MutexGuard<'_, ScanStart> {
-        self.trail.lock().unwrap_or_else(PoisonError::into_inner)
+    fn scan_start(&self) -> std::sync::MutexGuard<'_, ScanStart> {
+        self.scan_start.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Receives {
-    /// Each queue's is one of these kinds.
-    pub(in crate::store::database) fn new(kinds: ActiveBatchers, gathering: Gathering) -> Self {
-        Self { kinds, gathering, queues: DashMap::default() }
+    /// The batchers of all queues count in `active`.
+    pub(in crate::store::database) fn new(active: ActiveBatchers, gathering: Gathering) -> Self {
+        Self { active, gathering, queues: DashMap::default() }
     }
 
-    fn queue(&self, folded: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
-        if let Some(found) = self.queues.get(folded) {
+    fn queue(&self, folded_name: &str, activity: impl FnOnce() -> Arc<QueueActivity>) -> Arc<Queue> {
+        if let Some(found) = self.queues.get(folded_name) {
             return found.clone();
         }
         let made = || {
             Arc::new(Queue {
-                folded: folded.to_owned(),
-                fold: Batcher::new(self.kinds.clone()).gathering(self.gathering.clone()),
-                trail: Mutex::default(),
+                folded_name: folded_name.to_owned(),
+                batcher: Batcher::new(self.active.clone()).gathering(self.gathering.clone()),
+                scan_start: Mutex::default(),
                 activity: activity(),
             })
         };
@@ -137,28 +137,28 @@ impl Receives {
         if self.queues.len() >= MOST_QUEUES {
             self.queues.retain(|_, queue| Arc::strong_count(queue) > 1);
         }
-        self.queues.entry(folded.to_owned()).or_insert_with(made).clone()
+        self.queues.entry(folded_name.to_owned()).or_insert_with(made).clone()
     }
 
     /// Removes the entry of a queue that does not exist, so that names chosen by callers take no room.
     fn forget(&self, queue: &Queue) {
-        self.queues.remove(&queue.folded);
+        self.queues.remove(&queue.folded_name);
     }
 }
 
 impl Database {
     /// Receives from any group, in a batch with other callers.
-    pub(in crate::store::database) async fn receive_folded(
+    pub(in crate::store::database) async fn receive_in_batch(
         self: Arc<Self>,
         queue: &str,
         top: Option<u64>,
         work: Work,
     ) -> Result<Outcome> {
-        let folded = fold_name(queue);
-        let queue = self.receives.queue(&folded, || self.board.queue(&folded));
+        let folded_name = fold_name(queue);
+        let queue = self.receives.queue(&folded_name, || self.board.queue(&folded_name));
         let (answer, answered) = oneshot::channel();
         let receiving = Receiving { top, answer, _work: work };
-        let batch = queue.fold.come(receiving);
+        let batch = queue.batcher.come(receiving);
         if !batch.is_empty() {
             self.runtime.spawn(self.clone().run_receives(queue.clone(), batch));
         }
@@ -170,7 +170,7 @@ impl Database {
         while !batch.is_empty() {
             let asked = batch.len();
             self.receive_batch(&queue, batch).await;
-            batch = queue.fold.next(asked).await;
+            batch = queue.batcher.next(asked).await;
         }
     }
 
@@ -184,9 +184,9 @@ impl Database {
             if batch.is_empty() {
                 return;
             }
-            let from = if batch.len() > 1 { queue.trail().next() } else { None };
+            let from = if batch.len() > 1 { queue.scan_start().next() } else { None };
             let done = match link {
-                Ok(mut link) => link.call(call(&queue.folded, &batch, from)).await,
+                Ok(mut link) => link.call(call(&queue.folded_name, &batch, from)).await,
                 Err(failure) => Err(failure),
             };
             match done {
@@ -207,7 +207,7 @@ impl Database {
         };
         match received {
             Err(error) => {
-                queue.trail().lost();
+                queue.scan_start().reset();
                 if error.code() == Code::OBJECT_NOT_FOUND {
                     self.receives.forget(queue);
                 }
@@ -223,14 +223,14 @@ impl Database {
                 }
                 let is_empty = shares.iter().any(Vec::is_empty);
                 match is_empty || batch.len() == 1 {
-                    true => queue.trail().lost(),
-                    false => queue.trail().gave(shares.iter().flatten().map(Start::of)),
+                    true => queue.scan_start().reset(),
+                    false => queue.scan_start().remember(shares.iter().flatten().map(Start::of)),
                 }
                 let groups = shares.iter().filter(|share| !share.is_empty()).count();
                 let messages = shares.iter().map(Vec::len).sum();
-                self.queue_stands(&queue.activity, groups, messages, is_empty);
+                self.update_queue_facts(&queue.activity, groups, messages, is_empty);
                 for (receiving, share) in batch.into_iter().zip(shares) {
-                    // If its caller has gone, the handover notes that.
+                    // If its caller has left, the handover counts the messages as dropped.
                     let _ = receiving.answer.send(Ok(Handover::new(share)));
                 }
             }
@@ -238,7 +238,7 @@ impl Database {
     }
 
     /// Updates the facts of a queue after a RECEIVE.
-    pub(in crate::store::database) fn queue_stands(
+    pub(in crate::store::database) fn update_queue_facts(
         &self,
         activity: &QueueActivity,
         groups: usize,
@@ -285,24 +285,24 @@ mod tests {
 
     #[test]
     fn a_batch_begins_at_the_oldest_of_the_one_before() {
-        let mut trail = ScanStart::default();
-        assert_eq!(trail.next(), None);
-        trail.gave([start(5, 12), start(5, 10), start(5, 11)].into_iter());
-        assert_eq!(trail.next(), Some(start(5, 10)));
-        trail.gave([start(7, 12), start(5, 10)].into_iter());
-        assert_eq!(trail.next(), None, "two levels");
-        trail.gave([start(5, 20)].into_iter());
-        trail.lost();
-        assert_eq!(trail.next(), None);
+        let mut scan_start = ScanStart::default();
+        assert_eq!(scan_start.next(), None);
+        scan_start.remember([start(5, 12), start(5, 10), start(5, 11)].into_iter());
+        assert_eq!(scan_start.next(), Some(start(5, 10)));
+        scan_start.remember([start(7, 12), start(5, 10)].into_iter());
+        assert_eq!(scan_start.next(), None, "two levels");
+        scan_start.remember([start(5, 20)].into_iter());
+        scan_start.reset();
+        assert_eq!(scan_start.next(), None);
     }
 
     #[test]
     fn now_and_then_one_begins_at_the_first_row() {
-        let mut trail = ScanStart::default();
+        let mut scan_start = ScanStart::default();
         let mut whole = 0;
-        for order in 0..10 * MOST_ON_THE_TRAIL as u64 {
-            whole += usize::from(trail.next().is_none());
-            trail.gave([start(5, order)].into_iter());
+        for order in 0..10 * BATCHES_BETWEEN_FULL_SCANS as u64 {
+            whole += usize::from(scan_start.next().is_none());
+            scan_start.remember([start(5, order)].into_iter());
         }
         assert_eq!(whole, 1 + 10, "the first, and one of so many");
     }

@@ -59,10 +59,10 @@ impl Sending {
 
 impl Database {
     /// Sends, in a batch with other callers.
-    pub(in crate::store::database) async fn send_folded(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
+    pub(in crate::store::database) async fn send_in_batch(self: Arc<Self>, verb: Verb, work: Work) -> Result<Outcome> {
         let context = self.call_context(&verb).await?;
         let Verb::Send { handles, message_type, body, trace } = verb else {
-            unreachable!("the caller has looked at the verb");
+            unreachable!("only a SEND comes here");
         };
         let (answer, answered) = oneshot::channel();
         let sending = Sending { handle: handles[0], message_type, body, trace, context, answer, _work: work };

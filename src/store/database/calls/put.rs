@@ -6,7 +6,7 @@ use crate::catalog::{
 use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation};
 use crate::store::database::link::{Arg, Call, Column};
 
-/// What every broker has from the start, and its settings.
+/// The built-in definitions of every broker, and its settings.
 pub fn builtins(catalog: &Catalog) -> Vec<Call<'_>> {
     let mut calls: Vec<Call<'_>> = catalog.message_types.values().map(|row| message_type(row)).collect();
     calls.extend(catalog.contracts.values().map(|row| contract(row)));

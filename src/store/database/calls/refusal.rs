@@ -1,11 +1,9 @@
-//! What a number that a server raised means here.
+//! The error behind a number that one of our functions or procedures raised.
 
 use crate::error::{Code, Error};
 
-/// The refusal behind a number that one of our functions or procedures raised, in the words it raised.
-///
-/// A number that is not ours is a failure of the store (60018): the driver knows better what it means, and asks here only
-/// for ours.
+/// The refusal behind a number, with the message that was raised. A number that is not ours is a failure of the store
+/// (60018); drivers map the numbers of their servers themselves.
 pub fn refusal(number: i64, message: impl Into<String>) -> Error {
     let known = Code::ALL.iter().map(|(code, _)| *code).find(|code| i64::from(code.0) == number);
     match known {

@@ -18,7 +18,7 @@ impl<'r> Row<'r> {
         })
     }
 
-    /// Whether there is such a column and it holds something.
+    /// Whether there is such a column and its value is not NULL.
     pub(in crate::store::database) fn has(self, column: &str) -> bool {
         self.value(column).is_ok_and(|value| *value != SqlValue::Null)
     }
@@ -91,7 +91,7 @@ fn wrong(column: &str, found: &SqlValue, right: &str) -> Error {
     damaged(format!("column '{column}' holds {found:?}, not {right}"))
 }
 
-/// 60012: an answer that none of our functions gives.
+/// 60012: an answer that our functions never give.
 pub(in crate::store::database) fn damaged(why: impl std::fmt::Display) -> Error {
     let message = format!("the answer of the server is not that of this version of Dialoq: {why}; install it again");
     Error::new(Code::STORE_DAMAGED, message)

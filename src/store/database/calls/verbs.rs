@@ -12,25 +12,25 @@ use crate::store::database::link::{Arg, Call, Column};
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// What a call says beyond its verb; made once for a verb, however often that is tried.
+/// The parts of a call that are not in its verb; made once for all attempts of a verb.
 #[derive(Debug, Clone, Default)]
 pub(in crate::store::database) struct CallContext {
     /// The queue's name as it is compared.
-    pub(in crate::store::database) folded: String,
-    /// What is wrong with the body: empty for nothing.
+    pub(in crate::store::database) folded_name: String,
+    /// The fault of the body; empty if it has none.
     pub(in crate::store::database) body_fault: String,
-    /// The definitions that the body was checked against.
+    /// The version of the definitions that the body was checked against.
     pub(in crate::store::database) catalog_version: i64,
-    /// What the body came to under them, if its type has a validation.
+    /// The verdict on the body under them, if its type has a validation.
     pub(in crate::store::database) verdict: Option<Arc<Verdict>>,
-    /// Ids for what the verb makes, in the order in which the embedded store takes them.
+    /// Ids for the objects that the verb makes, in the order in which the embedded store takes them.
     pub(in crate::store::database) ids: [Uuid; 3],
 }
 
 /// The call that does the verb.
 ///
 /// # Errors
-/// 60008 for definitions, which are made otherwise; 8418 for a SEND that names no conversation.
+/// 60008 for a definition, which has calls of its own; 8418 for a SEND that names no conversation.
 pub(in crate::store::database) fn call<'a>(verb: &'a Verb, context: &'a CallContext) -> Result<Call<'a>> {
     match verb {
         Verb::Define(_) => return Err(Error::definition_in_transaction()),
@@ -49,7 +49,7 @@ fn arg<'a>(value: Value<'a>, context: &'a CallContext) -> Arg<'a> {
         Value::Int(value) => value.map_or(Arg::Null, Arg::Int),
         Value::BigInt(value) => value.map_or(Arg::Null, Arg::BigInt),
         Value::Text(text) => maybe(text),
-        Value::Queue(_) => Arg::Text(&context.folded),
+        Value::Queue(_) => Arg::Text(&context.folded_name),
         Value::Bytes(body) => bytes(body),
         Value::Handles(handles) => {
             let handles = handles.iter().map(|handle| Some(handle.0)).collect();
@@ -88,7 +88,7 @@ pub(in crate::store::database) fn maybe(text: Option<&str>) -> Arg<'_> {
     text.map_or(Arg::Null, Arg::Text)
 }
 
-/// What the rows of a verb's call mean.
+/// The outcome in the rows of a verb's call.
 pub(in crate::store::database) fn outcome(verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
     let maybe_only = || if rows.is_empty() { Ok(None) } else { only(&rows).map(Some) };
     Ok(match verb.declaration().gives {

@@ -1,11 +1,11 @@
-//! Definitions as calls: the rows that are written or removed, and what follows for live conversations.
+//! Definitions as calls: the rows that are written or removed, and the effects on open conversations.
 
 use crate::catalog::apply::{Consequence, Touched};
 use crate::catalog::{Catalog, fold_name};
 use crate::store::database::calls::put;
 use crate::store::database::link::{Arg, Call};
 
-/// The name of a queue as it is compared, for [`row`]; empty for everything else.
+/// The folded name of a queue, for [`row`]; empty for other objects.
 pub(in crate::store::database) fn folded_name(catalog: &Catalog, touched: Touched) -> String {
     match touched {
         Touched::Queue(id) => catalog.queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
@@ -13,7 +13,7 @@ pub(in crate::store::database) fn folded_name(catalog: &Catalog, touched: Touche
     }
 }
 
-/// The call that writes or removes a row; `None` if a later statement of the same script took it away again.
+/// The call that writes or removes a row; `None` if a later statement of the same script dropped the object.
 pub(in crate::store::database) fn row<'a>(
     catalog: &'a Catalog,
     touched: Touched,
@@ -37,7 +37,7 @@ pub(in crate::store::database) fn row<'a>(
     })
 }
 
-/// The call that does what a definition means for conversations; `None` if `define_end` does all that is to do.
+/// The call that applies the effect of a definition on conversations; `None` if `define_end` applies it.
 pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Call<'static>> {
     let (name, args) = match consequence {
         Consequence::ContractDropped { contract_id } => ("on_contract_dropped", vec![Arg::Int(*contract_id)]),
@@ -56,7 +56,7 @@ pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Ca
         }
         Consequence::NewBroker => ("on_new_broker", Vec::new()),
         Consequence::ErrorBrokerConversations => ("on_error_broker_conversations", Vec::new()),
-        // What waits is looked at again after all definitions are in.
+        // `define_end` checks waiting messages again, after all definitions are written.
         Consequence::BrokerEnabledChanged { .. } => return None,
         Consequence::NotificationCreated { notification } => {
             ("on_notification_created", vec![Arg::Int(notification.id)])

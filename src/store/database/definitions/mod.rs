@@ -1,4 +1,4 @@
-//! Definitions: reading the catalog, writing what changed, and what a change does to conversations.
+//! Definitions: reading the catalog, writing what changed, and applying its effects on conversations.
 
 pub(in crate::store::database) mod catalog;
 pub(in crate::store::database) mod define;

@@ -1,4 +1,4 @@
-//! Installing the schema in a database, and taking it out again.
+//! Installs the schema in a database, and removes it.
 //!
 //! Every process that opens a broker runs this. If the schema has this version, one read finds that out, with the
 //! rights of a user and without a lock. Otherwise the missing scripts run in one transaction, under a lock that admits
@@ -14,13 +14,13 @@ use crate::store::database::dialect::Dialect;
 use crate::store::database::link::{Arg, Call, Link};
 use crate::store::database::retry::{INSTALLATION, INSTALLATION_ATTEMPTS};
 
-/// Who installs, as the table `installed` and its readers know it.
+/// The name of the installer in the table `installed`.
 const INSTALLER: &str = concat!("dialoq ", env!("CARGO_PKG_VERSION"));
 
-/// What an installation did.
+/// The result of an installation.
 #[derive(Debug, Clone, Default)]
 pub struct Installed {
-    /// The scripts that were run, in order; none if everything was there.
+    /// The scripts that were run, in order; none if the schema was current.
     pub scripts: Vec<Script>,
 }
 
@@ -31,7 +31,7 @@ pub struct Installed {
 /// not trusted; 60013 a newer Dialoq installed it; 60034 this user lacks a right, which the message names; 60035 only part of it is there; and those of
 /// the link.
 pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
-    let found = Standing::read(link, dialect).await?;
+    let found = SchemaState::read(link, dialect).await?;
     if found.missing(dialect)?.is_empty() {
         return Ok(Installed::default());
     }
@@ -46,8 +46,8 @@ pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource)
     }
 }
 
-/// Ends the transaction of one attempt. `None`, after a pause, if open transactions use what it replaces; 60010 if they
-/// did at every attempt.
+/// Ends the transaction of one attempt. `None`, after a pause, if open transactions use objects that it replaces; 60010 if
+/// they did at every attempt.
 async fn end_attempt<T>(link: &mut dyn Link, done: Result<T>, attempts: &mut u32) -> Option<Result<T>> {
     *attempts += 1;
     match end(link, done).await {
@@ -70,7 +70,7 @@ fn in_use(cause: Error) -> Error {
     Error::new(Code::STORE_OWNED, message).caused_by(cause)
 }
 
-/// Ends the transaction as what was done in it asks for.
+/// Commits the transaction if its work succeeded, else rolls it back.
 async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
     match done {
         Ok(done) => {
@@ -78,19 +78,19 @@ async fn end<T>(link: &mut dyn Link, done: Result<T>) -> Result<T> {
             Ok(done)
         }
         Err(error) => {
-            // The first error says more than the error of a rollback on a lost link.
+            // The first error explains more than that of a rollback on a lost link.
             let _ = link.rollback().await;
             Err(error)
         }
     }
 }
 
-/// Sees to it that the schema is there in this version, and installs nothing.
+/// Checks that the schema has this version, and installs nothing.
 ///
 /// # Errors
-/// 60035 it is not there, or in an earlier version; and those of [`install`].
+/// 60035 it is missing, or has an earlier version; and those of [`install`].
 pub async fn check(link: &mut dyn Link, dialect: &Dialect) -> Result<()> {
-    let found = Standing::read(link, dialect).await?;
+    let found = SchemaState::read(link, dialect).await?;
     if found.missing(dialect)?.is_empty() {
         return Ok(());
     }
@@ -105,21 +105,21 @@ pub async fn check(link: &mut dyn Link, dialect: &Dialect) -> Result<()> {
     ))
 }
 
-/// What an installation would do.
+/// The steps that an installation would run.
 #[derive(Debug)]
 pub struct Plan {
-    /// The scripts that would be run, in order; none if everything is there.
+    /// The scripts that would be run, in order; none if the schema is current.
     pub scripts: Vec<Script>,
     /// The database has no broker yet.
     pub is_new: bool,
 }
 
-/// What [`install`] would do. Changes nothing.
+/// The steps that [`install`] would run. Changes nothing.
 ///
 /// # Errors
 /// Those of [`install`].
 pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
-    let found = Standing::read(link, dialect).await?;
+    let found = SchemaState::read(link, dialect).await?;
     let scripts = found.missing(dialect)?;
     if !scripts.is_empty() {
         found.may_install(dialect)?;
@@ -130,10 +130,10 @@ pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
 /// Removes the schema with all conversations and definitions; returns whether there was one.
 ///
 /// # Errors
-/// 60010 open transactions use what would go; 60011 schema `dialoq` has another owner; 60034 this user lacks a
+/// 60010 open transactions use objects of it; 60011 schema `dialoq` has another owner; 60034 this user lacks a
 /// right; 3716 objects of the user's depend on ours, or an extension lives in the schema; and those of the link.
 pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
-    let found = Standing::read(link, dialect).await?;
+    let found = SchemaState::read(link, dialect).await?;
     if !found.has_schema {
         return Ok(false);
     }
@@ -151,20 +151,20 @@ pub async fn uninstall(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     }
 }
 
-/// The work itself, in a transaction: another may have done it while this one waited for the lock.
+/// Removes the schema in a transaction: another session may have done so while this one waited for the lock.
 async fn remove_locked(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
     script(link, dialect, dialect.install.lock).await?;
-    let is_there = Standing::read(link, dialect).await?.has_schema;
+    let is_there = SchemaState::read(link, dialect).await?.has_schema;
     if is_there {
         script(link, dialect, dialect.drop).await?;
     }
     Ok(is_there)
 }
 
-/// The work itself, in a transaction: another installer may have done it while this one waited for the lock.
+/// Installs in a transaction: another installer may have done so while this one waited for the lock.
 async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
     script(link, dialect, dialect.install.lock).await?;
-    let found = Standing::read(link, dialect).await?;
+    let found = SchemaState::read(link, dialect).await?;
     let missing = found.missing(dialect)?;
     if missing.is_empty() {
         return Ok(Installed::default());
@@ -175,7 +175,7 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
     }
     let mut is_cleared = false;
     for step in &missing {
-        // The logic stands on the tables, so it goes before they change.
+        // The logic uses the tables, so it is removed before they change.
         if !std::mem::replace(&mut is_cleared, true) && found.has_installed {
             script(link, dialect, dialect.install.clear).await?;
         }
@@ -192,13 +192,13 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
     Ok(Installed { scripts: missing })
 }
 
-/// What stands in a database, and what this user may do with it.
+/// The state of schema `dialoq` in a database, and the rights of this user.
 #[derive(Debug)]
-struct Standing {
+struct SchemaState {
     has_schema: bool,
     has_installed: bool,
     objects: i64,
-    /// Why the schema that is there is not to be trusted, whatever it holds.
+    /// Why the schema is not to be trusted, whatever it holds.
     distrust: Option<String>,
     missing_to_use: Option<String>,
     missing_to_install: Option<String>,
@@ -216,9 +216,9 @@ struct Version {
     installed_by: String,
 }
 
-impl Standing {
+impl SchemaState {
     async fn read(link: &mut dyn Link, dialect: &Dialect) -> Result<Self> {
-        let rows = link.read(dialect.install.standing).await?;
+        let rows = link.read(dialect.install.schema_state).await?;
         let row = rows.first().ok_or_else(|| no_row("the question what is installed"))?;
         let mut found = Self {
             has_schema: row.get::<i64>("has_schema")? != 0,
@@ -313,7 +313,7 @@ impl Standing {
         ))
     }
 
-    /// What it has instead of this version.
+    /// What it has in place of this version, for error messages.
     fn shortage(&self) -> &'static str {
         if self.has_installed { "a broker of an earlier version of Dialoq" } else { "no broker" }
     }
@@ -379,7 +379,7 @@ pub(in crate::store::database) fn logic_hash(dialect: &Dialect) -> String {
     format!("{hash:032x}")
 }
 
-/// The numbers of `dialoq 1.2.3`; what is not written like that counts as older than everything.
+/// The numbers of `dialoq 1.2.3`; another text counts as older than every version.
 fn release(installer: &str) -> Vec<u32> {
     let numbers = installer.rsplit(' ').next().unwrap_or_default().split(['.', '-', '+']);
     numbers.take(3).map_while(|number| number.parse().ok()).collect()

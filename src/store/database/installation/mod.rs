@@ -1,4 +1,4 @@
-//! Installation: what stands in the database, what is missing, and the script that makes it.
+//! Installation: the state of the schema, its missing parts, and the script that creates them.
 
 pub mod install;
 pub mod script;

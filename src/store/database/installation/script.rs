@@ -1,4 +1,4 @@
-//! An installation as one text, for an administrator who reads it and runs it by hand.
+//! An installation as one script, for an administrator who reads it and runs it by hand.
 
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
@@ -10,10 +10,10 @@ use crate::store::database::link::{Arg, Call, Column};
 use std::fmt::Write;
 use uuid::Uuid;
 
-/// The text that does what [`install`](install::install) would do after `plan`: in one transaction, under the lock of installers.
+/// The script that runs the steps of `plan` as [`install`](install::install) would: in one transaction, under the lock of installers.
 ///
 /// # Errors
-/// 60026 an argument cannot be written as text, which none of an installation's is.
+/// 60026 an argument cannot be written as text; those of an installation can.
 pub fn whole(dialect: &Dialect, plan: &Plan, ids: &mut IdSource) -> Result<String> {
     let mut steps = vec![dialect.install.lock.to_owned()];
     steps.push(if plan.is_new { dialect.install.begin } else { dialect.install.clear }.to_owned());
@@ -30,7 +30,7 @@ pub fn whole(dialect: &Dialect, plan: &Plan, ids: &mut IdSource) -> Result<Strin
     Ok(dialect.install.script.replace("-- <steps>", body.trim_end()))
 }
 
-/// Every batch, each with the one after it that stops the rest.
+/// Every batch, each followed by the batch that stops the rest after an error.
 fn batches(dialect: &Dialect, steps: &[String]) -> String {
     let stop = format!("GO\n{}GO\n", install::without_comments(dialect.install.stop));
     let mut text = stop.clone();

@@ -1,4 +1,4 @@
-//! A link beside the pool, for short calls that must not wait for open transactions: notifications, polls, attempts of
+//! A link outside the pool, for short calls that must not wait for open transactions: notifications, polls, attempts of
 //! open transactions, reads of the definitions.
 
 use crate::store::database::link::{Call, Driver, Link, Linked};
@@ -7,7 +7,7 @@ use crate::store::{BoxFuture, SqlRow};
 use std::sync::Arc;
 use tokio::sync::{Mutex, MutexGuard};
 
-/// One link, made when it is first needed and again when it is lost. Calls take turns.
+/// One link, made when it is first needed and again when it is lost. It runs one call at a time.
 pub(in crate::store::database) struct ControlConnection(Mutex<Kept>);
 
 struct Kept {
@@ -42,7 +42,7 @@ impl ControlConnection {
         Self(Mutex::new(Kept { driver, link: None }))
     }
 
-    /// Makes a call that may be made twice.
+    /// Makes a call that may be repeated.
     pub(in crate::store::database) async fn call(&self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
         call_reconnecting(&mut *self.0.lock().await, call).await
     }
@@ -57,7 +57,7 @@ impl ControlConnection {
         Ok(LentLink { kept, link })
     }
 
-    /// Lets the link go.
+    /// Closes the link.
     pub(in crate::store::database) async fn close(&self) {
         self.0.lock().await.link.take();
     }

@@ -70,7 +70,7 @@ impl Notices {
         self.0.contains(&Notice::Definitions)
     }
 
-    /// How many queues they name.
+    /// The number of queues that they name.
     pub(in crate::store::database) fn queues(&self) -> usize {
         self.iter().filter(|notice| matches!(notice, Notice::Queue(_))).count()
     }

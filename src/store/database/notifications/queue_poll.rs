@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 const WITHOUT_NOTIFICATIONS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// The same with notifications, while a ready group is locked.
 const WHILE_LOCKED: (Duration, Duration) = (Duration::from_millis(4), Duration::from_secs(1));
-/// The pause between two polls for queue monitors while much happens.
+/// The pause between two polls for queue monitors under load.
 const FOR_MONITORS: Duration = Duration::from_millis(50);
 /// The facts of queue monitors are refreshed at most this often.
 const REFRESH: Duration = Duration::from_millis(20);
@@ -39,7 +39,7 @@ pub(in crate::store::database) struct PollTrigger {
     has_changed: AtomicBool,
     wants_poll: AtomicBool,
     signal: Notify,
-    /// How many changes were seen.
+    /// The number of changes seen.
     changes: AtomicU64,
     /// That number at the last poll, plus one; 0 before the first poll.
     polled_changes: AtomicU64,

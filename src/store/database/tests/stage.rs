@@ -19,7 +19,7 @@ static DIALECT: Dialect = Dialect {
     drop: "",
     has_batches: false,
     install: Install {
-        standing: "standing",
+        schema_state: "schema_state",
         version: "version",
         lock: "",
         begin: "",
@@ -251,7 +251,7 @@ impl Link for PlayedLink {
                 ("next_object_id", 80_000.into()),
                 ("catalog_version", (*self.0.version.lock().unwrap()).into()),
             ])],
-            "standing" => vec![row([
+            "schema_state" => vec![row([
                 ("has_schema", true.into()),
                 ("has_installed", true.into()),
                 ("objects", 0.into()),

@@ -27,10 +27,10 @@ const BEFORE_THE_VERB: u32 = 0;
 /// The transaction itself; dropping it rolls it back.
 struct Session {
     database: Arc<Database>,
-    /// The link, once something was done.
+    /// The link, from the first request on.
     link: Option<Box<dyn Link>>,
     has_ended: bool,
-    /// A request is under way on the link; if it never finishes, the link is of no use.
+    /// A request is under way on the link; if it never finishes, the link cannot be used.
     is_busy: bool,
     /// Names and numbers, in order, and the number of receives before each.
     savepoints: Vec<(String, u32, usize)>,
@@ -45,13 +45,13 @@ struct Session {
     did: Did,
 }
 
-/// What the end of the transaction means for other sessions.
+/// The effects of the transaction's end on other sessions.
 #[derive(Default)]
 struct Did {
     notices: Notices,
     /// Groups that may become ready.
     ready: usize,
-    /// Queues that messages were received from, or whose groups were locked.
+    /// Queues of received messages and of locked groups.
     queues: BTreeSet<i32>,
     /// Whether messages may be left in them.
     has_left_some: bool,

@@ -13,7 +13,7 @@ impl UncommittedReceives {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many of that queue.
+    /// The number of messages of that queue.
     pub(in crate::store::database) fn of(&self, queue: i32) -> u64 {
         self.counts().get(&queue).copied().unwrap_or(0)
     }
@@ -36,7 +36,7 @@ impl Share {
         self.own.push((queue, messages));
     }
 
-    /// How many times something was received.
+    /// The number of receives.
     pub(in crate::store::database) fn len(&self) -> usize {
         self.own.len()
     }

@@ -54,9 +54,9 @@ impl Database {
                 defined.await?.unwrap_or(Outcome::Done)
             }
             Verb::Receive { queue, top, from: ReceiveFrom::Any } => {
-                self.clone().receive_folded(&queue, top, work).await?
+                self.clone().receive_in_batch(&queue, top, work).await?
             }
-            verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_folded(verb, work).await?,
+            verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_in_batch(verb, work).await?,
             verb => {
                 let (_here, caller) = caller::present();
                 self.detached(|database| async move {
@@ -129,7 +129,7 @@ impl Database {
         let mut tries = Retry::default();
         loop {
             let answer = match self.take().await {
-                // The call commits by itself: this is the last moment at which a caller that has left loses nothing.
+                // The call commits by itself: after it, the messages of a caller that has left are lost.
                 Ok(_) if matches!(verb, Verb::Receive { .. }) && caller.has_left() => return Err(caller::left()),
                 Ok(mut link) => link.call(verbs::call(&verb, &context)?).await,
                 Err(failure) => Err(failure),
@@ -181,10 +181,10 @@ impl Database {
         if is_whole || !is_empty {
             let messages = match outcome {
                 Outcome::Received(messages) => messages.len(),
-                // A group that was only locked keeps what it has.
+                // A group that was only locked keeps its messages.
                 _ => 0,
             };
-            self.queue_stands(&self.board.queue(queue), usize::from(!is_empty), messages, is_empty);
+            self.update_queue_facts(&self.board.queue(queue), usize::from(!is_empty), messages, is_empty);
         }
     }
 
@@ -278,7 +278,7 @@ fn is_single(verb: &Verb) -> bool {
     matches!(verb, Verb::Send { handles, .. } if handles.len() == 1)
 }
 
-/// How many groups a verb may make ready.
+/// The most groups that a verb can make ready.
 pub(in crate::store::database) fn groups_made_ready_at_most(verb: &Verb) -> usize {
     match verb {
         Verb::Send { handles, .. } => handles.len(),
