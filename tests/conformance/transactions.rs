@@ -208,6 +208,25 @@ case!(a_notification_whose_conversation_is_ended_is_dropped, [182], async |t| {
     }
 });
 
+case!(a_transaction_goes_on_after_it_ended_a_notification, [182], async |t| {
+    t.define(
+        "CREATE QUEUE [Events];
+         CREATE SERVICE [Listener] ON QUEUE [Events] ([http://schemas.microsoft.com/SQL/Notifications/PostEventNotification]);
+         CREATE EVENT NOTIFICATION [N] ON QUEUE [QT] FOR QUEUE_ACTIVATION TO SERVICE 'Listener', 'current database'",
+    )
+    .await?;
+    t.perform(Verb::PostQueueActivation { queue: "QT".into() }).await?;
+    let dialog = t.dialog().await?;
+    t.send(dialog, "Text", "before").await?;
+    let tx = t.begin().await?;
+    let event = tx.receive("Events").await?.first_handle();
+    tx.end(event).await?;
+    tx.send(dialog, "Text", "after").await?;
+    assert_eq!(tx.receive("QT").await?.texts()[0], "before");
+    tx.commit().await?;
+    assert!(t.broker.catalog().event_notifications.is_empty());
+});
+
 case!(disabled_queues_let_messages_wait, [183], async |t| {
     let pair = t.pair().await?;
     t.send(pair.initiator, "Text", "poison").await?;

@@ -112,17 +112,23 @@ BEGIN
 END
 GO
 
--- Refuses a client whose definitions are old.
+-- Refuses a client whose definitions are old. What this transaction has raised itself (break_notification) does not count,
+-- because the client cannot read it before the COMMIT.
 -- Errors: 60033
 CREATE PROCEDURE dialoq.check_catalog_version
     @catalog_version bigint
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @now bigint, @text nvarchar(2048);
+    DECLARE @now bigint, @before bigint, @text nvarchar(2048);
     IF @catalog_version IS NULL RETURN;
     SELECT @now = b.catalog_version FROM dialoq.broker AS b WHERE b.singleton = 1;
     IF @now = @catalog_version RETURN;
+    SET @before = @now;
+    WHILE @before > @catalog_version
+        AND APPLOCK_MODE(N'dialoq_user', CONCAT(N'dialoq:', DB_ID(), N':raised:', @before), N'Transaction') = N'Exclusive'
+        SET @before = @before - 1;
+    IF @before = @catalog_version RETURN;
     SET @text = dialoq.throw_text(CONCAT(N'the definitions are at version ', @now, N', the client''s at ', @catalog_version,
         N'; read them again'));
     THROW 60033, @text, 1;

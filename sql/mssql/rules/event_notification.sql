@@ -31,13 +31,17 @@ CREATE PROCEDURE dialoq.break_notification
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @handle uniqueidentifier;
+    DECLARE @handle uniqueidentifier, @resource nvarchar(255), @is_locked bit;
     SELECT @handle = e.conversation_handle FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     EXEC dialoq.lock_definitions;
     EXEC dialoq.erase @endpoint_id, @notices OUTPUT;
     DELETE FROM dialoq.event_notification WHERE conversation_handle = @handle;
     IF @@ROWCOUNT = 0 RETURN;
     UPDATE dialoq.broker SET catalog_version = catalog_version + 1 WHERE singleton = 1;
+    -- For check_catalog_version. A rollback to a savepoint frees this lock too.
+    SELECT @resource = CONCAT(N'dialoq:', DB_ID(), N':raised:', b.catalog_version)
+    FROM dialoq.broker AS b WHERE b.singleton = 1;
+    EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     SET @notices = CONCAT(@notices, N' c');
 END
 GO

@@ -10,7 +10,6 @@ CREATE PROCEDURE dialoq.begin_attempt
 AS
 BEGIN
     -- <settings>
-    DECLARE @now datetime2(6) = dialoq.current_time_utc();
     IF @attempt_id IS NULL OR @queue_id IS NULL OR @conversation_group_id IS NULL
         THROW 60005, N'an attempt needs its id, a queue and a conversation group; one of them is NULL', 1;
     -- Invented attempts would disable a queue. A group that no session holds has no received messages that a rollback could
@@ -25,7 +24,9 @@ BEGIN
     IF NOT EXISTS (
         SELECT 1 FROM dialoq.receive_attempt AS a WITH (INDEX (receive_attempt_attempt), FORCESEEK)
         WHERE a.attempt_id = @attempt_id AND a.conversation_group_id = @conversation_group_id)
+        -- Not current_time_utc, which reads the row of settings: without READ_COMMITTED_SNAPSHOT this would wait for ever for
+        -- the transaction itself if that has ended the target's side of an event notification.
         INSERT INTO dialoq.receive_attempt (attempt_id, conversation_group_id, queue_id, began_at)
-        VALUES (@attempt_id, @conversation_group_id, @queue_id, @now);
+        VALUES (@attempt_id, @conversation_group_id, @queue_id, SYSUTCDATETIME());
 END
 GO

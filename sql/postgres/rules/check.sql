@@ -66,7 +66,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a client whose definitions are old.
+-- Refuses a client whose definitions are old. What this transaction has raised itself (break_notification) does not count,
+-- because the client cannot read it before the COMMIT.
 CREATE OR REPLACE FUNCTION dialoq.check_catalog_version(p_catalog_version bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -74,7 +75,9 @@ DECLARE
 BEGIN
     IF p_catalog_version IS NOT NULL THEN
         SELECT b.catalog_version INTO v_now FROM dialoq.broker AS b;
-        IF v_now <> p_catalog_version THEN
+        IF v_now <> p_catalog_version
+            AND v_now - coalesce(nullif(current_setting('dialoq.versions_raised', true), ''), '0')::bigint <> p_catalog_version
+        THEN
             PERFORM dialoq.fail(60033, format('the definitions are at version %s, the client''s at %s; read them again',
                 v_now, p_catalog_version));
         END IF;

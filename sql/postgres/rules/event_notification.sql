@@ -65,6 +65,9 @@ BEGIN
         RETURN NULL;
     END IF;
     UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
+    -- For check_catalog_version. A rollback to a savepoint undoes this too.
+    PERFORM set_config('dialoq.versions_raised',
+        (coalesce(nullif(current_setting('dialoq.versions_raised', true), ''), '0')::bigint + 1)::text, true);
     RETURN 'c';
 END $$;
 
