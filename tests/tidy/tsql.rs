@@ -115,6 +115,66 @@ fn seeks_are_forced_in_the_form_that_changes_allow() {
     assert!(wrong.is_empty(), "write INDEX (name), FORCESEEK: {wrong:?}");
 }
 
+/// The columns that verbs seek rows by when they change a table that other verbs write. Every other change names an index:
+/// SQL Server scans a small table, and a scan waits for the rows of transactions that have nothing to do with it.
+const CLUSTERED: [(&str, &str); 12] = [
+    ("activated_task", ""),
+    ("conversation_endpoint", "endpoint_id"),
+    ("done_unit", "done_at"),
+    ("queue_message", "endpoint_id"),
+    ("queue_monitor", ""),
+    ("queue_rollback", "rollback_id"),
+    ("ready_group", "queue_id"),
+    ("receive_attempt", "attempt_number"),
+    ("recheck_queue", "recheck_id"),
+    ("retained_message", "endpoint_id"),
+    ("tick_failure", "endpoint_id"),
+    ("transmission", "transmission_id"),
+];
+
+#[test]
+fn changes_of_rows_scan_no_table() {
+    let (mut wrong, mut seen) = (Vec::new(), 0);
+    for (file, text) in texts() {
+        if !["sql/mssql/rules/", "sql/mssql/verbs/"].iter().any(|folder| file.starts_with(folder)) {
+            continue;
+        }
+        for statement in text.split(';').flat_map(|part| part.split("THEN\n")) {
+            let changed = ["UPDATE dialoq.", "DELETE FROM dialoq."]
+                .iter()
+                .find_map(|verb| statement.split_once(verb))
+                .map(|(_, rest)| rest.split_whitespace().collect::<Vec<_>>().join(" "));
+            let Some(changed) = changed else { continue };
+            let name = changed.split(' ').next().unwrap();
+            let Some((_, key)) = CLUSTERED.iter().find(|(table, _)| *table == name) else { continue };
+            seen += 1;
+            let is_whole = !changed.contains(" WHERE ");
+            let is_sought = !key.is_empty() && changed.contains(&format!(" WHERE {key} = "));
+            if !(is_whole || is_sought || changed.contains("FORCESEEK") || changed.contains("READPAST")) {
+                wrong.push(format!("{file}: {changed}"));
+            }
+        }
+    }
+    assert!(seen > 20, "the statements were not understood: {seen}");
+    assert!(wrong.is_empty(), "write FROM table WITH (ROWLOCK, INDEX (name), FORCESEEK): {wrong:#?}");
+}
+
+/// SQL Server's catalog views have names in the collation of the database and these columns in another one. SQL Server does not
+/// put texts of two collations together (error 457), and only when it compiles the statement.
+#[test]
+fn columns_of_the_servers_collation_are_converted() {
+    let mut seen = 0;
+    for (file, text) in texts() {
+        for word in ["permission_name", "state_desc", "type_desc", "class_desc"] {
+            for after in text.split(&format!("p.{word}")).skip(1) {
+                assert!(after.starts_with(" COLLATE DATABASE_DEFAULT"), "{file}: {word}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 0, "the installation has other words");
+}
+
 /// The collation of a database decides what LOWER and UPPER do; names fold with fold_name.
 #[test]
 fn names_are_not_folded_by_the_databases_collation() {

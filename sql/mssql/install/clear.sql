@@ -5,7 +5,9 @@ GO
 CREATE TABLE #dialoq_rights (object_name nvarchar(300) NOT NULL, column_name nvarchar(128) NULL, statement nvarchar(max) NOT NULL);
 INSERT INTO #dialoq_rights (object_name, column_name, statement)
 SELECT CONCAT(N'dialoq.', QUOTENAME(o.name)), COL_NAME(p.major_id, NULLIF(p.minor_id, 0)),
-    CONCAT(CASE p.state WHEN 'D' THEN N'DENY ' ELSE N'GRANT ' END, p.permission_name, N' ON dialoq.', QUOTENAME(o.name),
+    -- This column has a collation of the server's own, and the names that of the database: without COLLATE SQL Server refuses
+    -- to put them together.
+    CONCAT(CASE p.state WHEN 'D' THEN N'DENY ' ELSE N'GRANT ' END, p.permission_name COLLATE DATABASE_DEFAULT, N' ON dialoq.', QUOTENAME(o.name),
         N' (' + QUOTENAME(COL_NAME(p.major_id, NULLIF(p.minor_id, 0))) + N')', N' TO ', QUOTENAME(g.name),
         CASE p.state WHEN 'W' THEN N' WITH GRANT OPTION' ELSE N'' END)
 FROM sys.database_permissions AS p

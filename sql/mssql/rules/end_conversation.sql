@@ -30,7 +30,7 @@ BEGIN
         @notices OUTPUT;
     IF EXISTS (SELECT 1 FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id AND e.state = N'DO')
         AND NOT EXISTS (
-            SELECT 1 FROM dialoq.transmission AS t
+            SELECT 1 FROM dialoq.transmission AS t WITH (INDEX (transmission_endpoint), FORCESEEK)
             WHERE t.endpoint_id = @endpoint_id AND (t.is_end_of_dialog = 1 OR t.is_conversation_error = 1))
     BEGIN
         -- A concurrent sender that does not see this end leaves a message behind; the recheck removes it.

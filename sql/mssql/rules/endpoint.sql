@@ -81,7 +81,9 @@ CREATE PROCEDURE dialoq.hold_outbox
 AS
 BEGIN
     SET NOCOUNT ON;
-    UPDATE dialoq.transmission SET status = @status WHERE endpoint_id = @endpoint_id AND status <> @status;
+    UPDATE t SET status = @status
+    FROM dialoq.transmission AS t WITH (ROWLOCK, INDEX (transmission_endpoint), FORCESEEK)
+    WHERE t.endpoint_id = @endpoint_id AND t.status <> @status;
 END
 GO
 

@@ -106,7 +106,8 @@ BEGIN
         SELECT TOP (1) @next = n.event_notification_id, @id = e.endpoint_id, @name = q.name
         FROM dialoq.event_notification AS n
         JOIN dialoq.service_queue AS q ON q.queue_id = n.queue_id
-        JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
+        JOIN dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
+            ON e.conversation_handle = n.conversation_handle
         WHERE n.queue_id = @queue_id AND n.event = @event AND n.event_notification_id > @number
         ORDER BY n.event_notification_id;
         IF @next IS NULL BREAK;
