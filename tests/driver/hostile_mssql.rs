@@ -54,6 +54,37 @@ fn send(handle: ConversationHandle, fault: &str) -> String {
     format!("EXEC dialoq.send '{}', N'//t/Word', 0x61, NULL, {fault};", handle.0)
 }
 
+/// A definition that meets a row of another transaction is tried again, and other definitions go on meanwhile.
+pub(crate) fn a_definition_that_waits_for_a_row_stops_no_other(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE QUEUE later").await.unwrap();
+        run(&mut client, "BEGIN TRANSACTION; UPDATE dialoq.service SET owner = owner WHERE name = N'//t/Server'").await;
+        let definer = broker.clone();
+        let waiting = tokio::spawn(async move { definer.execute("ALTER SERVICE [//t/Server] ON QUEUE later").await });
+        for queue in ["a", "b", "c", "d", "e"] {
+            broker.execute(&format!("CREATE QUEUE {queue}")).await.unwrap();
+        }
+        run(&mut client, "ROLLBACK").await;
+        waiting.await.unwrap().unwrap();
+    });
+}
+
+/// The claim row of a message that was sent before its service moved, and committed after it, names the old queue.
+pub(crate) fn a_message_sent_before_its_service_moves_is_received(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.execute("CREATE QUEUE later").await.unwrap();
+        let sender = broker.begin().await.unwrap();
+        sender.send(handle, "//t/Word", "a").await.unwrap();
+        broker.execute("ALTER SERVICE [//t/Server] ON QUEUE later").await.unwrap();
+        sender.commit().await.unwrap();
+        run(&mut client, "UPDATE dialoq.recheck_queue SET recheck_at = '2000-01-01'").await;
+        let is_checked = "SELECT CASE WHEN EXISTS (SELECT 1 FROM dialoq.recheck_queue) THEN 0 ELSE 1 END";
+        tick_until(&mut client, is_checked, 1).await;
+        assert_eq!(bodies(&broker, "later").await, ["a"]);
+    });
+}
+
 /// The session that delivers a message reads the verdict on its body, so the verdict is checked where it enters.
 pub(crate) fn an_invalid_verdict_is_refused_at_once(store: Store) {
     limit::allow(5);

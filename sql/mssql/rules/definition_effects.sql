@@ -175,6 +175,7 @@ BEGIN
         IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
     END
     SET @notices = CONCAT(@notices, N' q:', @from_queue_id, N' q:', @to_queue_id);
+    EXEC dialoq.request_recheck_of_definitions;
     SELECT dialoq.distinct_notices(@notices) AS notices;
     -- </definition>
 END

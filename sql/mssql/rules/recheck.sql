@@ -152,8 +152,49 @@ BEGIN
 END
 GO
 
--- Rechecks a change of definitions: endpoints of a service that was dropped, over a contract that was dropped, or at a target
--- that lost its contract; in the last recheck also messages of endpoints that do not exist. At most 500 endpoints at a time.
+-- Corrects the rows of ready_group in a queue that their service has left: a transaction that sent before the service moved may
+-- commit after it. is_settled is 0 if it is not done: another transaction holds such a row or its group, or more than 500 are
+-- wrong.
+CREATE PROCEDURE dialoq.recheck_moved_groups
+    @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @moved TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, group_id uniqueidentifier NOT NULL, queue_id int NOT NULL);
+    DECLARE @number int = 0, @group uniqueidentifier, @queue_id int, @is_locked bit, @is_ready bit;
+    SET @is_settled = 1;
+    INSERT INTO @moved (group_id, queue_id)
+    SELECT DISTINCT TOP (500) r.conversation_group_id, s.queue_id
+    FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
+    JOIN dialoq.conversation_endpoint AS e WITH (READCOMMITTEDLOCK, READPAST)
+        ON e.conversation_group_id = r.conversation_group_id
+    JOIN dialoq.service AS s ON s.service_id = e.service_id
+    WHERE s.queue_id <> r.queue_id;
+    WHILE 1 = 1
+    BEGIN
+        SET @group = NULL;
+        SELECT TOP (1) @number = m.row_number, @group = m.group_id, @queue_id = m.queue_id
+        FROM @moved AS m WHERE m.row_number > @number ORDER BY m.row_number;
+        IF @group IS NULL BREAK;
+        EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+        IF @is_locked = 0 CONTINUE;
+        EXEC dialoq.rebuild_ready_rows @group, @is_ready OUTPUT;
+        IF @is_ready = 1 SET @notices = CONCAT(@notices, N' q:', @queue_id);
+        IF LEN(@notices) > 1000 SET @notices = N' ' + dialoq.distinct_notices(@notices);
+    END
+    IF EXISTS (
+        SELECT 1
+        FROM dialoq.ready_group AS r WITH (READUNCOMMITTED)
+        JOIN dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED) ON e.conversation_group_id = r.conversation_group_id
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        WHERE s.queue_id <> r.queue_id)
+        SET @is_settled = 0;
+END
+GO
+
+-- Rechecks a change of definitions: groups of a service that was moved, endpoints of a service that was dropped, over a contract
+-- that was dropped, or at a target that lost its contract; in the last recheck also messages of endpoints that do not exist. At
+-- most 500 endpoints at a time.
 CREATE PROCEDURE dialoq.recheck_definitions
     @is_last bit, @is_settled bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
@@ -165,7 +206,7 @@ BEGIN
     );
     DECLARE @number int = 0, @id bigint, @conversation_id uniqueidentifier, @is_initiator bit, @code int;
     DECLARE @is_one_settled bit;
-    SET @is_settled = 1;
+    EXEC dialoq.recheck_moved_groups @is_settled OUTPUT, @notices OUTPUT;
     INSERT INTO @wrong (endpoint_id, conversation_id, is_initiator, code)
     SELECT TOP (500) e.endpoint_id, e.conversation_id, e.is_initiator,
         CASE WHEN s.service_id IS NULL THEN -8470 WHEN c.is_dropped = 1 THEN -8487 ELSE -8468 END
