@@ -40,6 +40,23 @@ BEGIN
 END
 GO
 
+-- Whether a group has messages to receive, uncommitted ones included.
+CREATE PROCEDURE dialoq.has_any_message
+    @group uniqueidentifier, @is_there bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET @is_there = 0;
+    IF EXISTS (
+        SELECT 1
+        FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED, INDEX (conversation_endpoint_group), FORCESEEK)
+        JOIN dialoq.queue_message AS m WITH (READUNCOMMITTED) ON m.endpoint_id = e.endpoint_id
+        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+            AND m.delivery_class < 3)
+        SET @is_there = 1;
+END
+GO
+
 -- Rebuilds the rows of a group whose lock the caller holds. Each row is locked before the group's messages are read: a sender
 -- that relied on the row has committed by then, and the next sender adds a row, which may be equal, so only as many rows are
 -- removed as were counted. Rows that a sender keeps stay. is_ready: whether the group has messages to receive.
@@ -49,7 +66,7 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @queue_id int = -1, @rank_from_top int = -1, @oldest bigint = -1, @rows int, @resource nvarchar(255);
-    DECLARE @is_locked bit;
+    DECLARE @is_locked bit, @is_kept bit;
     DECLARE @true_oldest bigint, @is_at_level int, @first_place bigint, @last_place bigint, @place bigint;
     SET @is_ready = NULL;
     WHILE 1 = 1
@@ -82,6 +99,13 @@ BEGIN
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id <> 0;
         SET @is_ready = CASE WHEN @true_oldest IS NULL THEN 0 ELSE 1 END;
+        -- SQL Server frees the locks of a transaction one after the other, so READPAST may still pass over the message of a sender
+        -- that relied on the row. The row stays if there is any message, even an uncommitted one.
+        IF @is_ready = 0
+        BEGIN
+            EXEC dialoq.has_any_message @group, @is_kept OUTPUT;
+            IF @is_kept = 1 CONTINUE;
+        END
         IF @true_oldest = @oldest AND @is_at_level = 1
         BEGIN
             SET @place = CAST(@queue_id AS bigint) * 10 + @rank_from_top;
@@ -156,7 +180,8 @@ BEGIN
         SELECT 1
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.service AS s ON s.service_id = e.service_id
-        JOIN dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) ON m.endpoint_id = e.endpoint_id
+        -- An uncommitted message counts, as in rebuild_ready_rows.
+        JOIN dialoq.queue_message AS m WITH (READUNCOMMITTED) ON m.endpoint_id = e.endpoint_id
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
             AND s.queue_id = @queue_id)
         -- One: a sender that could not rely on it may have added one like it since.

@@ -85,6 +85,16 @@ BEGIN
     ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
     SET @took = @@ROWCOUNT;
     IF @took = 0 RETURN;
+    -- READPAST reads row by row. If a sender commits while it reads, it may have passed over an earlier message of the conversation
+    -- and still give this one. Then nothing is taken: the earlier one can be received in a moment. Messages of a conversation have
+    -- one sender at a time, so an earlier one is there only in that case.
+    IF @delivery_class = 0 AND EXISTS (
+        SELECT 1 FROM dialoq.queue_message AS n WITH (READUNCOMMITTED)
+        WHERE n.endpoint_id = @endpoint_id AND n.delivery_class = 0 AND n.queuing_order < @order)
+    BEGIN
+        SET @took = 0;
+        RETURN;
+    END
     IF EXISTS (SELECT 1 FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id AND q.is_retention_enabled = 1)
         EXEC dialoq.retain_received @endpoint_id, @delivery_class, @order;
     DELETE FROM dialoq.queue_message
@@ -236,6 +246,27 @@ BEGIN
                 AND s.queue_id = @queue_id AND (@only IS NULL OR e.endpoint_id = @only)
             ORDER BY place;
             SET @took = @@ROWCOUNT;
+            -- As in take_first: what comes after a message that was passed over is not taken.
+            IF EXISTS (
+                SELECT 1
+                FROM (
+                    SELECT t.endpoint_id, COUNT(*) AS messages, MAX(t.queuing_order) AS last_order
+                    FROM @taken AS t WHERE t.item = @item AND t.delivery_class = 0 GROUP BY t.endpoint_id
+                ) AS l
+                WHERE l.messages < (
+                    SELECT COUNT(*) FROM dialoq.queue_message AS m WITH (READUNCOMMITTED)
+                    WHERE m.endpoint_id = l.endpoint_id AND m.delivery_class = 0 AND m.queuing_order <= l.last_order))
+            BEGIN
+                DELETE FROM k
+                FROM @taken AS k
+                WHERE k.item = @item AND k.delivery_class = 0 AND EXISTS (
+                    SELECT 1 FROM dialoq.queue_message AS m WITH (READUNCOMMITTED)
+                    WHERE m.endpoint_id = k.endpoint_id AND m.delivery_class = 0 AND m.queuing_order < k.queuing_order
+                        AND NOT EXISTS (
+                            SELECT 1 FROM @taken AS x
+                            WHERE x.item = @item AND x.endpoint_id = m.endpoint_id AND x.queuing_order = m.queuing_order));
+                SET @took = @took - @@ROWCOUNT;
+            END
             IF @took > 0 AND @retains = 1
                 INSERT INTO dialoq.retained_message (
                     endpoint_id, queuing_order, status, delivery_class, sequence, message_type_id, message_id, enqueued_at,
