@@ -75,7 +75,9 @@ impl Database {
             };
             match failure.error.code() {
                 Code::CATALOG_STALE => self.reload().await?,
-                Code::DEADLOCK | Code::LOCK_TIMEOUT if failure.fate != Fate::Unknown => tokio::time::sleep(LOCKED_DEFINITION).await,
+                Code::DEADLOCK | Code::LOCK_TIMEOUT if failure.fate != Fate::Unknown => {
+                    tokio::time::sleep(LOCKED_DEFINITION).await
+                }
                 _ => drop(tries.after(failure, repeat).await?),
             }
         }
