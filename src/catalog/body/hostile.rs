@@ -281,6 +281,58 @@ fn groups_that_refer_to_one_another_many_times() {
     assert!(check_xml_schemas(&schemas).unwrap_err().contains("500000 elements"));
 }
 
+/// An element in itself, so many deep, with so much around it at each level.
+fn elements_in_groups(kind: &str, groups: usize) -> String {
+    let (open, close) = (format!("<xs:{kind}>").repeat(groups), format!("</xs:{kind}>").repeat(groups));
+    format!(
+        "<xs:element name='r'><xs:complexType>{open}<xs:element ref='r' minOccurs='0'/>{close}</xs:complexType></xs:element>"
+    )
+}
+
+/// Without the limit, the stack overflows and the process ends.
+#[test]
+fn deep_elements_in_nested_model_groups() {
+    let body = |depth: usize, inmost: &str| "<r>".repeat(depth) + inmost + &"</r>".repeat(depth);
+    on_a_small_stack(move || {
+        for kind in ["sequence", "choice"] {
+            for (groups, most) in [(5, 128), (13, 64), (61, 16), (110, 9)] {
+                let schema = elements_in_groups(kind, groups);
+                assert_eq!(by_xsd(&schema, &body(most, "")), Ok(()), "{groups} of {kind}");
+                let why_wrong = why(by_xsd(&schema, &body(most - 1, "<q/>")));
+                assert!(why_wrong.contains("'q'"), "{groups} of {kind}: {why_wrong}");
+                if most < 128 {
+                    let why_deep = why(by_xsd(&schema, &body(most + 1, "")));
+                    assert!(why_deep.contains(&format!("for that schema {most} is the most")), "{why_deep}");
+                }
+            }
+        }
+    });
+}
+
+/// Under groups in one another so deep that their visits were not counted, the visits doubled with each level of the body:
+/// 40 levels would take days.
+#[test]
+fn groups_in_groups() {
+    let in_group = |number: usize| {
+        let inside = format!("<xs:sequence><xs:group ref='g{}'/></xs:sequence>", number - 1);
+        format!("<xs:group name='g{number}'>{inside}</xs:group>")
+    };
+    let check = |most: usize, inmost: &str, body: &str| {
+        let groups: String = (1..=most).map(in_group).collect();
+        let schema = format!(
+            "<xs:group name='g0'><xs:sequence>{inmost}</xs:sequence></xs:group>{groups}<xs:element name='r'><xs:complexType>             <xs:sequence><xs:group ref='g{most}'/></xs:sequence></xs:complexType></xs:element>"
+        );
+        let schemas = format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{schema}</xs:schema>");
+        check_xml_schemas(&schemas).map(|()| by_xsd(&schema, body))
+    };
+    let twice = "<xs:sequence minOccurs='0'><xs:element ref='r'/><xs:element name='x'/></xs:sequence>                 <xs:element ref='r' minOccurs='0'/>";
+    let body = "<r>".repeat(40) + &"</r>".repeat(40);
+    assert!(why(check(15, twice, &body).unwrap()).contains("steps"));
+    assert_eq!(check(15, twice, "<r><r/></r>").unwrap(), Ok(()));
+    let refused = check(16, twice, &body).unwrap_err();
+    assert!(refused.contains("more than 16 deep"), "{refused}");
+}
+
 /// Definitions are compiled under the lock of the store. Without a bound, each of these takes from seconds to minutes.
 #[test]
 fn types_and_elements_in_long_chains() {

@@ -9,8 +9,16 @@ use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use uppsala::{Document, NodeId, XS_NAMESPACE, XSI_NAMESPACE};
 
-/// Groups that refer to groups, at most so deep.
+/// Groups that refer to groups, at most so deep. Visits in a group further down are not counted, so a schema that has one is
+/// refused: under 20 groups, one in the other, the visits doubled with each level of a body unseen.
 const MAX_GROUPS: u32 = 16;
+
+/// The depth of a body times the model groups in one another, and [`ELEMENT_GROUPS`] more. On a stack of 2 MiB, 127 elements
+/// in 16 nested choices ended the process.
+pub(super) const MOST_NESTED: u64 = 1024;
+
+/// The validator takes about as much of the stack for an element as for three model groups around it: 3 KiB.
+const ELEMENT_GROUPS: u64 = 3;
 
 /// Steps of following types to the types they extend, and elements to the heads of their substitution groups. A chain
 /// of 4,000 types took 8,000,000 steps, and a schema is compiled under the lock of the store.
@@ -40,6 +48,8 @@ pub(super) struct Retries {
     worst: Visits,
     /// By the name of an element, how many of its identity constraints search all elements below it.
     searches: HashMap<String, u64>,
+    /// The most model groups in one another of one type.
+    groups: u32,
 }
 
 /// The work of the identity constraints in a part of a body.
@@ -84,6 +94,10 @@ struct Schema<'a> {
     groups: HashMap<String, NodeId>,
     /// Particles of groups that were visited, in all types.
     visited: Cell<u64>,
+    /// The most model groups in one another of one type.
+    nested: Cell<u32>,
+    /// Whether groups refer to one another more than [`MAX_GROUPS`] deep.
+    is_too_deep: Cell<bool>,
 }
 
 /// The context of a particle.
@@ -102,17 +116,27 @@ impl Retries {
     /// Adds the visits that a schema document can cause. Documents refer to no other.
     ///
     /// # Errors
-    /// Its groups refer to one another too often, or its types and elements form too long chains.
+    /// Its groups refer to one another too often or too deep, or its types and elements form too long chains.
     pub(super) fn add(&mut self, document: &Document<'_>) -> Result<(), String> {
         let Some(root) = document.document_element() else { return Ok(()) };
         let named = document.children_iter(root).filter(|node| name(document, *node) == Some("group"));
         let groups = named.filter_map(|node| Some((attribute(document, node, "name")?.to_owned(), node))).collect();
         let mut declared = Declared::default();
-        let schema = Schema { document, groups, visited: Cell::new(0) };
+        let schema = Schema {
+            document,
+            groups,
+            visited: Cell::default(),
+            nested: Cell::default(),
+            is_too_deep: Cell::default(),
+        };
         declared.collect(&schema, root, None);
         if schema.visited.get() > MOST_COPIES {
             return Err(refusal());
         }
+        if schema.is_too_deep.get() {
+            return Err(format!("its groups refer to one another more than {MAX_GROUPS} deep; refer less deep"));
+        }
+        self.groups = self.groups.max(schema.nested.get());
 
         let mut steps = Steps::default();
         declared.follow_substitutions(&mut steps)?;
@@ -184,6 +208,22 @@ impl Retries {
         sum.found = sum.found.saturating_add(constraints.saturating_mul(sum.elements));
         sum.steps = sum.steps.saturating_add(constraints.saturating_mul(sum.depths));
         sum
+    }
+
+    /// Refuses a body that is too deep for the stack of a thread.
+    ///
+    /// # Errors
+    /// Names the limit.
+    pub(super) fn check_depth(&self, body: &Document<'_>) -> Result<(), String> {
+        let most = MOST_NESTED / (u64::from(self.groups) + ELEMENT_GROUPS);
+        let depth = body.document_element().map_or(0, |root| depth(body, root));
+        if depth <= most {
+            return Ok(());
+        }
+        Err(format!(
+            "its elements nest {depth} deep, and its schema nests {} model groups in one type; for that schema {most} is the most",
+            self.groups
+        ))
     }
 
     /// An upper bound of the visits that validating a body takes.
@@ -379,20 +419,33 @@ impl Visits {
                     }
                 }
                 "any" => self.any = self.any.saturating_add(visits),
-                "group" if place.groups < MAX_GROUPS => {
+                "group" => {
                     let group = attribute(document, child, "ref").and_then(|name| schema.groups.get(local(name)));
-                    if let Some(&group) = group {
+                    if place.groups == MAX_GROUPS {
+                        schema.is_too_deep.set(schema.is_too_deep.get() || group.is_some());
+                    } else if let Some(&group) = group {
                         let inside = inside(document, child, place);
                         self.visit_particles(schema, group, Place { groups: place.groups + 1, ..inside });
                     }
                 }
-                "sequence" | "choice" | "all" => self.visit_particles(schema, child, inside(document, child, place)),
+                "sequence" | "choice" | "all" => {
+                    let inside = inside(document, child, place);
+                    // A reference to a group is no model group of its own.
+                    schema.nested.set(schema.nested.get().max(inside.around - inside.groups));
+                    self.visit_particles(schema, child, inside);
+                }
                 // The content of an extended type comes first, inside the same sequence.
                 "complexContent" | "extension" | "restriction" => self.visit_particles(schema, child, place),
                 _ => {}
             }
         }
     }
+}
+
+/// How many elements lie in one another.
+fn depth(body: &Document<'_>, node: NodeId) -> u64 {
+    let elements = body.children_iter(node).filter(|child| body.element(*child).is_some());
+    1 + elements.map(|child| depth(body, child)).max().unwrap_or(0)
 }
 
 /// The place for the content of a model group, or of a reference to one.
@@ -568,7 +621,9 @@ mod tests {
             assert_eq!(visits(&schema, "<r><a/></r>"), expected, "{schema}");
         }
         let itself = group("g", &format!("<xs:sequence>{a}<xs:group ref='g' minOccurs='0'/></xs:sequence>"));
-        assert_eq!(visits(&format!("{itself}{}", refers("")), "<r><a/></r>"), 1 + u64::from(MAX_GROUPS));
+        let text = format!("<xs:schema xmlns:xs='{XS_NAMESPACE}'>{itself}{}</xs:schema>", refers(""));
+        let refused = Retries::default().add(&xml::tree(&text).unwrap()).unwrap_err();
+        assert!(refused.contains("more than 16 deep"), "{refused}");
     }
 
     #[test]

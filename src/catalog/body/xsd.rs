@@ -56,6 +56,7 @@ impl Collection {
     /// `None` if it takes more than `steps`, but not more than the limit.
     fn check_text(&self, text: &str, steps: u64, limit: u64) -> Result<Option<()>, String> {
         let parsed = xml::tree(text)?;
+        self.retries.check_depth(&parsed)?;
         let searches = self.retries.searches(&parsed);
         check_memory(searches.found.saturating_mul(FAULT_MEMORY))?;
         let visits = self.retries.visits(&parsed).saturating_add(searches.steps);
