@@ -15,7 +15,7 @@ use std::time::Duration;
 /// commit, so that rates mean something on any machine. Everything happens in a scratch folder that is removed again.
 ///
 /// With --db and the URL of a server that server is measured instead, against a table queue written by hand on it. The
-/// database must have no other users; the bench removes its objects.
+/// database must have no other users; the bench removes its objects, but not after ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -18,7 +18,7 @@ use std::time::Duration;
 /// starvation of each class and the throughput, the stated bound with the observed value. Takes under a minute.
 ///
 /// With --db and the URL of a server it plays there, one strategy after the other. The database must have no other
-/// uses; what the lab makes there it removes.
+/// uses; what the lab makes there it removes, but not after ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
