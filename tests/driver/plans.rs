@@ -168,3 +168,48 @@ pub(crate) fn no_plan_depends_on_statistics(store: Store) {
     };
     runtime.block_on(async { tokio::time::timeout(6 * SOON, test).await.expect("the test hangs") });
 }
+
+/// Messages that wait in the transmission queue for a queue that is off.
+const WAITING: u64 = 1_500;
+
+pub(crate) fn a_long_outbox_is_delivered_in_proportion_to_its_length(store: Store) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        let database = Database::fresh(store);
+        let broker = Broker::open(database.url()).await.unwrap();
+        broker.execute(SCRIPT).await.unwrap();
+        let client = client(database.url()).await;
+        let fill = format!(
+            "CREATE TEMP TABLE handle AS SELECT dialoq.next_id() AS handle;
+             SELECT dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', 'CURRENT DATABASE', '//t/Talk',
+                p_conversation_handle => (SELECT h.handle FROM handle AS h));
+             UPDATE dialoq.service_queue SET is_enqueue_enabled = false WHERE name = 'server';
+             SELECT dialoq.send(h.handle, '//t/Word', '\\x01') FROM handle AS h CROSS JOIN generate_series(1, {WAITING})"
+        );
+        client.batch_execute(&fill).await.unwrap();
+        // A definition, and then a recheck or a SEND.
+        for visit in [
+            "dialoq.define_end()",
+            "(SELECT e.endpoint_id FROM dialoq.conversation_endpoint AS e JOIN handle AS h ON h.handle = e.conversation_handle) AS e
+                CROSS JOIN LATERAL dialoq.redeliver(e.endpoint_id)",
+        ] {
+            let text = format!(
+                "BEGIN; UPDATE dialoq.service_queue SET is_enqueue_enabled = true WHERE name = 'server';
+                 SELECT count(*) FROM {visit}; {READ}; SELECT count(*) FROM dialoq.transmission; ROLLBACK"
+            );
+            let rows = client.simple_query(&text).await.unwrap();
+            let numbers: Vec<u64> = rows
+                .iter()
+                .filter_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap().parse().unwrap()),
+                    _ => None,
+                })
+                .collect();
+            let [_, read, left] = numbers[..] else { panic!("{numbers:?}") };
+            assert_eq!(left, 0, "{visit}");
+            assert!(read < 200 * WAITING, "{read} rows were read for {WAITING} messages: {visit}");
+        }
+        broker.close().await.unwrap();
+    };
+    runtime.block_on(async { tokio::time::timeout(3 * SOON, test).await.expect("the test hangs") });
+}

@@ -196,8 +196,10 @@ BEGIN
 END $$;
 
 -- Tries to deliver a row of the transmission queue. The group of its endpoint is locked.
+-- Takes: the row; the last row of its endpoint that this transaction has delivered, 0 if none. The index keeps the entries of
+--     delivered rows until the commit: reading them again for each row took 56 s for 32,000 messages of one conversation.
 -- Gives: notices, and whether the endpoint's next row may go now
-CREATE OR REPLACE FUNCTION dialoq.deliver(p_transmission_id bigint, OUT may_go_on boolean, OUT notices text)
+CREATE OR REPLACE FUNCTION dialoq.deliver(p_transmission_id bigint, p_past bigint, OUT may_go_on boolean, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     t dialoq.transmission;
@@ -212,7 +214,7 @@ BEGIN
     -- Held until END, or not the first that waits.
     IF v_state IS NULL OR v_state IN ('DI', 'ER') OR EXISTS (
         SELECT FROM dialoq.transmission AS x
-        WHERE x.endpoint_id = t.endpoint_id AND x.transmission_id < p_transmission_id)
+        WHERE x.endpoint_id = t.endpoint_id AND x.transmission_id > p_past AND x.transmission_id < p_transmission_id)
     THEN
         RETURN;
     END IF;
@@ -249,18 +251,21 @@ CREATE OR REPLACE FUNCTION dialoq.redeliver(p_endpoint_id bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
+    v_past bigint := 0;
     v_done record;
     v_notices text;
 BEGIN
     LOOP
         SELECT t.transmission_id INTO v_id
-        FROM dialoq.transmission AS t WHERE t.endpoint_id = p_endpoint_id ORDER BY t.transmission_id LIMIT 1;
+        FROM dialoq.transmission AS t
+        WHERE t.endpoint_id = p_endpoint_id AND t.transmission_id > v_past ORDER BY t.transmission_id LIMIT 1;
         EXIT WHEN v_id IS NULL;
-        SELECT * INTO v_done FROM dialoq.deliver(v_id);
+        SELECT * INTO v_done FROM dialoq.deliver(v_id, v_past);
         IF v_done.notices IS NOT NULL AND strpos(coalesce(v_notices, ''), v_done.notices) = 0 THEN
             v_notices := concat_ws(' ', v_notices, v_done.notices);
         END IF;
         EXIT WHEN NOT v_done.may_go_on;
+        v_past := v_id;
     END LOOP;
     RETURN dialoq.distinct_notices(v_notices);
 END $$;
@@ -306,6 +311,9 @@ DECLARE
     v_done record;
     v_notices text;
     v_held bigint[] := '{}';
+    -- Of each, the last row that was delivered here.
+    v_past bigint[];
+    v_place integer;
     v_locked integer := 0;
 BEGIN
     -- One check for each endpoint. An endpoint whose reason stays needs no lock.
@@ -347,6 +355,7 @@ BEGIN
         v_notices := concat_ws(' ', v_notices, dialoq.due_notice(dialoq.current_time_utc()));
         v_held := v_held[:v_locked];
     END IF;
+    v_past := array_fill(0::bigint, ARRAY[cardinality(v_held)]);
     FOR v_row IN
         SELECT t.transmission_id, t.endpoint_id
         FROM dialoq.transmission AS t
@@ -356,10 +365,15 @@ BEGIN
         ORDER BY CASE WHEN v_honor
             THEN max(10 - t.priority) OVER (PARTITION BY t.endpoint_id ORDER BY t.transmission_id) ELSE 0 END, t.transmission_id
     LOOP
+        v_place := array_position(v_held, v_row.endpoint_id);
         IF p_is_alone THEN
-            SELECT * INTO v_done FROM dialoq.do_step_alone('deliver', v_row.endpoint_id, v_row.transmission_id, NULL);
+            SELECT * INTO v_done
+            FROM dialoq.do_step_alone('deliver', v_row.endpoint_id, v_row.transmission_id, NULL, v_past[v_place]);
         ELSE
-            SELECT * INTO v_done FROM dialoq.do_step('deliver', v_row.endpoint_id, v_row.transmission_id, NULL);
+            SELECT * INTO v_done FROM dialoq.do_step('deliver', v_row.endpoint_id, v_row.transmission_id, NULL, v_past[v_place]);
+        END IF;
+        IF NOT EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.transmission_id = v_row.transmission_id) THEN
+            v_past[v_place] := v_row.transmission_id;
         END IF;
         v_notices := concat_ws(' ', v_notices, v_done.notices);
         IF v_done.is_done IS NULL THEN

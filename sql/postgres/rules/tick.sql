@@ -66,10 +66,11 @@ BEGIN
 END $$;
 
 -- One step.
--- Takes: the step; its endpoint, row of the transmission queue or attempt
+-- Takes: the step; its endpoint, row of the transmission queue or attempt; of a delivery, the row delivered before (deliver)
 -- Gives: whether it is done, NULL if another transaction holds the group; notices
 CREATE OR REPLACE FUNCTION dialoq.do_step(
-    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT notices text)
+    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, p_past bigint DEFAULT 0, OUT is_done boolean,
+    OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_route record;
@@ -91,7 +92,7 @@ BEGIN
             PERFORM dialoq.hold_outbox(p_endpoint_id, v_route.status);
         END IF;
     ELSIF is_done AND p_step = 'deliver' THEN
-        SELECT d.notices INTO v_more FROM dialoq.deliver(p_id) AS d;
+        SELECT d.notices INTO v_more FROM dialoq.deliver(p_id, p_past) AS d;
         notices := concat_ws(' ', notices, v_more);
     END IF;
     is_done := CASE WHEN is_done IS NOT NULL THEN true END;
@@ -100,12 +101,13 @@ END $$;
 -- The same by itself: if it fails, its conversation breaks. What is no fault of the row is not caught: a deadlock, a
 -- server that shuts down or has run out of something.
 CREATE OR REPLACE FUNCTION dialoq.do_step_alone(
-    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, OUT is_done boolean, OUT notices text)
+    p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, p_past bigint DEFAULT 0, OUT is_done boolean,
+    OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_why text;
 BEGIN
-    SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.do_step(p_step, p_endpoint_id, p_id, p_attempt_id) AS s;
+    SELECT s.is_done, s.notices INTO is_done, notices FROM dialoq.do_step(p_step, p_endpoint_id, p_id, p_attempt_id, p_past) AS s;
 EXCEPTION
     WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state OR operator_intervention
         OR system_error THEN
