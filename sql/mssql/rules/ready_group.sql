@@ -40,9 +40,9 @@ BEGIN
 END
 GO
 
--- Whether a group has messages to receive, uncommitted ones included.
+-- Whether a group has messages to receive, uncommitted ones included, in that queue (NULL: in any).
 CREATE PROCEDURE dialoq.has_any_message
-    @group uniqueidentifier, @is_there bit OUTPUT
+    @group uniqueidentifier, @queue_id int, @is_there bit OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
@@ -52,7 +52,8 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED, INDEX (conversation_endpoint_group), FORCESEEK)
         JOIN dialoq.queue_message AS m WITH (READUNCOMMITTED) ON m.endpoint_id = e.endpoint_id
         WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-            AND m.delivery_class < 3)
+            AND m.delivery_class < 3 AND (@queue_id IS NULL OR EXISTS (
+                SELECT 1 FROM dialoq.service AS s WHERE s.service_id = e.service_id AND s.queue_id = @queue_id)))
         SET @is_there = 1;
 END
 GO
@@ -103,7 +104,7 @@ BEGIN
         -- that relied on the row. The row stays if there is any message, even an uncommitted one.
         IF @is_ready = 0
         BEGIN
-            EXEC dialoq.has_any_message @group, @is_kept OUTPUT;
+            EXEC dialoq.has_any_message @group, NULL, @is_kept OUTPUT;
             IF @is_kept = 1 CONTINUE;
         END
         IF @true_oldest = @oldest AND @is_at_level = 1
@@ -169,23 +170,21 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
-    DECLARE @is_locked bit;
+    DECLARE @is_locked bit, @is_there bit;
+    -- The row of an uncommitted message stays. The locks below would keep other sessions from the group until the end of this
+    -- transaction, so they are taken only for a row that is probably removed.
+    EXEC dialoq.has_any_message @group, @queue_id, @is_there OUTPUT;
+    IF @is_there = 1 RETURN;
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
     -- The holder of the group may have received its messages and may still roll back, so the messages are read under the
     -- group's lock.
     EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
-    IF NOT EXISTS (
-        SELECT 1
-        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        -- An uncommitted message counts, as in rebuild_ready_rows.
-        JOIN dialoq.queue_message AS m WITH (READUNCOMMITTED) ON m.endpoint_id = e.endpoint_id
-        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
-            AND s.queue_id = @queue_id)
-        -- One: a sender that could not rely on it may have added one like it since.
-        DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
-        WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
+    EXEC dialoq.has_any_message @group, @queue_id, @is_there OUTPUT;
+    IF @is_there = 1 RETURN;
+    -- One: a sender that could not rely on it may have added one like it since.
+    DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
+    WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
 END
 GO
