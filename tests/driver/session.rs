@@ -4,7 +4,7 @@ use crate::servers::{Database, Store};
 use crate::stage::{SOON, execute, on, refused, rows, sql, url};
 use dialoq::internals::store::database::link::{Driver, Fate, Link};
 use dialoq::internals::store::postgres::PostgresDriver;
-use dialoq::{Act, Broker, Code};
+use dialoq::{Act, Broker, Code, Error};
 
 /// All of a session that a caller could find changed.
 const SESSION: &str = "
@@ -427,4 +427,32 @@ pub(crate) fn the_isolation_that_a_database_sets_reaches_no_verb(store: Store) {
         }
         broker.close().await.unwrap();
     });
+}
+
+/// What the server's side of a connection does until it gives up a client that sends nothing more.
+const KEEPALIVES: &str =
+    "select current_setting('tcp_keepalives_idle') || ' ' || current_setting('tcp_keepalives_interval') || ' ' ||
+    current_setting('tcp_keepalives_count') || ' ' || current_setting('tcp_user_timeout') as found";
+
+pub(crate) fn the_server_notices_a_lost_host_soon(_: Store) {
+    // A unix socket has no such settings. The port was free a moment ago; a server that finds it taken does not start.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let database = Database::on_a_server_at(port);
+    let name = database.sql("SELECT current_database()");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let test = async {
+        // A connection that ran the user's SQL is reset before its next use. A shorter limit of the database stays.
+        for (limit, expected) in
+            [("RESET tcp_keepalives_idle", "10 5 3 30000"), ("SET tcp_keepalives_idle = 7", "7 5 3 30000")]
+        {
+            database.sql(&format!("ALTER DATABASE {name} {limit}"));
+            let broker = Broker::open(&format!("postgres://dialoq@127.0.0.1:{port}/{name}?pool_size=1")).await?;
+            for _ in 0..2 {
+                assert_eq!(broker.query(KEEPALIVES, ()).await?.rows[0].get::<String>("found")?, expected);
+            }
+            broker.close().await?;
+        }
+        Ok::<_, Error>(())
+    };
+    runtime.block_on(async { tokio::time::timeout(6 * SOON, test).await.expect("the test hangs") }).unwrap();
 }

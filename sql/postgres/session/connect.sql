@@ -2,6 +2,8 @@
 -- broker's views are found without their schema, after everything of the user's. A user called dialoq has no schema of
 -- that name: what it makes belongs in public, not among the broker's tables. A call outside a transaction runs READ COMMITTED
 -- too, whatever the database's default: the verbs refuse every other level.
+-- A host that is lost sends nothing more. The server gives up its sessions after half a minute, with the groups and readers'
+-- places that they hold; the limit of Linux is two hours. A shorter limit that is set already stays.
 -- Takes: nothing
 -- Gives: nothing
 SELECT pg_catalog.set_config('dialoq.client', '1', false), pg_catalog.set_config('TimeZone', 'UTC', false),
@@ -12,3 +14,6 @@ SELECT pg_catalog.set_config('dialoq.client', '1', false), pg_catalog.set_config
             WHEN 'dialoq' THEN pg_catalog.regexp_replace(pg_catalog.current_setting('search_path'), '"\$user"(, *|$)', '')
             ELSE pg_catalog.current_setting('search_path')
         END, ''), '""'), 'dialoq'), false);
+SELECT pg_catalog.set_config(k.name, least(nullif(pg_catalog.current_setting(k.name)::pg_catalog.int4, 0), k.most)::pg_catalog.text, false)
+FROM (VALUES ('tcp_keepalives_idle', 10), ('tcp_keepalives_interval', 5), ('tcp_keepalives_count', 3), ('tcp_user_timeout', 30000))
+    AS k (name, most);
