@@ -706,7 +706,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_rollback_to_whose_future_was_dropped_forgets_what_it_gave_back() {
+    async fn a_rollback_to_a_savepoint_whose_future_was_dropped_returns_its_messages() {
         let _limit = crate::testing::limit();
         let (store, tx) = begun().await;
         tx.savepoint("s").await.unwrap();

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resident_memory_grows_with_what_is_touched() {
+    fn resident_memory_grows_with_touched_pages() {
         let before = resident_bytes().unwrap();
         let touched = std::hint::black_box(vec![1u8; 64 << 20]);
         let after = resident_bytes().unwrap();

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_report_judges_what_was_measured_and_nothing_else() {
+    async fn a_report_judges_measured_figures_only() {
         let _limit = crate::limit();
         let settings = Settings::of(&Options::embedded(Path::new(".")), "full");
         let mut report = Report::new(settings, Machine::detect(Path::new(".")));

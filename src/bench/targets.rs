@@ -127,7 +127,7 @@ impl Report {
         self.targets = Target::judged(&promised, &bounded);
     }
 
-    /// The size at the end over that at the end of the reader; while a reader looks at the past nothing can be cleaned up.
+    /// The size at the end over that at the end of the reader; while a reader keeps an old snapshot, no row can be cleaned up.
     fn growth_after_reader(&self) -> Option<f64> {
         let held = self.curve.iter().rev().find(|slice| slice.reader_holds_snapshot)?.mib?;
         Some(self.curve.last().filter(|slice| !slice.reader_holds_snapshot)?.mib? / held.max(1.0))

@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_of_one_kind_are_counted_together_and_those_named_one_by_one_have_an_end() {
+    fn rows_of_one_kind_are_counted_together_and_the_list_of_names_is_bounded() {
         let mut repairs = Repairs::default();
         for (table, what, example) in [("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("a", "x", 4), ("b", "x", 5)] {
             repairs.note(table, what, example);

@@ -79,7 +79,7 @@ fn changes_and_drops_make_the_definitions_of_the_text() {
 }
 
 #[test]
-fn nothing_is_missing_of_what_is_there_and_all_of_what_is_not() {
+fn existing_definitions_are_not_missing_and_all_others_are() {
     let wanted = list(shop);
     assert_eq!(missing(&Catalog::default(), &wanted).unwrap(), wanted);
     let catalog = made(&wanted);
@@ -97,7 +97,7 @@ fn nothing_is_missing_of_what_is_there_and_all_of_what_is_not() {
 }
 
 #[test]
-fn of_a_queue_and_a_priority_only_what_is_named_is_compared() {
+fn only_the_named_options_of_a_queue_and_a_priority_are_compared() {
     let catalog = made(&list(shop));
     let loose = list(|d| {
         d.queue("STOCK").queue("desk");

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_shared_among_those_before_it() {
+    fn a_wait_is_shared_among_the_attempts_before_it() {
         let takes = [take(Low, 1, 0, 0), take(Low, 2, 1, 10), take(Low, 3, 2, 20)];
         assert_eq!(wait_per_message_us(&takes, Low), 6_000, "18 ms behind two");
     }

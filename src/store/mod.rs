@@ -18,7 +18,7 @@ pub mod mssql;
 mod options;
 #[cfg(feature = "postgres")]
 pub mod postgres;
-mod slot;
+mod reader_slot;
 mod sql;
 pub mod sqlite;
 pub(crate) mod statement;
@@ -29,7 +29,7 @@ pub mod url;
 pub use activity::{ActivityBoard, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
 pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
 pub use options::{AccessToken, Gathering, OpenOptions};
-pub use slot::ReaderSlot;
+pub use reader_slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};
 pub(crate) use texts::store_texts;
 pub use texts::{DoctorTexts, StatusTexts, StoreTexts};

@@ -58,7 +58,7 @@ pub(crate) async fn stop(readers: Readers) {
     soon("the stop", readers.stop()).await;
 }
 
-staged!(an_exit_code_of_zero_commits_with_what_was_answered, async |store| {
+staged!(an_exit_code_of_zero_commits_with_the_answers, async |store| {
     let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"cat >> "$0"; echo '{"send": {"body": {"done": true}}}'; echo '{"end": true}'"#;
     let readers = stage.activate("work", script(text, &log)).start();
@@ -257,7 +257,7 @@ staged!(a_program_may_write_much_before_it_reads_much, async |store| {
     assert!(matches!(lengths[..], [length] if length > 300_000), "{lengths:?}");
 });
 
-staged!(what_a_program_says_unasked_answers_no_message, async |store| {
+staged!(unrequested_output_answers_no_message, async |store| {
     let (stage, log) = (Stage::new(store).await, Log::new());
     // The second commit of the first run would be taken for the answer to the next message.
     let text = r#"while read -r line; do

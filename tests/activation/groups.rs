@@ -24,7 +24,7 @@ async fn all_end(log: &Log, processes: usize) {
 /// Writes its own number and that of a process that it starts in the background, then waits. TERM does not end it.
 const PARENT: &str = r#"trap '' TERM; echo $$ >> "$0"; sleep 1000 & echo $! >> "$0"; wait"#;
 
-staged!(a_timeout_kills_what_the_program_has_started, async |store| {
+staged!(a_timeout_kills_the_programs_that_the_program_has_started, async |store| {
     for mode in [Mode::Message, Mode::Stream] {
         let (stage, log) = (Stage::new(store).await, Log::new());
         let program = script(PARENT, &log).mode(mode).timeout(Duration::from_secs(10));
@@ -42,7 +42,7 @@ staged!(a_timeout_kills_what_the_program_has_started, async |store| {
     }
 });
 
-staged!(an_abort_kills_what_the_program_has_started, async |store| {
+staged!(an_abort_kills_the_programs_that_the_program_has_started, async |store| {
     for mode in [Mode::Message, Mode::Stream] {
         let (stage, log) = (Stage::new(store).await, Log::new());
         let readers = stage.activate("work", script(PARENT, &log).mode(mode)).start();
@@ -120,7 +120,7 @@ staged!(a_stream_whose_program_dies_is_lost_at_once_whatever_holds_its_pipes, as
     until("the end of the whole group", || pids.iter().all(|pid| has_ended(pid))).await;
 });
 
-staged!(what_a_stream_answered_before_it_ended_counts, async |store| {
+staged!(answers_of_a_stream_before_its_end_count, async |store| {
     let (stage, log) = (Stage::new(store).await, Log::new());
     let text = r#"sleep 1000 & echo $! >> "$0"; read -r line
         printf '{"send": {"body": "got it"}}\n\n{"end": true}\n{"commit": true}'"#;

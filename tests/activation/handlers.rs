@@ -49,12 +49,12 @@ async fn order(stage: &Stage, pieces: u32) -> ConversationHandle {
 
 /// Waits until a reader has found nothing and waits.
 async fn until_waiting(readers: &Readers) {
-    let looking = async {
+    let checking = async {
         while row(readers).await.tasks_waiting == 0 {
             tokio::task::yield_now().await;
         }
     };
-    soon("the reader waiting", looking).await;
+    soon("the reader waiting", checking).await;
 }
 
 /// The next message at home.
@@ -121,14 +121,14 @@ staged!(end_dialog_and_error_end_the_conversation_unless_handled, async |store| 
     let queue = activity(&stage).queue("work");
     let endpoints = stage.view("conversation_endpoints");
     let open = format!("select count(*) as still_open from {endpoints} where state not in ('CD')");
-    let looking = async {
+    let checking = async {
         while queue.facts().unread > 0
             || stage.query(&*open, ()).await.unwrap().rows[0].get::<i64>("still_open").unwrap() > 0
         {
             tokio::task::yield_now().await;
         }
     };
-    soon("the end of both", looking).await;
+    soon("the end of both", checking).await;
     soon("the stop", readers.stop()).await;
 });
 
@@ -222,7 +222,7 @@ staged!(otherwise_takes_the_rest, async |store| {
     assert_eq!((error.code, &*error.description), (99, "note"));
 });
 
-staged!(what_is_left_of_an_ended_conversation_is_passed_over, async |store| {
+staged!(messages_of_an_ended_conversation_are_passed_over, async |store| {
     let stage = stage(store).await;
     let handled = Arc::new(AtomicUsize::new(0));
     let counted = handled.clone();
@@ -253,7 +253,7 @@ staged!(five_failures_in_a_row_disable_the_queue_and_end_the_reader, async |stor
     }
     assert_eq!(ended(&mut events).await, 28086);
     assert!(!stage.catalog().queue("work").unwrap().is_receive_enabled);
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
 });
 
 staged!(a_panic_rolls_back_and_the_reader_lives_on, async |store| {
@@ -409,7 +409,7 @@ staged!(readers_receive_from_their_part_of_the_queue, async |store| {
     assert_eq!(stage.receive("work").await.unwrap().map(|batch| batch.first().priority), Some(5));
 });
 
-// The clock moves in steps of the readers' idle wait and never as far as the next look of the monitor, so a launch that
+// The clock moves in steps of the readers' idle wait and never as far as the next check of the monitor, so a launch that
 // is missed is missed for good.
 staged!(threads, every_message_is_handled_although_readers_come_and_go, async |store| {
     for ramp in [Ramp::ServiceBroker, Ramp::Fast] {

@@ -48,12 +48,12 @@ staged!(activation_turned_off_stops_and_starts_no_reader, async |store| {
     stage.arrive(20).await;
     let three = [theatre.next().await, theatre.next().await, theatre.next().await];
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = OFF)").await;
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
     for reader in &three {
         assert_eq!(reader.receives().await, 1);
         reader.commits().await;
     }
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
     assert!(theatre.is_empty());
     assert_eq!(stage.activated_tasks().len(), 3);
 });

@@ -77,7 +77,7 @@ staged!(a_reader_that_only_rolls_back_is_replaced_until_the_queue_is_disabled, a
         reader.leaves().await;
         assert_eq!(ended(&mut events).await, if rollback < 5 { 0 } else { 28086 });
     }
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
     assert!(theatre.is_empty());
 });
 
@@ -105,7 +105,7 @@ staged!(readers_end_with_their_queue, async |store| {
     let _waiting = reader.waits(std::time::Duration::from_secs(3600));
     stage.ddl("DROP SERVICE worker; DROP QUEUE work").await;
     assert_eq!(ended(&mut events).await, 28085);
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
 });
 
 // assertions: 200
@@ -115,17 +115,17 @@ staged!(a_queue_that_is_off_has_no_monitor, async |store| {
     stage.arrive(1).await;
     stage.ddl("ALTER QUEUE work WITH STATUS = OFF").await;
     let readers = stage.activate("work", procedure).start();
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
     assert!(stage.queue_monitors().is_empty());
     assert!(theatre.is_empty());
     stage.ddl("ALTER QUEUE work WITH STATUS = ON").await;
     assert_eq!(theatre.next().await.receives().await, 1);
     assert_eq!(stage.queue_monitors().len(), 1);
     stage.ddl("ALTER DATABASE CURRENT SET DISABLE_BROKER WITH ROLLBACK IMMEDIATE").await;
-    assert_eq!(soon("a look", readers.monitor()).await, None);
+    assert_eq!(soon("the check", readers.monitor()).await, None);
 });
 
-staged!(stop_waits_for_what_is_in_hand, async |store| {
+staged!(stop_waits_for_messages_in_hand, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
@@ -142,7 +142,7 @@ staged!(stop_waits_for_what_is_in_hand, async |store| {
     assert!(theatre.is_empty());
 });
 
-staged!(abort_rolls_back_what_is_in_hand, async |store| {
+staged!(abort_rolls_back_messages_in_hand, async |store| {
     let stage = Stage::new(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).start();
@@ -189,7 +189,7 @@ staged!(a_reader_that_ends_because_another_broker_is_closed_stops_nothing, async
     let mut events = readers.events();
     stage.arrive(1).await;
     assert_eq!(ended(&mut events).await, 28088);
-    // The pause begins when the monitor looks.
+    // The pause begins with the monitor's check.
     row(&readers).await;
     closed.store(false, SeqCst);
     stage.advance(FIVE_SECONDS);

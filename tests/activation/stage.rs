@@ -67,11 +67,11 @@ impl Stage {
         Broker::open_with(&self.url, options).await.unwrap()
     }
 
-    /// Waits until it is seen that so much is left in queue `work`: a server's queues are looked at now and then, and the
-    /// groups counted, so this is for groups of one message each.
+    /// Waits until the facts show this many messages in queue `work`. A server's queues are polled now and then, and the poll
+    /// counts groups, so this is for groups of one message each.
     pub(crate) async fn left(&self, messages: u64) {
         let queue = activity(self).queue("work");
-        until("a look at the queue", || queue.facts().unread == messages).await;
+        until("the depth of the queue", || queue.facts().unread == messages).await;
     }
 
     /// Moves the clock.
@@ -125,35 +125,35 @@ pub(crate) async fn soon<F: Future>(what: &str, future: F) -> F::Output {
     tokio::time::timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not happen"))
 }
 
-/// Waits until something holds, looking again whenever other tasks have run.
+/// Waits until a condition holds; checks it whenever other tasks have run.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let looking = async {
+    let checking = async {
         while !holds() {
             tokio::task::yield_now().await;
         }
     };
-    soon(what, looking).await;
+    soon(what, checking).await;
 }
 
-/// The monitor's row after it has looked.
+/// The monitor's row after a check.
 pub(crate) async fn row(readers: &Readers) -> MonitorRow {
-    soon("a look of the monitor", readers.monitor()).await.expect("the monitor exists")
+    soon("the check of the monitor", readers.monitor()).await.expect("the monitor exists")
 }
 
-/// Its state, and how many readers it has started so far.
+/// The monitor's state, and the number of readers that it has started.
 pub(crate) async fn state(readers: &Readers) -> (&'static str, u64) {
     let row = row(readers).await;
     (row.state, row.tasks_started_total)
 }
 
-/// Waits until its state, and how many readers it has started, are these: a server's queues are looked at now and then.
+/// Waits until the monitor has this state and has started this many readers: a server's queues are polled now and then.
 pub(crate) async fn comes_to(readers: &Readers, state: (&'static str, u64)) {
-    let looking = async {
+    let checking = async {
         while self::state(readers).await != state {
             tokio::task::yield_now().await;
         }
     };
-    soon(&format!("{state:?}"), looking).await;
+    soon(&format!("{state:?}"), checking).await;
 }
 
 /// Waits for the next reader that goes, and gives the code it went with; 0 if it just left.

@@ -37,7 +37,7 @@ pub(crate) fn a_host_whose_clock_is_wrong_changes_nothing(store: Store) {
     });
 }
 
-/// What a host that is alone with its wrong clock may take for a second; it looks after a minute in any case.
+/// What a host that is alone with its wrong clock may take for a second; it polls after a minute in any case.
 const ABOUT_A_SECOND: Duration = Duration::from_secs(20);
 
 pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait(store: Store) {

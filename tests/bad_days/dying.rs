@@ -228,7 +228,7 @@ pub(crate) fn a_waiting_receiver_outlives_the_server(_: Store) {
 }
 
 /// What a rollback of a dead host may take to be counted if no caller receives its messages: six times what it should, and less
-/// than the minute after which every process looks in any case.
+/// than the minute after which every process polls in any case.
 const NOTICING: Duration = Duration::from_secs(30);
 
 pub(crate) fn a_host_that_dies_in_a_receive_counts_once(store: Store) {

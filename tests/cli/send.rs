@@ -202,7 +202,7 @@ fn the_end_is_in_the_commit_of_the_last_message() {
 }
 
 #[test]
-fn messages_are_sent_and_refused_alike_if_no_process_reads_what_is_printed() {
+fn messages_are_sent_and_refused_alike_if_no_process_reads_the_output() {
     let _limit = crate::limit();
     let shop = Shop::open();
     for arguments in [&["--type", "//nowhere", "a"][..], &["--json", "--type", "//nowhere", "a"]] {

@@ -86,7 +86,7 @@ case!(types_in_use_stay, [7], async |t| {
     assert!(!t.view("service_message_types").await?.iter().any(|row| row.text("name") == "Unused"));
 });
 
-case!(validation_changes_spare_what_is_queued, [8], async |t| {
+case!(validation_changes_spare_queued_messages, [8], async |t| {
     let dialog = t.dialog().await?;
     t.send(dialog, "Text", "not <xml").await?;
     t.define("ALTER MESSAGE TYPE [Text] VALIDATION = WELL_FORMED_XML").await?;
@@ -167,7 +167,7 @@ case!(dropping_a_contract_errors_its_dialogs, [14], async |t| {
     assert_eq!(code(t.begin_dialog(t.to("Missing").on("Lone")).await), 8425);
 });
 
-case!(dropped_contracts_are_remembered_by_what_they_carried, [14], async |t| {
+case!(dropped_contracts_are_remembered_by_their_messages, [14], async |t| {
     let pair = t.pair().await?;
     t.send(pair.target, "Text", "unread").await?;
     t.define("ALTER SERVICE [T] (DROP CONTRACT [C]); DROP CONTRACT [C]").await?;

@@ -30,7 +30,7 @@ case!(waiting_messages_arrive_by_themselves, [206, 207], async |t| {
     let t = t.restart().await?;
     t.define("ALTER QUEUE [QT] WITH STATUS = ON").await?;
     assert!(t.transmission().await?.is_empty());
-    // Between the two no order may be assumed, so both are looked at together.
+    // Between the two no order may be assumed, so both are checked together.
     let mut received = [t.receive("QT").await?, t.receive("QT").await?];
     received.sort_by_key(|messages| messages.texts());
     for (place, messages) in received.iter().enumerate() {

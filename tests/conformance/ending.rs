@@ -18,7 +18,7 @@ case!(the_peer_learns_of_an_end, [102, 103], async |t| {
     assert!(t.receive("QI").await?.is_empty() && t.receive("QT").await?.is_empty());
 });
 
-case!(end_deletes_what_was_not_read, [104], async |t| {
+case!(end_deletes_unread_messages, [104], async |t| {
     t.define("ALTER QUEUE [QT] WITH RETENTION = ON").await?;
     let pair = t.pair().await?;
     t.send(pair.initiator, "Text", "unread").await?;
@@ -110,7 +110,7 @@ case!(errors_after_the_peers_end_are_not_sent, [112], async |t| {
     assert!(t.endpoint(pair.initiator).await?.is_none());
 });
 
-case!(what_the_peer_had_not_sent_vanishes, [113], async |t| {
+case!(unsent_messages_of_the_peer_vanish, [113], async |t| {
     let pair = t.pair().await?;
     t.define("ALTER QUEUE [QI] WITH STATUS = OFF; ALTER QUEUE [QT] WITH STATUS = OFF").await?;
     t.send(pair.initiator, "Text", "to the target").await?;

@@ -112,7 +112,7 @@ case!(groups_go_with_their_last_conversation, [148], async |t| {
     assert!(t.groups().await?.is_empty(), "a closed conversation is in no group");
 });
 
-case!(get_locks_what_receive_would_take, [149, 152], async |t| {
+case!(get_locks_the_group_that_receive_would_take, [149, 152], async |t| {
     t.send_at_level(2, "low").await?;
     t.send_at_level(8, "high").await?;
     let tx = t.begin().await?;
@@ -245,7 +245,7 @@ case!(savepoints_keep_waiting_callers_waiting, [98, 175], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["waits"]);
 });
 
-case!(who_waited_first_goes_first, [98], async |t| {
+case!(the_first_waiter_goes_first, [98], async |t| {
     let pair = t.pair().await?;
     let holder = t.begin().await?;
     holder.send(pair.initiator, "Text", "holder").await?;

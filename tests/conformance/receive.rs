@@ -173,7 +173,7 @@ case!(oldest_group_first, [165], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["young 2"]);
 });
 
-case!(retention_keeps_what_was_received, [167, 169], async |t| {
+case!(retention_keeps_received_messages, [167, 169], async |t| {
     t.define("ALTER QUEUE [QT] WITH RETENTION = ON").await?;
     let pair = t.pair().await?;
     t.send(pair.initiator, "Text", "kept").await?;
@@ -200,7 +200,7 @@ case!(rolled_back_receives_keep_nothing_apart, [167, 173], async |t| {
     assert_eq!(t.receive("QT").await?.texts(), ["again"]);
 });
 
-case!(retention_keeps_what_was_sent, [168, 169], async |t| {
+case!(retention_keeps_sent_messages, [168, 169], async |t| {
     t.define("ALTER QUEUE [QI] WITH RETENTION = ON").await?;
     let dialog = t.dialog().await?;
     t.send(dialog, "Text", "copied").await?;

@@ -215,9 +215,9 @@ impl Rig {
     pub(crate) fn still_waits<F: Future<Output: fmt::Debug> + Unpin>(&self, work: &mut F) -> impl Future<Output = ()> {
         let place = Location::caller();
         // A verb is one step of the embedded store, but several questions to a server.
-        let looks = if self.store().is_server() { 12 } else { 4 };
+        let polls = if self.store().is_server() { 12 } else { 4 };
         async move {
-            for _ in 0..looks {
+            for _ in 0..polls {
                 let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut *work).poll(context))).await;
                 if let Poll::Ready(done) = polled {
                     panic!("{place}: it should wait, but is done: {done:?}");

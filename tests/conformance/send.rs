@@ -31,7 +31,7 @@ case!(default_type, [79, 80], async |t| {
     assert_eq!((received.texts(), &*received[0].message_type_name), (vec!["x".to_owned()], "DEFAULT"));
 });
 
-case!(who_may_send_what, [81, 82], async |t| {
+case!(each_side_sends_its_message_types, [81, 82], async |t| {
     let pair = t.pair().await?;
     assert_eq!(code(t.send(pair.initiator, "Nowhere", "x").await), 8428);
     assert_eq!(code(t.send(pair.initiator, "Unlisted", "x").await), 8431);

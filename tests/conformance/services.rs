@@ -81,7 +81,7 @@ case!(contracts_can_be_dropped, [25, 26], async |t| {
     assert_eq!(t.receive_from("QI", dialog).await?.error_codes(), [-8408]);
 });
 
-case!(dropping_a_service_tells_the_peers, [27], async |t| {
+case!(dropping_a_service_sends_errors_to_the_peers, [27], async |t| {
     let pair = t.pair().await?;
     t.send(pair.initiator, "Text", "never read").await?;
     t.define("DROP SERVICE [T]").await?;

@@ -314,7 +314,7 @@ case!(user_sql_commits_with_the_verbs, [174], async |t| {
     }
 });
 
-case!(a_transaction_reads_what_it_has_done, [174], async |t| {
+case!(a_transaction_reads_its_own_work, [174], async |t| {
     // DIFFERENCE(reads-committed): the embedded store shows a transaction the committed rows only, as to every other reader.
     let own = usize::from(t.store().is_server());
     t.sql("create table handled (body text)").await?;

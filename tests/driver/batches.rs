@@ -1,4 +1,4 @@
-//! Batches of SENDs and of RECEIVEs, as the broker folds them.
+//! Batches of SENDs and of RECEIVEs, as the broker makes them.
 
 use crate::enlisting::{dialog, on};
 use crate::servers::Store;

@@ -1,4 +1,4 @@
-//! Batches of RECEIVEs on SQL Server, as the broker folds them.
+//! Batches of RECEIVEs on SQL Server, as the broker makes them.
 
 use crate::enlisting_mssql::{dialog, on};
 use crate::servers::Store;

@@ -40,7 +40,7 @@ const FUNCTIONS: &str = "
     CREATE FUNCTION test.fall_due(p_handle uuid) RETURNS void LANGUAGE sql AS $$
         UPDATE dialoq.conversation_endpoint SET dialog_timer = clock_timestamp(), due_at = clock_timestamp()
         WHERE conversation_handle = p_handle $$;
-    -- What was noted is old enough to be looked at.
+    -- The requests are old enough for a recheck.
     CREATE FUNCTION test.age() RETURNS void LANGUAGE sql AS $$
         UPDATE dialoq.recheck_queue SET after_xid = '3', noted_at = '2026-01-01' $$;";
 

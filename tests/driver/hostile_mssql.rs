@@ -287,7 +287,7 @@ pub(crate) fn a_schema_of_another_owner_is_not_trusted(store: Store) {
     });
 }
 
-/// What went before it failed, so nothing of it will be there; a verb that went on would only look as if it had worked.
+/// What went before it failed, so none of it will be there; a verb that went on would only seem to work.
 pub(crate) fn a_transaction_that_can_only_be_rolled_back_takes_no_verb(store: Store) {
     limit::allow(5);
     on(store, |broker, mut client| async move {
@@ -345,7 +345,7 @@ pub(crate) fn a_process_writes_its_own_rows_only(store: Store) {
     });
 }
 
-/// A look reads all endpoints, and the last one all messages.
+/// A recheck reads all endpoints, and the last one all messages.
 pub(crate) fn definitions_in_a_row_are_rechecked_once(store: Store) {
     on(store, |broker, mut client| async move {
         for number in 0..5 {
@@ -354,8 +354,8 @@ pub(crate) fn definitions_in_a_row_are_rechecked_once(store: Store) {
                 .await
                 .unwrap();
         }
-        let looks = count(&mut client, "SELECT COUNT(*) FROM dialoq.recheck_queue WHERE endpoint_id = 0").await;
-        assert!((1..=3).contains(&looks), "{looks} looks are to come");
+        let rechecks = count(&mut client, "SELECT COUNT(*) FROM dialoq.recheck_queue WHERE endpoint_id = 0").await;
+        assert!((1..=3).contains(&rechecks), "{rechecks} rechecks are to come");
         let last = "SELECT COUNT(*) FROM dialoq.recheck_queue WHERE endpoint_id = 0 AND is_initiator = 1";
         assert_eq!(count(&mut client, last).await, 1, "one of them reads the messages");
     });

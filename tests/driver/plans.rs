@@ -90,7 +90,7 @@ fn most(messages: u64) -> u64 {
 async fn client(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
-    // What the broker's own connections say of themselves: they hear words in the answers.
+    // As the broker's own connections do: they get notices in the answers.
     client.batch_execute("SET dialoq.client = '1'; SET search_path = public").await.unwrap();
     client
 }

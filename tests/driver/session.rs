@@ -292,7 +292,7 @@ pub(crate) fn closing_does_not_wait_for_a_control_call_of_a_transaction(store: S
         let driver =
             dialoq::internals::store::postgres::PostgresDriver::new(&crate::stage::url(database.url())).unwrap();
         let mut locker = driver.dedicated().await.unwrap();
-        // Without its limit of 100 ms the call waits for as long as this test looks on.
+        // Without its limit of 100 ms the call waits until the end of this test.
         locker.script("ALTER FUNCTION dialoq.begin_attempt RESET lock_timeout").await.unwrap();
         locker.script("BEGIN; LOCK TABLE dialoq.receive_attempt IN EXCLUSIVE MODE").await.unwrap();
         let tx = broker.begin().await.unwrap();

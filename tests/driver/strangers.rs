@@ -285,7 +285,7 @@ pub(crate) fn a_member_by_set_role_is_no_stranger(store: Store) {
     });
 }
 
-/// A batch that has looked at a peer and not written yet, while the peer goes: what it writes then is found.
+/// A batch has read a peer and not written yet, and the peer is erased: the recheck finds the messages that it writes then.
 pub(crate) fn a_batch_that_stalls_before_it_writes_leaves_nothing_behind(store: Store) {
     run(|| async move {
         let database = Database::fresh(store);

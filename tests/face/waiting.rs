@@ -116,7 +116,7 @@ async fn one_wait_spans_queues_and_levels() {
     until_waiting(&broker, "asker", 1).await;
     let handle = send(&*broker, 1).await;
     let (place, batch) = timeout(SOON, waiting).await.unwrap().unwrap().unwrap().unwrap();
-    assert_eq!((place, batch.first().priority), (2, 5), "level 5 is not in the first look");
+    assert_eq!((place, batch.first().priority), (2, 5), "level 5 is not in the first attempt");
 
     broker.reprioritise(batch.first().handle(), dialoq::Level::new(9)).await.unwrap();
     broker.send(handle, NUMBER, &2).await.unwrap();

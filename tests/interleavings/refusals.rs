@@ -1,7 +1,7 @@
 //! A verb that is refused whatever session holds its locks is refused at once: see `docs/locks.md`.
 //!
 //! One transaction holds every group. Each verb of the table is then refused by the same number on every store, alone, in a
-//! transaction, and folded with others, without waiting for the holder; each verb that may happen waits.
+//! transaction, and in a batch with others, without waiting for the holder; each verb that may happen waits.
 
 use crate::servers::{Database, Store, limit};
 use dialoq::act::Perform;
@@ -267,7 +267,7 @@ async fn play(store: Store) -> Result<(), Error> {
             done
         };
         let in_transaction = at_once(store, &broker, in_transaction).await;
-        let folded = async {
+        let batched = async {
             // Whatever is on its way when this comes is a batch of one, and what comes meanwhile a batch of many.
             let (first, second, third) =
                 (send(&[held.free], "Text"), send(&[held.free], "Text"), send(&[held.free], "Text"));
@@ -278,12 +278,12 @@ async fn play(store: Store) -> Result<(), Error> {
             others.expect("that group is unlocked");
             (done, again)
         };
-        let (folded, folded_again) = at_once(store, &broker, folded).await.unzip();
+        let (batched, batched_again) = at_once(store, &broker, batched).await.unzip();
         let ways = [
             ("alone", alone),
             ("in a transaction", in_transaction),
-            ("folded", folded),
-            ("folded again", folded_again),
+            ("batched", batched),
+            ("batched again", batched_again),
         ];
         for (way, outcome) in ways {
             let found = match outcome {

@@ -262,9 +262,9 @@ impl Run {
         self.database.store()
     }
 
-    /// The core puts what a transaction sends into the queues when it commits, a server when it is called, unseen by others
-    /// until then. So that both put it there in the same order, one transaction at a time sends on a server, and while it is
-    /// open nothing else does and it does not look at the queues itself.
+    /// The core puts the messages of a transaction into the queues at its commit; a server does so at each call, invisible to
+    /// others until the commit. For the same order on both, one transaction at a time sends on a server. While it is open no
+    /// other session sends, and it does not receive itself.
     fn is_out_of_turn(&self, step: &Step) -> bool {
         if !self.store().is_server() {
             return false;

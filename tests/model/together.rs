@@ -30,8 +30,8 @@ impl Run {
         for op in ops {
             let named = self.named(op);
             if self.store().is_server() {
-                let looks = matches!(op, Op::Receive { .. } | Op::GetGroup { .. });
-                if looks && has_sent || named.iter().any(|handle| done_with.contains(handle)) {
+                let receives = matches!(op, Op::Receive { .. } | Op::GetGroup { .. });
+                if receives && has_sent || named.iter().any(|handle| done_with.contains(handle)) {
                     continue;
                 }
                 // Conversations of a group are received in the order of their handles, and a server names targets by chance.

@@ -15,7 +15,7 @@ const RECEIVERS: usize = 3;
 pub(crate) const TAKERS: usize = 1;
 /// Messages of a conversation before it is ended.
 const LENGTH: usize = 20;
-/// What was received so long after it was asked for is as good as nothing: look again.
+/// A RECEIVE that took this long counts as empty: the worker tries again.
 const WAIT: Duration = Duration::from_millis(500);
 
 /// One line, whole or not at all: shorter than a pipe's atomic write.

@@ -1,7 +1,7 @@
 //! The stores a test can run on, and a fresh database on any of them.
 //!
 //! PostgreSQL is one private server per test process, started when the first test asks for it and gone with the process;
-//! its programs are looked for on `PATH` and where packages put them. `DIALOQ_TEST_POSTGRES` and `DIALOQ_TEST_MSSQL` name a
+//! its programs are found on `PATH` and in the folders of packages. `DIALOQ_TEST_POSTGRES` and `DIALOQ_TEST_MSSQL` name a
 //! server to use instead, as `postgres://user:password@host/` and `mssql://user:password@host/`; the user in it must
 //! have the right to create databases. `DIALOQ_TEST_REQUIRE=postgres,mssql` makes it an error that one is missing.
 
@@ -107,15 +107,15 @@ impl Store {
     }
 }
 
-/// Looks that must find the server quiet, one after the other.
+/// Checks in a row that must find the server quiet.
 const QUIET_LOOKS: u32 = 3;
 
 impl Store {
-    /// Lets everything that was asked before be answered, or begin to wait: what was spawned on this thread's runtime has
-    /// had its turn, and the server does nothing but wait.
+    /// Returns when each earlier request is answered or waits: the tasks spawned on this thread's runtime have run, and every
+    /// request on the server waits.
     pub(crate) async fn barrier(self, broker: &Broker) {
         match self {
-            // It does what it is asked in order, so when this is answered everything before has been looked at.
+            // It runs requests in order, so after this answer it has begun all earlier ones.
             Self::Sqlite => {
                 let unknown = ConversationHandle(Uuid::nil());
                 broker.transmission_status(unknown).await.expect("a broker that is open answers");
@@ -128,7 +128,7 @@ impl Store {
                     }
                     // What was written to a socket is nowhere to be seen until the process at its other end gets its
                     // turn, and no server signals that it has nothing left to read. Nothing is right because of this pause:
-                    // it gives way, and without it the looks below may all come before that turn.
+                    // it gives way, and without it the checks below may all come before that turn.
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     quiet_looks = if self.is_quiet(broker).await { quiet_looks + 1 } else { 0 };
                 }

@@ -305,7 +305,7 @@ async fn states(store: Store, broker: &Broker) -> Result<Vec<(ConversationHandle
 }
 
 /// After the load: empties both queues and ends whatever says that it is over. Gives the states of what stays.
-pub(crate) async fn end_what_is_left(store: Store, broker: &Broker) -> Result<Vec<String>, Error> {
+pub(crate) async fn end_open_conversations(store: Store, broker: &Broker) -> Result<Vec<String>, Error> {
     broker.execute("ALTER QUEUE [QT] WITH STATUS = ON; ALTER QUEUE [QI] WITH STATUS = ON").await?;
     for queue in ["QI", "QT"] {
         while let Some(batch) = broker.receive(queue).top(100).await? {

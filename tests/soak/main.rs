@@ -98,7 +98,7 @@ async fn drained(store: Store, broker: &Broker, sampler: &mut Sampler, before: &
     let mut pace = tokio::time::interval(Duration::from_millis(200));
     loop {
         pace.tick().await;
-        let states = load::end_what_is_left(store, broker).await;
+        let states = load::end_open_conversations(store, broker).await;
         let sample = sampler.take().await;
         if verdict::is_as_before(before, &sample) {
             return sample;

@@ -1,11 +1,11 @@
-//! What is looked at: the process, and what the store holds.
+//! The measured figures: those of the process, and the rows of the store.
 
 use crate::servers::Store;
 use dialoq::Broker;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// One look.
+/// One sample.
 #[derive(Debug, Clone)]
 pub(crate) struct Sample {
     pub(crate) at_s: f64,

@@ -76,13 +76,6 @@ fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
 }
 
 #[test]
-fn the_databases_have_the_same_rules_and_verbs() {
-    let ((_, postgres), (_, mssql)) = (rules_and_all("postgres"), rules_and_all("mssql"));
-    let differing: Vec<&String> = postgres.symmetric_difference(&mssql).collect();
-    assert!(differing.is_empty(), "files of one database only: {differing:?}; give both the same names");
-}
-
-#[test]
 fn the_two_databases_have_the_same_files_of_rules_and_verbs() {
     for folder in ["rules", "verbs"] {
         let of = |dialect: &str| names(&format!("sql/{dialect}/{folder}"), "sql");

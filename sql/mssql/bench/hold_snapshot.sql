@@ -1,4 +1,4 @@
--- A reader that keeps a transaction open after a look at the database.
+-- A reader that keeps a transaction open after a read of the database.
 -- Takes: nothing
 -- Gives: nothing
 BEGIN TRANSACTION;

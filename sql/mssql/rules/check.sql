@@ -112,8 +112,8 @@ BEGIN
 END
 GO
 
--- Refuses a client whose definitions are old. What this transaction has raised itself (break_notification) does not count,
--- because the client cannot read it before the COMMIT.
+-- Refuses a client whose definitions are out of date. A version that this transaction has raised itself (break_notification)
+-- does not count, because the client cannot read it before the COMMIT.
 -- Errors: 60033
 CREATE PROCEDURE dialoq.check_catalog_version
     @catalog_version bigint
@@ -135,7 +135,7 @@ BEGIN
 END
 GO
 
--- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too is as good as gone: only
+-- Refuses a verb on a conversation that this side has ended. An initiator whose peer has ended too counts as erased: only
 -- the holder of its group removes the row. statement is NULL for END.
 -- Errors: 58426, and the one given
 CREATE PROCEDURE dialoq.check_not_ended

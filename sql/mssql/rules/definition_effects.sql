@@ -1,4 +1,4 @@
--- What a change of definitions does to open conversations, and the lock that lets one transaction change definitions at a time.
+-- The effects of definitions on open conversations, and the lock that lets one transaction change definitions at a time.
 -- The client calls the on_* procedures between define_begin and define_end, after the rows of the definitions are written.
 -- Takes: see each procedure
 -- Gives: notices
@@ -246,7 +246,7 @@ BEGIN
     -- <definition>
     DECLARE @notices nvarchar(max), @id int = -2147483648, @next int, @now datetime2(6) = SYSUTCDATETIME();
     EXEC dialoq.lock_affected NULL, NULL, @notices OUTPUT;
-    -- What arrives at one of them at this moment is removed by tick.
+    -- tick removes messages that arrive at one of them at this moment.
     INSERT INTO dialoq.recheck_queue (endpoint_id, conversation_id, is_initiator, recheck_at)
     SELECT e.endpoint_id, e.conversation_id, e.is_initiator, @now FROM dialoq.conversation_endpoint AS e;
     DELETE FROM dialoq.transmission;

@@ -60,7 +60,7 @@ BEGIN
     WHERE s.name = @far_service AND DATALENGTH(s.name) = DATALENGTH(@far_service);
     IF @service_id IS NULL
     BEGIN
-        -- Only a target that names this very broker is known not to be anywhere else.
+        -- Only a target that names this broker is known not to be in another database.
         SET @way = CASE WHEN @instance IS NULL THEN N'delayed' ELSE N'refused' END;
         SET @status = N'9793: no service of that name exists here';
         SET @code = -8490;
@@ -160,7 +160,7 @@ BEGIN
         IF @is_end = 1 EXEC dialoq.stop_notification @to, 2, @notices OUTPUT;
         RETURN;
     END
-    -- An endpoint that is disconnected or broken takes no more in.
+    -- An endpoint that is disconnected or broken takes no more messages.
     SET @state = dialoq.pending_state(@to, @state);
     IF @state IS NULL OR @state <> N'CO' RETURN;
     IF @is_end = 0 AND @body_fault <> N''
@@ -203,7 +203,7 @@ BEGIN
         @fault = t.body_fault
     FROM dialoq.transmission AS t WHERE t.transmission_id = @transmission_id;
     SELECT @state = e.state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
-    -- Held until END, or not the first that waits.
+    -- It is held until END, or an earlier message waits.
     IF @state IS NULL OR @state IN (N'DI', N'ER') OR EXISTS (
         SELECT 1 FROM dialoq.transmission AS t WHERE t.endpoint_id = @from AND t.transmission_id < @transmission_id)
         RETURN;
@@ -244,7 +244,7 @@ BEGIN
 END
 GO
 
--- Sends what waits of one endpoint, as far as it can go.
+-- Delivers the waiting messages of one endpoint, up to the first that cannot be delivered.
 CREATE PROCEDURE dialoq.redeliver
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS
@@ -274,7 +274,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @way nvarchar(12), @to bigint, @service_id int, @status nvarchar(256), @code int, @text nvarchar(max);
     DECLARE @must_queue bit = 0, @conversation_id uniqueidentifier, @is_initiator bit;
-    -- An Error overtakes; everything else keeps its place behind what waits already.
+    -- An Error overtakes waiting messages; every other message queues behind them.
     IF @is_error = 0 AND EXISTS (SELECT 1 FROM dialoq.transmission AS t WHERE t.endpoint_id = @from) SET @must_queue = 1;
     EXEC dialoq.route @from, @way OUTPUT, @to OUTPUT, @service_id OUTPUT, @status OUTPUT, @code OUTPUT;
     IF @must_queue = 1 OR @way IN (N'delayed', N'refused')
@@ -289,13 +289,13 @@ BEGIN
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
         IF @must_queue = 1
         BEGIN
-            -- If the way has just become free, all of it goes now.
+            -- If the way has just become free, this delivers all waiting messages.
             IF @way <> N'delayed' EXEC dialoq.redeliver @from, @notices OUTPUT;
             RETURN;
         END
         IF @way = N'delayed'
         BEGIN
-            -- What it waits for may be happening unseen at this moment.
+            -- A concurrent transaction may be removing the reason of the delay.
             SELECT @conversation_id = e.conversation_id, @is_initiator = e.is_initiator
             FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @from;
             EXEC dialoq.request_recheck @from, @conversation_id, @is_initiator;
@@ -318,9 +318,9 @@ BEGIN
 END
 GO
 
--- Delivers a row of the transmission queue, or without one writes why an endpoint's messages wait, in a savepoint of its own: one
--- that fails is left to tick, which tries again. One that leaves the transaction unusable is thrown, named: the transaction is
--- that of the definition, so nothing can go on in it.
+-- Delivers a row of the transmission queue, or without a row writes why an endpoint's messages wait, in a savepoint of its own.
+-- If that fails, tick tries again. An error that leaves the transaction unusable is thrown with the name of the conversation:
+-- the transaction is that of the definition, so it cannot go on.
 -- Locks: the group, without waiting; if another transaction holds it, the endpoint is left to tick
 CREATE PROCEDURE dialoq.try_revisit
     @endpoint_id bigint, @transmission_id bigint, @reason nvarchar(256), @notices nvarchar(max) OUTPUT
@@ -356,7 +356,7 @@ GO
 
 -- Visits the transmission queue after a change of definitions: delivers what can go now, by level if HONOR_BROKER_PRIORITY is
 -- ON, and updates the status of the rest. Endpoints that another transaction holds are left to tick.
--- Locks: the groups of what can go or changes its reason, without waiting
+-- Locks: the groups of messages that can be delivered or whose reason changes, without waiting
 CREATE PROCEDURE dialoq.revisit_outboxes
     @notices nvarchar(max) OUTPUT
 AS

@@ -215,7 +215,7 @@ BEGIN
     IF @removed > 0 EXEC dialoq.rebuild_ready_rows @group;
     EXEC dialoq.find_peer @conversation_id, @is_initiator, @peer_id OUTPUT, @peer_state OUTPUT, @peer_group OUTPUT,
         @peer_service OUTPUT, @peer_system OUTPUT;
-    -- One that has ended may still have something in the transmission queue, which leaves at this moment.
+    -- An endpoint that has ended may still have a message in the transmission queue, which is delivered at this moment.
     IF @peer_id IS NULL OR @peer_state = N'CD' RETURN;
     EXEC dialoq.request_recheck @endpoint_id, @conversation_id, @is_initiator;
     IF @peer_state = N'DO' RETURN;
@@ -229,7 +229,7 @@ BEGIN
 END
 GO
 
--- This side has ended and owes nothing: an initiator goes, a target stays CLOSED for a while.
+-- This side has ended and has no row left to send: an initiator is erased, a target stays CLOSED for its retention.
 CREATE PROCEDURE dialoq.finish
     @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
 AS
@@ -247,7 +247,7 @@ BEGIN
     END
     SELECT @closed = b.closed_retention_s, @unconfirmed = b.unconfirmed_retention_s
     FROM dialoq.broker AS b WHERE b.singleton = 1;
-    -- The initiator knows of the end if it got a message, or an EndDialog while it was open.
+    -- The target has reached the initiator if the initiator got a message, or an EndDialog while it was open.
     IF @send_sequence > 0
         SET @security = DATEADD(second, CAST(@closed AS int), @now);
     ELSE
@@ -262,7 +262,7 @@ BEGIN
 END
 GO
 
--- Applies to an endpoint the messages that are pending, and what is due.
+-- Applies to an endpoint the pending messages and the events that are due.
 CREATE PROCEDURE dialoq.apply_pending
     @endpoint_id bigint, @notices nvarchar(max) OUTPUT
 AS

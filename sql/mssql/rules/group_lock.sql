@@ -178,7 +178,7 @@ BEGIN
             SET @is_locked = NULL;
             RETURN;
         END
-        -- It may have ended or moved before the lock was ours.
+        -- The endpoint may have ended or moved before this transaction got the lock.
         EXEC dialoq.find_group @endpoint_id, @wait, @after OUTPUT, @is_held OUTPUT;
         IF @after = @group BREAK;
         SET @group = @after;
@@ -228,7 +228,7 @@ BEGIN
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (READUNCOMMITTED)
         WHERE e.conversation_handle = @conversation_handle AND e.is_system = 0;
-    -- One that is just being removed, or none. Its transaction may still roll back, so without `@wait` it counts as held.
+    -- There is no such endpoint, or a transaction is removing it. That may roll back, so without `@wait` the group counts as held.
     IF @endpoint_id IS NULL AND @wait = 1
         SELECT @endpoint_id = e.endpoint_id
         FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_handle), FORCESEEK)
@@ -242,7 +242,7 @@ BEGIN
 END
 GO
 
--- Likewise, waiting, and 8426 if there is none.
+-- The same with a wait for the lock, and 8426 if there is no endpoint.
 CREATE PROCEDURE dialoq.lock_open
     @conversation_handle uniqueidentifier, @endpoint_id bigint OUTPUT, @notices nvarchar(max) OUTPUT
 AS

@@ -1,11 +1,11 @@
--- Notices: short texts, separated by spaces, that tell the client what a verb changed: q:<queue_id> (the queue may have
--- messages to receive), d:<microseconds since 1970> (something falls due then), c (the definitions have changed).
+-- Notices: short texts, separated by spaces, of the changes of a verb: q:<queue_id> (the queue may have messages
+-- to receive), d:<microseconds since 1970> (an event falls due then), c (the definitions have changed).
 -- Takes: see each function
 -- Gives: see each function
 -- Errors: none
 -- Locks: none
 
--- The notice that something falls due, with a space before it, as every notice that is added to others.
+-- The notice of the time of an event, with a space before it, as every notice that is added to others.
 CREATE FUNCTION dialoq.due_notice(@due datetime2(6)) RETURNS nvarchar(32) AS
 BEGIN
     IF @due IS NULL RETURN NULL;

@@ -1,4 +1,4 @@
--- Poison messages: counting the rollbacks of transactions that received, and what the fifth in a row does.
+-- Poison messages: counting the rollbacks of transactions that received, and the effect of the fifth in a row.
 -- Takes: see each procedure
 -- Gives: notices, added to @notices
 -- Errors: none of its own
@@ -102,9 +102,9 @@ BEGIN
 END
 GO
 
--- Counts the rollback of a transaction that received and is gone, and forgets the transaction: one rollback for each queue
--- that it received from, or with quarantine one for each of its groups there. The first session that counts it has it; no
--- session waits.
+-- Counts the rollback of a transaction that received and has ended, and deletes its attempts: one rollback for each queue
+-- that it received from, or with quarantine one for each of its groups there. The first session that counts it locks
+-- the attempt; for others this does nothing.
 CREATE PROCEDURE dialoq.count_attempt
     @attempt_id uniqueidentifier, @notices nvarchar(max) OUTPUT
 AS

@@ -116,7 +116,7 @@ BEGIN
         WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
     END
     IF @is_ready = 0 RETURN;
-    -- Mostly what is left is in one place, and then it is known already.
+    -- Mostly the remaining messages are at one level, and then their rank is known already.
     IF @first_place = @last_place
     BEGIN
         IF @place IS NULL OR @place <> @first_place
@@ -163,7 +163,7 @@ BEGIN
 END
 GO
 
--- Removes a row of the claim index whose group has nothing, if that is still so once no sender can rely on it any more.
+-- Removes a row of the claim index whose group is empty, if the group is still empty once no sender can rely on the row.
 CREATE PROCEDURE dialoq.delete_stale_ready_row
     @queue_id int, @rank_from_top int, @oldest bigint, @group uniqueidentifier
 AS
@@ -183,7 +183,7 @@ BEGIN
     IF @is_locked = 0 RETURN;
     EXEC dialoq.has_any_message @group, @queue_id, @is_there OUTPUT;
     IF @is_there = 1 RETURN;
-    -- One: a sender that could not rely on it may have added one like it since.
+    -- One row only: a sender that could not rely on it may have added an equal row since.
     DELETE TOP (1) FROM dialoq.ready_group WITH (ROWLOCK, READPAST)
     WHERE queue_id = @queue_id AND rank_from_top = @rank_from_top AND oldest = @oldest AND conversation_group_id = @group;
 END

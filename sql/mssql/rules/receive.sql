@@ -42,7 +42,7 @@ BEGIN
 END
 GO
 
--- What follows taking messages from a group, or none: the rollbacks of its conversations are over, its rows are right.
+-- Ends the taking of messages from a group, or of none: resets the rollbacks of its conversations, corrects its rows.
 CREATE PROCEDURE dialoq.leave
     @queue_id int, @group uniqueidentifier, @took int, @notices nvarchar(max) OUTPUT
 AS
@@ -99,10 +99,11 @@ BEGIN
         EXEC dialoq.retain_received @endpoint_id, @delivery_class, @order;
     DELETE FROM dialoq.queue_message
     WHERE endpoint_id = @endpoint_id AND delivery_class = @delivery_class AND queuing_order = @order;
-    -- The lock of the group makes it ours alone; if it is not there, it was not.
+    -- Only the holder of the group's lock deletes its messages. If the message is missing, another session
+    -- deleted it without the lock.
     IF @@ROWCOUNT <> 1
         THROW 51205, N'a message was taken away from under the lock of its group; run the transaction again', 1;
-    -- Now, and not after COMMIT: what fails then would be lost with its message.
+    -- Before COMMIT: if this failed after COMMIT, the message would be lost.
     SELECT @service = s.name, @contract = c.name, @type = y.name,
         @validation = CASE y.validation WHEN N'V' THEN N'X' WHEN N'S' THEN N'J' ELSE y.validation END
     FROM dialoq.service AS s
@@ -134,12 +135,12 @@ BEGIN
             @message_id OUTPUT, @enqueued_at OUTPUT, @body OUTPUT, @trace OUTPUT, @priority OUTPUT, @handle OUTPUT,
             @service_id OUTPUT, @contract_id OUTPUT, @service OUTPUT, @contract OUTPUT, @type OUTPUT, @validation OUTPUT;
         EXEC dialoq.leave @queue_id, @chosen, @took, @notices OUTPUT;
-        -- Another transaction had emptied the group before this one locked it: this RECEIVE looks for the next group.
+        -- Another transaction had emptied the group before this one locked it: this RECEIVE tries the next group.
         IF @group IS NOT NULL BREAK;
     END
     -- If this transaction rolls back, so does this, and it is counted again.
     IF @took = 1 EXEC dialoq.forget_rollbacks @queue_id;
-    -- Before COMMIT: if this failed after it, the message would be lost.
+    -- Before COMMIT: if this failed after COMMIT, the message would be lost.
     SET @notices = dialoq.distinct_notices(@notices);
     -- </transaction>
     SELECT 1 AS status, @priority AS priority, @order AS queuing_order, @chosen AS conversation_group_id,
@@ -191,7 +192,7 @@ BEGIN
         IF @chosen IS NULL AND @start_top IS NULL BREAK;
         IF @chosen IS NULL
         BEGIN
-            -- From the given start on nothing is left: begin again at the first row of all.
+            -- No message is left after the given start: begin again at the first row.
             SET @start_top = NULL;
             SET @past_top = @from_top;
             SET @past = -1;
@@ -199,7 +200,8 @@ BEGIN
             SET @item = @item - 1;
             CONTINUE;
         END
-        -- Plans over table variables are not kept everywhere, and this is what nearly all do.
+        -- Nearly every RECEIVE takes this branch. It uses no table variable, because not
+        -- every server caches plans over them.
         IF @top = 1
         BEGIN
             EXEC dialoq.take_first @queue_id, @chosen, @only, @took OUTPUT, @order OUTPUT, @sequence OUTPUT, @type_id OUTPUT,
@@ -281,7 +283,8 @@ BEGIN
                 ON m.endpoint_id = k.endpoint_id AND m.delivery_class = k.delivery_class AND m.queuing_order = k.queuing_order
             WHERE k.item = @item
             OPTION (LOOP JOIN, FORCE ORDER);
-            -- The lock of the group makes these ours alone; if they were not all there, they were not.
+            -- Only the holder of the group's lock deletes its messages. If some are missing, another
+            -- session deleted them without the lock.
             IF @@ROWCOUNT <> @took
                 THROW 51205, N'messages were taken away from under the lock of their group; run the transaction again', 1;
         END
@@ -290,12 +293,12 @@ BEGIN
         IF @group IS NOT NULL BREAK;
         -- The group may have an older message than the one that was taken. Then its row is the same, and the next RECEIVE reads it again.
         IF @took > 0 SET @seen = REPLACE(@seen, CONCAT(CAST(@chosen AS nvarchar(36)), N' '), N'');
-        -- Another transaction had emptied the group before this one locked it: the same RECEIVE looks for the next group.
+        -- Another transaction had emptied the group before this one locked it: the same RECEIVE tries the next group.
         ELSE SET @item = @item - 1;
     END
     -- If this transaction rolls back, so does this, and it is counted again.
     IF @any = 1 EXEC dialoq.forget_rollbacks @queue_id;
-    -- Before COMMIT: if this failed after it, the messages would be lost.
+    -- Before COMMIT: if this failed after COMMIT, the messages would be lost.
     SET @notices = dialoq.distinct_notices(@notices);
     -- </transaction>
     IF @with_item = 1

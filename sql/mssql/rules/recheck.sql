@@ -91,7 +91,7 @@ BEGIN
 END
 GO
 
--- Requests rechecks of all that a change of definitions concerns: at once, after 5 s and after 60 s, because transactions that
+-- Requests rechecks of all endpoints that a change of definitions concerns: at once, after 5 s and after 60 s, because transactions that
 -- ran at its commit may have read the old definitions, and a user has no right to see when the last of them ends. Each recheck
 -- reads all endpoints, and the last one (is_initiator is 1) all messages, so the rechecks of an earlier definition are
 -- replaced: ten definitions in a row have as many as one.

@@ -4,7 +4,7 @@
 -- Errors: refuse throws the error that it is given
 -- Locks: none
 
--- A text as THROW takes it: a % of a name must be doubled for SQL Server, whose relative takes it as it is.
+-- A text for THROW: SQL Server needs each % doubled, Babelfish does not.
 CREATE FUNCTION dialoq.throw_text(@text nvarchar(max)) RETURNS nvarchar(2048) AS
 BEGIN
     IF DATALENGTH(CAST(N'a' AS varbinary(max))) = 2
@@ -13,7 +13,7 @@ BEGIN
 END
 GO
 
--- Throws what a check found.
+-- Throws the error that a check found.
 -- Errors: the one given
 CREATE PROCEDURE dialoq.refuse
     @error_number int, @error_message nvarchar(2048)
@@ -25,7 +25,7 @@ BEGIN
 END
 GO
 
--- The name of a queue as it is compared: A to Z fold, in every collation (decision 0019).
+-- The folded name of a queue, for comparisons: A to Z in lower case, in every collation (decision 0021).
 CREATE FUNCTION dialoq.fold_name(@name nvarchar(4000)) RETURNS nvarchar(4000) AS
 BEGIN
     RETURN TRANSLATE(
@@ -48,8 +48,8 @@ BEGIN
 END
 GO
 
--- How many characters a text has; exactly if more than so many. LEN leaves out spaces at the end, and counts a character
--- beyond the first 65,536 twice.
+-- The number of characters of a text; exact if above the limit. LEN leaves out spaces at the end, and counts a character
+-- beyond U+FFFF twice.
 CREATE FUNCTION dialoq.character_count(@text nvarchar(max), @limit int) RETURNS int AS
 BEGIN
     DECLARE @units int = COALESCE(LEN(@text + N'.') - 1, 0), @place int = 1, @count int = 0;
@@ -83,10 +83,10 @@ BEGIN
 END
 GO
 
--- UTF-16LE with its byte-order mark, as every body of the system's.
+-- UTF-16LE with its byte-order mark, the form of all bodies of system messages.
 CREATE FUNCTION dialoq.utf16(@text nvarchar(max)) RETURNS varbinary(max) AS
 BEGIN
-    -- SQL Server keeps nvarchar that way. A relative of it that keeps it another way gets every unit written out.
+    -- SQL Server keeps nvarchar in that form. Babelfish does not, so there this writes each unit.
     IF DATALENGTH(CAST(N'a' AS varbinary(max))) = 2
         RETURN CAST(NCHAR(65279) + @text AS varbinary(max));
     DECLARE @hex nvarchar(max) = N'FFFE', @place int = 1, @code int;

@@ -6,8 +6,8 @@
 -- Errors: deadlocks, and errors that leave the transaction unusable
 -- Locks: groups, without waiting
 
--- Notes that a background step failed, and puts it off for a minute. endpoint_id 0 is all of a change of definitions. The row
--- of the endpoint is passed over if another transaction writes it, which then works on it anyway.
+-- Records that a background step failed, and postpones it for a minute. endpoint_id 0 stands for the recheck of definitions.
+-- If another transaction writes the endpoint's row, this skips the row: that transaction applies its events anyway.
 CREATE PROCEDURE dialoq.note_failure
     @endpoint_id bigint, @recheck_id bigint, @attempt_id uniqueidentifier, @error_number int, @error_message nvarchar(4000)
 AS
@@ -30,7 +30,7 @@ BEGIN
 END
 GO
 
--- Does what is due at an endpoint. is_locked is NULL if another transaction holds its group.
+-- Runs the due events of an endpoint. is_locked is NULL if another transaction holds its group.
 CREATE PROCEDURE dialoq.try_due
     @endpoint_id bigint, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS

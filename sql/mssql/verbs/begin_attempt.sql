@@ -1,7 +1,7 @@
 -- Records that an open transaction has received from a group. The client calls it on another connection, so the record stays
 -- even if the host of the transaction dies.
 -- Takes: the transaction's attempt id, the queue, the group
--- Gives: nothing; nothing is noted of a group that no transaction holds, or that has no conversation in that queue
+-- Gives: nothing. No record is made if no transaction holds the group, or if the group has no conversation in that queue
 -- Errors: 60005
 -- Locks: none
 -- Called by: dialoq_user

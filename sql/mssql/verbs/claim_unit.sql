@@ -1,5 +1,5 @@
--- The first thing in the transaction of a unit that has an id: a unit of that id happens once. Waits for another attempt
--- at the same unit to end.
+-- Claims the id of a unit, first in its transaction: a unit of that id happens once. Waits until another attempt at the
+-- same unit ends.
 -- Takes: the unit's id
 -- Gives: is_new
 -- Errors: 51205, 60005

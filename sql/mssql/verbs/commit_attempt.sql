@@ -24,7 +24,7 @@ BEGIN
         IF @group IS NULL BREAK;
         EXEC dialoq.forget_rollbacks @queue_id;
         EXEC dialoq.forget_group_rollbacks @group;
-        -- What came while the group was locked can be received from now on.
+        -- Messages that came while the group was locked can be received from now on.
         IF EXISTS (
             SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group)
             SET @notices = CONCAT(@notices, N' q:', @queue_id);

@@ -1,6 +1,6 @@
 -- Begins a change of definitions in the caller's transaction. Other changes wait until it ends.
 -- Takes: catalog_version: of the definitions that the change was computed from
--- Gives: is_current: whether they still stand; if not, read them and compute again
+-- Gives: is_current: whether they are still current; if not, read them and compute again
 -- Errors: 51205, 60018
 -- Locks: the lock of definitions, waiting; from now on lock_group waits 250 ms for a group and then fails with 51205;
 --     the client rolls back and tries again, so other definitions do not wait for a transaction that holds a conversation

@@ -1,9 +1,9 @@
--- Ends a change of definitions: what waits to be delivered goes where it now can, and why the rest waits is brought up to
--- date; the version is raised.
+-- Ends a change of definitions: delivers waiting messages that can now be delivered, updates the reason of the others, and
+-- raises the version.
 -- Takes: nothing
 -- Gives: catalog_version, notices
 -- Errors: none of its own
--- Locks: the groups of what can be delivered, without waiting for those that others hold
+-- Locks: the groups of messages that can be delivered, without waiting
 -- Called by: dialoq_admin
 CREATE PROCEDURE dialoq.define_end
 AS

@@ -1,5 +1,5 @@
 -- Presence: a process is alive as long as a session of its own holds the lock of its id. Shared, so that a new session
--- need not wait until the server has noticed that the old one is gone. To test whether a process is gone, test
+-- need not wait until the server has detected the end of the old one. To test whether a process is gone, test
 -- whether the lock could be taken exclusively.
 -- Takes: process: the id that a process made for itself
 -- Gives: nothing

@@ -1,8 +1,8 @@
--- What there is to do: the version of the definitions, when something is due, where something can be received. The poller
--- of every process asks this, so on an idle broker it is three seeks.
+-- The version of the definitions, the time of the next event, and the queues with messages to receive. The poller of every
+-- process calls this, so on an idle broker it costs three seeks.
 -- Takes: nothing
--- Gives: catalog_version; due_at (NULL: nothing); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     no session holds; has_locked, whether a transaction holds a group that has something; now_at, the server's clock
+-- Gives: catalog_version; due_at (NULL: no event); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
+--     no session holds; has_locked, whether a transaction holds a group with messages; now_at, the server's clock
 -- Errors: none
 -- Locks: none
 -- Called by: dialoq_user
@@ -34,7 +34,7 @@ BEGIN
         SELECT r.queue_id, r.group_id,
             APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:group:', r.group_id), N'Exclusive', N'Session')
         FROM @rows AS r GROUP BY r.queue_id, r.group_id;
-        -- A row of the claim index promises nothing; where many are, some are true.
+        -- A row of the claim index may be out of date; of many rows some are current.
         IF 50 >= (SELECT COUNT(*) FROM @groups)
             DELETE FROM g
             FROM @groups AS g

@@ -1,4 +1,4 @@
--- What a process reports of its readers: writes the row of a queue monitor or of a reader, or removes it; delete_process
+-- The readers of a process: writes the row of a queue monitor or of a reader, or removes it; delete_process
 -- removes all of a process. Only a session that holds the presence of the process (hold_presence) may do so.
 -- Takes: the columns of queue_monitor but reported_at, of activated_task; or their keys
 -- Gives: nothing

@@ -1,8 +1,7 @@
 -- RECEIVEs without WHERE of different callers, one after the other in one transaction. Never waits.
 -- Takes: the queue; receive_batch_rows: for each how many at most (NULL: all of a group); the level and the oldest
---     queuing_order of what the batch before gave, or nothing: older messages of that level are taken only if there
---     are no others
--- Gives: the messages, with the item that they are for; items that got nothing have no row
+--     queuing_order of the batch before, or NULL: older messages of that level are taken only if there are no others
+-- Gives: for each item, from 0, its messages; an item that got no message has no row
 -- Errors: 59617, 60002, 60005
 -- Locks: the groups, without waiting
 -- Called by: dialoq_user
@@ -15,7 +14,7 @@ BEGIN
     IF @from_level NOT BETWEEN 1 AND 10 OR @from_order < 0 OR (@from_level IS NULL AND @from_order IS NOT NULL)
         THROW 60005, N'the place to begin at is out of range; it is a level of 1 to 10 and a queuing order from 0 on', 1;
     EXEC dialoq.find_receivable @queue, @queue_id OUTPUT;
-    -- Rows that are gone stay in the index until they are cleaned up, before all that are there.
+    -- Deleted rows stay in the index until the server cleans up, before all live rows.
     IF @from_order IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
         WHERE r.queue_id = @queue_id AND r.rank_from_top < 10 - @from_level)

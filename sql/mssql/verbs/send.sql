@@ -1,7 +1,7 @@
 -- SEND ON CONVERSATION, one conversation.
--- Takes: the handle, the message type (NULL is DEFAULT), the body (empty is none), the trace context, what the caller found
---     wrong with the body (NULL: not checked; '': nothing; else code and description with | between), the version of the
---     definitions that it checked with (NULL: any), an id for the message (NULL: made here)
+-- Takes: the handle, the message type (NULL is DEFAULT), the body (empty is none), the trace context, the fault that the
+--     caller found in the body (NULL: not checked; '': none; else code and description with | between), the version of the
+--     definitions it was checked with (NULL: any), an id for the message (NULL: made here)
 -- Gives: message_id, notices
 -- Errors: 58426, 58428, 58429, 58431, 58432, 58434, 58459, 59618, 60005, 60026, 60033
 -- Locks: the conversation's group, waiting

@@ -1,6 +1,6 @@
 -- SENDs of different callers in one transaction. One that is refused leaves the others alone and writes nothing.
--- Takes: send_batch_rows: for each its handle, message type (NULL is DEFAULT), body, trace context, what its caller found
---     wrong with the body and message id; the version of the definitions that they checked with
+-- Takes: send_batch_rows: for each its handle, message type (NULL is DEFAULT), body, trace context, the fault that its
+--     caller found in the body, and message id; the version of the definitions the bodies were checked with
 -- Gives: for each item, from 0: error_number (NULL: sent; -1: another transaction holds the group, do it alone),
 --     error_message; notices in the first row
 -- Errors: 60005, 60033
@@ -15,7 +15,7 @@ BEGIN
     DECLARE @item int, @next int, @handle uniqueidentifier, @type_name nvarchar(4000), @type_id int, @endpoint_id bigint;
     DECLARE @body varbinary(max), @trace nvarchar(max), @fault nvarchar(max), @message_id uniqueidentifier;
     DECLARE @error_number int, @error_message nvarchar(2048), @queue_id int, @priority int, @oldest bigint;
-    -- Texts of 36 characters a group, and of 80 a row of the claim index. What loops over them asks no table.
+    -- Lists as texts: 36 characters a group, 80 a row of the claim index. Loops over them read no table.
     DECLARE @groups nvarchar(max), @arrived nvarchar(max), @row nvarchar(80), @rows int, @at int = 0;
     -- Conversations with a message that is not sent because another transaction holds the group.
     DECLARE @held nvarchar(max) = N'';

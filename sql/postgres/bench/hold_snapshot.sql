@@ -1,4 +1,4 @@
--- A reader that looks at the database as it is now, for as long as its transaction lasts.
+-- A reader that keeps the snapshot of now until its transaction ends.
 -- Takes: nothing
 -- Gives: nothing
 BEGIN ISOLATION LEVEL REPEATABLE READ;

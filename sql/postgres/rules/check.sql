@@ -55,7 +55,7 @@ BEGIN
     PERFORM dialoq.fail(60005, format('the arguments of dialoq.%s make no row: %s; correct them', p_function, p_why));
 END $$;
 
--- Refuses a transaction whose snapshot does not move: what others do under a lock it waits for would stay unseen.
+-- Refuses a transaction with a fixed snapshot: it would not see the work of another transaction after a wait for its lock.
 -- Errors: 60026
 CREATE OR REPLACE FUNCTION dialoq.check_isolation() RETURNS void
 LANGUAGE plpgsql AS $$
@@ -66,8 +66,8 @@ BEGIN
     END IF;
 END $$;
 
--- Refuses a client whose definitions are old. What this transaction has raised itself (break_notification) does not count,
--- because the client cannot read it before the COMMIT.
+-- Refuses a client whose definitions are out of date. A version that this transaction has raised itself (break_notification)
+-- does not count, because the client cannot read it before the COMMIT.
 CREATE OR REPLACE FUNCTION dialoq.check_catalog_version(p_catalog_version bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -2,9 +2,9 @@
 -- Takes, Errors, Locks: see each function
 -- Gives: notices where a function gives text
 
--- Where something of an endpoint would go now: 'peer' (that is there), 'service' (where it makes the target), 'peer_ended' (the
--- peer has ended and gets no more messages), 'peer_missing' (the peer is gone without an end), 'delayed' (with the status), 'refused'
--- (with the code).
+-- The way that a message of an endpoint would take now: 'peer' (the peer exists), 'service' (a message there makes the target),
+-- 'peer_ended' (the peer has ended and gets no more messages), 'peer_missing' (the peer was erased without an end), 'delayed'
+-- (with the status), 'refused' (with the code).
 CREATE OR REPLACE FUNCTION dialoq.route(
     p_endpoint_id bigint, OUT way text, OUT peer_id bigint, OUT service_id integer, OUT status text, OUT code integer)
 LANGUAGE plpgsql AS $$
@@ -51,7 +51,7 @@ BEGIN
     FROM dialoq.service AS s LEFT JOIN dialoq.service_queue AS q ON q.queue_id = s.queue_id
     WHERE s.name = e.far_service;
     IF NOT FOUND THEN
-        -- Only a target that names this very broker is known not to be anywhere else.
+        -- Only a target that names this broker is known not to be in another database.
         IF e.far_broker_instance IS NULL THEN
             way := 'delayed';
             status := '9793: no service of that name exists here';
@@ -157,7 +157,7 @@ CREATE OR REPLACE FUNCTION dialoq.dispatch(
 LANGUAGE plpgsql AS $$
 DECLARE
     v_route record;
-    -- An Error overtakes; everything else keeps its place behind what waits already.
+    -- An Error overtakes waiting messages; every other message queues behind them.
     v_must_queue boolean := NOT p_is_error
         AND EXISTS (SELECT FROM dialoq.transmission AS t WHERE t.endpoint_id = p_from);
     v_to bigint;
@@ -175,7 +175,7 @@ BEGIN
             p_body_fault
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_from;
         IF v_must_queue THEN
-            -- If the way has just become free, all of it goes now.
+            -- If the way has just become free, this delivers all waiting messages.
             RETURN CASE WHEN v_route.way <> 'delayed' THEN dialoq.redeliver(p_from) END;
         END IF;
         IF v_route.way = 'delayed' THEN
@@ -211,7 +211,7 @@ BEGIN
     may_go_on := false;
     SELECT * INTO t FROM dialoq.transmission AS x WHERE x.transmission_id = p_transmission_id;
     SELECT e.state INTO v_state FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = t.endpoint_id;
-    -- Held until END, or not the first that waits.
+    -- It is held until END, or an earlier message waits.
     IF v_state IS NULL OR v_state IN ('DI', 'ER') OR EXISTS (
         SELECT FROM dialoq.transmission AS x
         WHERE x.endpoint_id = t.endpoint_id AND x.transmission_id > p_past AND x.transmission_id < p_transmission_id)
@@ -246,7 +246,7 @@ BEGIN
     END IF;
 END $$;
 
--- Sends what waits of one endpoint, as far as it can go. Its group is locked.
+-- Delivers the waiting messages of one endpoint, up to the first that cannot be delivered. Its group is locked.
 CREATE OR REPLACE FUNCTION dialoq.redeliver(p_endpoint_id bigint) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -288,7 +288,7 @@ END $$;
 -- Retries all waiting messages after definitions have changed: sends those that can go, by level if HONOR_BROKER_PRIORITY is
 -- ON, brings the reason of the rest up to date. Endpoints that another transaction holds are left to tick, and so is what
 -- comes after the first 500: a transaction can hold only so many locks, and definitions should not hold up others.
--- Locks: the groups of what can go or changes its reason, without waiting
+-- Locks: the groups of messages that can be delivered or whose reason changes, without waiting
 CREATE OR REPLACE FUNCTION dialoq.revisit_outboxes() RETURNS text
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -301,7 +301,7 @@ EXCEPTION
         RETURN dialoq.revisit(true);
 END $$;
 
--- The same, with each step by itself or not.
+-- The same; p_is_alone: each delivery in a subtransaction of its own.
 CREATE OR REPLACE FUNCTION dialoq.revisit(p_is_alone boolean) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE

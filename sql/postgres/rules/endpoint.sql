@@ -1,4 +1,4 @@
--- One endpoint: what has arrived for it and is not in its row yet, errors, its end.
+-- One endpoint: its pending messages, which have arrived and are not in its row yet; its Error; its end.
 -- Takes, Errors, Locks: see each function
 -- Gives: notices where a function gives text
 
@@ -21,7 +21,7 @@ LANGUAGE sql STABLE ROWS 1 AS $$
     WHERE m.endpoint_id = p_endpoint_id AND m.message_type_id IN (1, 2, 3)
 $$;
 
--- Whether something has arrived for an endpoint, or is due, that is not in its row yet.
+-- Whether an endpoint has messages or due events that are not in its row yet.
 CREATE OR REPLACE FUNCTION dialoq.has_pending(p_endpoint dialoq.conversation_endpoint) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -109,7 +109,7 @@ BEGIN
     FROM dialoq.conversation_endpoint AS c JOIN dialoq.service AS s ON s.service_id = c.service_id
     WHERE c.endpoint_id = p_endpoint_id;
     IF NOT FOUND THEN
-        -- Its service is being dropped too, and takes it along.
+        -- Its service is being dropped too, which erases this endpoint.
         RETURN NULL;
     END IF;
     INSERT INTO dialoq.queue_message (endpoint_id, delivery_class, sequence, message_type_id, message_id, enqueued_at, body)
@@ -207,7 +207,7 @@ BEGIN
     SELECT p.endpoint_id, p.conversation_group_id, p.state INTO v_peer
     FROM dialoq.conversation_endpoint AS p
     WHERE p.conversation_id = e.conversation_id AND p.is_initiator = NOT e.is_initiator;
-    -- One that has ended may still have something in the transmission queue, which leaves at this moment.
+    -- An endpoint that has ended may still have a message in the transmission queue, which is delivered at this moment.
     IF v_peer.state <> 'CD' THEN
         PERFORM dialoq.request_recheck(p_endpoint_id);
     END IF;

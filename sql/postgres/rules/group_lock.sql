@@ -2,7 +2,7 @@
 -- Takes, Gives, Errors, Locks: see each function
 -- Called by: dialoq_user (unlock_session)
 
--- The number that PostgreSQL locks for a group: 16 bits that are ours, 48 of the group's id.
+-- The key of a group's advisory lock: a prefix of 16 bits, and 48 bits of the group's id.
 CREATE OR REPLACE FUNCTION dialoq.group_key(p_group uuid) RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (uuid_hash_extended(p_group, 0) & 281474976710655) | (17513::bigint << 48)
@@ -126,7 +126,7 @@ BEGIN
             END IF;
             PERFORM dialoq.lock_group(v_group);
         END IF;
-        -- It may have ended or moved before the lock was ours.
+        -- The endpoint may have ended or moved before this transaction got the lock.
         SELECT e.conversation_group_id, dialoq.has_pending(e) INTO v_after, v_has_pending
         FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = p_endpoint_id;
         EXIT WHEN v_after = v_group;
@@ -188,7 +188,7 @@ DECLARE
     v_key bigint;
 BEGIN
     PERFORM set_config('dialoq.session_locks', '', false);
-    -- A list that is read once: a lock of a transaction that is still open stays, and is not to be tried for ever.
+    -- The list is read once: a lock of a transaction that is still open cannot be freed, so it is not tried again.
     FOREACH v_key IN ARRAY ARRAY(
         SELECT DISTINCT l.classid::bigint << 32 | l.objid::bigint
         FROM pg_locks AS l

@@ -40,7 +40,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What became of a transaction that received.
+-- The outcome of a transaction that received.
 -- Takes: its number, as receiver_of gave it
 -- Gives: 'in progress', 'committed', 'aborted'; NULL if this server never gave out that number, as in a restored copy
 CREATE OR REPLACE FUNCTION dialoq.receiver_status(p_receiver xid8) RETURNS text
@@ -48,12 +48,13 @@ LANGUAGE sql AS $$
     SELECT CASE WHEN p_receiver < pg_snapshot_xmax(pg_current_snapshot()) THEN pg_xact_status(p_receiver) END
 $$;
 
--- Counts one rollback for each queue that a transaction received from, and forgets the transaction. The first session that
--- counts it has it; no session waits. A transaction that has committed ends the row of rollbacks before it, as commit_attempt
--- does: another session may have noted it first, under an id of its own. A transaction that is still open is left for later.
+-- Counts one rollback for each queue that a transaction received from, and deletes its attempts. The first session that
+-- counts it locks its rows; others skip them. A transaction that has committed ends the row of rollbacks before it, as
+-- commit_attempt does: another session may have noted it first, under an id of its own. A transaction that is still open is
+-- left for later.
 -- So is a group that is held: its holder may be the same transaction, which went back to a savepoint before its
--- RECEIVE (then the number of its subtransaction is that of an aborted one), and what is counted under the lock of another
--- holder would be lost.
+-- RECEIVE (then the number of its subtransaction is that of an aborted one), and a count under the lock of another holder
+-- would be lost.
 -- Gives: notices
 CREATE OR REPLACE FUNCTION dialoq.count_attempt(p_attempt_id uuid) RETURNS text
 LANGUAGE plpgsql AS $$
@@ -87,8 +88,8 @@ BEGIN
     RETURN v_notices;
 END $$;
 
--- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or set the
--- guilty group aside. Groups that another transaction holds are passed over.
+-- Counts a rollback that gave back messages of these groups of a queue. Five in a row disable the queue, or put the
+-- guilty group into quarantine. Groups that another transaction holds are passed over.
 CREATE OR REPLACE FUNCTION dialoq.count_against(p_queue_id integer, p_groups uuid[]) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,27 +1,5 @@
--- ready_group, the claim index: where to look for a group that can be received from.
+-- ready_group, the claim index: rows that say which groups have messages to receive.
 -- Takes, Gives, Errors, Locks: see each function
-
--- Every queue and level at which groups have messages that can be received, and the oldest of each group.
-CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
-RETURNS TABLE (group_id uuid, queue_id integer, rank_from_top smallint, oldest bigint)
-LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN QUERY
-    SELECT w.group_id, w.queue_id, w.rank_from_top, min(min(w.oldest)) OVER (PARTITION BY w.group_id)
-    FROM (
-        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, o.oldest
-        FROM unnest(p_groups) AS g (id)
-        CROSS JOIN LATERAL (
-            SELECT * FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
-        ) AS e
-        JOIN dialoq.service AS s ON s.service_id = e.service_id
-        CROSS JOIN LATERAL dialoq.oldest_message(e.endpoint_id) AS o
-        WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0
-        OFFSET 0
-    ) AS w
-    WHERE w.oldest IS NOT NULL
-    GROUP BY w.group_id, w.queue_id, w.rank_from_top;
-END $$;
 
 -- Announces a message: every sender makes sure that the message's group has a row at its level, as old or older. An existing row
 -- is used only if no other session is about to remove it. Then it is locked against removal until this transaction ends.
@@ -48,7 +26,7 @@ END $$;
 
 -- Rebuilds the rows of a group from its messages. The rows are locked before the messages are read: a sender that relied on a row
 -- has committed by then, and later senders do not find the row. Rows that a sender has locked stay.
--- Gives: whether something can be received.
+-- Gives: whether a message can be received.
 CREATE OR REPLACE FUNCTION dialoq.rebuild_ready_rows(p_group uuid) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE

@@ -81,7 +81,7 @@ BEGIN
     IF v_is_more THEN
         PERFORM dialoq.rebuild_ready_rows(p_group);
     ELSE
-        -- Everything that could be seen after the rows were locked was taken.
+        -- All messages visible after the rows were locked were taken.
         DELETE FROM dialoq.ready_group AS r WHERE r.ctid = ANY (v_held);
     END IF;
 END $$;

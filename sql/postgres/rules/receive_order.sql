@@ -166,6 +166,28 @@ BEGIN
     END IF;
 END $$;
 
+-- The ranks of groups: every queue and level at which they have messages to receive, and the oldest message of each group.
+CREATE OR REPLACE FUNCTION dialoq.group_ranks(p_groups uuid[])
+RETURNS TABLE (group_id uuid, queue_id integer, rank_from_top smallint, oldest bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN QUERY
+    SELECT w.group_id, w.queue_id, w.rank_from_top, min(min(w.oldest)) OVER (PARTITION BY w.group_id)
+    FROM (
+        SELECT e.conversation_group_id AS group_id, s.queue_id, (10 - e.priority)::smallint AS rank_from_top, o.oldest
+        FROM unnest(p_groups) AS g (id)
+        CROSS JOIN LATERAL (
+            SELECT * FROM dialoq.conversation_endpoint AS c WHERE c.conversation_group_id = g.id OFFSET 0
+        ) AS e
+        JOIN dialoq.service AS s ON s.service_id = e.service_id
+        CROSS JOIN LATERAL dialoq.oldest_message(e.endpoint_id) AS o
+        WHERE NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD') AND s.queue_id <> 0
+        OFFSET 0
+    ) AS w
+    WHERE w.oldest IS NOT NULL
+    GROUP BY w.group_id, w.queue_id, w.rank_from_top;
+END $$;
+
 -- The oldest message in the queue of an endpoint, NULL if there is none. One read of the index for each delivery class.
 CREATE OR REPLACE FUNCTION dialoq.oldest_message(p_endpoint_id bigint) RETURNS TABLE (oldest bigint)
 LANGUAGE sql STABLE ROWS 1 AS $$

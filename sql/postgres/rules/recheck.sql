@@ -1,8 +1,8 @@
--- The recheck of an endpoint when every transaction of now is over: one of them may have written for the endpoint without
--- having seen that it has ended, has moved or is gone. tick runs it.
+-- The recheck of an endpoint once every transaction that runs now is over: one of them may have written for the endpoint
+-- before it could see that the endpoint has ended, moved or been erased. tick runs it.
 -- Takes, Gives, Errors, Locks: see each function
 
--- Asks for a recheck of an endpoint.
+-- Requests a recheck of an endpoint.
 CREATE OR REPLACE FUNCTION dialoq.request_recheck(p_endpoint_id bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,7 +39,7 @@ BEGIN
 END $$;
 
 -- The recheck after a change of definitions. A transaction that ran at its commit may have used the old definitions and made
--- endpoints or messages that the change has not seen. The functions of definition_effects ask for it as endpoint 0. At most 500
+-- endpoints or messages that the change has not seen. The functions of definition_effects request it as endpoint 0. At most 500
 -- endpoints at a time.
 -- Gives: whether all is done; notices
 CREATE FUNCTION dialoq.recheck_definitions(OUT is_done boolean, OUT notices text)

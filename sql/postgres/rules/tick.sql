@@ -98,8 +98,8 @@ BEGIN
     is_done := CASE WHEN is_done IS NOT NULL THEN true END;
 END $$;
 
--- The same by itself: if it fails, its conversation breaks. What is no fault of the row is not caught: a deadlock, a
--- server that shuts down or has run out of something.
+-- The same by itself: if it fails, its conversation breaks. Errors without a fault in the row are not caught: a
+-- deadlock, a shutdown of the server, a lack of memory or disk.
 CREATE OR REPLACE FUNCTION dialoq.do_step_alone(
     p_step text, p_endpoint_id bigint, p_id bigint, p_attempt_id uuid, p_past bigint DEFAULT 0, OUT is_done boolean,
     OUT notices text)

@@ -4,7 +4,7 @@
 --     (accepted, of no effect), and ids of the caller's choice (NULL: made here)
 -- Gives: conversation_handle, conversation_group_id, conversation_id, notices
 -- Errors: 8411, 8412, 8413, 8414, 8423, 8425, 8426, 9601, 9610, 60005
--- Locks: the group, waiting if it is one that there was
+-- Locks: the group, waiting if it is not new
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.begin_dialog_conversation(
     p_from_service text, p_to_service text, p_broker_instance text DEFAULT NULL, p_contract text DEFAULT NULL,
@@ -120,7 +120,7 @@ BEGIN
         p_to_service, v_instance, 'SO', dialoq.level_for(v_contract_id, v_service_id, p_to_service), l.lifetime, 0, 0, false,
         false, false, v_now, CASE WHEN l.lifetime < v_now + interval '7300 days' THEN l.lifetime END
     FROM (SELECT v_now + v_lifetime * interval '1 second' AS lifetime) AS l
-    -- Ids of the caller's choice must be new: else the conversation would be the other half of one that there is.
+    -- Ids of the caller's choice must be new: else the conversation would be the other side of an existing one.
     WHERE v_is_new IS NOT FALSE
         AND (v_is_new IS NULL OR NOT EXISTS (
             SELECT FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = v_group OFFSET 0))

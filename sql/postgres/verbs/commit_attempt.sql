@@ -22,7 +22,7 @@ BEGIN
         PERFORM dialoq.forget_rollbacks(v_row.queue_id);
         UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0
         WHERE e.conversation_group_id = v_row.conversation_group_id AND e.rollbacks <> 0;
-        -- What came while the group was locked can be received from now on.
+        -- Messages that came while the group was locked can be received from now on.
         IF EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_row.conversation_group_id) THEN
             v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id);
         END IF;

@@ -1,5 +1,5 @@
 -- Presence: a process is alive as long as a session of its own holds the lock of its id. Shared, so that a new session
--- need not wait until the server has noticed that the old one is gone. is_process_gone tries to lock it alone.
+-- need not wait until the server has detected the end of the old one. is_process_gone tries to lock it alone.
 -- Takes: process: the id that a process made for itself
 -- Gives: nothing; process_lock: the key; is_process_gone: whether no session holds it, in which case this transaction now does
 -- Errors: 60005; 60010 if another session holds the lock alone for 10 s

@@ -43,13 +43,13 @@ DECLARE
     v_held tid[];
     v_held_groups uuid[];
     v_held_oldest bigint[];
-    -- How much of each group is wanted, and the groups of which something was seen.
+    -- The number of messages wanted of each group, and the groups with a message that was seen.
     v_most bigint[];
     v_seen uuid[];
     -- Endpoints with pending messages or events.
     v_pending bigint[];
     v_id bigint;
-    -- What is taken, in the order of receipt.
+    -- The messages taken, in the order of receipt.
     v_messages tid[];
     v_takers integer[];
     v_levels smallint[];
@@ -57,7 +57,7 @@ DECLARE
     v_handles uuid[];
     v_taken_services integer[];
     v_contracts integer[];
-    -- The groups that have more than is taken: those that keep their level, and the others.
+    -- The groups with more messages than are taken: those that keep their level, and the others.
     v_rest_groups uuid[];
     v_rest_oldest bigint[];
     v_wrong uuid[];
@@ -192,7 +192,7 @@ BEGIN
                     NOT EXISTS (SELECT FROM dialoq.queue_message AS n WHERE n.message_type_id IN (1, 2, 3))
                     OR (SELECT f.message_type_id FROM dialoq.first_system(c.endpoint_id) AS f) IS NULL)
             ), gone AS MATERIALIZED (
-                -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
+                -- Only the holder of a group's lock removes its messages, so a place is still that of its message.
                 DELETE FROM dialoq.queue_message AS m USING first AS f WHERE m.ctid = f.message
                 RETURNING f.*, m.queuing_order, m.sequence, m.message_type_id, m.body, m.message_id, m.enqueued_at, m.trace
             ), unready AS (
@@ -231,7 +231,7 @@ BEGIN
             END IF;
             v_is_plain := false;
         END IF;
-        -- How much is wanted of each group; of its callers each gets what the one before leaves.
+        -- The number of messages wanted of each group. Each of its callers gets the messages that the callers before it leave.
         v_most := CASE WHEN cardinality(v_groups) >= cardinality(v_items) THEN v_tops ELSE ARRAY(
             SELECT sum(i.top)::bigint FROM unnest(v_tops) WITH ORDINALITY AS i (top, place)
             GROUP BY (i.place - 1) % cardinality(v_groups) ORDER BY (i.place - 1) % cardinality(v_groups)) END;
@@ -319,7 +319,7 @@ BEGIN
             CASE WHEN v_rest_groups IS NOT NULL OR v_wrong IS NOT NULL THEN 'q:' || v_queue_id END));
         RETURN QUERY
         WITH gone AS MATERIALIZED (
-            -- Only who holds the lock of a group removes its messages, so a place is still that of its message.
+            -- Only the holder of a group's lock removes its messages, so a place is still that of its message.
             DELETE FROM dialoq.queue_message AS m
             USING unnest(v_messages, v_takers, v_levels, v_taken_groups, v_handles, v_taken_services, v_contracts)
                 WITH ORDINALITY AS t (row, item, rank_from_top, group_id, handle, service_id, service_contract_id, place)

@@ -154,7 +154,7 @@ BEGIN
                 CASE WHEN length(p_message_bodies[p.place]) > 0 THEN p_message_bodies[p.place] END, p_traces[p.place]
             FROM whole AS w CROSS JOIN plain AS p
         ), counted AS (
-            -- A row was read before its lock was ours; if it is another by now, it is not found.
+            -- The rows were read before they were locked; a row that has changed since is not found.
             UPDATE dialoq.conversation_endpoint AS e SET send_sequence = p.sequence + 1
             FROM whole AS w CROSS JOIN plain AS p
             WHERE e.ctid = p.row AND e.send_sequence = p.sequence AND e.state = 'CO'

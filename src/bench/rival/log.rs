@@ -103,7 +103,7 @@ impl Log {
 
     fn submit(&self, request: Request) {
         if let Some(requests) = &self.requests {
-            // If the writer is gone the request is dropped with its answer, and the caller hears that.
+            // If the writer is gone the request is dropped with its answer, and the caller gets an error.
             let _ = requests.send(request);
         }
     }

@@ -335,7 +335,7 @@ fn a_new_activation_is_whole_and_its_procedure_permanent() {
 }
 
 #[test]
-fn altering_a_queue_leaves_alone_what_it_does_not_name() {
+fn altering_a_queue_keeps_options_that_it_does_not_name() {
     let mut broker = Broker::with_objects();
     let options = QueueOptions {
         status: Some(false),

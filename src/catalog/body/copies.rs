@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reference_copies_what_its_group_holds() {
+    fn a_reference_copies_the_particles_of_its_group() {
         let group = |kind: &str, name: &str, content: &str| format!("<xs:{kind} name='{name}'>{content}</xs:{kind}>");
         let refers = |kind: &str, name: &str| format!("<xs:{kind} ref='{name}'/>");
         let of_two = group("group", "g", "<xs:sequence><xs:element name='a'/></xs:sequence>");

@@ -69,7 +69,7 @@ fn a_service_that_loses_a_contract_breaks_its_own_conversations_over_it() {
 }
 
 #[test]
-fn a_service_takes_what_waits_along_to_its_new_queue() {
+fn the_messages_of_a_service_move_to_its_new_queue() {
     let mut memory = broker();
     let queue = Definition::CreateQueue { name: "new".into(), options: QueueOptions::default() };
     define(&mut memory, queue).unwrap();

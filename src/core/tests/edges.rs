@@ -538,7 +538,7 @@ fn a_gap_quarantines_a_group_in_use_when_its_transaction_ends() {
 }
 
 #[test]
-fn a_queue_with_retention_keeps_what_was_sent_and_received_until_its_side_ends() {
+fn a_queue_with_retention_keeps_sent_and_received_messages_until_its_side_ends() {
     let mut memory = broker();
     for queue in ["qi", "qt"] {
         let options = QueueOptions { retention: Some(true), ..QueueOptions::default() };

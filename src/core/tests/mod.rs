@@ -375,7 +375,7 @@ fn the_reason_why_a_message_waits_is_that_of_the_last_try() {
 }
 
 #[test]
-fn a_send_that_waits_for_another_reason_gives_it_to_what_waits_already() {
+fn a_send_that_waits_for_another_reason_gives_it_to_waiting_messages() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
     send(&mut memory, initiator, "one");

@@ -91,7 +91,7 @@ fn the_name_of_a_far_service_has_1_to_256_characters() {
 }
 
 #[test]
-fn what_a_dialog_may_be_related_to() {
+fn a_dialog_is_related_to_a_conversation_or_group() {
     let mut memory = broker();
     let nil = Relation::Group(GroupId(uuid::Uuid::nil()));
     assert_eq!(refused(&mut memory, dialog("t", nil)), Code::BAD_GROUP_ID);

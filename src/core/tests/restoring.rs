@@ -87,7 +87,7 @@ fn a_next_object_id_that_is_in_use_is_raised_above_all() {
 }
 
 #[test]
-fn an_endpoint_is_restored_with_what_few_endpoints_have() {
+fn an_endpoint_is_restored_with_its_rare_fields() {
     let mut memory = broker();
     let far = Addressee::Instance(uuid::Uuid::from_u128(7).to_string().into());
     let elsewhere = begin_over(&mut memory, "t", "c", far);
@@ -144,7 +144,7 @@ fn waiting() -> Memory {
 }
 
 #[test]
-fn a_gap_between_what_waits_and_what_arrived_sets_the_receivers_group_aside() {
+fn a_gap_between_waiting_and_received_messages_quarantines_the_receivers_group() {
     assert!(rows(&waiting()).tables().is_empty());
     let damaged = |change: &dyn Fn(&mut Rows)| {
         let mut rows = rows(&waiting());
@@ -179,7 +179,7 @@ fn a_gap_between_what_waits_and_what_arrived_sets_the_receivers_group_aside() {
 }
 
 #[test]
-fn a_release_accepts_that_messages_are_missing_before_what_waits() {
+fn a_release_accepts_missing_messages_before_waiting_ones() {
     let mut rows = rows(&waiting());
     rows.transmissions.remove(0);
     // As if the first message were received.
@@ -211,7 +211,7 @@ fn an_error_that_waits_may_have_any_number() {
 }
 
 #[test]
-fn rows_of_a_conversation_that_existed_are_kept_and_those_of_none_are_removed() {
+fn rows_of_an_earlier_conversation_are_kept_and_rows_of_none_are_removed() {
     let memory = waiting();
     let next = memory.core.counters().1;
     for (endpoint_id, is_removed) in [(next - 1, false), (next, true), (next + 1, true)] {

@@ -77,7 +77,7 @@ fn a_group_whose_conversations_a_transaction_moved_away_is_gone_for_it() {
 }
 
 #[test]
-fn a_receive_by_handle_takes_nothing_of_what_was_moved_into_the_group() {
+fn a_receive_by_handle_takes_no_message_that_was_moved_into_the_group() {
     let mut memory = broker();
     let targets = targets_at(&mut memory, &[3, 8]);
     let group = group_of(&memory, targets[0]);
@@ -163,7 +163,7 @@ fn a_unit_that_meets_a_lock_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_commit_wakes_receivers_of_what_waits_in_the_groups_it_unlocks() {
+fn a_commit_wakes_receivers_of_messages_in_the_groups_it_unlocks() {
     let mut memory = broker();
     let target = targets_at(&mut memory, &[5])[0];
     let queue_id = memory.core.catalog().queue("qt").unwrap().id;

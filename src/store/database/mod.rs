@@ -5,10 +5,10 @@
 
 mod batching;
 pub mod calls;
+mod closing;
 mod definitions;
 pub mod dialect;
 pub mod installation;
-mod life;
 pub mod link;
 mod notifications;
 mod presence;
@@ -80,8 +80,8 @@ struct Database {
     patience: Duration,
     /// The time of a test clock that was last pushed to the server.
     pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
-    life: life::Life,
-    endings: life::Endings,
+    open_work: closing::OpenWork,
+    endings: closing::Endings,
     runtime: tokio::runtime::Handle,
 }
 
@@ -144,8 +144,8 @@ impl DatabaseStore {
             process,
             patience,
             pushed_time: tokio::sync::Mutex::default(),
-            life: life::Life::default(),
-            endings: life::Endings::default(),
+            open_work: closing::OpenWork::default(),
+            endings: closing::Endings::default(),
             runtime: tokio::runtime::Handle::current(),
             clock,
             driver,
@@ -180,7 +180,7 @@ impl DatabaseStore {
 
     async fn close_now(&self) {
         let database = &self.database;
-        if !database.life.close().await {
+        if !database.open_work.close().await {
             return;
         }
         self.stop_tasks();
@@ -196,7 +196,7 @@ impl DatabaseStore {
             database.control.close().await;
             database.upkeep_control.close().await;
         };
-        let context = tokio::time::timeout(life::LONGEST_CLOSE, context);
+        let context = tokio::time::timeout(closing::LONGEST_CLOSE, context);
         if let (Err(_), ()) = tokio::join!(context, database.driver.close()) {
             tracing::warn!(
                 "the broker is closed while calls beside its transactions wait for locks; they are given up"
@@ -226,21 +226,21 @@ fn cut_short(failure: tokio::task::JoinError) -> Error {
 impl Store for DatabaseStore {
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
-            let work = self.database.life.enter()?;
+            let work = self.database.open_work.enter()?;
             self.database.clone().submit(unit, work).await
         })
     }
 
     fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
         Box::pin(async move {
-            let work = self.database.life.enter()?;
+            let work = self.database.open_work.enter()?;
             self.database.clone().submit_once(unit_id, unit, work).await
         })
     }
 
     fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async move {
-            self.database.life.check()?;
+            self.database.open_work.check()?;
             let call = Call { name: "unit_happened", args: vec![Arg::Uuid(unit_id)] };
             let rows = retry(Repeat::Always, || self.database.call_on_a_link(call.clone())).await?;
             rows::only(&rows)?.flag("happened")
@@ -249,7 +249,7 @@ impl Store for DatabaseStore {
 
     fn reader_slot(&self, queue_id: i32, max_queue_readers: u16) -> BoxFuture<'_, Result<Option<ReaderSlot>>> {
         Box::pin(async move {
-            self.database.life.check()?;
+            self.database.open_work.check()?;
             self.database.take_slot(queue_id, max_queue_readers).await
         })
     }
@@ -260,7 +260,7 @@ impl Store for DatabaseStore {
         verb: Verb,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let _work = self.database.life.enter()?;
+            let _work = self.database.open_work.enter()?;
             self.database.perform_on(connection, verb).await
         })
     }
@@ -277,14 +277,14 @@ impl Store for DatabaseStore {
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {
         Box::pin(async move {
-            self.database.life.check()?;
+            self.database.open_work.check()?;
             Ok(Box::new(tx::DatabaseTx::new(self.database.clone())) as Box<dyn StoreTx>)
         })
     }
 
     fn query(&self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
         Box::pin(async move {
-            let _work = self.database.life.enter()?;
+            let _work = self.database.open_work.enter()?;
             self.database.before_work().await?;
             self.database.publish_before_query().await;
             retry(Repeat::Always, || async { self.database.take().await?.query(&sql).await }).await
@@ -293,7 +293,7 @@ impl Store for DatabaseStore {
 
     fn run_sql(&self, sql: SqlStatement) -> BoxFuture<'_, Result<u64>> {
         Box::pin(async move {
-            let _work = self.database.life.enter()?;
+            let _work = self.database.open_work.enter()?;
             self.database.before_work().await?;
             // Part of it may be committed before it fails: a procedure may commit, and outside a transaction each
             // statement of a T-SQL batch commits by itself.

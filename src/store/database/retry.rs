@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn work_is_repeated_after_what_passes_and_only_if_a_second_time_does_no_harm() {
+    async fn work_is_repeated_after_passing_failures_and_only_if_a_second_time_does_no_harm() {
         let _limit = crate::testing::limit();
         use Repeat::{Always, IfUndone, Never};
         let cases = [

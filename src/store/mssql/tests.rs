@@ -476,11 +476,11 @@ fn token_number(number: i32) -> Vec<u8> {
 
 /// A server that lets one connection in, answers its requests with these in turn, and closes it then.
 fn server_that_answers(answers: Vec<Vec<u8>>) -> MssqlDriver {
-    server_that_tells(answers).0
+    server_that_records(answers).0
 }
 
 /// Likewise, and gives the requests as they come.
-fn server_that_tells(answers: Vec<Vec<u8>>) -> (MssqlDriver, std::sync::mpsc::Receiver<Vec<u8>>) {
+fn server_that_records(answers: Vec<Vec<u8>>) -> (MssqlDriver, std::sync::mpsc::Receiver<Vec<u8>>) {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -529,7 +529,7 @@ async fn a_statement_that_cannot_be_compiled_undoes_nothing_before_it() {
     let _limit = crate::testing::limit();
     let refused = token_error(102, 15, "incorrect syntax");
     let once = [token_done(), refused, token_number(1), token_done()];
-    let (driver, requests) = server_that_tells([vec![token_done(); 2], once.to_vec(), once.to_vec()].concat());
+    let (driver, requests) = server_that_records([vec![token_done(); 2], once.to_vec(), once.to_vec()].concat());
     let mut link = driver.dedicated().await.unwrap();
     link.begin().await.unwrap();
     let wrong = sql("SELEC nothing", vec![]);

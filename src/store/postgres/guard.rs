@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_transaction_is_refused() {
+    fn statements_that_end_a_transaction_are_refused() {
         for text in [
             "COMMIT",
             " -- so\n rollback",

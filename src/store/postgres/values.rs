@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_said_with_its_type() {
+    fn an_unreadable_column_is_reported_with_its_type() {
         let why = Reader::of(&Type::INTERVAL).read(&[0; 16], RowsFor::Users).unwrap_err();
         assert!(why.contains("interval") && why.contains("cast"), "{why}");
     }

@@ -523,7 +523,7 @@ impl Engine {
         self.board.wake_all();
     }
 
-    /// Writes the remaining ordered changes, leaves exact marks and a folded log. The store takes no more work.
+    /// Writes the remaining ordered changes, leaves exact marks and an empty log. The store takes no more work.
     pub(super) fn shut(&self) -> Result<()> {
         {
             let mut state = self.lock_even_failed();
@@ -554,10 +554,10 @@ impl Engine {
         board::clear(&write).map_err(writing)?;
         write.commit(&mut last)?;
         if self.path.is_some() {
-            // A reader of another program may hold the log back; the next opening folds it then.
+            // A reader of another program may hold the log back; the next opening writes it into the tables then.
             write.connection.busy_timeout(CHECKPOINT_WAIT).map_err(writing)?;
-            let fold = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
-            fold.map_err(writing)?;
+            let checkpoint = write.connection.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()));
+            checkpoint.map_err(writing)?;
         }
         Ok(())
     }

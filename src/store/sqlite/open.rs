@@ -28,8 +28,8 @@ const BUSY: Duration = Duration::from_secs(20);
 /// How long one try of a commit to have the write lock takes; the writer tries again.
 const BUSY_TRY: Duration = Duration::from_millis(50);
 
-/// A write-ahead log of so many pages is folded into the tables. Large, because folding costs two more syncs, and
-/// because a page that was written often is then folded once.
+/// A checkpoint writes a write-ahead log of this many pages into the tables. Large, because a checkpoint costs two more
+/// syncs, and because it writes a page once however often the page has changed.
 const WAL_PAGES: i32 = 4000;
 
 /// Pages held in memory, in KiB: enough for the edges of the tables, where writes happen.

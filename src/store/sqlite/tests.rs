@@ -181,7 +181,7 @@ async fn memory_holds_a_broker_too() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_is_dropped_gives_back_what_it_took() {
+async fn a_dropped_transaction_returns_its_messages() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
@@ -243,7 +243,7 @@ async fn a_caller_that_stops_waiting_for_a_group_keeps_its_transaction() {
 }
 
 #[tokio::test]
-async fn two_who_wait_for_each_other_are_found() {
+async fn two_sessions_that_wait_for_each_other_are_found() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let store = defined(options(folder.path())).await;
@@ -375,7 +375,7 @@ async fn savepoints_undo_verbs_and_sql_alike() {
 }
 
 #[tokio::test]
-async fn a_moved_clock_does_what_is_due_before_an_empty_unit_is_answered() {
+async fn a_moved_clock_runs_due_events_before_an_empty_unit_is_answered() {
     let _limit = crate::testing::limit();
     let folder = tempfile::tempdir().unwrap();
     let clock = Clock::manual(Timestamp(1_000_000));
@@ -649,7 +649,7 @@ async fn a_thread_that_panics_while_it_writes_fails_the_callers_and_leaves_none_
 }
 
 #[tokio::test]
-async fn a_batch_that_panics_fails_its_callers_and_those_that_come_after_it() {
+async fn a_batch_that_panics_fails_its_callers_and_later_ones() {
     let _limit = crate::testing::limit();
     let store = defined(SqliteOptions::new(Location::Memory)).await;
     // A read for an answer that is not there: the next batch but one panics.

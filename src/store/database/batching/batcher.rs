@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_keep_its_order_waits_for_what_is_out() {
+    fn an_item_waits_while_one_of_the_same_key_is_under_way() {
         let batcher = Batcher::new(ActiveBatchers::default());
         let key = |key: u128| Some(Uuid::from_u128(key));
         let of = |name, number| TestItem { key: key(number), ..item(name) };

@@ -8,7 +8,7 @@ use crate::store::database::Database;
 use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::rows::notices_in;
-use crate::store::database::life::Work;
+use crate::store::database::closing::Work;
 use crate::store::database::link::{Arg, Call, Column};
 use crate::store::database::retry::{Repeat, Retry};
 use crate::store::handover::Handover;

@@ -8,7 +8,7 @@ use crate::store::database::Database;
 use crate::store::database::batching::batcher::Item;
 use crate::store::database::calls::rows::{Row, notices_in};
 use crate::store::database::calls::verbs::{self, CallContext};
-use crate::store::database::life::Work;
+use crate::store::database::closing::Work;
 use crate::store::database::link::{Arg, Call, Column, Failure, Fate};
 use crate::store::database::refusal;
 use crate::store::database::retry::{Again, Repeat, Retry};

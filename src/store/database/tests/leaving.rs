@@ -31,7 +31,7 @@ async fn a_receive_is_not_tried_again_for_a_caller_that_has_left() {
 }
 
 #[tokio::test]
-async fn what_a_unit_received_is_given_back_if_its_caller_has_left() {
+async fn messages_of_a_unit_are_returned_if_its_caller_has_left() {
     let _limit = crate::testing::limit();
     for unit_id in [None, Some(Uuid::from_u128(5))] {
         for unit in [vec![send(1, "Text", b"x"), receive()], vec![receive(), receive_from_a_conversation()]] {
@@ -132,9 +132,9 @@ async fn every_try_of_begin_dialog_has_ids_of_its_own() {
     }
 }
 
-/// Processes that hear nothing look once a minute only.
+/// Without notices other processes poll once a minute only.
 #[tokio::test(start_paused = true)]
-async fn a_close_tells_other_processes_what_was_committed_before_it() {
+async fn a_close_sends_the_notices_of_commits_before_it() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;

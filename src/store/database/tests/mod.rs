@@ -161,7 +161,7 @@ async fn bodies_are_checked_against_the_definitions_that_are_true() {
 }
 
 #[tokio::test]
-async fn what_was_received_for_a_caller_that_is_gone_comes_to_no_other() {
+async fn messages_received_for_a_caller_that_has_left_come_to_no_other() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -181,7 +181,7 @@ async fn what_was_received_for_a_caller_that_is_gone_comes_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_refusal_in_a_transaction_leaves_what_was_done_before() {
+async fn a_refusal_in_a_transaction_keeps_the_work_before_it() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -253,7 +253,7 @@ async fn a_commit_whose_answer_never_came_is_neither_repeated_nor_counted() {
 }
 
 #[tokio::test]
-async fn who_finds_nothing_holds_no_connection() {
+async fn a_receiver_that_finds_no_message_holds_no_connection() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -367,7 +367,7 @@ async fn the_notices_of_a_commit_are_sent_once() {
 }
 
 #[tokio::test]
-async fn a_payload_of_this_process_does_not_hide_those_that_came_with_it() {
+async fn a_payload_of_this_process_does_not_hide_others_that_came_with_it() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -450,13 +450,13 @@ async fn an_idle_process_ticks_and_polls_once_a_minute_however_many_receivers_wa
 }
 
 #[tokio::test]
-async fn a_queue_is_empty_only_if_nothing_was_received_beside_the_look() {
+async fn a_queue_is_empty_only_if_no_message_was_received_during_the_poll() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
     let activity = store.activity().queue("Q");
-    // What a look shows, and how many were received between its beginning and its end.
-    let look = async |shown: &'static str, received_meanwhile: u64| {
+    // The unread messages after a poll that shows `shown`, while `received_meanwhile` messages were received.
+    let unread_after_poll = async |shown: &'static str, received_meanwhile: u64| {
         let context = activity.clone();
         stage.play(move |name, _| {
             (name == "poll").then(|| {
@@ -473,19 +473,19 @@ async fn a_queue_is_empty_only_if_nothing_was_received_beside_the_look() {
         store.refresh_facts().await;
         activity.facts().unread
     };
-    assert_eq!(look("70000:3", 0).await, 3);
-    assert_eq!(look("70000:3", 2).await, 1, "two of the three may be gone");
-    assert_eq!(look("70000:1", 1).await, 1, "the one that was received may be another");
-    assert_eq!(look("70000:1", 0).await, 1);
+    assert_eq!(unread_after_poll("70000:3", 0).await, 3);
+    assert_eq!(unread_after_poll("70000:3", 2).await, 1, "two of the three may be gone");
+    assert_eq!(unread_after_poll("70000:1", 1).await, 1, "the one that was received may be another");
+    assert_eq!(unread_after_poll("70000:1", 0).await, 1);
     stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "x")])));
     store.submit(vec![receive()]).await.unwrap();
-    assert_eq!(activity.facts().unread, 1, "the look may have been without it already");
-    assert_eq!(look("", 0).await, 0);
-    assert_eq!(look("70000:1", 1).await, 0, "nothing was there before");
+    assert_eq!(activity.facts().unread, 1, "the poll may have counted without it already");
+    assert_eq!(unread_after_poll("", 0).await, 0);
+    assert_eq!(unread_after_poll("70000:1", 1).await, 0, "nothing was there before");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_due_when_the_server_failed_is_still_due() {
+async fn events_due_when_the_server_failed_are_still_due() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let mut failures = 3;
@@ -500,7 +500,7 @@ async fn what_was_due_when_the_server_failed_is_still_due() {
 }
 
 #[tokio::test]
-async fn what_a_lost_connection_had_published_is_published_again() {
+async fn rows_published_on_a_lost_connection_are_published_again() {
     let _limit = crate::testing::limit();
     let stage = Stage::new();
     let store = stage.open().await;
@@ -566,7 +566,7 @@ async fn places_of_readers_are_taken_again_on_a_new_connection() {
     let freed = Arc::new(std::sync::Mutex::new(Vec::new()));
     let seen = freed.clone();
     stage.play(move |name, args| match (name, args) {
-        // The second look finds the connection cut; on the new one the numbers begin again.
+        // The second poll finds the connection cut; on the new one the numbers begin again.
         ("take_reader_slot", [_, Arg::Int(0)]) if !is_cut => {
             (is_cut, slots) = (true, 10);
             Some(Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone)))

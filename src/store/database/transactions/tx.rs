@@ -9,7 +9,7 @@ use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::rows::{notices_in, only};
 use crate::store::database::calls::verbs::{self, received_queue};
-use crate::store::database::life::Ending;
+use crate::store::database::closing::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Repeat, Retry};
@@ -112,7 +112,7 @@ impl Session {
         if self.has_ended {
             return Err(Error::transaction_ended());
         }
-        self.database.life.check()
+        self.database.open_work.check()
     }
 
     /// Runs a step; a refusal leaves the transaction as it was before, unless the server has ended it.
@@ -288,7 +288,7 @@ impl Session {
     async fn commit(mut self) -> Result<()> {
         self.check()?;
         // Closing waits for the commit and its notification of other processes.
-        let _work = self.database.life.enter()?;
+        let _work = self.database.open_work.enter()?;
         let Some(mut link) = self.link.take() else {
             self.has_ended = true;
             return Ok(());

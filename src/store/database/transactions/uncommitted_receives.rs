@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_transactions_have_received_is_counted_until_they_end_or_give_it_back() {
+    fn uncommitted_receives_count_until_the_end_or_the_rollback_to_a_savepoint() {
         let all = Arc::new(UncommittedReceives::default());
         let (mut one, mut other) = (Share::of(&all), Share::of(&all));
         one.add(7, 2);

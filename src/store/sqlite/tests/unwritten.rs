@@ -93,7 +93,7 @@ async fn a_commit_is_answered_after_it_is_written() {
 }
 
 #[tokio::test]
-async fn a_rollback_signals_what_it_gives_back_before_it_is_answered() {
+async fn a_rollback_signals_returned_messages_before_it_is_answered() {
     let _limit = crate::testing::limit();
     let (store, handle) = with_a_dialog().await;
     store.submit(vec![send(handle, "one")]).await.unwrap();

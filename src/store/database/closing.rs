@@ -13,7 +13,7 @@ const LONGEST_ENDING: Duration = Duration::from_secs(1);
 
 /// Whether the store is open, and the amount of work under way.
 #[derive(Debug, Default)]
-pub(super) struct Life(Arc<State>);
+pub(super) struct OpenWork(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -78,7 +78,7 @@ impl Endings {
     }
 }
 
-impl Life {
+impl OpenWork {
     /// Accepts work.
     ///
     /// # Errors
