@@ -43,6 +43,7 @@ type Session = Box<dyn StoreTx>;
 struct State {
     step: Step,
     record: Record,
+    ended: Ended,
     /// The savepoints, each with the record at that point.
     savepoints: Vec<(String, Record)>,
     /// The deadlock that ended the transaction.
@@ -63,10 +64,35 @@ struct Deadlock {
 struct Record {
     /// Results of receiving verbs whose callers had gone away.
     abandoned: Vec<AbandonedResult>,
-    /// The conversations that this transaction has ended on its side.
-    ended: HashSet<ConversationHandle>,
+    /// How many conversations this transaction has ended on its side.
+    ended: usize,
     /// The error of a verb whose caller had gone away.
     failed: Option<Arc<Error>>,
+}
+
+/// The conversations that this transaction has ended on its side, kept once for all savepoints: with a copy for each of 8,000
+/// savepoints, a transaction that ended 8,000 conversations took 850 MB.
+#[derive(Default)]
+struct Ended {
+    in_order: Vec<ConversationHandle>,
+    all: HashSet<ConversationHandle>,
+}
+
+impl Ended {
+    /// Adds a conversation, and returns how many there are.
+    fn add(&mut self, handle: ConversationHandle) -> usize {
+        if self.all.insert(handle) {
+            self.in_order.push(handle);
+        }
+        self.in_order.len()
+    }
+
+    /// Keeps the first so many.
+    fn keep(&mut self, first: usize) {
+        for undone in self.in_order.drain(first..) {
+            self.all.remove(&undone);
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -197,13 +223,14 @@ impl State {
         }
         match &done {
             Done::Verb(VerbEffect::Ends(handle), Ok(_)) => {
-                self.record.ended.insert(*handle);
+                self.record.ended = self.ended.add(*handle);
             }
             Done::Savepoint(name, Ok(())) => self.savepoints.push((name.clone(), self.record.clone())),
             Done::RolledBackTo(name, Ok(())) => {
                 if let Some(place) = self.savepoints.iter().rposition(|(known, _)| known == name) {
                     self.savepoints.truncate(place + 1);
                     self.record = self.savepoints[place].1.clone();
+                    self.ended.keep(self.record.ended);
                 }
             }
             _ => {}
@@ -214,6 +241,7 @@ impl State {
             Some(error) => {
                 self.deadlock = Some(Deadlock { error: error.duplicate(), is_reported: false });
                 self.record = Record::default();
+                self.ended.keep(0);
                 self.savepoints.clear();
                 self.step = Step::Ended;
             }
@@ -301,6 +329,7 @@ impl Tx {
             state: Mutex::new(State {
                 step: Step::Idle(session),
                 record: Record::default(),
+                ended: Ended::default(),
                 savepoints: Vec::new(),
                 deadlock: None,
                 may_hold_groups: may_hold_groups.clone(),
@@ -403,7 +432,7 @@ impl Tx {
     pub(crate) async fn has_ended(&self, handle: ConversationHandle) -> bool {
         let mut state = self.state.lock().await;
         state.finish_abandoned().await;
-        state.record.ended.contains(&handle)
+        state.ended.all.contains(&handle)
     }
 
     /// The deadlock that has ended this transaction, if one has.
@@ -747,5 +776,22 @@ mod tests {
         tx.rollback_to("s").await.unwrap();
         assert!(tx.rollback_to("t").await.is_err());
         assert!(tx.has_ended(handle).await, "a rollback that was refused changes nothing");
+    }
+
+    #[tokio::test]
+    async fn a_rollback_to_keeps_the_ends_before_its_savepoint() {
+        let _limit = crate::testing::limit();
+        let (store, tx) = begun().await;
+        let [one, two] = [1, 2].map(|id| ConversationHandle(uuid::Uuid::from_u128(id)));
+        given_up(&store, tx.end(one));
+        tx.savepoint("s").await.unwrap();
+        for _ in 0..2 {
+            given_up(&store, tx.end(two));
+            assert!(tx.has_ended(one).await && tx.has_ended(two).await);
+            tx.rollback_to("s").await.unwrap();
+            assert_eq!((tx.has_ended(one).await, tx.has_ended(two).await), (true, false));
+        }
+        // A list in each savepoint takes memory in proportion to the square of their number.
+        assert_eq!(size_of_val(&Record::default().ended), size_of::<usize>());
     }
 }
