@@ -93,6 +93,38 @@ fn recursive_schemas() {
     });
 }
 
+/// Without the limits, the stack overflows and the process ends.
+#[test]
+fn references_in_a_row() {
+    let in_a_row = |links: usize, last: &str| {
+        let link = |number| format!(r##""a{number}":{{"allOf":[{{"$ref":"#/%24defs/a{}"}}]}}"##, number + 1);
+        let links_of_it: Vec<String> = (0..links).map(link).collect();
+        format!(r##"{{"$defs":{{{},"a{links}":{last}}},"$ref":"#/$defs/a0"}}"##, links_of_it.join(","))
+    };
+    on_a_small_stack(move || {
+        for (links, most) in [(7, 127), (31, 32), (120, 8)] {
+            let schema = in_a_row(links, r##"{"maxItems":1,"items":{"$ref":"#/$defs/a0"}}"##);
+            assert_eq!(by_schema(&schema, &nested(most)), Ok(()), "{links} links");
+            let wrong = "[".repeat(most) + "1,2" + &"]".repeat(most);
+            let why_wrong = why(by_schema(&schema, &wrong));
+            assert!(why_wrong.contains("more than 1 item"), "{links} links: {why_wrong}");
+            if most < 127 {
+                let why_deep = why(by_schema(&schema, &nested(127)));
+                assert!(why_deep.contains(&format!("for that schema {most} is the most")), "{why_deep}");
+            }
+        }
+        assert_eq!(check_json_schema(&in_a_row(120, "{}")), Ok(()));
+        for endless in [
+            in_a_row(30_000, "{}"),
+            r##"{"$ref":"#"}"##.to_owned(),
+            r##"{"$defs":{"a":{"$anchor":"n","not":{"$ref":"#n"}}}}"##.to_owned(),
+        ] {
+            let refused = check_json_schema(&endless).unwrap_err();
+            assert!(refused.contains("circle"), "{refused}");
+        }
+    });
+}
+
 #[test]
 fn recursion_over_properties() {
     let schema = r##"{"anyOf":[{"properties":{"a":{"$ref":"#"}},"required":["b"]},{"properties":{"a":{"$ref":"#"}},"required":["c"]},

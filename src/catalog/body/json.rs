@@ -1,7 +1,7 @@
 //! JSON bodies; ours, Service Broker has XML only.
 
 use super::counted::{self, Counted, CountedNode};
-use super::{Effort, check_memory, most_steps};
+use super::{Effort, chains, check_memory, most_steps};
 use jsonschema::PatternOptions;
 use serde::de::IgnoredAny;
 use serde_json::Value;
@@ -12,7 +12,11 @@ const STEPS_TO_EXPLAIN: u64 = 100_000;
 const BACKTRACKS: usize = 20_000;
 
 /// A compiled JSON Schema.
-pub(super) struct JsonSchema(jsonschema::Validator<Counted>);
+pub(super) struct JsonSchema {
+    validator: jsonschema::Validator<Counted>,
+    /// The longest row of its references and alternatives.
+    longest_chain: u64,
+}
 
 /// Whether that text is a usable JSON Schema: the check of CREATE and ALTER MESSAGE TYPE.
 ///
@@ -33,9 +37,11 @@ pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
 impl JsonSchema {
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         let schema: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+        // Before the validator follows them, for which it takes time in proportion to the square of their number.
+        let longest_chain = chains::longest(&schema)?;
         let options = jsonschema::options_for::<Counted>()
             .with_pattern_options(PatternOptions::fancy_regex().backtrack_limit(BACKTRACKS));
-        options.offline().build(&schema).map(Self).map_err(|error| {
+        options.offline().build(&schema).map(|validator| Self { validator, longest_chain }).map_err(|error| {
             let at = error.instance_path().to_string();
             if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
         })
@@ -51,9 +57,12 @@ impl JsonSchema {
             Ok(Err(error)) => return Some(Err(format!("it is not JSON: {error}"))),
             Ok(Ok(value)) => value,
         };
+        if let Err(why) = chains::check_depth(&value, self.longest_chain) {
+            return Some(Err(why));
+        }
         let limit = most_steps(body.len());
         let steps = effort.steps().min(limit);
-        match counted::within(steps, || self.0.is_valid(CountedNode(&value))) {
+        match counted::within(steps, || self.validator.is_valid(CountedNode(&value))) {
             None if steps < limit => None,
             None => Some(Err(format!(
                 "checking it takes more than {limit} steps, the limit for a body of {} bytes; nest it less, or simplify the \
@@ -68,7 +77,7 @@ impl JsonSchema {
     /// The fault of a value that does not pass.
     fn explain(&self, value: &Value) -> String {
         let explained = counted::within(STEPS_TO_EXPLAIN, || {
-            self.0.validate(CountedNode(value)).err().map(|error| {
+            self.validator.validate(CountedNode(value)).err().map(|error| {
                 let at = error.instance_path().to_string();
                 // The value itself may be large and must not be in the log.
                 let error = error.masked();

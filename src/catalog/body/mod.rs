@@ -6,6 +6,7 @@
 //!
 //! A store checks bodies before it takes any lock, and keeps the [`Verdict`] for the moment of arrival.
 
+mod chains;
 mod copies;
 mod counted;
 mod json;
