@@ -54,6 +54,27 @@ fn send(handle: ConversationHandle, fault: &str) -> String {
     format!("EXEC dialoq.send '{}', N'//t/Word', 0x61, NULL, {fault};", handle.0)
 }
 
+/// The connection that polls also records what transactions receive. A poll that waits for a lock must not stop them.
+pub(crate) fn a_poll_that_waits_for_a_lock_stops_no_transaction(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        for text in ["a", "b", "c", "d", "e"] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        run(&mut client, "BEGIN TRANSACTION; ALTER TABLE dialoq.recheck_queue ADD of_the_test int NULL").await;
+        let receiver = broker.clone();
+        let waiting = tokio::spawn(async move { receiver.receive("asker").wait(Duration::from_secs(3600)).await });
+        for text in ["a", "b", "c", "d", "e"] {
+            let tx = broker.begin().await.unwrap();
+            let batch = tx.receive("server").top(1).await.unwrap().expect("it was sent");
+            assert_eq!(batch.first().text().unwrap(), text);
+            tx.commit().await.unwrap();
+        }
+        run(&mut client, "ROLLBACK").await;
+        waiting.abort();
+    });
+}
+
 /// A definition that meets a row of another transaction is tried again, and other definitions go on meanwhile.
 pub(crate) fn a_definition_that_waits_for_a_row_stops_no_other(store: Store) {
     on(store, |broker, mut client| async move {

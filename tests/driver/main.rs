@@ -114,7 +114,8 @@ fn main() -> ExitCode {
             a_schema_of_another_owner_is_not_trusted a_transaction_that_can_only_be_rolled_back_takes_no_verb
             a_process_writes_its_own_rows_only definitions_in_a_row_are_rechecked_once
             a_message_sent_before_its_service_moves_is_received
-            a_definition_that_waits_for_a_row_stops_no_other a_database_that_is_not_there_is_named;
+            a_definition_that_waits_for_a_row_stops_no_other
+            a_poll_that_waits_for_a_lock_stops_no_transaction a_database_that_is_not_there_is_named;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_gives_up_while_a_transaction_stays_open;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;

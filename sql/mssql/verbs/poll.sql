@@ -3,13 +3,16 @@
 -- Takes: nothing
 -- Gives: catalog_version; due_at (NULL: no event); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
 --     no session holds; has_locked, whether a transaction holds a group with messages; now_at, the server's clock
--- Errors: none
+-- Errors: 1222 if another session keeps a row from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: none
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.poll
 AS
 BEGIN
     -- <settings>
+    -- The client polls on the connection on which it records what its transactions receive (begin_attempt). Without this limit a
+    -- transaction could wait for a poll that waits for a lock of that transaction.
+    SET LOCK_TIMEOUT 1000;
     DECLARE @version bigint, @due datetime2(6), @queues nvarchar(max), @has_locked bit = 0;
     DECLARE @recheck_at datetime2(6), @is_manual bit = 0, @now datetime2(6);
     SELECT @version = b.catalog_version, @is_manual = CASE WHEN b.manual_now IS NULL THEN 0 ELSE 1 END,
