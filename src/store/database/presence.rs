@@ -102,13 +102,13 @@ impl State {
     }
 
     /// Makes a call on the kept link, and none on a new one: the place belongs to the old session.
-    async fn call_here(&mut self, call: Call<'_>) -> Linked<()> {
-        let Some(mut link) = self.link.take() else { return Ok(()) };
+    async fn call_here(&mut self, call: Call<'_>) -> Linked<Vec<SqlRow>> {
+        let Some(mut link) = self.link.take() else { return Ok(Vec::new()) };
         let done = link.call(call).await;
         if done.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
             self.link = Some(link);
         }
-        done.map(drop)
+        done
     }
 }
 
@@ -334,11 +334,22 @@ impl Database {
         self.publish_local(&[Notice::PlaceFree(queue_id)].into_iter().collect(), 0).await;
     }
 
-    /// Checks whether the link that holds the places was lost, and takes them again then. It asks for no place.
+    /// Checks whether the link that holds the places was lost, and takes them again then; also those that were not free at
+    /// the last time.
     pub(super) async fn keep_places(&self) -> Result<()> {
         let mut state = self.presence.state.lock().await;
         let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };
         state.call(&self.presence, take_reader_slot(queue_id, 0)).await?;
+        // Until the server notices the loss of a connection, the places of that connection are taken.
+        let missing = state.places.iter().filter(|(_, place)| place.slot.is_none());
+        let missing: Vec<_> =
+            missing.map(|(number, place)| (*number, place.queue_id, place.max_queue_readers)).collect();
+        for (number, queue_id, max_queue_readers) in missing {
+            let rows = state.call_here(take_reader_slot(queue_id, max_queue_readers)).await?;
+            if let Some(place) = state.places.get_mut(&number) {
+                place.slot = slot_of(&rows)?;
+            }
+        }
         Ok(())
     }
 }

@@ -597,3 +597,30 @@ async fn places_of_readers_are_taken_again_on_a_new_connection() {
     store.database.keep_places().await.unwrap();
     assert_eq!(stage.asked(&["take_reader_slot"]).len(), 6);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_the_lost_connection_still_holds_is_taken_later() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let (mut looks, mut takes) = (0, 0);
+    stage.play(move |name, args| match (name, args) {
+        ("take_reader_slot", [_, Arg::Int(0)]) => {
+            looks += 1;
+            let cut = || Err(failure(Code::SERVER_UNREACHABLE, Fate::Undone));
+            Some(if looks == 1 { cut() } else { Ok(vec![row([("slot", SqlValue::Null)])]) })
+        }
+        // The server has not noticed the loss when the new connection asks for the place.
+        ("take_reader_slot", _) => {
+            takes += 1;
+            Some(Ok(vec![row([("slot", if takes == 2 { SqlValue::Null } else { takes.into() })])]))
+        }
+        ("free_reader_slot", [_, Arg::Int(3)]) => Some(Ok(Vec::new())),
+        _ => None,
+    });
+    let place = store.database.take_slot(QUEUE, 1).await.unwrap().expect("a place is free");
+    store.database.keep_places().await.unwrap();
+    store.database.keep_places().await.unwrap();
+    drop(place);
+    stage.until_asked("free_reader_slot", 1).await;
+}
