@@ -1,9 +1,9 @@
 //! BEGIN DIALOG (reference 2.1).
 
 use super::check::check_service_name;
-use super::endpoint::{Endpoint, Extra, NONE};
+use super::endpoint::{Endpoint, NONE, RareFields};
 use super::execute::{Checked, lock};
-use super::orders::Orders;
+use super::queuing_orders::QueuingOrders;
 use super::session::{Op, Session};
 use super::state::Core;
 use crate::error::{Code, Error, Result};
@@ -86,9 +86,9 @@ impl Core {
             due: 0,
             send_sequence: 0,
             receive_sequence: 0,
-            rows: Orders::default(),
-            extra: far_broker_instance
-                .map(|instance| Box::new(Extra { far_broker_instance: Some(instance), ..Extra::default() })),
+            rows: QueuingOrders::default(),
+            rare_fields: far_broker_instance
+                .map(|instance| Box::new(RareFields { far_broker_instance: Some(instance), ..RareFields::default() })),
             group,
             peer: NONE,
             service_id,

@@ -4,7 +4,7 @@ use super::change::{Change, DeliveryClass, MessageRow, TransmissionRow};
 use super::effects::{Arrival, Effects, Redelivery};
 use super::endpoint::{Endpoint, NONE, Outgoing};
 use super::get_transmission_status::{Delay, status_text};
-use super::orders::Orders;
+use super::queuing_orders::QueuingOrders;
 use super::state::Core;
 use crate::catalog::body::{Rejection, Verdict};
 use crate::id::MessageId;
@@ -21,7 +21,7 @@ const MOST_CHECKED_AHEAD: usize = 64;
 
 /// A message or an end on its way to the peer.
 #[derive(Debug, Clone)]
-pub(super) struct Letter {
+pub(super) struct SentMessage {
     pub(super) sequence: u64,
     pub(super) message_type_id: i32,
     pub(super) message_id: MessageId,
@@ -32,12 +32,12 @@ pub(super) struct Letter {
     pub(super) verdict: Option<Arc<Verdict>>,
 }
 
-/// The destination of an endpoint's next letter.
+/// The destination of an endpoint's next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
     /// To the peer that is there.
     Peer(u32),
-    /// To this service, where its first letter makes the target endpoint.
+    /// To this service, where its first message makes the target endpoint.
     Service(i32),
     /// Nowhere: the peer has ended and takes no more messages.
     Deaf,
@@ -45,30 +45,30 @@ enum Route {
     Gone,
     /// Nowhere yet.
     Delayed(Delay),
-    /// Nowhere: the sender gets an Error, the letter is held until it ENDs (C19).
+    /// Nowhere: the sender gets an Error, the message is held until it ENDs (C19).
     Refused(i32),
 }
 
 impl Core {
-    /// Sends a letter: delivers it if no row waits before it and its route is free, else puts it in the transmission
+    /// Sends a message: delivers it if no row waits before it and its route is free, else puts it in the transmission
     /// queue.
-    pub(super) fn dispatch(&mut self, from: u32, letter: Letter, now: Timestamp, effects: &mut Effects) {
-        // An Error overtakes; every other letter keeps its place behind the waiting rows.
-        let must_queue = self.endpoints[from].has_outbox() && !letter.is_error;
+    pub(super) fn dispatch(&mut self, from: u32, message: SentMessage, now: Timestamp, effects: &mut Effects) {
+        // An Error overtakes; every other message keeps its place behind the waiting rows.
+        let must_queue = self.endpoints[from].has_outbox() && !message.is_error;
         let route = self.route(from);
         match route {
-            Route::Delayed(delay) => self.enqueue_outgoing(from, letter, delay, now, effects),
+            Route::Delayed(delay) => self.enqueue_outgoing(from, message, delay, now, effects),
             _ if must_queue => {
                 // The route has just become free and the waiting rows are about to leave: this one follows them.
-                self.enqueue_outgoing(from, letter, Delay::Behind, now, effects);
+                self.enqueue_outgoing(from, message, Delay::Behind, now, effects);
                 // A body under check has its row named when the check is over.
-                let delay = self.endpoints[from].extra.as_ref().and_then(|extra| extra.delay);
+                let delay = self.endpoints[from].rare_fields.as_ref().and_then(|rare_fields| rare_fields.delay);
                 if delay != Some(Delay::Unchecked) {
                     self.name_first(from, effects);
                 }
             }
             Route::Refused(code) => {
-                self.enqueue_outgoing(from, letter, Delay::PeerErrored, now, effects);
+                self.enqueue_outgoing(from, message, Delay::PeerErrored, now, effects);
                 let description = self.refusal(from, code);
                 self.raise_error(from, code, &description, now, effects);
             }
@@ -79,12 +79,12 @@ impl Core {
             // A dropped message leaves no row with its sequence number, so the endpoint's counter is written.
             Route::Deaf => self.mark_dirty(from),
             Route::Peer(_) | Route::Service(_) => {
-                let Some(ruling) = self.judge(route, &letter, effects) else {
-                    self.enqueue_outgoing(from, letter, Delay::Unchecked, now, effects);
+                let Some(ruling) = self.judge(route, &message, effects) else {
+                    self.enqueue_outgoing(from, message, Delay::Unchecked, now, effects);
                     return self.name_first(from, effects);
                 };
                 let peer = self.peer_of(route, from, now);
-                self.arrive(from, peer, letter, ruling, now, effects);
+                self.arrive(from, peer, message, ruling, now, effects);
             }
         }
     }
@@ -111,7 +111,7 @@ impl Core {
         if endpoint.is_peer_known || !endpoint.is_initiator {
             return Route::Gone;
         }
-        let instance = endpoint.extra.as_ref().and_then(|extra| extra.far_broker_instance.as_deref());
+        let instance = endpoint.rare_fields.as_ref().and_then(|rare_fields| rare_fields.far_broker_instance.as_deref());
         let ours = self.catalog.settings.broker_guid.to_string();
         if instance.is_some_and(|instance| instance != ours) {
             return Route::Delayed(Delay::NoRoute);
@@ -166,8 +166,8 @@ impl Core {
             due: 0,
             send_sequence: 0,
             receive_sequence: 0,
-            rows: Orders::default(),
-            extra: None,
+            rows: QueuingOrders::default(),
+            rare_fields: None,
             group,
             peer: from,
             service_id,
@@ -201,18 +201,18 @@ impl Core {
         }
     }
 
-    /// A letter reaches the other endpoint.
+    /// A message reaches the other endpoint.
     fn arrive(
         &mut self,
         from: u32,
         to: u32,
-        letter: Letter,
+        message: SentMessage,
         ruling: Result<(), Rejection>,
         now: Timestamp,
         effects: &mut Effects,
     ) {
-        if letter.is_error {
-            let parsed = letter.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()));
+        if message.is_error {
+            let parsed = message.body.as_ref().and_then(|body| system::parse_error_body(body.as_slice()));
             // If the text of an Error is damaged, the Error itself must still arrive.
             let (code, description) = parsed.unwrap_or_else(|| {
                 (-8462, "the other endpoint ended the conversation with an error whose body cannot be read".to_owned())
@@ -225,11 +225,11 @@ impl Core {
             self.mark_dirty(from);
             return;
         }
-        if letter.is_end && self.endpoints[to].is_system {
+        if message.is_end && self.endpoints[to].is_system {
             self.break_notification(to, effects);
             return;
         }
-        if letter.is_end {
+        if message.is_end {
             self.endpoints[to].state = ConversationState::DisconnectedInbound;
             self.mark_dirty(to);
             self.hold_outbox(to, Delay::PeerEnded, effects);
@@ -239,8 +239,8 @@ impl Core {
         }
         let endpoint = &mut self.endpoints[to];
         // Delivery inside one store keeps the order, so a gap means that rows are missing in the tables.
-        let has_gap = endpoint.receive_sequence != letter.sequence;
-        endpoint.receive_sequence = letter.sequence + 1;
+        let has_gap = endpoint.receive_sequence != message.sequence;
+        endpoint.receive_sequence = message.sequence + 1;
         let order = self.take_queuing_order();
         let endpoint = &mut self.endpoints[to];
         endpoint.rows.push(order);
@@ -248,12 +248,12 @@ impl Core {
             queuing_order: order,
             endpoint_id: endpoint.endpoint_id,
             delivery_class: DeliveryClass::Sequenced,
-            sequence: letter.sequence,
-            message_type_id: letter.message_type_id,
-            message_id: letter.message_id,
+            sequence: message.sequence,
+            message_type_id: message.message_type_id,
+            message_id: message.message_id,
             enqueued_at: now,
-            body: letter.body,
-            trace: letter.trace,
+            body: message.body,
+            trace: message.trace,
         })));
         self.count_arrival(to, order, effects);
         if has_gap {
@@ -269,17 +269,17 @@ impl Core {
 
     /// Whether a body passes under the current definition: the verdict from before the SEND, or a check here within
     /// milliseconds. `None` if the check may take longer: then it must run outside all locks.
-    fn judge(&self, route: Route, letter: &Letter, effects: &mut Effects) -> Option<Result<(), Rejection>> {
+    fn judge(&self, route: Route, message: &SentMessage, effects: &mut Effects) -> Option<Result<(), Rejection>> {
         // An end has no body to check, and a receiver that is not open drops every message.
         let is_open = match route {
             Route::Peer(peer) => self.endpoints[peer].state == ConversationState::Conversing,
             _ => true,
         };
-        if letter.is_end || letter.is_error || !is_open {
+        if message.is_end || message.is_error || !is_open {
             return Some(Ok(()));
         }
-        let Some(message_type) = self.catalog.message_types.get(&letter.message_type_id) else { return Some(Ok(())) };
-        let known = letter.verdict.as_ref().and_then(|verdict| verdict.under(&self.catalog, message_type));
+        let Some(message_type) = self.catalog.message_types.get(&message.message_type_id) else { return Some(Ok(())) };
+        let known = message.verdict.as_ref().and_then(|verdict| verdict.under(&self.catalog, message_type));
         if let Some(result) = known {
             return Some(result.clone());
         }
@@ -288,7 +288,7 @@ impl Core {
         }
         // A missing body passes as any type, and a type without a body is checked without reading the body: neither
         // check can take long.
-        let body = letter.body.as_ref().map(|body| body.as_slice()).filter(|body| !body.is_empty());
+        let body = message.body.as_ref().map(|body| body.as_slice()).filter(|body| !body.is_empty());
         if body.is_some() && message_type.validation != Validation::Empty {
             effects.quick_checks += 1;
             if effects.quick_checks > MOST_QUICK_CHECKS {
@@ -308,7 +308,7 @@ impl Core {
         effects: &mut Effects,
     ) -> Option<u64> {
         let place = *self.outboxes.get(&endpoint_id)?;
-        let outbox = &mut self.extra(place).outbox;
+        let outbox = &mut self.rare_fields(place).outbox;
         // The numbers ascend.
         let at = outbox.binary_search_by_key(&transmission_id, |outgoing| outgoing.transmission_id).ok()?;
         outbox[at].verdict = Some(verdict);
@@ -325,7 +325,7 @@ impl Core {
     /// Names the first row of an outbox in [`Effects::redeliver`].
     fn name_first(&self, place: u32, effects: &mut Effects) {
         let endpoint = &self.endpoints[place];
-        if let Some(first) = endpoint.extra.as_ref().and_then(|extra| extra.outbox.front()) {
+        if let Some(first) = endpoint.rare_fields.as_ref().and_then(|rare_fields| rare_fields.outbox.front()) {
             let honor = self.catalog.settings.is_honor_broker_priority_on;
             let rank_from_top = if honor { 10 - endpoint.priority } else { 0 };
             let (transmission_id, endpoint_id) = (first.transmission_id, endpoint.endpoint_id);
@@ -367,19 +367,26 @@ impl Core {
 
     // The transmission queue.
 
-    fn enqueue_outgoing(&mut self, from: u32, letter: Letter, delay: Delay, now: Timestamp, effects: &mut Effects) {
+    fn enqueue_outgoing(
+        &mut self,
+        from: u32,
+        message: SentMessage,
+        delay: Delay,
+        now: Timestamp,
+        effects: &mut Effects,
+    ) {
         let transmission_id = self.next_transmission_id;
         self.next_transmission_id += 1;
-        let Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict } = letter;
+        let SentMessage { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict } = message;
         // The rows already waiting now wait for the same reason.
         if delay != Delay::Behind {
             self.hold_outbox(from, delay, effects);
         }
         let endpoint = &mut self.endpoints[from];
-        let extra = endpoint.extra_mut();
-        extra.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error, verdict });
-        if delay != Delay::Behind || extra.delay.is_none() {
-            extra.delay = Some(delay);
+        let rare_fields = endpoint.rare_fields_mut();
+        rare_fields.outbox.push_back(Outgoing { transmission_id, sequence, is_end, is_error, verdict });
+        if delay != Delay::Behind || rare_fields.delay.is_none() {
+            rare_fields.delay = Some(delay);
         }
         let row = TransmissionRow {
             transmission_id,
@@ -401,20 +408,20 @@ impl Core {
 
     /// The endpoint may not send any more: its waiting rows stay until END, with another reason (rule 16).
     pub(super) fn hold_outbox(&mut self, place: u32, delay: Delay, effects: &mut Effects) {
-        let Some(extra) = &mut self.endpoints[place].extra else { return };
-        if extra.delay.replace(delay) == Some(delay) {
+        let Some(rare_fields) = &mut self.endpoints[place].rare_fields else { return };
+        if rare_fields.delay.replace(delay) == Some(delay) {
             return;
         }
         let status = status_text(delay);
-        for outgoing in &extra.outbox {
+        for outgoing in &rare_fields.outbox {
             let transmission_id = outgoing.transmission_id;
             effects.changes.push(Change::SetTransmissionStatus { transmission_id, status: status.clone() });
         }
     }
 
     pub(super) fn drop_outbox(&mut self, place: u32, effects: &mut Effects) {
-        if let Some(extra) = &mut self.endpoints[place].extra {
-            for outgoing in extra.outbox.drain(..) {
+        if let Some(rare_fields) = &mut self.endpoints[place].rare_fields {
+            for outgoing in rare_fields.outbox.drain(..) {
                 let transmission_id = outgoing.transmission_id;
                 effects.changes.push(Change::DeleteTransmission { transmission_id });
             }
@@ -444,7 +451,7 @@ impl Core {
     /// Tries again to deliver a row of the transmission queue that [`Effects::redeliver`] named.
     pub fn deliver(&mut self, row: TransmissionRow, now: Timestamp, effects: &mut Effects) {
         let Some(from) = self.sender_of(row.transmission_id, row.endpoint_id) else { return };
-        let letter = Letter {
+        let message = SentMessage {
             sequence: row.sequence,
             message_type_id: row.message_type_id,
             message_id: row.message_id,
@@ -452,7 +459,7 @@ impl Core {
             trace: row.trace,
             is_end: row.is_end_of_dialog,
             is_error: row.is_conversation_error,
-            verdict: self.extra(from).outbox.front().and_then(|outgoing| outgoing.verdict.clone()),
+            verdict: self.rare_fields(from).outbox.front().and_then(|outgoing| outgoing.verdict.clone()),
         };
         let transmission_id = row.transmission_id;
         let route = self.route(from);
@@ -476,13 +483,13 @@ impl Core {
             }
             Route::Deaf => self.take_outgoing(from, transmission_id, effects),
             Route::Peer(_) | Route::Service(_) => {
-                let Some(ruling) = self.judge(route, &letter, effects) else {
+                let Some(ruling) = self.judge(route, &message, effects) else {
                     effects.unchecked.push(transmission_id);
                     return self.hold_outbox(from, Delay::Unchecked, effects);
                 };
                 self.take_outgoing(from, transmission_id, effects);
                 let peer = self.peer_of(route, from, now);
-                self.arrive(from, peer, letter, ruling, now, effects);
+                self.arrive(from, peer, message, ruling, now, effects);
             }
         }
         if row.is_end_of_dialog || row.is_conversation_error {
@@ -495,7 +502,7 @@ impl Core {
     fn sender_of(&self, transmission_id: u64, endpoint_id: u64) -> Option<u32> {
         let place = *self.outboxes.get(&endpoint_id)?;
         let endpoint = &self.endpoints[place];
-        let first = endpoint.extra.as_ref()?.outbox.front()?.transmission_id;
+        let first = endpoint.rare_fields.as_ref()?.outbox.front()?.transmission_id;
         let may_send = !matches!(endpoint.state, ConversationState::DisconnectedInbound | ConversationState::Error);
         (may_send && first == transmission_id).then_some(place)
     }
@@ -503,7 +510,7 @@ impl Core {
     /// Removes the first row of an endpoint's outbox; the next one is tried then.
     fn take_outgoing(&mut self, place: u32, transmission_id: u64, effects: &mut Effects) {
         let endpoint_id = self.endpoints[place].endpoint_id;
-        let outbox = &mut self.extra(place).outbox;
+        let outbox = &mut self.rare_fields(place).outbox;
         outbox.pop_front();
         if outbox.is_empty() {
             self.outboxes.remove(&endpoint_id);

@@ -1,7 +1,7 @@
 //! END CONVERSATION (reference 2.6, transitions 3 and 9 to 21).
 
 use super::check::check_form;
-use super::delivery::Letter;
+use super::delivery::SentMessage;
 use super::effects::{Arrival, Effects};
 use super::execute::{Checked, lock};
 use super::session::{Op, Session};
@@ -88,12 +88,12 @@ impl Core {
         let sequence = endpoint.send_sequence;
         endpoint.send_sequence += 1;
         endpoint.state = ConversationState::DisconnectedOutbound;
-        let extra = endpoint.extra_mut();
-        extra.end_dialog_sequence = Some(sequence);
-        extra.dialog_timer = None;
+        let rare_fields = endpoint.rare_fields_mut();
+        rare_fields.end_dialog_sequence = Some(sequence);
+        rare_fields.dialog_timer = None;
         self.mark_dirty(place);
         self.reschedule(place, now);
-        let letter = Letter {
+        let message = SentMessage {
             sequence,
             message_type_id: if error.is_some() { system::ERROR_ID } else { system::END_DIALOG_ID },
             message_id,
@@ -103,7 +103,7 @@ impl Core {
             body: error.map(|(code, description)| Arc::new(system::error_body(code, &description))),
             trace: None,
         };
-        self.dispatch(place, letter, now, effects);
+        self.dispatch(place, message, now, effects);
         if self.endpoints.get(place).is_some_and(|endpoint| !endpoint.waits_to_send()) {
             self.finish(place, now, effects);
         }

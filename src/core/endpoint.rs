@@ -3,7 +3,7 @@
 use super::change::{Change, DeliveryClass, EndpointRow, MessageRow};
 use super::effects::Effects;
 use super::get_transmission_status::Delay;
-use super::orders::Orders;
+use super::queuing_orders::QueuingOrders;
 use super::state::Core;
 use crate::catalog::body::Verdict;
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
@@ -28,8 +28,8 @@ pub(super) struct Endpoint {
     pub(super) send_sequence: u64,
     pub(super) receive_sequence: u64,
     /// The sequenced rows that wait in the queue; their numbers end just before `receive_sequence`.
-    pub(super) rows: Orders,
-    pub(super) extra: Option<Box<Extra>>,
+    pub(super) rows: QueuingOrders,
+    pub(super) rare_fields: Option<Box<RareFields>>,
     pub(super) group: u32,
     pub(super) peer: u32,
     pub(super) service_id: i32,
@@ -56,7 +56,7 @@ pub(super) struct Endpoint {
 
 /// Fields that few endpoints need.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Extra {
+pub(super) struct RareFields {
     /// Error and DialogTimer rows that wait, in the order in which they are received.
     pub(super) system_rows: Vec<SystemRow>,
     /// The endpoint's rows in the transmission queue, in order.
@@ -87,34 +87,34 @@ pub(super) struct Outgoing {
 
 impl Endpoint {
     pub(super) fn system_rows(&self) -> &[SystemRow] {
-        self.extra.as_ref().map_or(&[], |extra| &extra.system_rows)
+        self.rare_fields.as_ref().map_or(&[], |rare_fields| &rare_fields.system_rows)
     }
 
     pub(super) fn has_outbox(&self) -> bool {
-        self.extra.as_ref().is_some_and(|extra| !extra.outbox.is_empty())
+        self.rare_fields.as_ref().is_some_and(|rare_fields| !rare_fields.outbox.is_empty())
     }
 
     /// Its end or error waits in the transmission queue.
     pub(super) fn waits_to_send(&self) -> bool {
-        let last = self.extra.as_ref().and_then(|extra| extra.outbox.back());
+        let last = self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.outbox.back());
         last.is_some_and(|outgoing| outgoing.is_end || outgoing.is_error)
     }
 
     pub(super) fn dialog_timer(&self) -> Option<Timestamp> {
-        self.extra.as_ref().and_then(|extra| extra.dialog_timer)
+        self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.dialog_timer)
     }
 
     pub(super) fn security_timestamp(&self) -> Option<Timestamp> {
-        self.extra.as_ref().and_then(|extra| extra.security_timestamp)
+        self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.security_timestamp)
     }
 
-    pub(super) fn extra_mut(&mut self) -> &mut Extra {
-        self.extra.get_or_insert_default()
+    pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields {
+        self.rare_fields.get_or_insert_default()
     }
 
     /// Adds an Error or DialogTimer row where RECEIVE will find it: timers first, then errors.
     pub(super) fn add_system_row(&mut self, row: SystemRow) {
-        let rows = &mut self.extra_mut().system_rows;
+        let rows = &mut self.rare_fields_mut().system_rows;
         let place = match row.delivery_class {
             DeliveryClass::Timer => {
                 rows.iter().take_while(|other| other.delivery_class == DeliveryClass::Timer).count()
@@ -140,7 +140,10 @@ impl Endpoint {
             contract_id: self.contract_id,
             is_initiator: self.is_initiator,
             far_service,
-            far_broker_instance: self.extra.as_ref().and_then(|extra| extra.far_broker_instance.clone()),
+            far_broker_instance: self
+                .rare_fields
+                .as_ref()
+                .and_then(|rare_fields| rare_fields.far_broker_instance.clone()),
             state: self.state,
             priority: self.priority,
             lifetime: self.lifetime,
@@ -148,7 +151,7 @@ impl Endpoint {
             security_timestamp: self.security_timestamp(),
             send_sequence: self.send_sequence,
             receive_sequence: self.receive_sequence,
-            end_dialog_sequence: self.extra.as_ref().and_then(|extra| extra.end_dialog_sequence),
+            end_dialog_sequence: self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.end_dialog_sequence),
             is_system: self.is_system,
             is_quarantined: self.is_quarantined,
             begun_at: self.begun_at,
@@ -227,10 +230,10 @@ impl Core {
         let keep = if is_confirmed { Some(self.limits.closed_retention) } else { self.limits.unconfirmed_retention };
         let endpoint = &mut self.endpoints[place];
         endpoint.state = ConversationState::Closed;
-        if endpoint.extra.is_some() || keep.is_some() {
-            let extra = endpoint.extra_mut();
-            extra.dialog_timer = None;
-            extra.security_timestamp = keep.map(|keep| now.after(keep));
+        if endpoint.rare_fields.is_some() || keep.is_some() {
+            let rare_fields = endpoint.rare_fields_mut();
+            rare_fields.dialog_timer = None;
+            rare_fields.security_timestamp = keep.map(|keep| now.after(keep));
         }
         self.mark_dirty(place);
         self.reschedule(place, now);

@@ -2,11 +2,11 @@
 
 use super::begin_dialog_conversation::LONGEST_SECONDS;
 use super::change::Change;
-use super::delivery::Letter;
+use super::delivery::SentMessage;
 use super::effects::Effects;
 use super::endpoint::{Endpoint, NONE};
 use super::execute::Checked;
-use super::orders::Orders;
+use super::queuing_orders::QueuingOrders;
 use super::session::{Op, Session};
 use super::state::Core;
 use crate::catalog::EventNotification;
@@ -34,8 +34,8 @@ impl Core {
             due: 0,
             send_sequence: 0,
             receive_sequence: 0,
-            rows: Orders::default(),
-            extra: None,
+            rows: QueuingOrders::default(),
+            rare_fields: None,
             group,
             peer: NONE,
             service_id,
@@ -99,7 +99,7 @@ impl Core {
             if is_first == ConversationState::StartedOutbound {
                 self.mark_dirty(place);
             }
-            let letter = Letter {
+            let message = SentMessage {
                 sequence,
                 message_type_id: system::EVENT_NOTIFICATION_ID,
                 message_id: MessageId(self.ids.next_id()),
@@ -109,7 +109,7 @@ impl Core {
                 is_error: false,
                 verdict: None,
             };
-            self.dispatch(place, letter, now, effects);
+            self.dispatch(place, message, now, effects);
         }
     }
 }

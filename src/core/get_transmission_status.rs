@@ -8,8 +8,9 @@ use std::sync::{Arc, LazyLock};
 impl Core {
     /// Why the conversation's first waiting message was not delivered at the latest try.
     pub(super) fn transmission_status(&self, handle: ConversationHandle) -> String {
-        let extra = self.find_open(handle).and_then(|place| self.endpoints[place].extra.as_ref());
-        let delay = extra.filter(|extra| !extra.outbox.is_empty()).and_then(|extra| extra.delay);
+        let rare_fields = self.find_open(handle).and_then(|place| self.endpoints[place].rare_fields.as_ref());
+        let delay =
+            rare_fields.filter(|rare_fields| !rare_fields.outbox.is_empty()).and_then(|rare_fields| rare_fields.delay);
         delay.map_or_else(String::new, |delay| status_text(delay).to_string())
     }
 }

@@ -29,7 +29,11 @@ impl Core {
     fn accept_gaps(&mut self, place: u32, effects: &mut Effects) {
         let endpoint = &self.endpoints[place];
         let Some(peer) = self.endpoints.get(endpoint.peer) else { return };
-        let first = peer.extra.as_ref().and_then(|extra| extra.outbox.front()).filter(|first| !first.is_error);
+        let first = peer
+            .rare_fields
+            .as_ref()
+            .and_then(|rare_fields| rare_fields.outbox.front())
+            .filter(|first| !first.is_error);
         let next = first.map_or(peer.send_sequence, |first| first.sequence);
         let next = if endpoint.state == ConversationState::Conversing { next } else { endpoint.receive_sequence };
         if endpoint.rows.is_empty() && endpoint.receive_sequence == next {

@@ -175,7 +175,7 @@ impl Core {
             });
         };
         if !system.is_empty() {
-            endpoint.extra_mut().system_rows.retain(|row| !system.contains(&row.queuing_order));
+            endpoint.rare_fields_mut().system_rows.retain(|row| !system.contains(&row.queuing_order));
             system.iter().copied().for_each(&mut remove);
         }
         for _ in 0..rows {
@@ -195,8 +195,8 @@ impl Core {
             effects.changes.push(Change::DeleteMessage { queuing_order });
             dropped += 1;
         }
-        if let Some(extra) = &mut endpoint.extra {
-            for row in extra.system_rows.drain(..) {
+        if let Some(rare_fields) = &mut endpoint.rare_fields {
+            for row in rare_fields.system_rows.drain(..) {
                 debug_assert_ne!(row.delivery_class, DeliveryClass::Sequenced);
                 effects.changes.push(Change::DeleteMessage { queuing_order: row.queuing_order });
                 dropped += 1;

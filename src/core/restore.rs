@@ -2,9 +2,9 @@
 
 use super::change::{Change, DeliveryClass, EndpointRow};
 use super::effects::Effects;
-use super::endpoint::{Endpoint, Extra, NONE, Outgoing, SystemRow};
+use super::endpoint::{Endpoint, NONE, Outgoing, RareFields, SystemRow};
 use super::get_transmission_status::Delay;
-use super::orders::Orders;
+use super::queuing_orders::QueuingOrders;
 use super::repair::{Repairs, mend_catalog};
 use super::state::{Core, Limits};
 use crate::catalog::Catalog;
@@ -85,13 +85,13 @@ impl Restore {
             || row.dialog_timer.is_some()
             || row.security_timestamp.is_some()
             || row.end_dialog_sequence.is_some();
-        let extra = has_extra.then(|| {
-            Box::new(Extra {
+        let rare_fields = has_extra.then(|| {
+            Box::new(RareFields {
                 far_broker_instance: row.far_broker_instance,
                 dialog_timer: row.dialog_timer,
                 security_timestamp: row.security_timestamp,
                 end_dialog_sequence: row.end_dialog_sequence,
-                ..Extra::default()
+                ..RareFields::default()
             })
         });
         let peer = self.by_conversation.remove(&row.conversation_id.0).unwrap_or(NONE);
@@ -104,8 +104,8 @@ impl Restore {
             due: 0,
             send_sequence: row.send_sequence,
             receive_sequence: row.receive_sequence,
-            rows: Orders::default(),
-            extra,
+            rows: QueuingOrders::default(),
+            rare_fields,
             group,
             peer,
             service_id: row.service_id,
@@ -211,7 +211,7 @@ impl Restore {
         };
         // An Error overtakes the rows it drops, so its number may be any. The group that gets the next message is
         // quarantined.
-        let last = self.core.extra(place).outbox.back().map(|last| last.sequence);
+        let last = self.core.rare_fields(place).outbox.back().map(|last| last.sequence);
         if let Some(last) = last.filter(|last| last + 1 != sequence && !is_conversation_error) {
             let handle = self.core.endpoints[place].handle;
             let example =
@@ -226,7 +226,7 @@ impl Restore {
             is_error: is_conversation_error,
             verdict: None,
         };
-        self.core.extra(place).outbox.push_back(outgoing);
+        self.core.rare_fields(place).outbox.push_back(outgoing);
         self.core.outboxes.insert(endpoint_id, place);
     }
 
@@ -267,7 +267,7 @@ impl Restore {
         for place in places.into_values() {
             core.reschedule(place, now);
             let endpoint = &core.endpoints[place];
-            let outbox = endpoint.extra.as_ref().map(|extra| &extra.outbox);
+            let outbox = endpoint.rare_fields.as_ref().map(|rare_fields| &rare_fields.outbox);
             let last_out = outbox.and_then(|outbox| outbox.back()).map_or(0, |outgoing| outgoing.sequence + 1);
             let first_out = outbox.and_then(|outbox| outbox.front()).map_or(u64::MAX, |outgoing| outgoing.sequence);
             let peer_has = if endpoint.peer == NONE { 0 } else { core.endpoints[endpoint.peer].receive_sequence };
@@ -296,8 +296,10 @@ impl Restore {
                 ConversationState::Error => Some(Delay::PeerErrored),
                 _ => None,
             };
-            if let Some(extra) = endpoint.extra.as_mut().filter(|extra| !extra.outbox.is_empty()) {
-                extra.delay = held;
+            if let Some(rare_fields) =
+                endpoint.rare_fields.as_mut().filter(|rare_fields| !rare_fields.outbox.is_empty())
+            {
+                rare_fields.delay = held;
             }
             // The first message has left and there is no peer: the peer is gone, not yet to come.
             endpoint.is_peer_known |= send_sequence > 0 && first_out > 0;

@@ -1,7 +1,7 @@
 //! SEND ON CONVERSATION (reference 2.5).
 
 use super::change::{Change, DeliveryClass, MessageRow};
-use super::delivery::Letter;
+use super::delivery::SentMessage;
 use super::effects::Effects;
 use super::execute::Checked;
 use super::session::{Op, Session};
@@ -182,7 +182,7 @@ impl Core {
             })));
         }
         let (is_end, is_error) = (false, false);
-        let letter = Letter { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict };
-        self.dispatch(place, letter, now, effects);
+        let message = SentMessage { sequence, message_type_id, message_id, body, trace, is_end, is_error, verdict };
+        self.dispatch(place, message, now, effects);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::change::Change;
 use super::effects::{Depth, Effects};
-use super::endpoint::{Endpoint, Extra, NONE};
+use super::endpoint::{Endpoint, NONE, RareFields};
 use super::group_lock::Group;
 use super::lookup::Lookup;
 use super::receive_order::QueueState;
@@ -352,7 +352,7 @@ impl Core {
         self.touched = Touched { dirty, drained };
     }
 
-    pub(super) fn extra(&mut self, place: u32) -> &mut Extra {
-        self.endpoints[place].extra_mut()
+    pub(super) fn rare_fields(&mut self, place: u32) -> &mut RareFields {
+        self.endpoints[place].rare_fields_mut()
     }
 }

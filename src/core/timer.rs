@@ -50,14 +50,14 @@ impl Core {
         if self.endpoints[place].state.is_ended() {
             return;
         }
-        self.extra(place).dialog_timer = due;
+        self.rare_fields(place).dialog_timer = due;
         self.mark_dirty(place);
         self.reschedule(place, now);
     }
 
     /// Sends the DialogTimer message of a timer that is due, and clears the timer.
     pub(super) fn fire_timer(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
-        self.extra(place).dialog_timer = None;
+        self.rare_fields(place).dialog_timer = None;
         self.mark_dirty(place);
         self.add_system_message(place, DeliveryClass::Timer, system::DIALOG_TIMER_ID, None, now, effects);
     }

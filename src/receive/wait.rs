@@ -258,13 +258,13 @@ impl Drop for Waiting {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Patience {
+enum WaitLimit {
     None,
     For(Duration),
     Forever,
 }
 
-impl Patience {
+impl WaitLimit {
     fn deadline(self, store: &dyn Store) -> Deadline {
         match self {
             Self::None => Deadline::Now,
@@ -284,12 +284,12 @@ impl Patience {
 pub struct Receive<'a> {
     act: &'a dyn Perform,
     attempt: ReceiveAttempt,
-    patience: Patience,
+    wait_limit: WaitLimit,
 }
 
 impl<'a> Receive<'a> {
     pub(crate) fn new(act: &'a dyn Perform, queue: Arc<str>) -> Self {
-        Self { act, attempt: ReceiveAttempt::new(queue), patience: Patience::None }
+        Self { act, attempt: ReceiveAttempt::new(queue), wait_limit: WaitLimit::None }
     }
 
     /// `TOP (n)`: at most so many messages; without it, all that are ready in the group.
@@ -324,13 +324,13 @@ impl<'a> Receive<'a> {
 
     /// `WAITFOR (...), TIMEOUT`: waits so long, by the broker's clock.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.patience = Patience::For(wait);
+        self.wait_limit = WaitLimit::For(wait);
         self
     }
 
     /// `WAITFOR (...)`: waits for ever.
     pub fn wait_forever(mut self) -> Self {
-        self.patience = Patience::Forever;
+        self.wait_limit = WaitLimit::Forever;
         self
     }
 }
@@ -341,7 +341,7 @@ impl<'a> IntoFuture for Receive<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let deadline = self.patience.deadline(self.act.store());
+            let deadline = self.wait_limit.deadline(self.act.store());
             let answer = receive_first(self.act, &[self.attempt], deadline).await?;
             Ok(answer.map(|(_, batch)| batch))
         })
@@ -355,23 +355,23 @@ impl<'a> IntoFuture for Receive<'a> {
 pub struct GetConversationGroup<'a> {
     act: &'a dyn Perform,
     queue: Arc<str>,
-    patience: Patience,
+    wait_limit: WaitLimit,
 }
 
 impl<'a> GetConversationGroup<'a> {
     pub(crate) fn new(act: &'a dyn Perform, queue: Arc<str>) -> Self {
-        Self { act, queue, patience: Patience::None }
+        Self { act, queue, wait_limit: WaitLimit::None }
     }
 
     /// `WAITFOR (...), TIMEOUT`: waits so long, by the broker's clock.
     pub fn wait(mut self, wait: Duration) -> Self {
-        self.patience = Patience::For(wait);
+        self.wait_limit = WaitLimit::For(wait);
         self
     }
 
     /// `WAITFOR (...)`: waits for ever.
     pub fn wait_forever(mut self) -> Self {
-        self.patience = Patience::Forever;
+        self.wait_limit = WaitLimit::Forever;
         self
     }
 }
@@ -382,7 +382,7 @@ impl<'a> IntoFuture for GetConversationGroup<'a> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let deadline = self.patience.deadline(self.act.store());
+            let deadline = self.wait_limit.deadline(self.act.store());
             let verb = Verb::GetConversationGroup { queue: self.queue.clone() };
             let question = Question { queue: self.queue, verb, levels: EVERY_LEVEL, choosy: false };
             match first_answer(self.act, &[question], deadline).await? {

@@ -22,7 +22,7 @@ const ONLY_IN_CORE: &[(&str, &str)] = &[
     ("lookup", "names to ids in memory; the tables have indexes"),
     ("memory", "the rows of the core without a database, for tests"),
     ("mod", "the list of the modules"),
-    ("orders", "the queue of an endpoint in memory; the tables have indexes"),
+    ("queuing_orders", "the queue of an endpoint in memory; the tables have indexes"),
     ("repair", "what an opening mends in the catalog"),
     ("restore", "memory from the rows at an opening"),
     ("session", "an open transaction in memory; the database has its own"),

@@ -155,7 +155,7 @@ pub trait EnlistedConnection: Send {
     fn call<'a>(&'a mut self, call: Call<'a>) -> BoxFuture<'a, Linked<Vec<SqlRow>>>;
 }
 
-/// How a server is reached.
+/// Makes links to a server.
 pub trait Driver: Send + Sync + 'static {
     /// The texts of SQL.
     fn dialect(&self) -> &'static Dialect;

@@ -29,18 +29,18 @@ pub(super) struct Upkeep {
     clock: Clock,
     due: Mutex<Option<Timestamp>>,
     came: Notify,
-    attempts: Seldom,
-    places: Seldom,
+    attempts: Throttle,
+    places: Throttle,
 }
 
 /// An action that is due once in an interval.
 #[derive(Debug)]
-struct Seldom {
+struct Throttle {
     every: Duration,
     last: Mutex<Option<Instant>>,
 }
 
-impl Seldom {
+impl Throttle {
     fn new(every: Duration) -> Self {
         Self { every, last: Mutex::default() }
     }
@@ -57,7 +57,7 @@ impl Seldom {
 
 impl Upkeep {
     pub(super) fn new(clock: Clock) -> Self {
-        let (attempts, places) = (Seldom::new(ATTEMPTS), Seldom::new(PLACES));
+        let (attempts, places) = (Throttle::new(ATTEMPTS), Throttle::new(PLACES));
         Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places }
     }
 

@@ -6,7 +6,7 @@ use super::connect::Place;
 use super::failure::{Asked, AtRisk, ConnectionState, failure};
 use super::link::unread;
 use super::texts;
-use super::values::{RowsFor, Shape};
+use super::values::{RowReader, RowsFor};
 use crate::store::database::link::{Call, EnlistedConnection, Failure, Fate, Linked};
 use crate::store::{BoxFuture, SqlRow};
 use tokio_postgres::Client;
@@ -64,7 +64,7 @@ impl<'c> PgEnlisted<'c> {
                     return Err(self.failed(error, asked, at_risk));
                 }
                 let Some(first) = rows.first() else { return Ok(Vec::new()) };
-                Shape::of(first.columns()).rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why))
+                RowReader::of(first.columns()).rows(&rows, RowsFor::Ours).map_err(|why| unread(asked, &why))
             }
             Err(error) => {
                 let failure = self.failed(error, asked, at_risk);

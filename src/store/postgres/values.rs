@@ -12,12 +12,12 @@ use tokio_postgres::{Column, Row, Statement};
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) statement: Statement,
-    shape: Shape,
+    row_reader: RowReader,
 }
 
 /// How rows are read.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct RowReader {
     columns: Arc<[String]>,
     readers: Vec<Reader>,
 }
@@ -54,21 +54,21 @@ enum Reader {
 
 impl Prepared {
     pub(super) fn new(statement: Statement) -> Self {
-        let shape = Shape::of(statement.columns());
-        Self { statement, shape }
+        let row_reader = RowReader::of(statement.columns());
+        Self { statement, row_reader }
     }
 
     pub(super) fn columns(&self) -> &Arc<[String]> {
-        &self.shape.columns
+        &self.row_reader.columns
     }
 
     /// The rows for that reader; the error names the column.
     pub(super) fn rows(&self, rows: &[Row], rows_for: RowsFor) -> Result<Vec<SqlRow>, String> {
-        self.shape.rows(rows, rows_for)
+        self.row_reader.rows(rows, rows_for)
     }
 }
 
-impl Shape {
+impl RowReader {
     pub(super) fn of(columns: &[Column]) -> Self {
         let readers = columns.iter().map(Column::type_).map(Reader::of).collect();
         Self { columns: columns.iter().map(|column| column.name().to_owned()).collect(), readers }

@@ -47,7 +47,7 @@ pub(super) type Slots = SmallVec<[Slot; 1]>;
 pub(super) enum Slot {
     /// The outcome itself.
     Outcome(Outcome),
-    /// How many rows the user's own SQL changed.
+    /// The number of rows that the user's own SQL changed.
     Changed(u64),
     /// A RECEIVE: the rows it took, and their table rows once read.
     Rows { taken: Vec<Taken>, rows: Vec<ReadRow>, catalog: Arc<Catalog> },
@@ -133,7 +133,7 @@ pub(super) struct WriteSide {
     pub(super) connection: Connection,
     pub(super) guard: Guard,
     pub(super) deferred_keys: DeferredKeys,
-    /// What ends a statement of the user early.
+    /// Ends a statement of the user early.
     pub(super) limits: Limits,
     /// The broker's own part of the schema.
     pub(super) reserved: Reserved,

@@ -24,7 +24,7 @@ pub(super) struct Checking {
     room: CheckRoom,
     max_body_bytes: usize,
     types: RwLock<Arc<Types>>,
-    late: Mutex<Late>,
+    late: Mutex<LateChecks>,
     engine: OnceLock<Weak<Engine>>,
 }
 
@@ -36,14 +36,14 @@ struct Types {
 
 /// Rows of the transmission queue to be checked.
 #[derive(Default)]
-struct Late {
+struct LateChecks {
     waiting: VecDeque<u64>,
     /// Waiting rows, and the row being checked; true if it was requested again meanwhile.
     known: HashMap<u64, bool>,
     is_running: bool,
 }
 
-impl Late {
+impl LateChecks {
     fn add(&mut self, row: u64) {
         match self.known.get_mut(&row) {
             Some(is_asked_again) => *is_asked_again = true,
@@ -74,7 +74,7 @@ impl Checking {
         }
     }
 
-    /// Whose messages late checks are of.
+    /// Sets the engine whose messages are checked late.
     pub(super) fn serve(&self, engine: &Arc<Engine>) {
         let _ = self.engine.set(Arc::downgrade(engine));
     }
@@ -136,7 +136,7 @@ impl Checking {
         }
     }
 
-    fn late(&self) -> MutexGuard<'_, Late> {
+    fn late(&self) -> MutexGuard<'_, LateChecks> {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

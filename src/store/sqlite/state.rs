@@ -55,7 +55,7 @@ pub(super) struct State {
     names: Names,
     /// The definitions whose queues the board knows.
     on_board: Arc<Catalog>,
-    /// Why nothing more is taken.
+    /// The reason why the store takes no more work.
     pub(super) failed: Option<String>,
     pub(super) is_closed: bool,
     pub(super) is_asleep: bool,

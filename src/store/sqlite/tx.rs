@@ -40,7 +40,7 @@ impl SqliteTx {
             Next::Reply(reply) => self.finish(reply, before).await,
             Next::Wait(id, receiver) => {
                 let engine = self.store.engine.clone();
-                let reply = Turn { engine, home: &mut self.session, before, id, receiver }.wait().await?;
+                let reply = GroupWait { engine, home: &mut self.session, before, id, receiver }.wait().await?;
                 self.finish(reply, before).await
             }
         }
@@ -221,7 +221,7 @@ impl Drop for UndoReceive<'_> {
 }
 
 /// A verb that waits for a group. The session comes back to the transaction however the wait ends.
-struct Turn<'a> {
+struct GroupWait<'a> {
     engine: Arc<Engine>,
     home: &'a mut Option<Session>,
     before: Savepoint,
@@ -229,7 +229,7 @@ struct Turn<'a> {
     receiver: oneshot::Receiver<(Session, Result<Reply>)>,
 }
 
-impl Turn<'_> {
+impl GroupWait<'_> {
     async fn wait(&mut self) -> Result<Reply> {
         match (&mut self.receiver).await {
             Ok((session, reply)) => self.arrive(session, reply),
@@ -250,7 +250,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for GroupWait<'_> {
     fn drop(&mut self) {
         if self.receiver.is_terminated() {
             return;

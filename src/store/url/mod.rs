@@ -56,9 +56,9 @@ pub struct CommonParameters {
     pub durability: Durability,
     /// The largest body that is taken, in bytes, if not the default.
     pub max_body_bytes: Option<usize>,
-    /// How long a closed target endpoint is kept against replay, if not the default.
+    /// The time for which a closed target endpoint is kept against replay, if not the default.
     pub closed_retention: Option<Duration>,
-    /// How long one statement of the user's own SQL may run, if the URL limits it.
+    /// The longest run of one statement of the user's own SQL, if the URL limits it.
     pub sql_timeout: Option<Duration>,
 }
 
@@ -69,7 +69,7 @@ const COMMON_NAMES: &str = "durability, max_body_bytes, closed_retention_s, sql_
 pub(crate) const LARGEST_BODY_BYTES: usize = 999_000_000;
 
 impl StoreUrl {
-    /// What it says of a server; `None` if it names an embedded database.
+    /// The parameters of a server; `None` if it names an embedded database.
     pub fn server(&self) -> Option<&ServerUrl> {
         match self {
             Self::Sqlite(_) => None,
@@ -78,7 +78,7 @@ impl StoreUrl {
         }
     }
 
-    /// What the URL says of the user's own SQL, else what the options say.
+    /// The limit of the user's own SQL from the URL, else from the options.
     pub(crate) fn set_sql_timeout(&mut self, otherwise: Option<Duration>) {
         let common = match self {
             Self::Sqlite(_) => return,

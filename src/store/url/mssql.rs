@@ -71,9 +71,9 @@ pub struct MssqlUrl {
     pub trust_server_certificate_ca: Option<PathBuf>,
     /// The name that the certificate must bear, if not the host's.
     pub host_name_in_certificate: Option<String>,
-    /// How long the server may take to let us in. Default 15 s.
+    /// The longest wait for a login. Default 15 s.
     pub connect_timeout: Duration,
-    /// What the server's own views call this program. Default `dialoq`.
+    /// The name of this program in the server's own views. Default `dialoq`.
     pub application_name: String,
     /// The parameters of every server.
     pub server: ServerUrl,
@@ -97,7 +97,7 @@ const OWN: &str = "encrypt, trust_server_certificate, trust_server_certificate_c
 /// The parts of a URL before its parameters.
 const NAMED: [&str; 4] = ["host", "database", "user", "password"];
 
-/// What ADO strings often hold and means nothing here: there is one pool, ours, and one result set at a time.
+/// Parameters of ADO strings that have no effect here: there is one pool, Dialoq's, and one result set at a time.
 const IGNORED: [&str; 9] = [
     "persist security info",
     "persistsecurityinfo",

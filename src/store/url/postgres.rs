@@ -26,14 +26,14 @@ pub enum TlsMode {
 /// encoded (`postgres://%2Fvar%2Frun%2Fpostgresql/shop`) or as a parameter (`postgres:///shop?host=/var/run/postgresql`).
 ///
 /// `sslmode`, `sslrootcert` (a file of PEM, or `system`, which is the default: the machine's authorities), `sslcert` and
-/// `sslkey` are libpq's; what is not Dialoq's own is handed to the driver as it is.
+/// `sslkey` are libpq's; the parameters that are not Dialoq's go to the driver unchanged.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
-    /// What remains for the driver. Holds the password.
+    /// The part for the driver. Holds the password.
     pub connection: String,
     /// How far TLS is asked for.
     pub tls: TlsMode,
-    /// Whose certificates are trusted, if not those the machine trusts.
+    /// The file of trusted certificates; by default those of the machine.
     pub root_certificates: Option<PathBuf>,
     /// This side's certificates and their key, both in PEM.
     pub client_certificate: Option<(PathBuf, PathBuf)>,
@@ -51,7 +51,7 @@ impl fmt::Debug for PostgresUrl {
     }
 }
 
-/// What the driver understands of libpq's parameters.
+/// The parameters of libpq that the driver understands.
 const PASSED_ON: [&str; 18] = [
     "user",
     "password",
@@ -167,7 +167,7 @@ impl PostgresUrl {
     }
 }
 
-/// What stands before the question mark without its host, which a parameter of that name replaces as in libpq; and the
+/// The part before the question mark without its host, which a parameter of that name replaces as in libpq; and the
 /// port that was given with it.
 fn without_host(place: &str) -> (String, Option<&str>) {
     let (authority, path) = place.find('/').map_or((place, ""), |end| place.split_at(end));

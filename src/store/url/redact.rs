@@ -1,4 +1,4 @@
-//! What of a connection string may be shown: the one place that decides it for every error, log, help and `Debug`.
+//! Hides the secrets of a connection string: every error, log, help and `Debug` shows strings through this file.
 //!
 //! A part is shown only if its form proves that it holds no password. In doubt only the scheme is shown.
 
@@ -81,10 +81,10 @@ const KNOWN: &[&str] = &[
     "username",
 ];
 
-/// Stands for everything that is not shown.
+/// Replaces every hidden part.
 const HIDDEN: &str = "***";
 
-/// The text as it may be shown, whatever it is: a URL, an ADO string, a DSN of libpq, or one of them written wrong.
+/// The text without its secrets: a URL, an ADO string, a DSN of libpq, or a malformed one of these.
 pub(crate) fn redacted(text: &str) -> String {
     let Some((scheme, rest)) = text.split_once(':') else {
         // A file whose scheme was forgotten. Nothing with a name and a value in it is one.
@@ -105,7 +105,7 @@ pub(crate) fn redacted(text: &str) -> String {
     }
 }
 
-/// What follows `sqlite:`. A server's URL with the wrong scheme is no file's name.
+/// The part after `sqlite:`. A server's URL with the wrong scheme is no file's name.
 fn file(rest: &str) -> Option<String> {
     let (path, query) = split_query(rest);
     let is_path = !path.contains(['@', ';', '=']) && decode(path).is_none_or(|path| !path.contains(['@', ';', '=']));
@@ -113,7 +113,7 @@ fn file(rest: &str) -> Option<String> {
     (is_path && !looks_like_server).then(|| with_query(path, query)).flatten()
 }
 
-/// What follows the two slashes of a server's URL: `user:password@host:port/database?parameters`.
+/// The part after the two slashes of a server's URL: `user:password@host:port/database?parameters`.
 fn server(rest: &str) -> Option<String> {
     let (place, query) = split_query(rest);
     let shown = match place.split_once('@') {

@@ -1,4 +1,4 @@
-//! What the URLs of all database servers say of a broker.
+//! The parameters that the URLs of all database servers share.
 
 use super::{CommonParameters, bad, number, shown};
 use crate::error::Result;
@@ -12,11 +12,11 @@ pub struct ServerUrl {
     pub shown: String,
     /// The parameters that every store takes.
     pub common: CommonParameters,
-    /// How many connections this process opens at most for what its callers ask. Default 32. Up to four more are its own:
+    /// The most connections that this process opens for its callers. Default 32. Up to four more are its own:
     /// one that listens, if the server has notifications; one for polls, notices and notes; one for due work; one that holds
     /// the places of readers, once a queue is activated.
     pub pool_size: usize,
-    /// How long a caller waits for a free connection before 60032. Default 30 s.
+    /// The longest wait of a caller for a free connection; then 60032. Default 30 s.
     pub pool_wait: Duration,
     /// Whether schema `dialoq` is made or brought up to date, if the URL says so; otherwise the options do.
     pub install: Option<bool>,

@@ -4,7 +4,7 @@ use crate::error::Error;
 use std::sync::{Arc, Weak};
 
 /// Held by the caller's future as long as it waits.
-pub(in crate::store::database) struct Here(
+pub(in crate::store::database) struct WaitingCaller(
     #[allow(dead_code, reason = "it counts the caller as present until it is dropped")] Arc<()>,
 );
 
@@ -12,10 +12,10 @@ pub(in crate::store::database) struct Here(
 pub(in crate::store::database) struct Caller(Weak<()>);
 
 /// A caller that waits until the first of the two is dropped.
-pub(in crate::store::database) fn present() -> (Here, Caller) {
+pub(in crate::store::database) fn present() -> (WaitingCaller, Caller) {
     let here = Arc::new(());
     let caller = Caller(Arc::downgrade(&here));
-    (Here(here), caller)
+    (WaitingCaller(here), caller)
 }
 
 impl Caller {

@@ -362,7 +362,7 @@ pub(in crate::store::database) fn version_before(dialect: &Dialect, scripts: &[S
     schema_version(dialect) - i32::try_from(scripts.iter().filter(of_tables).count()).unwrap_or(0)
 }
 
-/// The call that notes what was installed.
+/// The call that records the installation.
 pub(in crate::store::database) fn record<'a>(dialect: &Dialect, hash: &'a str, version_before: i32) -> Call<'a> {
     let args = vec![Arg::Int(schema_version(dialect)), Arg::Text(hash), Arg::Text(INSTALLER), Arg::Int(version_before)];
     Call { name: "record_installation", args }

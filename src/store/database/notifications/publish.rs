@@ -99,7 +99,7 @@ impl Database {
         }
     }
 
-    /// Messages that were ready before may be left in these queues: wakes a receiver of each, and counts nothing as new.
+    /// Messages that were ready before may be left in these queues: wakes a receiver of each, and counts no message as new.
     pub(in crate::store::database) fn publish_left_messages(&self, queues: impl IntoIterator<Item = i32>) {
         let catalog = self.definitions.known().catalog.clone();
         for id in queues {

@@ -85,12 +85,12 @@ struct QueueStates {
 }
 
 /// When the last poll was, and the pause before the next.
-struct Pace {
+struct PollPause {
     polled_at: Instant,
     pause: Duration,
 }
 
-impl Pace {
+impl PollPause {
     /// Nothing has changed: polls less often.
     fn slow_down(&mut self, longest: Duration) {
         self.pause = (self.pause.mul_f64(1.5)).min(longest);
@@ -100,7 +100,7 @@ impl Pace {
 impl Database {
     /// Polls as often as needed, until the store closes.
     pub(in crate::store::database) async fn run_queue_poll(self: Arc<Self>) {
-        let mut pace = Pace { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0 };
+        let mut pause_state = PollPause { polled_at: Instant::now(), pause: WITHOUT_NOTIFICATIONS.0 };
         let mut last = QueueStates::default();
         loop {
             let is_polling = self.watch.is_polling.load(SeqCst);
@@ -108,8 +108,8 @@ impl Database {
             let is_awaited = self.board.sleeping() > 0 || has_monitors;
             let next = match (is_awaited, is_polling, last.has_locked) {
                 (false, ..) => None,
-                (true, true, _) | (true, _, true) => Some(pace.polled_at + pace.pause),
-                (true, false, false) => Some(pace.polled_at + SAFETY_POLL),
+                (true, true, _) | (true, _, true) => Some(pause_state.polled_at + pause_state.pause),
+                (true, false, false) => Some(pause_state.polled_at + SAFETY_POLL),
             };
             let alarm = async {
                 match next {
@@ -125,36 +125,36 @@ impl Database {
                     let wants_poll = self.watch.wants_poll.swap(false, SeqCst);
                     let has_changed = self.watch.has_changed.swap(false, SeqCst);
                     if is_polling {
-                        pace.pause = shortest;
+                        pause_state.pause = shortest;
                     } else if !wants_poll {
                         if !has_changed || !has_monitors {
                             continue;
                         }
-                        sleep_until(pace.polled_at + FOR_MONITORS).await;
+                        sleep_until(pause_state.polled_at + FOR_MONITORS).await;
                     }
                 }
                 () = alarm => {}
             }
-            if pace.polled_at.elapsed() > longest {
-                pace.pause = shortest;
+            if pause_state.polled_at.elapsed() > longest {
+                pause_state.pause = shortest;
             }
-            sleep_until(pace.polled_at + pace.pause).await;
+            sleep_until(pause_state.polled_at + pause_state.pause).await;
             if self.board.sleeping() == 0 && !self.board.monitors().has_monitors() {
                 continue;
             }
-            pace.polled_at = Instant::now();
+            pause_state.polled_at = Instant::now();
             match self.poll_queues().await {
                 Ok(states) => {
                     if states == last || !is_polling {
-                        pace.slow_down(longest);
+                        pause_state.slow_down(longest);
                     } else {
-                        pace.pause = shortest;
+                        pause_state.pause = shortest;
                     }
                     last = states;
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the queues could not be polled");
-                    pace.pause = longest;
+                    pause_state.pause = longest;
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Callers that leave before their answer comes, and ids of what is tried again.
+//! Callers that leave before their answer comes, and the ids of repeated attempts.
 
 use super::*;
 use crate::protocol::{Addressee, BeginDialog, Relation, Unit};
@@ -25,7 +25,7 @@ async fn a_receive_is_not_tried_again_for_a_caller_that_has_left() {
     stage.gate.forget_permits(usize::MAX);
     leave_during(&stage, store.submit(vec![receive_from_a_conversation()]), "receive").await;
     stage.gate.add_permits(10);
-    // Closing waits for what is under way.
+    // Closing waits for work under way.
     store.close().await.unwrap();
     assert_eq!(stage.asked(&["receive"]).len(), 1);
 }

@@ -1,4 +1,4 @@
-//! What the server stores do with what a server answers, over one that is played.
+//! The database store over a server that the test plays: its calls, and its reaction to each answer.
 
 mod leaving;
 mod stage;
@@ -40,7 +40,7 @@ fn texts(outcome: &Outcome) -> Vec<String> {
 
 type Sent = JoinHandle<Result<Vec<Outcome>>>;
 
-/// Ten who send, of whom eight have to wait until the first two are through.
+/// Ten SENDs, of which eight wait until the first two are done.
 async fn ten_senders(stage: &Stage, store: &Arc<DatabaseStore>) -> Vec<Sent> {
     stage.gate.forget_permits(usize::MAX);
     let mut sent = Vec::new();
@@ -509,7 +509,7 @@ async fn rows_published_on_a_lost_connection_are_published_again() {
     stage.play(move |name, args| {
         let mut seen = seen.lock().unwrap();
         match (name, args) {
-            // Who holds presence on a new connection was taken for dead, and what it said was removed.
+            // Other processes took a process that holds presence on a new connection for dead, and deleted its rows.
             ("hold_presence", _) => seen.clear(),
             ("put_queue_monitor", [_, Arg::BigInt(id), ..]) => {
                 times += 1;

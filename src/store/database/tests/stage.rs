@@ -1,4 +1,4 @@
-//! A server that is played: what it answers is said by the test, and what it was asked is written down.
+//! A server that the test plays: the test gives the answers, and reads the list of requests.
 
 use crate::error::{Code, Error, Result};
 use crate::store::database::DatabaseStore;
@@ -60,7 +60,7 @@ type Play = Box<dyn FnMut(&str, &[Arg<'_>]) -> Option<Linked<Vec<SqlRow>>> + Sen
 
 /// The server, as the test plays it.
 pub(super) struct Stage {
-    /// What was asked, in order: names of calls, with the number of rows where rows were handed over.
+    /// The requests in order: names of calls, with the number of rows of those that pass rows.
     asked: Mutex<Vec<String>>,
     play: Mutex<Play>,
     /// A permit per verb, or first savepoint, that may be answered.
@@ -89,7 +89,7 @@ impl Stage {
         DatabaseStore::open_with(driver, options, Duration::from_secs(3600)).await.expect("the stage is set")
     }
 
-    /// How it answers from now on; `None` is the usual answer.
+    /// Sets the answers from now on; `None` is the usual answer.
     pub(super) fn play(&self, play: impl FnMut(&str, &[Arg<'_>]) -> Option<Linked<Vec<SqlRow>>> + Send + 'static) {
         *self.play.lock().unwrap() = Box::new(play);
     }

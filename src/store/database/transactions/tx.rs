@@ -42,19 +42,19 @@ struct Session {
     /// Requests done, without receives that found nothing.
     steps_done: u64,
     taken: Share,
-    did: Did,
+    effects: TransactionEffects,
 }
 
 /// The effects of the transaction's end on other sessions.
 #[derive(Default)]
-struct Did {
+struct TransactionEffects {
     notices: Notices,
     /// Groups that may become ready.
     ready: usize,
     /// Queues of received messages and of locked groups.
     queues: BTreeSet<i32>,
     /// Whether messages may be left in them.
-    has_left_some: bool,
+    has_left_messages: bool,
 }
 
 /// One request on the link.
@@ -104,7 +104,7 @@ impl Session {
             holds_locks: false,
             attempt: None,
             steps_done: 0,
-            did: Did::default(),
+            effects: TransactionEffects::default(),
         }
     }
 
@@ -198,8 +198,8 @@ impl Session {
                 }
             }
         }
-        let did = std::mem::take(&mut self.did);
-        notices.extend(did.queues.into_iter().map(Notice::Queue));
+        let effects = std::mem::take(&mut self.effects);
+        notices.extend(effects.queues.into_iter().map(Notice::Queue));
         self.database.publish_local(&notices, 1).await;
         self.database.lock_released();
     }
@@ -227,14 +227,14 @@ impl Session {
             let again = tries.after(failure, repeat).await?;
             self.database.renew(again, [(&verb, &mut context)]).await?;
         };
-        self.did(&verb, rows).await
+        self.note_effects(&verb, rows).await
     }
 
     /// Records the effects of a verb.
-    async fn did(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
-        self.did.notices.extend(notices_in(&rows));
+    async fn note_effects(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
+        self.effects.notices.extend(notices_in(&rows));
         let outcome = verbs::outcome(verb, rows)?;
-        self.did.ready += groups_made_ready_at_most(verb);
+        self.effects.ready += groups_made_ready_at_most(verb);
         if found_nothing(&outcome) {
             self.database.observe(verb, &outcome);
             self.give_back_if_untouched().await;
@@ -250,15 +250,15 @@ impl Session {
         }
         self.database.observe(verb, &outcome);
         let Some((queue_id, counts)) = queue else { return Ok(outcome) };
-        self.did.queues.insert(queue_id);
+        self.effects.queues.insert(queue_id);
         match (verb, &outcome) {
             (Verb::Receive { top, .. }, Outcome::Received(messages)) => {
-                self.did.has_left_some |= top.is_some();
+                self.effects.has_left_messages |= top.is_some();
                 if counts && let Some(first) = messages.first() {
                     self.begin_attempt(queue_id, first.conversation_group_id.0).await;
                 }
             }
-            _ => self.did.has_left_some = true,
+            _ => self.effects.has_left_messages = true,
         }
         Ok(outcome)
     }
@@ -295,7 +295,7 @@ impl Session {
         };
         self.database.before_work().await?;
         self.has_ended = true;
-        let did = std::mem::take(&mut self.did);
+        let effects = std::mem::take(&mut self.effects);
         match end(&mut *link, self.attempt).await {
             Ok(notices) => {
                 self.attempt = None;
@@ -305,11 +305,11 @@ impl Session {
                     let _ = link.call(unlock_session()).await;
                 }
                 drop(link);
-                let mut all = did.notices;
+                let mut all = effects.notices;
                 all.extend(notices);
-                self.database.publish_local(&all, did.ready.max(1)).await;
-                if did.has_left_some {
-                    self.database.publish_left_messages(did.queues);
+                self.database.publish_local(&all, effects.ready.max(1)).await;
+                if effects.has_left_messages {
+                    self.database.publish_left_messages(effects.queues);
                 }
                 self.database.lock_released();
                 Ok(())
@@ -321,7 +321,7 @@ impl Session {
                     // counts it.
                     self.attempt = None;
                 }
-                self.did = did;
+                self.effects = effects;
                 self.link = Some(link);
                 self.end_quietly(failure.is_link_usable && !is_unknown).await;
                 Err(failure.into())
@@ -456,8 +456,8 @@ impl Drop for Session {
         rest.link = self.link.take().filter(|_| !self.is_busy);
         rest.attempt = self.attempt.take();
         rest.holds_locks = self.holds_locks;
-        rest.did = std::mem::take(&mut self.did);
-        // Until the rollback it holds what it received.
+        rest.effects = std::mem::take(&mut self.effects);
+        // It holds the received messages until the rollback.
         std::mem::swap(&mut rest.taken, &mut self.taken);
         // This is not tried again.
         rest.has_ended = true;

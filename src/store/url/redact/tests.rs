@@ -2,7 +2,7 @@ use super::*;
 use crate::error::Code;
 use crate::store::url::StoreUrl;
 
-/// What nothing may show.
+/// The secret that must stay hidden.
 const SECRET: &str = "s3cr3t";
 
 fn encoded(text: &str) -> String {

@@ -4,9 +4,9 @@
 //! two when up to 16,000 rows of others lie between. A million waiting rows in 1,000 conversations take 2 MiB. So every
 //! read and delete is by key, and the tables need no index that each send would have to write.
 
-/// An ascending list of numbers, taken from the front, added at the back.
+/// The queuing orders of an endpoint's messages: an ascending list, taken from the front, added at the back.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Orders {
+pub(super) struct QueuingOrders {
     first: u64,
     len: u32,
     rest: Option<Box<Packed>>,
@@ -19,7 +19,7 @@ struct Packed {
     last: u64,
 }
 
-impl Orders {
+impl QueuingOrders {
     pub(super) fn len(&self) -> u32 {
         self.len
     }
@@ -97,7 +97,7 @@ fn decode(bytes: &[u8]) -> (u64, usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::Orders;
+    use super::QueuingOrders;
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
@@ -106,7 +106,7 @@ mod tests {
 
         #[test]
         fn behaves_as_a_plain_list(steps in proptest::collection::vec((0u64..1 << 40, 0usize..3), 0..300)) {
-            let (mut orders, mut plain, mut next) = (Orders::default(), VecDeque::new(), 0);
+            let (mut orders, mut plain, mut next) = (QueuingOrders::default(), VecDeque::new(), 0);
             for (distance, pops) in steps {
                 next += distance + 1;
                 orders.push(next);
