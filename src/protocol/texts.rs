@@ -34,7 +34,7 @@ impl Verb {
                 if let Some(message_type) = message_type {
                     name("message type", message_type)?;
                 }
-                trace.as_deref().map_or(Ok(()), |trace| text("the trace context", trace))
+                trace.as_deref().map_or(Ok(()), trace_context)
             }
             Self::Receive { queue, .. }
             | Self::GetConversationGroup { queue }
@@ -49,6 +49,18 @@ impl Verb {
             _ => Ok(()),
         }
     }
+}
+
+/// W3C allows a traceparent of 55 characters and a tracestate of 512; this leaves room for any other form. No bound
+/// would let one text fill a row of the database, or the memory of all callers.
+const MOST_TRACE_BYTES: usize = 64 << 10;
+
+fn trace_context(trace: &str) -> Result<()> {
+    if trace.len() > MOST_TRACE_BYTES {
+        let found = format_args!("{} bytes long", trace.len()).to_string();
+        return Err(Error::out_of_range("the trace context", found, &format!("at most {MOST_TRACE_BYTES} bytes")));
+    }
+    text("the trace context", trace)
 }
 
 fn name(what: &str, name: &str) -> Result<()> {
