@@ -1,4 +1,4 @@
-//! What `rollback_to` undoes is undone in everything that a reader remembers about its transaction.
+//! `rollback_to` also undoes the records that a reader keeps of its transaction.
 
 use crate::stage::{Stage, ended, soon};
 use dialoq::activation::{HandlerResult, Handlers};
@@ -7,7 +7,7 @@ use dialoq::{Act, Tx};
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 
-/// What a handler does for the first message of its batch.
+/// The steps of a handler for the first message of its batch.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     /// END of the message's conversation.

@@ -1,4 +1,4 @@
-//! What every test stands on: a broker with two services, and readers that do one step at a time by orders of the test.
+//! The base of every test: a broker with two services, and readers that do one step at a time at the test's request.
 
 use crate::servers::{Database, Store};
 use dialoq::activation::{HandlerError, MonitorRow, Procedure, ReaderEvent, ReaderEvents, Readers, Session};
@@ -89,7 +89,7 @@ impl Stage {
         self.begin_dialog("client", "worker").await.unwrap()
     }
 
-    /// Sends one message on each of so many new conversations: as many groups.
+    /// Begins this many conversations, each in a group of its own, and sends one message on each.
     pub(crate) async fn arrive(&self, groups: usize) -> Vec<ConversationHandle> {
         let mut dialogs = Vec::new();
         for _ in 0..groups {

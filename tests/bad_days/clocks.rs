@@ -65,7 +65,7 @@ pub(crate) fn a_clock_that_jumps_delays_no_timer_and_no_wait(store: Store) {
             assert!(waiting.await.expect("no panic")?.is_none());
             let took = began.elapsed();
             assert!(took < ABOUT_A_SECOND, "{took:?}, wrong by {wrong_by}, put forward by {jump}");
-            // What this host says of the time is the server's.
+            // This host takes the time from the server.
             let now = match store {
                 Store::Mssql => "SELECT DATEDIFF_BIG(microsecond, '1970-01-01', SYSUTCDATETIME()) AS now",
                 _ => "SELECT (extract(epoch FROM now()) * 1000000)::bigint AS now",

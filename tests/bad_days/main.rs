@@ -1,4 +1,4 @@
-//! What servers, networks and hosts do to a broker on a bad day: it says so or tries again, and loses and doubles nothing.
+//! Faults of servers, networks and hosts: the broker reports them or tries again, and loses and doubles no message.
 
 mod clocks;
 mod cut;

@@ -116,7 +116,7 @@ async fn pass<S: AsyncRead + AsyncWrite + Unpin>(mut client: S, mut server: S, c
                     Some(Cut { is_delivered: false, .. }) => return,
                     Some(Cut { is_delivered: true, .. }) => {
                         let _ = server.write_all(sent).await;
-                        // It has done what it was asked when it answers; the answer is lost.
+                        // The server has done the request when it answers; the answer is lost.
                         let _ = server.read(&mut answered).await;
                         return;
                     }

@@ -2,7 +2,7 @@
 
 use crate::shop::Shop;
 
-/// What no output may hold.
+/// The secret that no output may show.
 const MARKER: &str = "s3cr3t";
 
 const COMMANDS: &[&[&str]] = &[

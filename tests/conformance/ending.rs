@@ -1,4 +1,4 @@
-//! END CONVERSATION and what it leaves.
+//! END CONVERSATION and the rows that it leaves.
 
 use crate::rig::{Text, code};
 use dialoq::protocol::system;

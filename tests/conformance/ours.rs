@@ -1,4 +1,4 @@
-//! What Service Broker does not have: levels that change, RECEIVE by level and by age, definitions apart.
+//! Features that Service Broker does not have: levels that change, RECEIVE by level and by age, definitions apart.
 
 use crate::rig::{Text, code};
 use dialoq::protocol::definition::Definition;

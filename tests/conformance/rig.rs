@@ -1,4 +1,4 @@
-//! What every case stands on: a broker of its own on a fresh database with a clock that only the case moves, short
+//! The base of every case: a broker of its own on a fresh database with a clock that only the case moves, short
 //! words for the statements, and eyes for the views.
 
 use crate::servers::{Database, Store};
@@ -71,7 +71,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Waits for whichever is done first, takes it out, and gives its place and what it gave.
+/// Waits for the first future that is done, removes it, and gives its place and its result.
 pub(crate) async fn first_done<F: Future + Unpin>(works: &mut [Option<F>]) -> (usize, F::Output) {
     poll_fn(|context| {
         for (place, slot) in works.iter_mut().enumerate() {
@@ -96,7 +96,7 @@ pub(crate) fn code<T: fmt::Debug>(result: Result<T>) -> u16 {
     }
 }
 
-/// What every case starts with; `I` begins, `T` accepts.
+/// The definitions of every case; `I` begins, `T` accepts.
 const DEFINITIONS: &str = "
     CREATE MESSAGE TYPE [Text] VALIDATION = NONE;
     CREATE MESSAGE TYPE [Ask] VALIDATION = NONE;
@@ -172,7 +172,7 @@ impl Rig {
         self.clock.now()
     }
 
-    /// Moves the clock; what is due by then has happened when this returns.
+    /// Moves the clock, and runs the events that are due by then.
     pub(crate) async fn advance(&self, seconds: u64) -> Result<()> {
         self.clock.advance(Duration::from_secs(seconds));
         self.settle().await;
@@ -676,7 +676,7 @@ macro_rules! statements {
 statements!(Rig, self => self.broker);
 statements!(Session, self => self.0);
 
-/// What the cases ask of received messages.
+/// Reads of received messages, for the cases.
 pub(crate) trait Text {
     fn texts(&self) -> Vec<String>;
     fn types(&self) -> Vec<String>;

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the load knows it did.
+/// The work that the load has had acknowledged.
 #[derive(Debug, Default)]
 pub(crate) struct Acknowledged {
     sent: BTreeSet<String>,
@@ -88,7 +88,7 @@ pub(crate) async fn prepare(path: &Path) {
     store.close().await.unwrap();
 }
 
-/// Opens the file again: what was acknowledged is there once and in order, the rest wholly or not at all.
+/// Opens the file again: acknowledged work is there once and in order, the rest wholly or not at all.
 pub(crate) async fn assert_kept(path: &Path, done: &Acknowledged) {
     let store = open(path);
     store.submit(Vec::new()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What a crash may cost: nothing that was acknowledged, and nothing twice.
+//! A crash loses no acknowledged work and doubles none.
 //!
 //! `kill.rs` kills a process under load, `faults.rs` makes every single statement that writes fail in turn, `disk.rs` every
 //! write and sync below SQLite, `rows.rs` compares the tables with the model after random work.

@@ -20,8 +20,8 @@ const NUMBERS: &str =
     JOIN dialoq.queue_message AS m ON m.endpoint_id = t.endpoint_id
     WHERE i.is_initiator AND i.conversation_handle = $1::text::uuid";
 
-/// A batch has a short way for what is usual. Here is what is not beside what is, on one level: conversations that are ended,
-/// two in one group, and rows of the claim index that say better than is true, twice the same, or what is gone.
+/// A batch has a short way for usual messages. This mixes unusual groups among usual ones, on one level: conversations that
+/// are ended, two in one group, and rows of the claim index that promise too much, stand twice, or lead to no group.
 pub(crate) fn a_batch_serves_usual_and_unusual_groups(store: Store) {
     on(store, |broker, client, _| async move {
         for number in 0..12 {

@@ -73,7 +73,7 @@ pub(crate) fn a_row_that_leads_to_nothing_is_removed(store: Store) {
         let left = "SELECT COUNT(*) FROM dialoq.ready_group";
         let left = client.simple_query(left).await.unwrap().into_row().await.unwrap().unwrap();
         assert_eq!(left.get::<i32, _>(0), Some(0), "the leftover is gone");
-        // Who cannot rely on the leftover says again where there is something.
+        // A sender that cannot rely on the leftover row adds a row of its own.
         broker.send(handle, "//t/Word", "b").await.unwrap();
         client.simple_query("COMMIT").await.unwrap().into_results().await.unwrap();
         let batch = broker.receive("server").await.unwrap().expect("what was sent meanwhile");

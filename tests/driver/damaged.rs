@@ -1,7 +1,7 @@
 //! A row that makes no sense breaks its own conversation and stops no other.
 //!
 //! Every column of every table that a background step reads gets the extremes of its type in turn, read from the catalog, as
-//! only a superuser can write them. Then what is due and what waits is done: what belongs to other conversations happens.
+//! only a superuser can write them. Then due events and waiting deliveries of other conversations still happen.
 
 use crate::servers::{Database, Store};
 use crate::stage::SOON;

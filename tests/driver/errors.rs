@@ -1,4 +1,4 @@
-//! What errors mean, and what is known of the work.
+//! The codes of errors, and whether the failed work happened.
 
 use crate::servers::Store;
 use crate::stage::{call, error, execute, number, on, refused, sql, url};

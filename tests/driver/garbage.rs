@@ -19,7 +19,7 @@ const SCRIPT: &str = "
     CREATE SERVICE [//t/Stuck] ON QUEUE stuck ([//t/Talk]);
     CREATE QUEUE witness; CREATE SERVICE [//t/Witness] ON QUEUE witness ([//t/Talk]);";
 
-/// What a function of the catalog takes: its name, the names and types of its arguments.
+/// A function of the catalog: its name, the names and types of its arguments.
 const ROUTINES: &str = "
     SELECT p.proname::text, p.proargnames[:p.pronargs]::text[], ARRAY(
         SELECT pg_catalog.format_type(a.type, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a (type, place)

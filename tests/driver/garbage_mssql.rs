@@ -11,13 +11,13 @@ use dialoq::mssql::Client;
 use dialoq::{Act, Broker, Code, ConversationHandle};
 use std::path::Path;
 
-/// A procedure, and the names and types of what it takes.
+/// A procedure, and the names and types of its arguments.
 pub(crate) struct Routine {
     pub(crate) name: String,
     pub(crate) parameters: Vec<(String, String)>,
 }
 
-/// What dialoq_user may execute.
+/// The procedures that dialoq_user may execute.
 pub(crate) fn routines() -> Vec<Routine> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sql/mssql");
     let granted = called_by("mssql", "dialoq_user");

@@ -1,4 +1,4 @@
-//! What one caller of SQL Server's procedures gives, sets or leaves behind must not stop another.
+//! No argument, setting or leftover of one caller of SQL Server's procedures may stop another caller.
 
 use crate::enlisting_mssql::{connect, dialog, on};
 use crate::garbage_mssql::routines;
@@ -32,7 +32,7 @@ async fn count(client: &mut Client, text: &str) -> i32 {
     row.and_then(|row| row.get(0)).unwrap_or_else(|| panic!("{text} gave nothing"))
 }
 
-/// Has tick do what is due until a query gives at least that number.
+/// Runs tick until a query gives at least that number.
 async fn tick_until(client: &mut Client, text: &str, wanted: i32) {
     while count(client, text).await < wanted {
         run(client, "EXEC dialoq.tick").await;
@@ -278,7 +278,7 @@ pub(crate) fn names_are_compared_to_their_last_space(store: Store) {
     });
 }
 
-/// The owner of schema dialoq can replace what is in it, and the next administrator runs that with his own rights.
+/// The owner of schema dialoq can replace its objects, and the next administrator would run them with his own rights.
 pub(crate) fn a_schema_of_another_owner_is_not_trusted(store: Store) {
     let database = Database::bare(store);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -24,14 +24,14 @@ const FILL: &str = "
     SELECT dialoq.send(h.handle, '//t/Word', '\\x01') FROM handle AS h ORDER BY h.id DESC LIMIT $count;
     SELECT dialoq.send(h.handle, '//t/Word', '\\x02') FROM handle AS h ORDER BY h.id DESC LIMIT $count;";
 
-/// What ANALYZE finds in a transaction that has emptied the tables outlives its rollback.
+/// Statistics of an ANALYZE in a transaction that has emptied the tables outlive its rollback.
 const ANALYZE_EMPTY: &str = "
     BEGIN;
     DELETE FROM dialoq.conversation_endpoint; DELETE FROM dialoq.queue_message; DELETE FROM dialoq.ready_group;
     ANALYZE dialoq.conversation_endpoint, dialoq.queue_message, dialoq.ready_group, dialoq.transmission, dialoq.receive_attempt;
     ROLLBACK;";
 
-/// What was read so far in this session, of tables and of indexes.
+/// The reads of tables and of indexes in this session so far.
 const READ: &str = "
     SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace

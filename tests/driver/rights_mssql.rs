@@ -1,4 +1,4 @@
-//! What members of dialoq_user and dialoq_admin may do, and the installation that an administrator runs by hand.
+//! The rights of dialoq_user and dialoq_admin, and the installation that an administrator runs by hand.
 //!
 //! The server itself is asked for rights (HAS_PERMS_BY_NAME), because procedures of a relative run with their caller's rights
 //! and so fail for a member of dialoq_user alone.

@@ -113,7 +113,7 @@ pub(crate) fn the_users_own_sql_has_a_limit(store: Store) {
         assert_eq!(code, Code::SQL_TIMEOUT);
         link.rollback_to(0).await.unwrap();
         link.release(0).await.unwrap();
-        // What is not the user's has no limit.
+        // Statements of Dialoq have no limit.
         execute(&mut *link, "INSERT INTO thing VALUES (2, 'b')").await.unwrap();
         link.script("SELECT set_config('test.limit', current_setting('statement_timeout'), false)").await.unwrap();
         link.commit().await.unwrap();
@@ -228,7 +228,7 @@ pub(crate) fn the_default_role_of_a_login_stays(store: Store) {
     });
 }
 
-/// What cannot be made like new is closed, and the pool opens another.
+/// A connection that cannot be cleaned is closed, and the pool opens another.
 pub(crate) fn a_session_that_cannot_be_renewed_is_closed(store: Store) {
     on(store, "", "", |stage| async move {
         let url = stage.database.login("");
@@ -390,7 +390,7 @@ pub(crate) fn a_procedure_that_commits_and_meets_a_deadlock_runs_once(store: Sto
             assert_eq!(broker.sql(&*text, ()).await.expect_err(&text).code(), Code::DEADLOCK, "{text}");
             assert_eq!(database.sql("SELECT count(*) FROM seen"), (place + 1).to_string(), "{text}");
         }
-        // What is done whole or not at all is repeated: the number of the sequence shows how often.
+        // A statement that happens wholly or not at all is repeated: the sequence counts the runs.
         database.sql("CREATE FUNCTION fail() RETURNS void LANGUAGE plpgsql AS \
              $$BEGIN PERFORM nextval('seen_n_seq'); RAISE EXCEPTION 'played' USING ERRCODE = 'deadlock_detected'; END$$");
         let before: i64 = database.sql("SELECT last_value FROM seen_n_seq").parse().unwrap();
@@ -429,7 +429,7 @@ pub(crate) fn the_isolation_that_a_database_sets_reaches_no_verb(store: Store) {
     });
 }
 
-/// What the server's side of a connection does until it gives up a client that sends nothing more.
+/// The settings with which the server gives up a silent client.
 const KEEPALIVES: &str =
     "select current_setting('tcp_keepalives_idle') || ' ' || current_setting('tcp_keepalives_interval') || ' ' ||
     current_setting('tcp_keepalives_count') || ' ' || current_setting('tcp_user_timeout') as found";

@@ -1,4 +1,4 @@
-//! What roles of the server can do to a broker that is not theirs.
+//! Attacks of other roles of the server on a broker.
 
 use crate::servers::{Database, Store};
 use crate::stage::SOON;

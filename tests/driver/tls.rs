@@ -1,4 +1,4 @@
-//! Encrypted connections to PostgreSQL: what each `sslmode` takes and refuses, and what it says then.
+//! Encrypted connections to PostgreSQL: the servers that each `sslmode` accepts and refuses, and the errors.
 
 use crate::servers::{Database, Store};
 use dialoq::{Broker, Code, Error, Result};
@@ -37,7 +37,7 @@ fn turn_tls_on(database: &Database, authority: &CertifiedIssuer<'static, KeyPair
     }
 }
 
-/// What every reader of an error sees: its message and its causes.
+/// The message of an error and of its causes.
 fn whole(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);

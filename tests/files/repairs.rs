@@ -1,4 +1,4 @@
-//! What an opening mends, table by table, and what it refuses.
+//! The repairs of an opening, table by table, and the damage that it refuses.
 
 use crate::shop::{began, bodies, definitions, dialog, enable, open, options, receive, send, sql, texts};
 use dialoq::internals::store::Store;

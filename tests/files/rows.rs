@@ -5,7 +5,7 @@ use dialoq::Code;
 use dialoq::internals::store::Store;
 use dialoq::protocol::{EndForm, Verb};
 
-/// What another program removes, and which verb then touches it.
+/// The row that another program removes, and the verb that then uses it.
 const CASES: [(&str, &str); 6] = [
     ("delete from dialoq_queue_message", "receive"),
     ("delete from dialoq_queue_message", "retain"),

@@ -1,4 +1,4 @@
-//! The user's own definitions may not reach the broker's tables, whatever they are called at first.
+//! The user's own definitions may not reach the broker's tables, under no name.
 
 use crate::shop::{began, bodies, definitions, dialog, open, options, receive, send, sql};
 use dialoq::Code;
@@ -52,7 +52,7 @@ const UNITS: &[&[&str]] = &[
     &["reindex; drop table t"],
 ];
 
-/// What must stay possible.
+/// The statements that must stay possible.
 const ALLOWED: &[&[&str]] = &[
     &[
         "create table parent (id integer primary key)",

@@ -1,9 +1,9 @@
-//! What others wrote and Dialoq reads: kept inputs, and inputs made from them by random changes.
+//! Inputs that others write and Dialoq reads: kept ones, and random changes of them.
 //!
 //! `cargo test --test fuzz` reads the kept inputs of `tests/fuzz/corpus` and some thousand made from seeds, the same each
 //! time. `DIALOQ_SEED=fresh DIALOQ_MINUTES=60 cargo test --test fuzz` looks for an hour in each target; a name after `--`
 //! runs one target. An input that fails is made smaller and kept in the
-//! corpus: mend what it shows and commit it with the cure.
+//! corpus: mend the fault and commit the input with the cure.
 //!
 //! The arguments of PostgreSQL's granted routines have a test of their own in `tests/driver`.
 

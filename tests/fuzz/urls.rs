@@ -67,7 +67,7 @@ pub(crate) const WORDS: &[&str] = &[
     "create=no",
 ];
 
-/// What a password holds that must be seen nowhere.
+/// The part of each password that no output may show.
 const SECRET: &str = "S3CR3T";
 
 /// Any text at all: it is understood or refused.

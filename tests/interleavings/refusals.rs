@@ -1,4 +1,4 @@
-//! A verb that is refused whatever session holds its locks is refused at once: see `docs/locks.md`.
+//! A refusal that no lock holder can change comes at once: see `docs/locks.md`.
 //!
 //! One transaction holds every group. Each verb of the table is then refused by the same number on every store, alone, in a
 //! transaction, and in a batch with others, without waiting for the holder; each verb that may happen waits.
@@ -89,7 +89,7 @@ fn receive(queue: &str, from: ReceiveFrom) -> Verb {
     Verb::Receive { queue: queue.into(), top: None, from }
 }
 
-/// What is refused, with its number.
+/// The refused verb, with the number of its error.
 fn refused(held: &Held) -> Vec<(u16, Verb)> {
     let related = Relation::Conversation(held.open);
     let dialog = |change: fn(&mut BeginDialog)| {
@@ -173,7 +173,7 @@ fn refused(held: &Held) -> Vec<(u16, Verb)> {
     ]
 }
 
-/// What happens once the holder is gone, and waits until then.
+/// The outcome once the holder is gone; waits until then.
 fn waiting(held: &Held) -> Vec<Verb> {
     vec![
         send(&[held.open], "Text"),
@@ -193,7 +193,7 @@ fn waiting(held: &Held) -> Vec<Verb> {
     ]
 }
 
-/// What the work gives; nothing if it waits for a lock. However slow the machine is, only a wait counts.
+/// The result of the work; `None` if it waits for a lock. A slow machine does not count as a wait.
 async fn at_once<T>(store: Store, broker: &Broker, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     loop {

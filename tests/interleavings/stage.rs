@@ -38,7 +38,7 @@ pub(crate) struct Play {
     /// Texts the initiators have sent before the sessions begin.
     pub(crate) sent_before: &'static [(char, &'static str)],
     pub(crate) sessions: &'static [&'static [Do]],
-    /// Each outcome: what the sessions saw, then what is left in the target's queue and in the initiator's.
+    /// Each outcome: the results of the sessions, then the messages left in the target's queue and in the initiator's.
     pub(crate) outcomes: &'static [&'static str],
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn run_all(play: &Play, store: Store) {
     }
 }
 
-/// Every way to interleave so many steps of each session.
+/// Every order of these numbers of steps of each session.
 fn orders(left: &[usize]) -> Vec<Vec<usize>> {
     if left.iter().all(|steps| *steps == 0) {
         return vec![Vec::new()];
@@ -132,7 +132,7 @@ async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
         actors[*session].turn(&cast).await;
         cast.poll_actors(&mut actors).await;
     }
-    // Who had to wait has steps left over.
+    // A session that had to wait has steps left over.
     let mut idle_rounds = 0;
     while actors.iter().any(|actor| actor.running.is_some() || actor.has_steps()) {
         let before: usize = actors.iter().map(|actor| actor.next + actor.seen.len()).sum();
@@ -203,7 +203,7 @@ impl Cast {
         }
     }
 
-    /// What can still be received from a queue.
+    /// The messages that can still be received from a queue.
     async fn left(&self, queue: &str) -> String {
         let mut texts = Vec::new();
         while let Some(batch) = self.broker.receive(queue).await.expect("the queue is on") {

@@ -1,4 +1,4 @@
-//! What is defined before a random run begins.
+//! The definitions of a random run.
 
 use dialoq::protocol::definition::{
     AnyOr, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,

@@ -1,4 +1,4 @@
-//! What was sent and received, as far as it was committed, and the laws it must keep.
+//! The committed SENDs and RECEIVEs of a run, and the laws that they must keep.
 
 use dialoq::{ConversationHandle, GroupId};
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ pub(crate) enum Entry {
     Refused,
 }
 
-/// What an open transaction did and holds.
+/// The work and the locks of an open transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     entries: Vec<Entry>,
@@ -35,7 +35,7 @@ pub(crate) struct Open {
 pub(crate) struct Ledger {
     sent: HashMap<ConversationHandle, Vec<u64>>,
     received: HashMap<ConversationHandle, Vec<u64>>,
-    /// Who receives what that endpoint sends.
+    /// The endpoint that receives the messages of that endpoint.
     receiver: HashMap<ConversationHandle, ConversationHandle>,
     /// Endpoints that were ended, or whose conversation broke.
     disturbed: HashSet<ConversationHandle>,

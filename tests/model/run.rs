@@ -32,7 +32,7 @@ impl Names {
     }
 }
 
-/// What a verb gave, with names for ids: the same on both sides.
+/// The outcome of a verb, with names for ids: the same on both sides.
 pub(crate) fn shown(names: &mut Names, outcome: &Result<Outcome, Error>) -> String {
     match outcome {
         Err(error) => format!("error {}", error.code()),
@@ -173,7 +173,7 @@ pub(crate) struct Pair {
     model_savepoint: Option<Savepoint>,
     tx: Tx,
     open: Open,
-    /// What it has ended, or sent on where that may not be deliverable: DIFFERENCE(reads-committed).
+    /// The conversations that it has ended, or sent on without a sure delivery: DIFFERENCE(reads-committed).
     is_done_with: HashSet<ConversationHandle>,
     /// What it has sent on: an END says in which state it was.
     has_sent_on: HashSet<ConversationHandle>,
@@ -199,7 +199,7 @@ pub(crate) struct Run {
     /// Who sent that number, if one did: bodies are the same on both sides, so they cannot say it.
     pub(crate) senders: HashMap<u64, Option<ConversationHandle>>,
     pub(crate) may_quarantine: bool,
-    /// What a server's next batch waits for.
+    /// The number of callers that a server's next batch waits for.
     pub(crate) gathering: Gathering,
     /// By queue: the last RECEIVEs went in a batch, so the next batch may pass over what is older.
     pub(crate) has_trail: [bool; QUEUES.len()],
@@ -571,7 +571,7 @@ impl Run {
         Ok(())
     }
 
-    /// Learns who receives from whom.
+    /// Records which endpoint receives from which.
     fn link(&mut self, outcome: &Result<Outcome, Error>) {
         let Ok(Outcome::Received(messages)) = outcome else { return };
         for message in messages {

@@ -1,4 +1,4 @@
-//! What a random run may do. Conversations, groups and savepoints are named by their place among those seen so far.
+//! The steps of a random run. Conversations, groups and savepoints are named by their place among those seen so far.
 
 use proptest::prelude::*;
 

@@ -116,7 +116,7 @@ impl Run {
         self.known.handles.iter().filter(is_meant).copied().collect()
     }
 
-    /// What the core would do now; nothing comes of it. `None` if it would wait.
+    /// The outcome that the core would give now, without its effects. `None` if it would wait.
     fn probe(&mut self, verb: Verb) -> Option<Done> {
         let now = self.now();
         let mut session = self.model.core.begin();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What was found when all of them were gone.
+/// The state after the end of all processes.
 pub(crate) struct Left {
     /// Body, conversation and sequence number of what was received in transactions.
     pub(crate) rows: Vec<(String, String, i64)>,

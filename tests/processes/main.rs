@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     ])
 }
 
-/// What happens while the processes work.
+/// The faults while the processes work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strike {
     /// A process is killed and another takes its place.

@@ -1,4 +1,4 @@
-//! What each process does until it is killed.
+//! The work of each process until it is killed.
 
 use crate::servers::Store;
 use dialoq::{Act, Broker, Code, Error, Message, Tx};

@@ -1,4 +1,4 @@
-//! Who may call a routine: its file says `-- Called by: ROLE`, with the names in brackets if it makes several.
+//! The roles that may call a routine: its file says `-- Called by: ROLE`, with the names in brackets if it makes several.
 
 use std::collections::BTreeSet;
 use std::fs;

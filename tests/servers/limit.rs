@@ -12,7 +12,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is known of a test that runs.
+/// A running test.
 #[derive(Default)]
 struct Case {
     state: Mutex<State>,
@@ -60,7 +60,7 @@ impl Case {
     }
 }
 
-/// A report, unless it hangs like what it should report.
+/// A report; gives up if the report hangs like the test.
 fn in_time(report: Report) -> String {
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(report()));
@@ -80,7 +80,7 @@ fn with_current(change: impl FnOnce(&mut State)) {
     });
 }
 
-/// Lets the test of this thread take so many times the default limit.
+/// Multiplies the limit of this thread's test by this factor.
 pub(crate) fn allow(times: u32) {
     with_current(|state| state.limit = Some(by_default() * times));
 }

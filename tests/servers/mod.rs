@@ -356,7 +356,7 @@ pub(crate) fn trial(name: String, test: impl FnOnce() -> Result<(), Failed> + Se
     Trial::test(name, move || limit::run(&shown, test).map_err(Failed::from).flatten())
 }
 
-/// What the embedded stores of this process wait for whose file is in that folder.
+/// The waits of the embedded stores of this process with a file in that folder.
 fn describe_embedded(folder: &str) -> String {
     let stores = dialoq::testing::describe_waits();
     stores.into_iter().filter(|store| store.contains(folder)).collect::<Vec<_>>().join("\n")

@@ -136,7 +136,7 @@ pub(super) async fn waiting(broker: &Broker) -> &'static str {
     }
 }
 
-/// What every session of that database does, waits for and holds, as far as the server shows it.
+/// The statement, the wait and the locks of every session of that database, as far as the server shows them.
 pub(super) fn describe_waits(url: &str) -> String {
     let parts = [
         (

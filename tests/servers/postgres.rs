@@ -15,7 +15,7 @@ pub(crate) struct Server {
     /// Everything of a URL but the database.
     url: Url,
     psql: PathBuf,
-    /// What ends the server when this process ends: its standard input.
+    /// The server's standard input: its end, at the end of this process, ends the server.
     _keeper: Option<Child>,
     _said: Option<BufReader<ChildStdout>>,
     template: OnceLock<String>,
@@ -32,7 +32,7 @@ impl Url {
         format!("{}{database}{}", self.before, self.after)
     }
 
-    /// `postgres://host/database?parameters`, whatever the database.
+    /// `postgres://host/database?parameters` for any database.
     fn parse(url: &str) -> Self {
         let (base, parameters) =
             url.split_once('?').map_or((url, String::new()), |(base, rest)| (base, format!("?{rest}")));
@@ -80,7 +80,7 @@ fn client() -> Option<PathBuf> {
     programs().map(|(_, psql)| psql).or_else(on_path)
 }
 
-/// The server of this process, started by the first who asks.
+/// The server of this process, started by the first caller.
 pub(super) fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
     SERVER.get_or_init(|| match env::var("DIALOQ_TEST_POSTGRES") {
@@ -157,7 +157,7 @@ impl Server {
         let _ = self.try_sql(&self.url.of("postgres"), &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"));
     }
 
-    /// What every session of that database does, waits for and holds.
+    /// The statement, the wait and the locks of every session of that database.
     pub(super) fn describe_waits(&self, url: &str) -> String {
         let text = "SET statement_timeout = '20s';
             SELECT format('session %s (%s, transaction open for %s) waits for %s %s, blocked by sessions %s; holds %s; last statement: %s',
@@ -189,7 +189,7 @@ impl Server {
         }
     }
 
-    /// What a statement gives, as whom the URL names.
+    /// The output of a statement that runs as the user of the URL.
     pub(super) fn try_sql(&self, url: &str, text: &str) -> Result<String, String> {
         let mut psql = Command::new(&self.psql);
         psql.args(["--no-psqlrc", "--quiet", "--no-align", "--tuples-only", "--set", "ON_ERROR_STOP=1"]);

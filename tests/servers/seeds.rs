@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, RngAlgorithm, RngSeed, TestCaseError, TestEr
 use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
-/// The seeds to run: so many unless the environment says otherwise.
+/// The seeds to run: this many unless the environment sets another number.
 pub(crate) fn seeds(by_default: u64) -> impl Iterator<Item = u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seed = std::env::var("DIALOQ_SEED").ok();
@@ -36,7 +36,7 @@ fn by_chance() -> u64 {
     mixed >> 24
 }
 
-/// For tests of `proptest!`: so many cases from the first seed, unless the environment says otherwise.
+/// For tests of `proptest!`: this many cases from the first seed, unless the environment sets another number.
 pub(crate) fn config(by_default: u32) -> Config {
     let cases = std::env::var("DIALOQ_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(by_default);
     let seed = seeds(1).next().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! What strikes a store while it is used.
+//! The faults that strike a store under load.
 
 use crate::servers::{Database, Store};
 use dialoq::Broker;

@@ -12,7 +12,7 @@ const INITIATORS: u64 = 6;
 const TARGETS: u64 = 6;
 /// Between two scenes of an initiator: a load that leaves the machine free, so that a soak can run for hours with other work.
 const PACE: Duration = Duration::from_millis(40);
-/// Conversations end by themselves after this, so that none is left whatever a fault did to its two sides.
+/// Conversations end by themselves after this, so that none is left after a fault on its two sides.
 const LIFETIME: Duration = Duration::from_secs(5);
 const WAIT: Duration = Duration::from_millis(100);
 /// Rounds of the operator, of half a second each, between two sweeps.
@@ -34,7 +34,7 @@ pub(crate) async fn define(store: Store, broker: &Broker) -> Result<(), Error> {
     broker.sql(store.sql("INSERT INTO note (id, body) VALUES (?1, ?2)"), (0, "taken")).await.map(drop)
 }
 
-/// What happened, by name.
+/// The counts of events, by name.
 #[derive(Clone, Default)]
 struct Counts(Arc<Mutex<BTreeMap<String, u64>>>);
 

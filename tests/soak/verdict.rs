@@ -1,4 +1,4 @@
-//! What the samples say.
+//! Judges the samples of a run.
 
 use crate::sample::Sample;
 use std::fmt;
@@ -20,7 +20,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a series may vary by without having grown: counts vary with the load of the moment.
+/// The variation that counts as no growth: counts vary with the load of the moment.
 const TOLERANCE: f64 = 1.25;
 const SLACK: [(&str, f64); 10] = [
     ("resident KiB", 8192.0),
@@ -58,7 +58,7 @@ fn median(samples: &[Sample], name: &str) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// What must be gone when every conversation has ended.
+/// The rows that must be gone when every conversation has ended.
 const GONE: [&str; 5] = ["endpoints", "groups", "undelivered", "messages", "transaction locks"];
 /// Connections of a pool and the tasks that serve them stay once they are there.
 const MORE_HANDLES: f64 = 24.0;

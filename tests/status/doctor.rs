@@ -1,4 +1,4 @@
-//! What `Broker::doctor` finds, one fault at a time.
+//! `Broker::doctor` finds each fault, one at a time.
 
 use crate::servers::Store;
 use crate::{HOUR, Patient, broker, dialog};

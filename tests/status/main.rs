@@ -1,4 +1,4 @@
-//! What `Broker::status` shows and `Broker::doctor` finds, on every store.
+//! `Broker::status` and `Broker::doctor`, on every store.
 
 mod doctor;
 #[path = "../servers/mod.rs"]

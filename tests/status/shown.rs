@@ -1,4 +1,4 @@
-//! What `Broker::status` shows.
+//! The figures of `Broker::status`.
 
 use crate::servers::Store;
 use crate::{HOUR, Patient, broker, dialog};

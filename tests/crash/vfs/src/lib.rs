@@ -15,16 +15,16 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// The name under which the VFS is registered.
 pub const NAME: &str = "dialoq-test-disk";
 
-/// What happens at the chosen operation.
+/// The fault at the chosen operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// It is refused, once; everything after it works.
     Fail,
     /// Power is lost: of a write only the first half is on the disk, and all that came before, synced or not.
     Tear,
-    /// Power is lost: only what was synced is on the disk.
+    /// Power is lost: only synced writes are on the disk.
     Lose,
-    /// Power is lost: what was synced is on the disk, and of the rest every other write.
+    /// Power is lost: synced writes are on the disk, and every other one of the rest.
     Mix,
 }
 
@@ -41,7 +41,7 @@ enum Change {
     Delete,
 }
 
-/// A file: what is surely on the disk, and what came after.
+/// A file: its synced content, and the writes since then.
 #[derive(Debug, Default)]
 struct File {
     synced: Option<Vec<u8>>,
