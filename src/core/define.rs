@@ -72,7 +72,7 @@ impl Core {
                 self.apply_consequence(consequence, now, effects);
             }
         }
-        self.revisit_outboxes(effects);
+        self.revisit_outboxes(false, effects);
     }
 
     /// The row of a definition; nothing if a later statement of the same script removes the object again.

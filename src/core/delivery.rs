@@ -431,7 +431,9 @@ impl Core {
 
     /// Checks all waiting messages after definitions have changed: rows that can go first are put in
     /// [`Effects::redeliver`]; the others get their current reason.
-    pub(super) fn revisit_outboxes(&mut self, effects: &mut Effects) {
+    ///
+    /// After a restart, messages whose target was erased while they waited go on waiting, as they would have without it.
+    pub(super) fn revisit_outboxes(&mut self, is_restart: bool, effects: &mut Effects) {
         let mut delayed: Vec<(u32, Delay)> = Vec::new();
         for &place in self.outboxes.values() {
             let endpoint = &self.endpoints[place];
@@ -440,6 +442,7 @@ impl Core {
             }
             match self.route(place) {
                 Route::Delayed(delay) => delayed.push((place, delay)),
+                Route::Gone if is_restart => {}
                 _ => self.name_first(place, effects),
             }
         }

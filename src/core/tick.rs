@@ -11,7 +11,7 @@ impl Core {
     /// Handles all due timers and lifetimes. Call again at once while [`Core::next_due`] is not later than `now`.
     pub fn tick(&mut self, now: Timestamp, effects: &mut Effects) {
         if std::mem::take(&mut self.is_restored) {
-            self.revisit_outboxes(effects);
+            self.revisit_outboxes(true, effects);
         }
         for _ in 0..MOST_AT_ONCE {
             match self.due.first() {

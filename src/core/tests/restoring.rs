@@ -47,6 +47,22 @@ impl Rows {
 }
 
 #[test]
+fn a_message_that_waits_for_an_erased_target_waits_after_a_restart_too() {
+    let mut memory = broker();
+    let initiator = begin(&mut memory, "t", None);
+    send(&mut memory, initiator, "arrives");
+    let target = memory.endpoints().find(|row| row.handle != initiator).unwrap().handle;
+    alter(&mut memory, "qt", false);
+    send(&mut memory, initiator, "waits");
+    end(&mut memory, target, EndForm::Cleanup);
+    memory.core = memory.restored(NOW).unwrap();
+    memory.tick(NOW);
+    assert_eq!((states(&memory), memory.transmissions().count()), (vec!["CO"], 1));
+    alter(&mut memory, "qt", true);
+    assert_eq!((states(&memory), memory.transmissions().count()), (vec!["ER"], 0));
+}
+
+#[test]
 fn each_number_above_its_mark_is_reported_and_not_given_out_again() {
     let mut memory = broker();
     let initiator = begin(&mut memory, "t", None);
