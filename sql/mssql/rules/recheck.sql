@@ -78,6 +78,9 @@ BEGIN
     IF @is_locked = 0
     BEGIN
         DELETE FROM dialoq.queue_message WITH (ROWLOCK, READPAST) WHERE endpoint_id = @endpoint_id;
+        -- The lock of the sender's group may be free a moment before that of its message, which READPAST then passes over.
+        IF EXISTS (SELECT 1 FROM dialoq.queue_message AS m WITH (READUNCOMMITTED) WHERE m.endpoint_id = @endpoint_id)
+            SET @is_settled = 0;
         RETURN;
     END
     EXEC dialoq.redeliver @endpoint_id, @notices OUTPUT;
