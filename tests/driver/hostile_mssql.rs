@@ -75,6 +75,29 @@ pub(crate) fn a_poll_that_waits_for_a_lock_stops_no_transaction(store: Store) {
     });
 }
 
+/// The connection that reads the definitions also records what transactions receive. A read that waits for a lock must not stop
+/// them.
+pub(crate) fn definitions_that_wait_for_a_lock_stop_no_transaction(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        for text in ["a", "b", "c", "d", "e"] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        run(&mut client, "UPDATE dialoq.broker SET catalog_version = catalog_version + 1").await;
+        run(&mut client, "BEGIN TRANSACTION; ALTER TABLE dialoq.xml_schema_collection ADD of_the_test int NULL").await;
+        let definer = broker.clone();
+        let waiting = tokio::spawn(async move { definer.execute("CREATE QUEUE later").await });
+        for text in ["a", "b", "c", "d", "e"] {
+            let tx = broker.begin().await.unwrap();
+            let batch = tx.receive("server").top(1).await.unwrap().expect("it was sent");
+            assert_eq!(batch.first().text().unwrap(), text);
+            tx.commit().await.unwrap();
+        }
+        run(&mut client, "ROLLBACK").await;
+        waiting.await.unwrap().unwrap();
+    });
+}
+
 /// A definition that meets a row of another transaction is tried again, and other definitions go on meanwhile.
 pub(crate) fn a_definition_that_waits_for_a_row_stops_no_other(store: Store) {
     on(store, |broker, mut client| async move {

@@ -115,7 +115,8 @@ fn main() -> ExitCode {
             a_process_writes_its_own_rows_only definitions_in_a_row_are_rechecked_once
             a_message_sent_before_its_service_moves_is_received
             a_definition_that_waits_for_a_row_stops_no_other
-            a_poll_that_waits_for_a_lock_stops_no_transaction a_database_that_is_not_there_is_named;
+            a_poll_that_waits_for_a_lock_stops_no_transaction
+            definitions_that_wait_for_a_lock_stop_no_transaction a_database_that_is_not_there_is_named;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_gives_up_while_a_transaction_stays_open;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;

@@ -2,7 +2,7 @@
 -- even if the host of the transaction dies.
 -- Takes: the transaction's attempt id, the queue, the group
 -- Gives: nothing. No record is made if no transaction holds the group, or if the group has no conversation in that queue
--- Errors: 60005
+-- Errors: 60005; 1222 if another session keeps a row from being read or written for a second
 -- Locks: none
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.begin_attempt
@@ -10,6 +10,9 @@ CREATE PROCEDURE dialoq.begin_attempt
 AS
 BEGIN
     -- <settings>
+    -- The transaction waits for this call, on a connection that all transactions of the process share. Without the limit the call
+    -- could wait for a lock of one of them.
+    SET LOCK_TIMEOUT 1000;
     IF @attempt_id IS NULL OR @queue_id IS NULL OR @conversation_group_id IS NULL
         THROW 60005, N'an attempt needs its id, a queue and a conversation group; one of them is NULL', 1;
     -- Invented attempts would disable a queue. A group that no session holds has no received messages that a rollback could

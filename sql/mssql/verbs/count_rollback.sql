@@ -2,7 +2,7 @@
 -- counted it already.
 -- Takes: the attempt id
 -- Gives: notices
--- Errors: none
+-- Errors: 1222 if another session keeps a row from being read or written for a second; then tick counts the rollback
 -- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.count_rollback
@@ -10,6 +10,8 @@ CREATE PROCEDURE dialoq.count_rollback
 AS
 BEGIN
     -- <settings>
+    -- On the same connection as begin_attempt.
+    SET LOCK_TIMEOUT 1000;
     DECLARE @notices nvarchar(max);
     -- <transaction>
     EXEC dialoq.count_attempt @attempt_id, @notices OUTPUT;

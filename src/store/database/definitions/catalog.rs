@@ -4,7 +4,7 @@ use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
     XmlSchemaCollection,
 };
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
 use crate::store::SqlRow;
 use crate::store::database::Database;
@@ -13,6 +13,10 @@ use crate::store::database::link::{Link, Linked};
 use crate::store::database::retry::{Repeat, retry};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Attempts to read the definitions while a lock is in the way, which ends each attempt after a second on SQL Server. Between two
+/// attempts open transactions use the control connection.
+const LOCKED_READS: u32 = 30;
 
 /// The definitions of one version.
 #[derive(Debug, Default)]
@@ -65,15 +69,22 @@ impl Database {
         let _reading = self.definitions.reading.lock().await;
         let before = self.definitions.known().version;
         // Not on a link of the pool: transactions that hold all of them may wait for the definitions.
-        let read = retry(Repeat::Always, || async {
+        let read = || async {
             let mut lent = self.control.lend().await?;
             let read = self.read_definitions(&mut *lent.link).await;
             if read.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
                 lent.give_back();
             }
             read
-        });
-        if let Some(known) = read.await?
+        };
+        let mut attempts = 1;
+        let known = loop {
+            match retry(Repeat::Always, &read).await {
+                Err(error) if error.code() == Code::LOCK_TIMEOUT && attempts < LOCKED_READS => attempts += 1,
+                read => break read?,
+            }
+        };
+        if let Some(known) = known
             && self.definitions.learn_after(known, before)
         {
             self.board.wake_all();
