@@ -81,6 +81,32 @@ pub(crate) fn a_row_that_leads_to_nothing_is_removed(store: Store) {
     });
 }
 
+/// A transaction that holds a group, and keeps the claim row of its oldest message, gets one more row, however many messages arrive:
+/// a poll reads a thousand rows.
+pub(crate) fn sends_into_a_held_group_add_one_row(store: Store) {
+    on(store, |broker, mut client| async move {
+        let handle = dialog(&broker).await;
+        broker.send(handle, "//t/Word", "a").await.unwrap();
+        let hold = "DECLARE @handle uniqueidentifier = (
+                SELECT conversation_handle FROM dialoq.conversation_endpoint WHERE is_initiator = 0);
+            BEGIN TRANSACTION; EXEC dialoq.reprioritise @handle, 5;";
+        client.simple_query(hold).await.unwrap().into_results().await.unwrap();
+        for text in ["b", "c", "d"] {
+            broker.send(handle, "//t/Word", text).await.unwrap();
+        }
+        let rows = "SELECT COUNT(*) FROM dialoq.ready_group";
+        let count = client.simple_query(rows).await.unwrap().into_row().await.unwrap().unwrap();
+        assert_eq!(count.get::<i32, _>(0), Some(2));
+        client.simple_query("COMMIT").await.unwrap().into_results().await.unwrap();
+        for text in ["a", "b", "c", "d"] {
+            let batch = broker.receive("server").top(1).await.unwrap().expect("it was sent");
+            assert_eq!(batch.first().text().unwrap(), text);
+        }
+        let count = client.simple_query(rows).await.unwrap().into_row().await.unwrap().unwrap();
+        assert_eq!(count.get::<i32, _>(0), Some(0));
+    });
+}
+
 /// An open SEND locks the claim row of a group whose conversation has moved away. The claim row of the other group has the same
 /// level and age. RECEIVE must find it.
 pub(crate) fn a_row_that_a_sender_keeps_hides_no_other_group(store: Store) {

@@ -106,7 +106,8 @@ fn main() -> ExitCode {
         Mssql enlisting_mssql: verbs_commit_with_the_users_writes a_refusal_leaves_the_users_transaction_as_it_was
             the_users_isolation_level_blocks_no_other_session;
         Mssql batches_mssql: a_batch_begins_where_the_last_one_began
-            a_row_that_leads_to_nothing_is_removed a_row_that_a_sender_keeps_hides_no_other_group;
+            a_row_that_leads_to_nothing_is_removed a_row_that_a_sender_keeps_hides_no_other_group
+            sends_into_a_held_group_add_one_row;
         Mssql hostile_mssql: an_invalid_verdict_is_refused_at_once
             a_row_that_fails_keeps_nothing_else_from_being_done ids_that_are_in_use_are_refused
             session_settings_do_not_affect_verbs tick_is_not_called_in_a_transaction

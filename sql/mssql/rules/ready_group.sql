@@ -12,28 +12,30 @@ CREATE PROCEDURE dialoq.add_ready
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @oldest bigint, @resource nvarchar(255), @is_locked bit;
+    DECLARE @known bigint, @oldest bigint, @resource nvarchar(255), @is_locked bit;
     IF @queue_id = 0 RETURN;
     SET @notices = CONCAT(@notices, N' q:', @queue_id);
-    SELECT TOP (1) @oldest = r.oldest
+    SELECT TOP (1) @known = r.oldest
     FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
     WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.rank_from_top = 10 - @priority
         AND r.oldest <= @queuing_order
-    ORDER BY r.oldest;
-    IF @oldest IS NOT NULL
+    ORDER BY r.oldest DESC;
+    IF @known IS NOT NULL
     BEGIN
-        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @oldest);
+        SET @resource = CONCAT(N'dialoq:', DB_ID(), N':ready:', @known);
         EXEC dialoq.try_lock @resource, N'Shared', @is_locked OUTPUT;
         -- The holder of the lock may have removed the row meanwhile.
         IF @is_locked = 1 AND EXISTS (
             SELECT 1 FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST)
             WHERE r.conversation_group_id = @group AND r.queue_id = @queue_id AND r.rank_from_top = 10 - @priority
-                AND r.oldest = @oldest)
+                AND r.oldest = @known)
             RETURN;
     END
-    SET @oldest = NULL;
-    SELECT @oldest = MIN(r.oldest)
-    FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group;
+    -- If a receiver has locked the known row, a row of the same age would have the same lock, and every SEND until the end of that
+    -- transaction would add one. So the new row has its message's age, and the next SEND uses it. Otherwise it has the group's age.
+    IF @known IS NULL OR @is_locked = 1
+        SELECT @oldest = MIN(r.oldest)
+        FROM dialoq.ready_group AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.conversation_group_id = @group;
     INSERT INTO dialoq.ready_group (queue_id, rank_from_top, oldest, conversation_group_id)
     VALUES (@queue_id, 10 - @priority,
         CASE WHEN @oldest < @queuing_order THEN @oldest ELSE @queuing_order END, @group);
