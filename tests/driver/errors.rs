@@ -1,7 +1,7 @@
 //! The codes of errors, and whether the failed work happened.
 
 use crate::servers::Store;
-use crate::stage::{call, error, execute, number, on, refused, sql, url};
+use crate::stage::{call, error, execute, number, on, refused, rows, sql, url};
 use dialoq::internals::store::SqlStatement;
 use dialoq::internals::store::database::link::{Arg, Driver, Fate};
 use dialoq::internals::store::postgres::PostgresDriver;
@@ -50,6 +50,63 @@ pub(crate) fn the_users_own_sql_is_60022(store: Store) {
         assert_eq!(code, Code::USER_SQL_FAILED);
         assert!(failure.error.message().contains("bytea"), "{failure:?}");
         assert_eq!(number(&mut *link, "SELECT count(*) FROM thing").await, 0);
+    });
+}
+
+const STOPPED: &str = "
+CREATE FUNCTION dialoq.fail_as(state text, said text, hint text) RETURNS TABLE (nothing int) LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION USING ERRCODE = state, MESSAGE = said, HINT = hint;
+END $$;
+CREATE FUNCTION dialoq.wait() RETURNS TABLE (nothing int) LANGUAGE sql AS 'SELECT 1 FROM pg_sleep(600)';
+CREATE FUNCTION dialoq.define_wait() RETURNS TABLE (nothing int) LANGUAGE sql AS 'SELECT 1 FROM pg_sleep(600)';";
+
+/// A role's statement_timeout may pass while a verb waits for a lock.
+pub(crate) fn a_verb_stopped_by_a_limit_may_be_tried_again(store: Store) {
+    on(store, "", STOPPED, |stage| async move {
+        let name = stage.database.sql("SELECT current_database()");
+        stage.database.sql(&format!("ALTER DATABASE {name} SET statement_timeout = '300ms'"));
+        let driver = PostgresDriver::new(&url(stage.database.url())).unwrap();
+        let mut link = driver.take().await.unwrap();
+        link.begin().await.unwrap();
+        let (failure, code) = refused(link.call(call("wait", Vec::new())).await);
+        assert_eq!((code, failure.fate), (Code::LOCK_TIMEOUT, Fate::Undone), "{failure:?}");
+        assert!(failure.error.is_retryable() && failure.error.message().contains("statement_timeout"), "{failure:?}");
+        link.rollback().await.unwrap();
+        // The same change of definitions would be stopped each time.
+        let (failure, code) = refused(link.call(call("define_wait", Vec::new())).await);
+        assert_eq!((code, failure.error.is_retryable()), (Code::STORE_IO, false), "{failure:?}");
+        // Work that no caller waits for has no limit.
+        let mut link = driver.dedicated().await.unwrap();
+        assert_eq!(
+            rows(&mut *link, "SELECT current_setting('statement_timeout') AS value").await[0]
+                .get::<String>("value")
+                .unwrap(),
+            "0"
+        );
+    });
+}
+
+pub(crate) fn codes_do_not_depend_on_the_language_of_the_server(store: Store) {
+    on(store, "", STOPPED, |stage| async move {
+        let mut link = stage.link().await;
+        let by_user = |state: &str, said: &str| {
+            sql("SELECT * FROM dialoq.fail_as($1::text, $2::text, '')", vec![state.into(), said.into()])
+        };
+        let stopped = "storniere Anfrage wegen Zeitüberschreitung der Anweisung";
+        let (failure, code) = refused(link.query(&by_user("57014", stopped)).await);
+        assert_eq!((code, failure.fate), (Code::SQL_TIMEOUT, Fate::Undone), "{failure:?}");
+        let only_reads = "kann INSERT nicht in einer Read-Only-Transaktion ausführen";
+        let (_, code) = refused(link.query(&by_user("25006", only_reads)).await);
+        assert_eq!(code, Code::USER_SQL_FAILED);
+        let full = vec![
+            Arg::Text("53200"),
+            Arg::Text("Shared Memory aufgebraucht"),
+            Arg::Text("Sie müssen möglicherweise »max_locks_per_transaction« erhöhen."),
+        ];
+        let (failure, code) = refused(link.call(call("fail_as", full)).await);
+        assert_eq!(code, Code::STORE_IO);
+        assert!(failure.error.message().contains("no room for another lock"), "{failure:?}");
     });
 }
 

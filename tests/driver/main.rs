@@ -53,7 +53,8 @@ fn main() -> ExitCode {
         Postgres errors: numbers_of_ours_come_through the_users_own_sql_is_60022 deadlocks_are_1205 a_failed_transaction_is_not_committed
             savepoints_keep_earlier_work a_missing_schema_is_60035 a_function_replaced_under_its_call_is_1205
             logins_are_60034 a_server_that_is_not_there_is_60030
-            a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032;
+            a_constraint_put_off_fails_the_commit an_exhausted_pool_is_60032
+            a_verb_stopped_by_a_limit_may_be_tried_again codes_do_not_depend_on_the_language_of_the_server;
         Postgres leaving: a_transaction_left_open_is_rolled_back a_call_left_waiting_is_ended_and_its_locks_are_free
             locks_of_the_session_do_not_go_back_to_the_pool the_error_of_a_lost_connection_states_the_outcome
             a_connection_lost_while_idle_is_replaced a_notice_reaches_a_listener a_lost_listener_is_reported
@@ -87,7 +88,9 @@ fn main() -> ExitCode {
             a_receive_that_takes_nothing_forgets_no_rollbacks;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
-            a_publication_of_all_tables_stops_no_verb;
+            a_publication_of_all_tables_stops_no_verb
+            transactions_of_a_database_that_only_reads_write_nothing
+            other_definitions_of_the_same_version_are_read_after_a_lost_connection;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_another_owner_is_refused
             a_function_that_another_role_left_is_refused every_granted_function_fixes_its_search_path
             a_queue_is_turned_off_by_receiving_only

@@ -81,6 +81,53 @@ pub(crate) fn connections_that_only_read_are_replaced(store: Store) {
     });
 }
 
+/// An administrator lets a database only read before it is copied elsewhere: nothing may be acknowledged then.
+pub(crate) fn transactions_of_a_database_that_only_reads_write_nothing(store: Store) {
+    on(store, "&pool_size=1", |database, broker, dialog| async move {
+        broker.close().await?;
+        let name = database.sql("SELECT current_database()");
+        database.sql(&format!("ALTER DATABASE {name} SET default_transaction_read_only = on"));
+        let broker = Broker::open(&format!("{}&pool_size=1", database.url())).await?;
+        let tx = broker.begin().await?;
+        assert_eq!(tx.send(dialog, "Word", "1").await.unwrap_err().code(), Code::STORE_READ_ONLY);
+        drop(tx);
+        // They would wait for ever, for a RECEIVE that finds nothing writes nothing.
+        let tx = broker.begin().await?;
+        assert_eq!(tx.receive("server").wait(SOON).await.unwrap_err().code(), Code::STORE_READ_ONLY);
+        drop(tx);
+        assert_eq!(broker.receive("server").wait(SOON).await.unwrap_err().code(), Code::STORE_READ_ONLY);
+        // The user's own SQL, on a connection of that time.
+        let tx = broker.begin().await?;
+        assert_eq!(tx.sql("CREATE TABLE mine (id int)", ()).await.unwrap_err().code(), Code::USER_SQL_FAILED);
+        database.sql(&format!("BEGIN READ WRITE; ALTER DATABASE {name} RESET default_transaction_read_only; COMMIT"));
+        drop(tx);
+        let tx = broker.begin().await?;
+        tx.sql("CREATE TABLE mine (id int)", ()).await?;
+        tx.send(dialog, "Word", "2").await?;
+        tx.commit().await?;
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.queue_message"), "1");
+        broker.close().await
+    });
+}
+
+pub(crate) fn other_definitions_of_the_same_version_are_read_after_a_lost_connection(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        broker.execute("CREATE QUEUE later").await?;
+        // As a restored database in which another process has defined another queue.
+        database.sql(
+            "UPDATE dialoq.service_queue SET name = 'other', folded_name = 'other' WHERE name = 'later';
+             SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        );
+        let made = async {
+            while broker.execute("CREATE QUEUE later").await.is_err() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, made).await.expect("the process keeps the definitions of before");
+        broker.close().await
+    });
+}
+
 pub(crate) fn definitions_are_read_while_transactions_hold_every_connection(store: Store) {
     on(store, "&pool_size=1&pool_wait_s=2", |database, broker, dialog| async move {
         let tx = broker.begin().await?;

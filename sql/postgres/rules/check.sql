@@ -55,14 +55,18 @@ BEGIN
     PERFORM dialoq.fail(60005, format('the arguments of dialoq.%s make no row: %s; correct them', p_function, p_why));
 END $$;
 
--- Refuses a transaction with a fixed snapshot: it would not see the work of another transaction after a wait for its lock.
--- Errors: 60026
+-- Refuses a transaction with a fixed snapshot: it would not see the work of another transaction after a wait for its lock. And
+-- one that only reads: a RECEIVE that finds nothing writes nothing, so its caller would wait for ever.
+-- Errors: 60026; 25006
 CREATE OR REPLACE FUNCTION dialoq.check_isolation() RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM dialoq.fail(60026, format('the transaction is %s; the broker needs READ COMMITTED',
             upper(current_setting('transaction_isolation'))));
+    END IF;
+    IF current_setting('transaction_read_only') = 'on' THEN
+        RAISE EXCEPTION 'the transaction only reads' USING ERRCODE = 'read_only_sql_transaction';
     END IF;
 END $$;
 

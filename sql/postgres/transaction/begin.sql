@@ -1,4 +1,5 @@
--- Opens a transaction. READ COMMITTED whatever the database's default: verbs read again after every wait for a lock.
+-- Opens a transaction. READ COMMITTED whatever the database's default: verbs read again after every wait for a lock. Whether it
+-- may write is the default's: an administrator sets default_transaction_read_only before a database is copied elsewhere.
 -- Takes: nothing
 -- Gives: nothing
-BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE
+BEGIN ISOLATION LEVEL READ COMMITTED

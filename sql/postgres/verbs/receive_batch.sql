@@ -86,7 +86,9 @@ BEGIN
     INTO v_queue_id, v_gives, v_retains, v_now, v_has_rollbacks, v_services
     FROM dialoq.service_queue AS q CROSS JOIN dialoq.broker AS b
     WHERE q.folded_name = lower(p_queue COLLATE "C");
-    IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed' THEN
+    IF v_gives IS NOT TRUE OR current_setting('transaction_isolation') <> 'read committed'
+        OR current_setting('transaction_read_only') = 'on'
+    THEN
         v_queue_id := dialoq.receivable(p_queue);
     END IF;
     IF 0 < ALL (p_tops) AND v_most_of_all >= ALL (p_tops) THEN

@@ -112,6 +112,13 @@ pub(super) struct Session {
     made_after: u64,
 }
 
+impl Session {
+    /// Lets the pool open another in its place.
+    pub(super) fn retire(&mut self) {
+        self.made_after = u64::MAX;
+    }
+}
+
 pub(super) type Renewal = BoxFuture<'static, bool>;
 
 impl Connector {
@@ -209,6 +216,12 @@ impl Connector {
             Durability::Full => session::DURABILITY_FULL,
             Durability::Normal => session::DURABILITY_NORMAL,
         }
+    }
+
+    /// Readies a session for work of ours that no caller waits for.
+    pub(super) async fn lift_limit(&self, client: &Client) -> Result<()> {
+        let done = client.batch_execute(session::NO_LIMIT).await;
+        done.map_err(|error| not_connected(&error, &self.place))
     }
 
     /// The server only reads: no idle session is used again.

@@ -84,6 +84,14 @@ impl Asked<'_> {
         }
     }
 
+    /// Whether it is part of a change of definitions, or of an installation.
+    fn is_definition(&self) -> bool {
+        match self {
+            Self::Call(name) => ["define_", "put_", "delete_", "on_"].iter().any(|part| name.starts_with(part)),
+            Self::Ours(_) | Self::Users(_) => true,
+        }
+    }
+
     pub(super) fn is_users(&self) -> bool {
         matches!(self, Self::Users(_))
     }
@@ -130,17 +138,6 @@ pub(super) fn lost(why: String, at_risk: AtRisk, place: &Place) -> Failure {
         AtRisk::Nothing => (unreachable("nothing was changed"), Fate::Undone),
     };
     Failure { error, fate, is_link_usable: false }
-}
-
-/// The server is a standby, which refused to begin a transaction that may write.
-pub(super) fn only_reads(error: tokio_postgres::Error, asked: Asked<'_>, place: &Place) -> Failure {
-    let reason = error.as_db_error().map_or_else(|| chain(&error), |server| server.message().to_owned());
-    let error = Error::new(Code::STORE_READ_ONLY, only_reads_text(&reason, asked, place)).caused_by(error);
-    Failure { error, fate: Fate::Undone, is_link_usable: false }
-}
-
-fn only_reads_text(reason: &str, asked: Asked<'_>, place: &Place) -> String {
-    format!("{place} only reads: {reason} ({asked}); name its primary server")
 }
 
 /// The failure of connecting.
@@ -269,15 +266,16 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             Fate::TransactionUndone,
         ),
         "53100" => store(Code::STORE_FULL, format!("the disk of {place} is full: {said} ({what}); make room on it")),
-        "53200" if said.contains("shared memory") => store(
+        // The hint names the setting in every language.
+        "53200" if server.hint().is_some_and(|hint| hint.contains("max_locks_per_transaction")) => store(
             Code::STORE_IO,
             format!(
                 "{place} has no room for another lock: {said} ({what}); raise max_locks_per_transaction in the server's \
                  configuration, each locked conversation group takes one, or touch fewer groups in one transaction"
             ),
         ),
-        "25006" if !asked.is_users() || !said.contains("read-only transaction") => {
-            store(Code::STORE_READ_ONLY, only_reads_text(said, asked, place))
+        "25006" if !asked.is_users() => {
+            store(Code::STORE_READ_ONLY, format!("{place} only reads: {said} ({what}); name its primary server"))
         }
         _ if is_access(server.code()) => {
             let role = asked.role();
@@ -298,8 +296,16 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             );
             (Error::new(Code::OBJECT_IN_USE, text), Fate::Undone)
         }
-        // The link reports sql_timeout, because it measures how long the statement runs.
-        "57014" if asked.is_users() && said.contains("statement timeout") => (
+        // The link reports sql_timeout, because it measures how long the statement runs. A cancel has the same SQLSTATE as a
+        // limit; where its text is not English, it counts as one.
+        "57014" if asked.is_users() && said == "canceling statement due to user request" => (
+            Error::new(
+                Code::USER_SQL_FAILED,
+                format!("{what} was stopped: {said}; another session cancelled it; run it again"),
+            ),
+            Fate::Undone,
+        ),
+        "57014" if asked.is_users() => (
             Error::new(
                 Code::SQL_TIMEOUT,
                 format!(
@@ -309,14 +315,13 @@ fn refused(server: &DbError, asked: Asked<'_>, place: &Place) -> (Error, Fate) {
             ),
             Fate::Undone,
         ),
-        "57014" if asked.is_users() => (
-            Error::new(
-                Code::USER_SQL_FAILED,
-                format!(
-                    "{what} was stopped: {said}; another session cancelled it, or a limit of the server's; run it again"
-                ),
+        // A definition is tried again without end after a lock timeout, but a limit would stop it each time.
+        "57014" if !asked.is_definition() => store(
+            Code::LOCK_TIMEOUT,
+            format!(
+                "{what} was stopped: {said}; another session cancelled it, or the role or the database has a statement_timeout, \
+                 which may pass while it waits for a lock; try again, or raise that limit"
             ),
-            Fate::Undone,
         ),
         "XX001" | "XX002" => store(Code::STORE_DAMAGED, format!("{place} says it is damaged: {said} ({what})")),
         state if asked.is_users() => {

@@ -4,7 +4,7 @@ mod requests;
 
 use super::args::arguments;
 use super::connect::{Connector, Pooling, RunningStatement, Session};
-use super::failure::{Asked, AtRisk, ConnectionState, failure, lost, only_reads};
+use super::failure::{Asked, AtRisk, ConnectionState, failure, lost};
 use super::guard::guard;
 use super::texts;
 use super::values::{Prepared, RowsFor};
@@ -116,8 +116,6 @@ enum SendError {
     Server(tokio_postgres::Error),
     /// BEGIN failed, and the server ran the request without a transaction.
     NoTransaction(tokio_postgres::Error),
-    /// BEGIN failed because the server is a standby, which takes no transaction that may write.
-    Standby(tokio_postgres::Error),
 }
 
 impl Deref for Held {
@@ -206,7 +204,7 @@ impl PgLink {
         let is_servers = error.as_db_error().is_some();
         let loss = ConnectionState { is_closed: self.client().is_closed(), why: self.why_lost() };
         let is_stopped = error.code() == Some(&SqlState::QUERY_CANCELED);
-        let only_reads = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) && !asked.is_users();
+        let only_reads = error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION);
         let mut failure = failure(error, asked, at_risk, loss, self.connector.place());
         if is_stopped
             && let Some((began, limit)) = self.limited
@@ -214,10 +212,8 @@ impl PgLink {
         {
             failure.error = asked.overran(limit).caused_by(failure.error);
         }
-        // In a transaction the user may have asked for that, by SET TRANSACTION READ ONLY.
-        if only_reads && !self.is_in_transaction() {
-            self.connector.note_read_only();
-            failure.is_link_usable = false;
+        if only_reads {
+            self.note_read_only(asked, &mut failure);
         }
         if !failure.is_link_usable {
             self.is_lost = true;
@@ -228,14 +224,23 @@ impl PgLink {
         failure
     }
 
+    /// The server refused to write. The user's own SQL may have asked for that, by SET TRANSACTION READ ONLY; a query outside
+    /// of a transaction does.
+    fn note_read_only(&mut self, asked: Asked<'_>, failure: &mut Failure) {
+        match (self.is_in_transaction(), asked.is_users()) {
+            (true, _) if self.ran_users_sql => self.session().retire(),
+            (true, _) => self.connector.note_read_only(),
+            (false, true) => {}
+            (false, false) => {
+                self.connector.note_read_only();
+                failure.is_link_usable = false;
+            }
+        }
+    }
+
     fn send_failed(&mut self, error: SendError, asked: Asked<'_>, at_risk: AtRisk) -> Failure {
         match error {
             SendError::Server(error) => self.failed(error, asked, at_risk),
-            SendError::Standby(error) => {
-                self.is_lost = true;
-                self.connector.note_read_only();
-                only_reads(error, asked, self.connector.place())
-            }
             SendError::NoTransaction(error) => {
                 self.is_lost = true;
                 let why = format!("the server refused to begin a transaction: {error}");
@@ -357,9 +362,6 @@ impl PgLink {
         let Some((text, begins)) = pending else { return request.await.map_err(SendError::Server) };
         match tokio::join!(biased; client.batch_execute(&text), request) {
             (Ok(()), done) => done.map_err(SendError::Server),
-            (Err(error), _) if begins && error.code() == Some(&SqlState::FEATURE_NOT_SUPPORTED) => {
-                Err(SendError::Standby(error))
-            }
             (Err(error), Ok(_)) if begins => Err(SendError::NoTransaction(error)),
             (Err(error), _) => Err(SendError::Server(error)),
         }

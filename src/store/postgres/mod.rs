@@ -105,6 +105,7 @@ impl Driver for PostgresDriver {
     fn dedicated(&self) -> BoxFuture<'_, Result<Box<dyn Link>>> {
         Box::pin(async {
             let session = self.connector.connect(|_| ()).await?;
+            self.connector.lift_limit(&session.client).await?;
             Ok(Box::new(PgLink::own(self.connector.clone(), session)) as Box<dyn Link>)
         })
     }

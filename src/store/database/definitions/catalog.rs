@@ -40,12 +40,13 @@ impl Definitions {
 
     /// Takes definitions over unless newer ones are known; returns whether they are new.
     pub(in crate::store::database) fn learn(&self, known: Known) -> bool {
-        self.learn_after(known, i64::MIN)
+        self.learn_after(known, i64::MIN, false)
     }
 
     /// The same for definitions that were read when `before` was known. The version only rises, so an earlier one is that of
     /// a database that was restored, or of a standby that had not received the last definitions when it became the primary.
-    fn learn_after(&self, known: Known, before: i64) -> bool {
+    /// If `is_unproven`, so may be the same version.
+    fn learn_after(&self, known: Known, before: i64, is_unproven: bool) -> bool {
         let mut place = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let is_restored = known.version < before;
         if is_restored {
@@ -55,7 +56,7 @@ impl Definitions {
                 known.version
             );
         }
-        let is_new = known.version > place.version || is_restored;
+        let is_new = known.version > place.version || is_restored || is_unproven && known.version == place.version;
         if is_new {
             *place = Arc::new(known);
         }
@@ -66,12 +67,22 @@ impl Definitions {
 impl Database {
     /// Reads the definitions if they have changed, and wakes all sleeping receivers then.
     pub(in crate::store::database) async fn reload(&self) -> Result<()> {
+        self.read(false).await
+    }
+
+    /// Reads the definitions even if their version is the known one. While no connection stood, the database may have been
+    /// restored, and another process may have made other definitions of that version.
+    pub(in crate::store::database) async fn reload_unproven(&self) -> Result<()> {
+        self.read(true).await
+    }
+
+    async fn read(&self, is_unproven: bool) -> Result<()> {
         let _reading = self.definitions.reading.lock().await;
         let before = self.definitions.known().version;
         // Not on a link of the pool: transactions that hold all of them may wait for the definitions.
         let read = || async {
             let mut lent = self.control.lend().await?;
-            let read = self.read_definitions(&mut *lent.link).await;
+            let read = self.read_definitions(&mut *lent.link, is_unproven).await;
             if read.as_ref().err().is_none_or(|failure| failure.is_link_usable) {
                 lent.give_back();
             }
@@ -85,7 +96,7 @@ impl Database {
             }
         };
         if let Some(known) = known
-            && self.definitions.learn_after(known, before)
+            && self.definitions.learn_after(known, before, is_unproven)
         {
             self.board.wake_all();
         }
@@ -93,13 +104,13 @@ impl Database {
     }
 
     /// Reads until the version has not changed meanwhile; `None` if the known definitions are current.
-    async fn read_definitions(&self, link: &mut dyn Link) -> Linked<Option<Known>> {
+    async fn read_definitions(&self, link: &mut dyn Link, is_unproven: bool) -> Linked<Option<Known>> {
         let reads = &self.driver.dialect().reads;
         let mut broker = link.read(reads.broker).await?;
         // A malformed row is refused below.
         let _ = only(&broker).and_then(|row| self.upkeep.learn_time(row));
         loop {
-            if version(&broker).is_ok_and(|version| version == self.definitions.known().version) {
+            if !is_unproven && version(&broker).is_ok_and(|version| version == self.definitions.known().version) {
                 return Ok(None);
             }
             let tables = Tables {

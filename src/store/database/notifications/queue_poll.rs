@@ -248,7 +248,7 @@ impl Database {
 
     /// Notices may have been lost: reads the definitions, wakes all receivers, and polls.
     async fn catch_up(self: &Arc<Self>) {
-        if let Err(error) = self.reload().await {
+        if let Err(error) = self.reload_unproven().await {
             tracing::warn!(%error, "the definitions could not be read");
         }
         self.board.wake_all();
