@@ -88,7 +88,7 @@ fn main() -> ExitCode {
             a_receive_that_takes_nothing_forgets_no_rollbacks;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
-            a_publication_of_all_tables_stops_no_verb
+            a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back
             transactions_of_a_database_that_only_reads_write_nothing
             other_definitions_of_the_same_version_are_read_after_a_lost_connection;
         Postgres strangers: overloads_of_a_stranger_are_never_called a_schema_of_another_owner_is_refused

@@ -81,6 +81,24 @@ pub(crate) fn connections_that_only_read_are_replaced(store: Store) {
     });
 }
 
+/// Roles belong to the server. A copy of the database is restored without them, and without the rights granted to them.
+pub(crate) fn a_copy_on_another_server_gets_its_roles_back(store: Store) {
+    on(store, "", |database, broker, _| async move {
+        broker.close().await?;
+        let rights = "SELECT bool_and(has_schema_privilege(r, 'dialoq', 'USAGE')
+                AND has_function_privilege(r, 'dialoq.tick(integer)', 'EXECUTE'))
+            FROM unnest(ARRAY['dialoq_user', 'dialoq_admin']) AS r";
+        assert_eq!(database.sql(rights), "t");
+        database.sql(
+            "REVOKE ALL ON SCHEMA dialoq FROM dialoq_user, dialoq_admin;
+             REVOKE ALL ON ALL ROUTINES IN SCHEMA dialoq FROM dialoq_user, dialoq_admin",
+        );
+        Broker::open(database.url()).await?.close().await?;
+        assert_eq!(database.sql(rights), "t");
+        Ok(())
+    });
+}
+
 /// An administrator lets a database only read before it is copied elsewhere: nothing may be acknowledged then.
 pub(crate) fn transactions_of_a_database_that_only_reads_write_nothing(store: Store) {
     on(store, "&pool_size=1", |database, broker, dialog| async move {

@@ -2,10 +2,12 @@
 -- every user may. A role that owns the schema, or may create in it, can have every user of the broker run the role's own
 -- functions: those of views run with the rights of the reader of the view.
 -- Takes: nothing
--- Gives: has_schema, has_installed, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
+-- Gives: has_schema, has_installed, has_roles, objects, missing_to_use, missing_to_install, missing_to_remove, distrust, user_name, database_name
 SELECT
     n.oid IS NOT NULL AS has_schema,
     c.oid IS NOT NULL AS has_installed,
+    2 = (SELECT count(*) FROM pg_catalog.pg_roles AS r
+     WHERE r.rolname IN ('dialoq_user', 'dialoq_admin') AND pg_catalog.has_schema_privilege(r.oid, n.oid, 'USAGE')) AS has_roles,
     (SELECT count(*) FROM pg_catalog.pg_class AS o
      WHERE o.relnamespace = n.oid AND o.oid IS DISTINCT FROM c.oid AND o.relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c'))
     + (SELECT count(*) FROM pg_catalog.pg_proc AS f WHERE f.pronamespace = n.oid) AS objects,

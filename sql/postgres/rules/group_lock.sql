@@ -85,10 +85,11 @@ END $$;
 -- Whether a login may use the broker: it owns the schema, or is a member of one of the roles, if only by SET ROLE. A login
 -- that comes by a SECURITY DEFINER function of a member is a stranger: the server shows the login of a session, not the role
 -- it acts as.
--- Gives: NULL for an unknown login
+-- Gives: NULL for an unknown login, and if the roles do not exist, as in a copy of the database on another server
 CREATE OR REPLACE FUNCTION dialoq.may_use(p_login oid) RETURNS boolean
 LANGUAGE sql STABLE AS $$
-    SELECT pg_has_role(p_login, 'dialoq_user', 'MEMBER') OR pg_has_role(p_login, 'dialoq_admin', 'MEMBER')
+    SELECT (SELECT bool_or(pg_has_role(p_login, r.oid, 'MEMBER')) FROM pg_roles AS r
+            WHERE r.rolname IN ('dialoq_user', 'dialoq_admin'))
         OR p_login = (SELECT n.nspowner FROM pg_namespace AS n WHERE n.nspname = 'dialoq')
 $$;
 

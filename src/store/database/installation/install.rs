@@ -32,7 +32,7 @@ pub struct Installed {
 /// the link.
 pub async fn install(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
     let found = SchemaState::read(link, dialect).await?;
-    if found.missing(dialect)?.is_empty() {
+    if found.steps(dialect)?.is_empty() {
         return Ok(Installed::default());
     }
     found.may_install(dialect)?;
@@ -120,7 +120,7 @@ pub struct Plan {
 /// Those of [`install`].
 pub async fn plan(link: &mut dyn Link, dialect: &Dialect) -> Result<Plan> {
     let found = SchemaState::read(link, dialect).await?;
-    let scripts = found.missing(dialect)?;
+    let scripts = found.steps(dialect)?;
     if !scripts.is_empty() {
         found.may_install(dialect)?;
     }
@@ -165,7 +165,7 @@ async fn remove_locked(link: &mut dyn Link, dialect: &Dialect) -> Result<bool> {
 async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSource) -> Result<Installed> {
     script(link, dialect, dialect.install.lock).await?;
     let found = SchemaState::read(link, dialect).await?;
-    let missing = found.missing(dialect)?;
+    let missing = found.steps(dialect)?;
     if missing.is_empty() {
         return Ok(Installed::default());
     }
@@ -197,6 +197,8 @@ async fn install_locked(link: &mut dyn Link, dialect: &Dialect, ids: &mut IdSour
 struct SchemaState {
     has_schema: bool,
     has_installed: bool,
+    /// Whether the roles exist and may use the schema.
+    has_roles: bool,
     objects: i64,
     /// Why the schema is not to be trusted, whatever it holds.
     distrust: Option<String>,
@@ -223,6 +225,7 @@ impl SchemaState {
         let mut found = Self {
             has_schema: row.get::<i64>("has_schema")? != 0,
             has_installed: row.get::<i64>("has_installed")? != 0,
+            has_roles: row.get::<i64>("has_roles")? != 0,
             objects: row.get("objects")?,
             distrust: row.get("distrust")?,
             missing_to_use: row.get("missing_to_use")?,
@@ -284,6 +287,18 @@ impl SchemaState {
             return Ok(Vec::new());
         }
         Ok(scripts.iter().chain(dialect.logic()).copied().collect())
+    }
+
+    /// The scripts of an installation: those that are missing. If only the roles are, because they belong to the server and a
+    /// copy of the database on another server has none: the logic, which makes them and grants their rights. A user who may not
+    /// install does without.
+    fn steps(&self, dialect: &Dialect) -> Result<Vec<Script>> {
+        let missing = self.missing(dialect)?;
+        let is_ours = self.version.as_ref().is_some_and(|version| version.logic_hash == logic_hash(dialect));
+        if missing.is_empty() && is_ours && !self.has_roles && self.missing_to_install.is_none() {
+            return Ok(dialect.logic().copied().collect());
+        }
+        Ok(missing)
     }
 
     fn may_install(&self, dialect: &Dialect) -> Result<()> {

@@ -254,6 +254,7 @@ impl Link for PlayedLink {
             "schema_state" => vec![row([
                 ("has_schema", true.into()),
                 ("has_installed", true.into()),
+                ("has_roles", true.into()),
                 ("objects", 0.into()),
                 ("missing_to_use", SqlValue::Null),
                 ("missing_to_install", SqlValue::Null),
