@@ -3,6 +3,7 @@
 //! The validator calls itself for each of them, and for each level of the body. If a schema that contains itself follows
 //! 30 references at each level, a body of 120 levels overflows a stack of 2 MiB, and the process ends.
 
+use jsonschema::{Draft, Uri, uri};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -17,8 +18,11 @@ const MOST_NESTED: u64 = 2048;
 /// # Errors
 /// It is longer than [`MOST_IN_A_ROW`], or goes in a circle.
 pub(super) fn longest(schema: &Value) -> Result<u64, String> {
-    let mut chains = Chains { resources: vec![schema], ..Chains::default() };
-    chains.collect(schema);
+    let root = uri::from_str("").map_err(|error| error.to_string())?;
+    let by_uri = HashMap::from([(root.as_str().to_owned(), vec![schema])]);
+    let id_keyword = Draft::default().detect(schema).id_keyword();
+    let mut chains = Chains { id_keyword, resources: vec![schema], by_uri, bases: vec![root], ..Chains::default() };
+    chains.collect(schema, 0);
     chains.all(schema).ok_or_else(|| {
         format!(
             "it applies more than {MOST_IN_A_ROW} references and alternatives to one value, one inside the other, or they go in a \
@@ -27,14 +31,15 @@ pub(super) fn longest(schema: &Value) -> Result<u64, String> {
     })
 }
 
-/// Refuses a body that is too deep for the stack of a thread.
+/// Refuses a body that is too deep for the stack of a thread; else returns the depth times the references and
+/// alternatives in a row, and one more.
 ///
 /// # Errors
 /// Names the limit.
-pub(super) fn check_depth(body: &Value, longest: u64) -> Result<(), String> {
+pub(super) fn check_depth(body: &Value, longest: u64) -> Result<u64, String> {
     let (most, depth) = (MOST_NESTED / (longest + 1), depth(body));
     if depth <= most {
-        return Ok(());
+        return Ok(depth * (longest + 1));
     }
     Err(format!(
         "its values nest {depth} deep, and its schema follows {longest} references and alternatives in a row; for that schema \
@@ -52,27 +57,58 @@ fn depth(value: &Value) -> u64 {
 
 #[derive(Default)]
 struct Chains<'a> {
-    /// The document, and its parts with an id: pointers begin at one of them.
+    id_keyword: &'static str,
+    /// The document, and its parts with an id.
     resources: Vec<&'a Value>,
-    /// By the last part of an anchor or an id.
+    /// The same and the anchors, by the URI.
+    by_uri: HashMap<String, Vec<&'a Value>>,
+    /// By the last part of an anchor or an id: for a reference whose URI is not found.
     named: HashMap<&'a str, Vec<&'a Value>>,
+    dynamic_anchors: HashMap<&'a str, Vec<&'a Value>>,
+    /// The URIs that references are relative to.
+    bases: Vec<Uri<String>>,
+    /// By the address of an object, the place of its base in `bases`.
+    base_of: HashMap<usize, usize>,
     /// By the address of an object; `None` while it is followed.
     known: HashMap<usize, Option<u64>>,
 }
 
 impl<'a> Chains<'a> {
-    fn collect(&mut self, value: &'a Value) {
-        for (key, text) in value.as_object().into_iter().flatten() {
-            let Some(text) = text.as_str().filter(|_| matches!(&**key, "$anchor" | "$dynamicAnchor" | "$id" | "id"))
-            else {
-                continue;
-            };
-            self.named.entry(last_part(text)).or_default().push(value);
-            if key.ends_with("id") {
+    fn collect(&mut self, value: &'a Value, base: usize) {
+        let text = |key: &str| value.get(key).and_then(Value::as_str);
+        let base = text(self.id_keyword).and_then(|id| self.add_base(value, id, base)).unwrap_or(base);
+        for key in ["$id", "id"] {
+            if let Some(id) = text(key) {
+                self.named.entry(last_part(id)).or_default().push(value);
                 self.resources.push(value);
             }
         }
-        parts(value).for_each(|part| self.collect(part));
+        for key in ["$anchor", "$dynamicAnchor"] {
+            let Some(anchor) = text(key) else { continue };
+            self.add(base, anchor, value);
+            self.named.entry(anchor).or_default().push(value);
+            if key == "$dynamicAnchor" {
+                self.dynamic_anchors.entry(anchor).or_default().push(value);
+            }
+        }
+        self.base_of.insert(address(value), base);
+        parts(value).for_each(|part| self.collect(part, base));
+    }
+
+    /// Adds a part with an id. Returns the place of its URI, if the id is more than an anchor.
+    fn add_base(&mut self, value: &'a Value, id: &str, base: usize) -> Option<usize> {
+        let (document, anchor) = id.split_once('#').unwrap_or((id, ""));
+        if !anchor.is_empty() {
+            self.add(base, anchor, value);
+        }
+        let own = uri::resolve_against(&self.bases[base].borrow(), document).ok().filter(|_| !document.is_empty())?;
+        self.by_uri.entry(own.as_str().to_owned()).or_default().push(value);
+        self.bases.push(own);
+        Some(self.bases.len() - 1)
+    }
+
+    fn add(&mut self, base: usize, anchor: &str, value: &'a Value) {
+        self.by_uri.entry(format!("{}#{anchor}", self.bases[base])).or_default().push(value);
     }
 
     /// The longest row that begins anywhere below a value.
@@ -87,7 +123,7 @@ impl<'a> Chains<'a> {
     /// The longest row that begins at a value; `None` if it has no end.
     fn from(&mut self, value: &'a Value, before: u64) -> Option<u64> {
         let Some(object) = value.as_object() else { return Some(0) };
-        let address = std::ptr::from_ref(value).addr();
+        let address = address(value);
         if let Some(known) = self.known.get(&address) {
             return known.filter(|known| before + known <= MOST_IN_A_ROW);
         }
@@ -96,7 +132,7 @@ impl<'a> Chains<'a> {
         }
         self.known.insert(address, None);
         let mut longest = 0;
-        for next in self.next(object) {
+        for next in self.next(object, address) {
             longest = longest.max(1 + self.from(next, before + 1)?);
         }
         self.known.insert(address, Some(longest));
@@ -104,23 +140,36 @@ impl<'a> Chains<'a> {
     }
 
     /// The schemas that an object applies to the same value.
-    fn next(&self, object: &'a Map<String, Value>) -> Vec<&'a Value> {
+    fn next(&self, object: &'a Map<String, Value>, address: usize) -> Vec<&'a Value> {
         let mut next = Vec::new();
         for (key, value) in object {
+            let to = value.as_str().unwrap_or("");
             match &**key {
                 "allOf" | "anyOf" | "oneOf" | "dependentSchemas" | "dependencies" => next.extend(parts(value)),
                 "not" | "if" | "then" | "else" => next.push(value),
-                "$ref" | "$dynamicRef" | "$recursiveRef" => {
-                    next.extend(value.as_str().into_iter().flat_map(|to| self.target(to)))
+                "$ref" if value.is_string() => next.extend(self.target(address, to)),
+                // Which one is meant depends on the way to it.
+                "$dynamicRef" => {
+                    next.extend(self.target(address, to));
+                    next.extend(self.dynamic_anchors.get(last_part(to)).into_iter().flatten());
                 }
+                "$recursiveRef" => next.extend(&self.resources),
                 _ => {}
             }
         }
         next
     }
 
-    fn target(&self, reference: &str) -> Vec<&'a Value> {
+    /// The schemas that a reference may mean: more than one if its URI is not found.
+    fn target(&self, address: usize, reference: &str) -> Vec<&'a Value> {
+        if let Some(found) = self.by_uri(address, reference).filter(|found| !found.is_empty()) {
+            return found;
+        }
         match reference.split_once('#') {
+            // The schemas of JSON Schema itself, which the validator has. They apply few schemas to one value.
+            _ if ["http://json-schema.org/", "https://json-schema.org/"].iter().any(|of| reference.starts_with(of)) => {
+                Vec::new()
+            }
             Some((_, pointer)) if pointer.is_empty() || pointer.starts_with('/') => {
                 let pointer = decoded(pointer);
                 self.resources.iter().filter_map(|resource| resource.pointer(&pointer)).collect()
@@ -128,6 +177,26 @@ impl<'a> Chains<'a> {
             _ => self.named.get(last_part(reference)).cloned().unwrap_or_default(),
         }
     }
+
+    /// The schemas of that URI.
+    fn by_uri(&self, address: usize, reference: &str) -> Option<Vec<&'a Value>> {
+        let base = &self.bases[*self.base_of.get(&address)?];
+        let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let document = match document {
+            "" => base.as_str().to_owned(),
+            relative => uri::resolve_against(&base.borrow(), relative).ok()?.as_str().to_owned(),
+        };
+        let fragment = decoded(fragment);
+        if fragment.is_empty() || fragment.starts_with('/') {
+            let documents = self.by_uri.get(&document)?;
+            return Some(documents.iter().filter_map(|document| document.pointer(&fragment)).collect());
+        }
+        self.by_uri.get(&format!("{document}#{fragment}")).cloned()
+    }
+}
+
+fn address(value: &Value) -> usize {
+    std::ptr::from_ref(value).addr()
 }
 
 /// A pointer without its percent signs.

@@ -107,6 +107,9 @@ fn references_in_a_row() {
             assert_eq!(by_schema(&schema, &nested(most)), Ok(()), "{links} links");
             let wrong = "[".repeat(most) + "1,2" + &"]".repeat(most);
             let why_wrong = why(by_schema(&schema, &wrong));
+            assert!(why_wrong.contains("too deep to name the fault"), "{links} links: {why_wrong}");
+            let wrong = "[".repeat(most / 2) + "1,2" + &"]".repeat(most / 2);
+            let why_wrong = why(by_schema(&schema, &wrong));
             assert!(why_wrong.contains("more than 1 item"), "{links} links: {why_wrong}");
             if most < 127 {
                 let why_deep = why(by_schema(&schema, &nested(127)));
@@ -123,6 +126,57 @@ fn references_in_a_row() {
             assert!(refused.contains("circle"), "{refused}");
         }
     });
+}
+
+/// To name the fault takes more of the stack than to find it.
+#[test]
+fn faults_under_alternatives_in_a_row() {
+    let link = |number| format!(r##""a{number}":{{"oneOf":[{{"$ref":"#/$defs/a{}"}},{{"const":77}}]}}"##, number + 1);
+    let links: Vec<String> = (0..7).map(link).collect();
+    let last = r##"{"maxItems":1,"items":{"$ref":"#/$defs/a0"}}"##;
+    let schema = format!(r##"{{"$defs":{{{},"a7":{last}}},"$ref":"#/$defs/a0"}}"##, links.join(","));
+    on_a_small_stack(move || {
+        for (depth, named) in [(10, "'oneOf'"), (60, "'oneOf'"), (127, "too deep to name the fault")] {
+            assert_eq!(by_schema(&schema, &nested(depth)), Ok(()));
+            let wrong = "[".repeat(depth) + "1,2" + &"]".repeat(depth);
+            let why_wrong = why(by_schema(&schema, &wrong));
+            assert!(why_wrong.contains(named), "{depth} deep: {why_wrong}");
+        }
+    });
+}
+
+/// A reference means the schema of its whole URI, not every one whose URI ends alike.
+#[test]
+fn references_between_schemas_of_one_document() {
+    let bundle = |id: &str, to: &str, base_id: &str, base: &str| {
+        format!(r##"{{"$id":"{id}","allOf":[{{"$ref":"{to}"}}],"$defs":{{"base":{{"$id":"{base_id}",{base}}}}}}}"##)
+    };
+    let (order, base) = ("https://example.com/order/v1", "https://example.com/base/v1");
+    let is_object = r#""type":"object""#;
+    for usable in [
+        bundle(order, base, base, is_object),
+        bundle(order, "../base/v1", "../base/v1", is_object),
+        bundle(order, "/base/v1#", "/base/v1", is_object),
+        bundle(order, "../base/v1#/$defs/it", "/base/v1", r#""$defs":{"it":{"type":"object"}}"#),
+        bundle(order, "/base/v1#it", "/base/v1", r#""$defs":{"it":{"$anchor":"it","type":"object"}}"#),
+        bundle(order, "#/$defs/base", "/base/v1", r##""$ref":"#/$defs/base","$defs":{"base":{"type":"object"}}"##),
+        r#"{"$id":"https://example.com/order/schema","allOf":[{"$ref":"https://json-schema.org/draft/2020-12/schema"}],"type":"object"}"#
+            .to_owned(),
+    ] {
+        assert_eq!(check_json_schema(&usable), Ok(()), "{usable}");
+        assert_eq!(by_schema(&usable, "{}"), Ok(()), "{usable}");
+        assert!(by_schema(&usable, "1").is_err(), "{usable}");
+    }
+    let back = |to: &str| format!(r#""not":{{"$ref":"{to}"}}"#);
+    for endless in [
+        bundle(order, base, base, &back("../order/v1")),
+        bundle(order, "/base/v1#it", base, &format!(r#""$defs":{{"it":{{"$anchor":"it",{}}}}}"#, back("#it"))),
+        bundle(order, "/base/v1", "../base/v1", &back("/order/v1#")),
+        r#"{"$schema":"http://json-schema.org/draft-04/schema#","id":"http://x/a","allOf":[{"$ref":"/a"}]}"#.to_owned(),
+    ] {
+        let refused = check_json_schema(&endless).unwrap_err();
+        assert!(refused.contains("circle"), "{endless}: {refused}");
+    }
 }
 
 #[test]
@@ -381,6 +435,14 @@ fn types_and_elements_in_long_chains() {
     let of = |most: u32, each: &dyn Fn(u32) -> String| (1..=most).map(each).collect::<String>();
     let chain_of_types = |most| "<xs:complexType name='t0'/>".to_owned() + &of(most, &extends);
     let chain_of_elements = |most| "<xs:element name='e0' type='xs:int'/>".to_owned() + &of(most, &substitutes);
+    let content = |number: u32| {
+        let base = number - 1;
+        format!(
+            "<xs:complexType name='s{number}'><xs:simpleContent><xs:extension base='s{base}'/></xs:simpleContent></xs:complexType>"
+        )
+    };
+    let of_text = "<xs:complexType name='s0'><xs:simpleContent><xs:extension base='xs:string'/></xs:simpleContent></xs:complexType>";
+    let chain_of_texts = |most| of_text.to_owned() + &of(most, &content);
     let wide = |most| {
         let content = of(most, &optional);
         format!("<xs:complexType name='wide'><xs:sequence>{content}</xs:sequence></xs:complexType>{}", of(most, &typed))
@@ -388,11 +450,16 @@ fn types_and_elements_in_long_chains() {
     let check = |schema: String| {
         check_xml_schemas(&format!("<xs:schema xmlns:xs='http://www.w3.org/2001/XMLSchema'>{schema}</xs:schema>"))
     };
-    for usable in [chain_of_types(1000), chain_of_elements(150), wide(500)] {
+    for usable in [chain_of_types(1000), chain_of_texts(1000), chain_of_elements(150), wide(500)] {
         assert_eq!(check(usable), Ok(()));
     }
-    for (what, schema) in [("types", chain_of_types(4000)), ("elements", chain_of_elements(600)), ("wide", wide(2000))]
-    {
+    // A text under a chain of 20,000 types overflowed a stack of 2 MiB.
+    for (what, schema) in [
+        ("types", chain_of_types(4000)),
+        ("texts", chain_of_texts(4000)),
+        ("elements", chain_of_elements(600)),
+        ("wide", wide(2000)),
+    ] {
         let why = check(schema).expect_err(what);
         assert!(why.contains("2000000 steps"), "{what}: {why}");
     }

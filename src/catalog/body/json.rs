@@ -8,6 +8,10 @@ use serde_json::Value;
 
 /// Accesses allowed for composing the text of a rejection.
 const STEPS_TO_EXPLAIN: u64 = 100_000;
+/// The depth of a body times the references and alternatives in a row, up to which its fault is named. To name it takes four
+/// times the stack of finding it: under 7 references to a `oneOf` in a row, a wrong body of 127 levels overflowed a stack of
+/// 2 MiB in a debug build.
+const MOST_EXPLAINED: u64 = 1024;
 /// How often a pattern with look-around or back-references may step back in one string.
 const BACKTRACKS: usize = 20_000;
 
@@ -57,9 +61,10 @@ impl JsonSchema {
             Ok(Err(error)) => return Some(Err(format!("it is not JSON: {error}"))),
             Ok(Ok(value)) => value,
         };
-        if let Err(why) = chains::check_depth(&value, self.longest_chain) {
-            return Some(Err(why));
-        }
+        let nested = match chains::check_depth(&value, self.longest_chain) {
+            Ok(nested) => nested,
+            Err(why) => return Some(Err(why)),
+        };
         let limit = most_steps(body.len());
         let steps = effort.steps().min(limit);
         match counted::within(steps, || self.validator.is_valid(CountedNode(&value))) {
@@ -70,21 +75,26 @@ impl JsonSchema {
                 body.len()
             ))),
             Some(true) => Some(Ok(())),
-            Some(false) => Some(Err(self.explain(&value))),
+            Some(false) => Some(Err(self.explain(&value, nested))),
         }
     }
 
     /// The fault of a value that does not pass.
-    fn explain(&self, value: &Value) -> String {
-        let explained = counted::within(STEPS_TO_EXPLAIN, || {
-            self.validator.validate(CountedNode(value)).err().map(|error| {
-                let at = error.instance_path().to_string();
-                // The value itself may be large and must not be in the log.
-                let error = error.masked();
-                if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
-            })
-        });
+    fn explain(&self, value: &Value, nested: u64) -> String {
+        if nested > MOST_EXPLAINED {
+            return "its values nest too deep to name the fault".into();
+        }
+        let explained = counted::within(STEPS_TO_EXPLAIN, || self.fault(value));
         explained.flatten().unwrap_or_else(|| "it has too many faults to name one".into())
+    }
+
+    fn fault(&self, value: &Value) -> Option<String> {
+        self.validator.validate(CountedNode(value)).err().map(|error| {
+            let at = error.instance_path().to_string();
+            // The value itself may be large and must not be in the log.
+            let error = error.masked();
+            if at.is_empty() { error.to_string() } else { format!("at {at}: {error}") }
+        })
     }
 }
 

@@ -284,7 +284,7 @@ impl Declared {
         own.visit_particles(schema, node, Place::default());
         let base = document
             .children_iter(node)
-            .filter(|node| name(document, *node) == Some("complexContent"))
+            .filter(|node| matches!(name(document, *node), Some("complexContent" | "simpleContent")))
             .flat_map(|content| document.children_iter(content))
             .find_map(|derivation| attribute(document, derivation, "base"))
             .map(|base| local(base).to_owned());
