@@ -357,7 +357,8 @@ impl Engine {
         if self.ending.is_abandoned() {
             return Err(Error::closed());
         }
-        for (commit, verdict) in commits.into_iter().zip(verdicts) {
+        let mut commits = commits.into_iter();
+        for (verdict, commit) in verdicts.into_iter().zip(commits.by_ref()) {
             match verdict {
                 Ok(changed) => {
                     let slots = Slots::from_iter([Slot::Changed(changed)]);
@@ -372,6 +373,7 @@ impl Engine {
             }
             state.retry_unlocked(now);
         }
+        state.return_sql_commits(commits);
         Ok(())
     }
 
@@ -539,6 +541,9 @@ impl Engine {
             poisoned("a thread panicked while it wrote")
         })?;
         self.run_batch(&mut write, true);
+        while self.lock_even_failed().has_sql_commits() {
+            self.run_batch(&mut write, true);
+        }
         write.is_shut = true;
         let exact = {
             let mut state = self.lock_even_failed();

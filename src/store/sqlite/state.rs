@@ -289,6 +289,15 @@ impl State {
         self.sql_commits.push(commit);
     }
 
+    /// Commits with SQL that did not run in this batch run in the next one, before all that came later.
+    pub(super) fn return_sql_commits(&mut self, commits: impl IntoIterator<Item = SqlCommit>) {
+        self.sql_commits.splice(..0, commits);
+    }
+
+    pub(super) fn has_sql_commits(&self) -> bool {
+        !self.sql_commits.is_empty()
+    }
+
     pub(super) fn take_sql_commits(&mut self) -> Vec<SqlCommit> {
         std::mem::take(&mut self.sql_commits)
     }

@@ -20,13 +20,15 @@ pub(super) struct SqliteTx {
     /// `None` once it has ended.
     session: Option<Session>,
     sql: Vec<SqlStatement>,
+    /// The place of the first statement that makes or changes tables.
+    first_definition: Option<usize>,
     savepoints: Vec<(String, Savepoint, usize)>,
 }
 
 impl SqliteTx {
     pub(super) fn begin(store: Arc<SqliteStore>) -> Result<Self> {
         let session = store.engine.lock()?.core.begin_transaction();
-        Ok(Self { store, session: Some(session), sql: Vec::new(), savepoints: Vec::new() })
+        Ok(Self { store, session: Some(session), sql: Vec::new(), first_definition: None, savepoints: Vec::new() })
     }
 
     fn session(&mut self) -> Result<&mut Session> {
@@ -296,8 +298,9 @@ impl StoreTx for SqliteTx {
         Box::pin(async move {
             self.session()?;
             // Tables of an earlier statement do not exist yet, so statements after it are checked when they run.
-            if !self.sql.iter().any(user_sql::defines) {
+            if self.first_definition.is_none() {
                 self.store.check_sql(&sql).await?;
+                self.first_definition = user_sql::defines(&sql).then_some(self.sql.len());
             }
             self.sql.push(sql);
             Ok(())
@@ -340,6 +343,7 @@ impl StoreTx for SqliteTx {
             wake_if_work(engine, state);
             self.savepoints.truncate(found + 1);
             self.sql.truncate(statements);
+            self.first_definition = self.first_definition.filter(|first| *first < statements);
             Ok(())
         })
     }

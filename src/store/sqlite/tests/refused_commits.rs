@@ -2,6 +2,7 @@
 //! alone.
 
 use super::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 const FAMILY: [&str; 4] = [
     "create table parent (id integer primary key)",
@@ -137,4 +138,101 @@ async fn a_statement_that_would_do_something_else_the_second_time_fails_no_other
     assert_eq!(count(&store, "select sum(parent) from child").await, 2);
     store.submit(vec![send(handle, "kept")]).await.unwrap();
     assert_eq!(bodies(&store.submit(vec![receive()]).await.unwrap()[0]), ["kept"]);
+}
+
+/// Commits of transactions with rows of their own, and after each a statement that undoes the whole SQLite transaction. All
+/// are in one batch, which begins when `release` has returned. Returns how many rows were inserted, also if the insert was
+/// undone later.
+async fn commit_beside_rollbacks(store: &Arc<SqliteStore>, each: usize, release: impl FnOnce()) -> usize {
+    let inserted = Arc::new(AtomicUsize::new(0));
+    let mut commits = Vec::new();
+    for number in 0..each {
+        let (mut good, mut bad) = (store.begin().await.unwrap(), store.begin().await.unwrap());
+        good.sql(sql(&format!("insert into note values ({number})"))).await.unwrap();
+        bad.sql(sql("insert or rollback into taken values (1)")).await.unwrap();
+        commits.extend([good, bad]);
+    }
+    let mut commits: Vec<_> = {
+        let mut write = store.engine.write.lock().unwrap();
+        let counted = inserted.clone();
+        let count = move |_, _: &str, table: &str, _| {
+            if table == "note" {
+                counted.fetch_add(1, Relaxed);
+            }
+        };
+        write.connection.update_hook(Some(count)).unwrap();
+        let mut commits: Vec<_> = commits.into_iter().map(|tx| tx.commit()).collect();
+        commits.iter_mut().for_each(assert_pending);
+        release();
+        commits
+    };
+    for (place, commit) in commits.iter_mut().enumerate() {
+        let code = commit.await.err().map(|error| error.code());
+        assert_eq!(code, (place % 2 == 1).then_some(Code::USER_SQL_FAILED), "commit {place}");
+    }
+    inserted.load(Relaxed)
+}
+
+async fn with_tables(folder: &Path) -> Arc<SqliteStore> {
+    let store = defined(options(folder)).await;
+    for text in [
+        "create table note (id integer primary key)",
+        "create table taken (id integer primary key)",
+        "insert into taken values (1)",
+    ] {
+        store.run_sql(sql(text)).await.unwrap();
+    }
+    store
+}
+
+#[tokio::test]
+async fn many_statements_that_undo_the_batch_do_not_run_the_others_as_often() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_tables(folder.path()).await;
+    let inserted = commit_beside_rollbacks(&store, 40, || {}).await;
+    assert_eq!(count(&store, "select count(*) from note").await, 40);
+    assert!(inserted <= 40 * 5, "{inserted} inserts of 40 rows");
+}
+
+#[tokio::test]
+async fn a_close_runs_the_commits_that_wait_for_the_next_batch() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = with_tables(folder.path()).await;
+    let closed = Arc::new(Mutex::new(None));
+    let (closing, thread) = (store.clone(), closed.clone());
+    commit_beside_rollbacks(&store, 20, || {
+        let engine = store.engine.clone();
+        *thread.lock().unwrap() = Some(std::thread::spawn(move || closing.close_now()));
+        while !engine.lock_even_failed().is_closed {
+            std::thread::yield_now();
+        }
+    })
+    .await;
+    closed.lock().unwrap().take().unwrap().join().unwrap().unwrap();
+    drop(store);
+    let store = SqliteStore::open(options(folder.path())).unwrap();
+    assert_eq!(count(&store, "select count(*) from note").await, 20);
+}
+
+#[tokio::test]
+async fn a_statement_is_checked_at_once_unless_one_before_it_makes_tables() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let store = defined(options(folder.path())).await;
+    let mut tx = store.begin().await.unwrap();
+    let insert = || sql("insert into later values (1)");
+    assert_eq!(tx.sql(insert()).await.unwrap_err().code(), Code::USER_SQL_FAILED);
+    tx.savepoint("before").await.unwrap();
+    tx.sql(sql("create table later (id integer primary key)")).await.unwrap();
+    tx.savepoint("after").await.unwrap();
+    tx.sql(insert()).await.unwrap();
+    tx.rollback_to("after").await.unwrap();
+    tx.sql(insert()).await.unwrap();
+    tx.rollback_to("before").await.unwrap();
+    tx.sql(sql("create table earlier (id integer primary key)")).await.unwrap();
+    tx.rollback_to("before").await.unwrap();
+    assert_eq!(tx.sql(insert()).await.unwrap_err().code(), Code::USER_SQL_FAILED);
+    tx.rollback().await.unwrap();
 }
