@@ -1,4 +1,5 @@
 //! From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
+//! Waiting messages are tried again after a definition, such as a queue turned on.
 
 use super::change::{Change, DeliveryClass, MessageRow, TransmissionRow};
 use super::effects::{Arrival, Effects, Redelivery};

@@ -4,6 +4,7 @@ use super::change::Change;
 use super::effects::Effects;
 use super::session::Session;
 use super::state::Core;
+use crate::catalog::Queue;
 use crate::protocol::definition::QueueEvent;
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -46,7 +47,9 @@ impl Core {
 
     fn disable_queue(&mut self, queue_id: i32, now: Timestamp, effects: &mut Effects) {
         let mut catalog = (*self.catalog).clone();
-        let Some(queue) = catalog.queues.get_mut(&queue_id) else { return };
+        // Transactions that were open when it was turned off may roll back five times more.
+        let is_on = |queue: &&mut Arc<Queue>| queue.is_receive_enabled;
+        let Some(queue) = catalog.queues.get_mut(&queue_id).filter(is_on) else { return };
         let disabled = Arc::make_mut(queue);
         disabled.is_receive_enabled = false;
         disabled.is_enqueue_enabled = false;

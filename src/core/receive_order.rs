@@ -1,4 +1,5 @@
-//! The order of RECEIVE: the best level first, then the oldest message; and the index of the groups that are ready.
+//! The order of RECEIVE: the best level first, then the oldest message; and the index of the groups that are ready. The
+//! order within a group is in `receive.rs`.
 
 use super::endpoint::Endpoint;
 use super::session::Session;

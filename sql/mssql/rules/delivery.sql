@@ -1,4 +1,5 @@
 -- Delivery: from one endpoint straight into the peer's queue, or into the transmission queue with the reason.
+-- Waiting messages are tried again after a definition, such as a queue turned on.
 -- Takes: see each procedure; the caller has locked the group of the sending endpoint
 -- Gives: notices, added to @notices
 -- Errors: none of its own, but try_revisit's

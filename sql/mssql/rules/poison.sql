@@ -1,4 +1,4 @@
--- Poison messages: counting the rollbacks of transactions that received, and the effect of the fifth in a row.
+-- Poison messages: counting the rollbacks of transactions that received, and the fifth in a row, which turns the queue off.
 -- Takes: see each procedure
 -- Gives: notices, added to @notices
 -- Errors: none of its own

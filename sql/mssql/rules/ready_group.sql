@@ -1,4 +1,4 @@
--- The claim index ready_group: rows that say which groups have messages to receive. A sender that relies on a row holds a
+-- The claim index ready_group: rows that say which groups have messages to receive. receive_order.sql ranks the groups. A sender that relies on a row holds a
 -- shared lock over 'dialoq:', the database, ':ready:' and the row's order. A receiver removes the row only if it gets that lock
 -- exclusively.
 -- Takes: see each procedure

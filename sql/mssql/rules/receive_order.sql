@@ -1,4 +1,4 @@
--- The order of RECEIVE: which group a RECEIVE takes messages from.
+-- The order of RECEIVE: which group a RECEIVE takes messages from. The order within a group is in receive.sql.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: none of its own

@@ -1,4 +1,5 @@
 -- From one endpoint to the other: straight into the peer's queue, or into the transmission queue with the reason.
+-- Waiting messages are tried again after a definition, such as a queue turned on.
 -- Takes, Errors, Locks: see each function
 -- Gives: notices where a function gives text
 

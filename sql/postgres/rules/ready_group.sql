@@ -1,4 +1,4 @@
--- ready_group, the claim index: rows that say which groups have messages to receive.
+-- ready_group, the claim index: rows that say which groups have messages to receive. receive_order.sql ranks the groups.
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Announces a message: every sender makes sure that the message's group has a row at its level, as old or older. An existing row

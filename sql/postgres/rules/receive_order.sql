@@ -1,4 +1,5 @@
--- The order of RECEIVE: the best level first, then the oldest message; or the oldest message alone.
+-- The order of RECEIVE: the best level first, then the oldest message; or the oldest message alone. The order within
+-- a group is in receive.sql.
 -- Takes, Gives, Errors, Locks: see each function
 
 -- The rows of the claim index in the order of RECEIVE, from a place on. The planner puts this into the statement that calls it.

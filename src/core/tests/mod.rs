@@ -202,6 +202,25 @@ fn a_rollback_gives_everything_back_and_five_disable_the_queue() {
 }
 
 #[test]
+fn transactions_that_were_open_when_poison_turned_a_queue_off_do_not_turn_it_off_again() {
+    let mut memory = broker();
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        let initiator = begin(&mut memory, "t", None);
+        send(&mut memory, initiator, "one");
+        let mut session = memory.core.begin_transaction();
+        memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap().unwrap();
+        open.push(session);
+    }
+    let mut effects = Effects::default();
+    for session in open {
+        memory.core.rollback(session, NOW, &mut effects);
+    }
+    let turned_off = effects.changes.iter().filter(|change| matches!(change, Change::PutQueue(_))).count();
+    assert_eq!(turned_off, 1, "nor is its event posted again");
+}
+
+#[test]
 fn locks_block_sends_and_hide_groups_and_deadlocks_are_found() {
     let mut memory = broker();
     let (one, two) = (begin(&mut memory, "t", None), begin(&mut memory, "t", None));
