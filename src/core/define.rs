@@ -23,7 +23,7 @@ impl Core {
         let mut catalog = (*self.catalog).clone();
         let mut applied = Vec::with_capacity(definitions.len());
         for (index, definition) in definitions.iter().enumerate() {
-            let done = apply::apply(&mut catalog, definition, &mut self.ids);
+            let done = apply::apply_with(&mut catalog, definition, &mut self.ids, &self.body_checks);
             applied.push(done.map_err(|error| error.in_statement(index))?);
         }
         // If another session holds a conversation that this would change, that session finishes first.

@@ -67,6 +67,11 @@ impl Memory {
     /// # Errors
     /// Those of the verb.
     pub fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Option<Outcome>> {
+        let _schemas = match &verb {
+            // A definition that is submitted gets its schemas compiled before it is ordered, as in a store.
+            Verb::Define(definitions) => Some(self.core.body_checks().compile_schemas(definitions)),
+            _ => None,
+        };
         Ok(match self.core.execute(session, verb, now)? {
             Step::Blocked(_) => None,
             Step::Done(Reply::Outcome(outcome)) => Some(outcome),

@@ -1,7 +1,7 @@
 //! Message types and the XML schema collections they name.
 
 use super::{Applied, Touched, take_object_id};
-use crate::catalog::body::{check_json_schema, check_xml_schemas};
+use crate::catalog::body::BodyChecks;
 use crate::catalog::builtin::is_system_id;
 use crate::catalog::name::check_name;
 use crate::catalog::objects::{Catalog, MessageType, XmlSchemaCollection, same_name};
@@ -17,21 +17,27 @@ pub(super) fn create(
     name: &str,
     owner: &Option<String>,
     validation: &Validation,
+    checks: &BodyChecks,
 ) -> Result<Applied> {
     check_name(WHAT, name)?;
     if catalog.message_type(name).is_some() {
         return Err(Error::duplicate_name(WHAT, name));
     }
-    let validation = checked(catalog, validation)?;
+    let validation = checked(catalog, validation, checks)?;
     let id = take_object_id(catalog)?;
     let row = MessageType { id, name: name.into(), owner: owner.clone(), validation, is_dropped: false };
     catalog.message_types.insert(id, Arc::new(row));
     Ok(Applied::created(Touched::MessageType(id)))
 }
 
-pub(super) fn alter(catalog: &mut Catalog, name: &str, validation: &Validation) -> Result<Applied> {
+pub(super) fn alter(
+    catalog: &mut Catalog,
+    name: &str,
+    validation: &Validation,
+    checks: &BodyChecks,
+) -> Result<Applied> {
     let found = users(catalog, name)?;
-    let validation = checked(catalog, validation)?;
+    let validation = checked(catalog, validation, checks)?;
     let id = found.id;
     catalog.message_types.insert(id, Arc::new(MessageType { validation, ..(*found).clone() }));
     Ok(Applied::of(Touched::MessageType(id)))
@@ -48,12 +54,17 @@ pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
     Ok(Applied::of(Touched::MessageType(id)))
 }
 
-pub(super) fn create_collection(catalog: &mut Catalog, name: &str, schemas: &str) -> Result<Applied> {
+pub(super) fn create_collection(
+    catalog: &mut Catalog,
+    name: &str,
+    schemas: &str,
+    checks: &BodyChecks,
+) -> Result<Applied> {
     check_name(COLLECTION, name)?;
     if catalog.xml_schema_collection(name).is_some() {
         return Err(Error::duplicate_name(COLLECTION, name));
     }
-    check_xml_schemas(schemas).map_err(|why| bad_schema(&format!("{COLLECTION} '{name}'"), why))?;
+    checks.check_xml_schemas(schemas).map_err(|why| bad_schema(&format!("{COLLECTION} '{name}'"), why))?;
     let id = take_object_id(catalog)?;
     let row = XmlSchemaCollection { id, name: name.into(), schemas: schemas.into() };
     catalog.xml_schema_collections.insert(id, Arc::new(row));
@@ -84,14 +95,14 @@ fn users(catalog: &Catalog, name: &str) -> Result<Arc<MessageType>> {
 }
 
 /// The validation as stored: its schema is usable, and its collection exists and has its declared spelling.
-fn checked(catalog: &Catalog, validation: &Validation) -> Result<Validation> {
+fn checked(catalog: &Catalog, validation: &Validation, checks: &BodyChecks) -> Result<Validation> {
     match validation {
         Validation::ValidXml { schema_collection: name } => {
             let found = catalog.xml_schema_collection(name).ok_or_else(|| Error::object_not_found(COLLECTION, name))?;
             Ok(Validation::ValidXml { schema_collection: found.name.to_string() })
         }
         Validation::JsonSchema { schema } => {
-            check_json_schema(schema).map_err(|why| bad_schema("the JSON Schema", why))?;
+            checks.check_json_schema(schema).map_err(|why| bad_schema("the JSON Schema", why))?;
             Ok(validation.clone())
         }
         other => Ok(other.clone()),

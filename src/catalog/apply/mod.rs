@@ -12,6 +12,7 @@ mod priority;
 mod queue;
 mod service;
 
+use super::body::BodyChecks;
 use super::objects::{Catalog, EventNotification};
 use crate::error::{Error, Result};
 use crate::id::IdSource;
@@ -139,12 +140,29 @@ pub enum Consequence {
 /// an option that the statement does not have, 60005 for a value out of its range, 60006 for a schema that is not
 /// usable, 60007 for broker priorities with the same criteria.
 pub fn apply(catalog: &mut Catalog, definition: &Definition, ids: &mut IdSource) -> Result<Applied> {
+    apply_with(catalog, definition, ids, &BodyChecks::new())
+}
+
+/// The same with the schemas that [`BodyChecks::compile_schemas`] has compiled, so that none need be compiled here.
+///
+/// # Errors
+/// Those of [`apply`].
+pub fn apply_with(
+    catalog: &mut Catalog,
+    definition: &Definition,
+    ids: &mut IdSource,
+    checks: &BodyChecks,
+) -> Result<Applied> {
     use Definition as D;
     match definition {
-        D::CreateMessageType { name, owner, validation } => message_type::create(catalog, name, owner, validation),
-        D::AlterMessageType { name, validation } => message_type::alter(catalog, name, validation),
+        D::CreateMessageType { name, owner, validation } => {
+            message_type::create(catalog, name, owner, validation, checks)
+        }
+        D::AlterMessageType { name, validation } => message_type::alter(catalog, name, validation, checks),
         D::DropMessageType { name } => message_type::drop(catalog, name),
-        D::CreateXmlSchemaCollection { name, schemas } => message_type::create_collection(catalog, name, schemas),
+        D::CreateXmlSchemaCollection { name, schemas } => {
+            message_type::create_collection(catalog, name, schemas, checks)
+        }
         D::DropXmlSchemaCollection { name } => message_type::drop_collection(catalog, name),
         D::CreateContract { name, owner, entries } => contract::create(catalog, name, owner, entries),
         D::DropContract { name } => contract::drop(catalog, name),

@@ -22,23 +22,17 @@ pub(super) struct JsonSchema {
     longest_chain: u64,
 }
 
-/// Whether that text is a usable JSON Schema: the check of CREATE and ALTER MESSAGE TYPE.
-///
-/// The draft is the one that `$schema` names, 2020-12 if none. References to other documents are refused: a broker
-/// fetches nothing.
-///
-/// # Errors
-/// The fault of the schema, and its place.
-pub fn check_json_schema(text: &str) -> Result<(), String> {
-    JsonSchema::compile(text).map(drop)
-}
-
 /// Whether a body is one JSON text in UTF-8, without a byte-order mark.
 pub(super) fn well_formed(body: &[u8]) -> Result<(), String> {
     serde_json::from_str::<IgnoredAny>(utf8(body)?).map(drop).map_err(|error| error.to_string())
 }
 
 impl JsonSchema {
+    /// The draft is the one that `$schema` names, 2020-12 if none. References to other documents are refused: a broker
+    /// fetches nothing.
+    ///
+    /// # Errors
+    /// The fault of the schema, and its place.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         let schema: Value = serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
         // Before the validator follows them, for which it takes time in proportion to the square of their number.

@@ -12,19 +12,20 @@ mod counted;
 mod json;
 mod markup;
 mod retries;
+mod schemas;
 mod verdict;
 mod xml;
 mod xsd;
 
 use super::{Catalog, MessageType};
 use crate::protocol::definition::Validation;
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-pub use json::check_json_schema;
+use schemas::{Compiled, Kind, Schema, Schemas};
+
+pub use schemas::CompiledSchemas;
 pub use verdict::{CheckedTypes, Judgement, Verdict};
-pub use xsd::check_xml_schemas;
 
 /// The code of the Error a sender gets for XML that does not pass.
 const XML_REJECTED: i32 = -9615;
@@ -60,9 +61,6 @@ fn check_memory(bytes: u64) -> Result<(), String> {
         MOST_MEMORY >> 20
     ))
 }
-
-/// Compiled schemas kept at most; beyond it they are compiled anew.
-const MOST_COMPILED: usize = 1024;
 
 /// Why a body did not pass: the content of the Error message to the sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,24 +108,8 @@ impl Effort {
 /// The checks of all message types, each schema compiled once, and the verdicts of messages that are being sent.
 #[derive(Default)]
 pub struct BodyChecks {
-    compiled: Mutex<HashMap<i32, Arc<Compiled>>>,
+    schemas: Mutex<Schemas>,
     verdicts: verdict::Verdicts,
-}
-
-/// A compiled schema with its source text. If the source of a type or collection has changed, it is compiled again.
-struct Compiled {
-    source: Source,
-    schema: Result<Schema, String>,
-}
-
-enum Source {
-    Collection(Arc<str>),
-    JsonSchema(String),
-}
-
-enum Schema {
-    Xsd(xsd::Collection),
-    Json(json::JsonSchema),
 }
 
 impl std::fmt::Debug for BodyChecks {
@@ -151,7 +133,7 @@ impl BodyChecks {
         self.judge(catalog, message_type, body, Effort::Full).expect("the full effort always suffices")
     }
 
-    /// The same if it takes milliseconds at most, else `None`.
+    /// The same if it takes milliseconds at most, else `None`. A schema is never compiled here.
     pub fn quick_check(
         &self,
         catalog: &Catalog,
@@ -215,34 +197,13 @@ impl BodyChecks {
     /// Lets no check by a schema begin until the guard is dropped.
     #[cfg(test)]
     pub(crate) fn hold(&self) -> impl Drop + '_ {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
+        self.schemas()
     }
 
     /// How many verdicts are kept.
     #[cfg(test)]
     pub(crate) fn verdicts_held(&self) -> usize {
-        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).len()
-    }
-
-    /// The compiled schema of a type. Compiled without a lock: two callers may do it at the same time.
-    fn compiled(
-        &self,
-        message_type: &MessageType,
-        is_source: impl FnOnce(&Source) -> bool,
-        compile: impl FnOnce() -> Compiled,
-    ) -> Arc<Compiled> {
-        let lock = || self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = lock().get(&message_type.id).cloned();
-        if let Some(known) = known.filter(|known| is_source(&known.source)) {
-            return known;
-        }
-        let compiled = Arc::new(compile());
-        let mut known = lock();
-        if known.len() >= MOST_COMPILED {
-            known.clear();
-        }
-        known.insert(message_type.id, compiled.clone());
-        compiled
+        self.verdicts.lock().unwrap_or_else(std::sync::PoisonError::into_inner).len()
     }
 
     fn check_collection(
@@ -256,15 +217,10 @@ impl BodyChecks {
         let Some(collection) = catalog.xml_schema_collection(name) else {
             return Some(Err(format!("the XML schema collection '{name}' of the type was not found")));
         };
-        let schemas = &collection.schemas;
-        let is_source = |source: &Source| matches!(source, Source::Collection(known) if known == schemas);
-        let compiled = self.compiled(message_type, is_source, || Compiled {
-            source: Source::Collection(schemas.clone()),
-            schema: xsd::Collection::compile(schemas).map(Schema::Xsd),
-        });
+        let compiled = self.compiled(Kind::Xsd, message_type, &collection.schemas, effort)?;
         match &compiled.schema {
             Ok(Schema::Xsd(collection)) => collection.check(body, effort),
-            Ok(Schema::Json(_)) => unreachable!("the source says which schema was compiled"),
+            Ok(Schema::Json(_)) => unreachable!("the kind says which schema was compiled"),
             Err(why) => Some(Err(format!("the XML schema collection '{name}' of the type is not usable: {why}"))),
         }
     }
@@ -276,15 +232,23 @@ impl BodyChecks {
         body: &[u8],
         effort: Effort,
     ) -> Option<Result<(), String>> {
-        let is_source = |source: &Source| matches!(source, Source::JsonSchema(known) if known == text);
-        let compiled = self.compiled(message_type, is_source, || Compiled {
-            source: Source::JsonSchema(text.to_owned()),
-            schema: json::JsonSchema::compile(text).map(Schema::Json),
-        });
+        let compiled = self.compiled(Kind::Json, message_type, text, effort)?;
         match &compiled.schema {
             Ok(Schema::Json(schema)) => schema.check(body, effort),
-            Ok(Schema::Xsd(_)) => unreachable!("the source says which schema was compiled"),
+            Ok(Schema::Xsd(_)) => unreachable!("the kind says which schema was compiled"),
             Err(why) => Some(Err(format!("the JSON Schema of the type is not usable: {why}"))),
+        }
+    }
+
+    /// The compiled schema of a type; `None` if it is not compiled yet and the effort is quick.
+    fn compiled(&self, kind: Kind, message_type: &MessageType, text: &str, effort: Effort) -> Option<Arc<Compiled>> {
+        let known = self.schemas().of_type(kind, message_type.id, text);
+        match (known, effort) {
+            (None, Effort::Full) => {
+                let compiled = self.compile(kind, text);
+                Some(self.schemas().keep(compiled, Some(message_type.id)))
+            }
+            (known, _) => known,
         }
     }
 }

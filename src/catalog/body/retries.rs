@@ -21,7 +21,7 @@ pub(super) const MOST_NESTED: u64 = 1024;
 const ELEMENT_GROUPS: u64 = 3;
 
 /// Steps of following types to the types they extend, and elements to the heads of their substitution groups. A chain
-/// of 4,000 types took 8,000,000 steps, and a schema is compiled under the lock of the store.
+/// of 4,000 types took 8,000,000 steps.
 const MOST_STEPS: u64 = 2_000_000;
 
 #[derive(Default)]

@@ -21,15 +21,9 @@ pub(super) struct Collection {
     retries: Retries,
 }
 
-/// Whether that text is a usable collection of XML schemas: the check of CREATE XML SCHEMA COLLECTION.
-///
-/// # Errors
-/// The wrong schema of the text, and its fault.
-pub fn check_xml_schemas(text: &str) -> Result<(), String> {
-    Collection::compile(text).map(drop)
-}
-
 impl Collection {
+    /// # Errors
+    /// The wrong schema of the text, and its fault.
     pub(super) fn compile(text: &str) -> Result<Self, String> {
         let (mut schemas, mut retries) = (Vec::new(), Retries::default());
         for (index, document) in xml::split_documents(text)?.into_iter().enumerate() {

@@ -1,13 +1,15 @@
-//! Checks of message bodies, outside every lock.
+//! Checks of message bodies and of schemas, outside every lock.
 //!
 //! The bodies of a unit are checked before it is ordered: on the caller's own thread if that takes milliseconds, else
-//! on a thread for blocking work. If the type was altered between the check and the arrival, or the broker was opened
+//! on a thread for blocking work. The schemas of definitions are compiled on such a thread before the definitions are
+//! ordered. If the type was altered between the check and the arrival, or the broker was opened
 //! again, the message waits in the transmission queue while a thread of the store's own checks it.
 
 use super::engine::Engine;
 use super::state::State;
 use crate::catalog::Catalog;
-use crate::catalog::body::{BodyChecks, CheckedTypes, Judgement, Verdict};
+use crate::catalog::body::{BodyChecks, CheckedTypes, CompiledSchemas, Judgement, Verdict};
+use crate::protocol::definition::Definition;
 use crate::protocol::{Verb, system};
 use crate::store::check_room::CheckRoom;
 use smallvec::SmallVec;
@@ -15,8 +17,12 @@ use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 
-/// Verdicts on the bodies of a unit.
-pub(super) type Judgements = SmallVec<[Judgement; 1]>;
+/// Verdicts on the bodies of a unit, and its compiled schemas.
+#[derive(Default)]
+pub(super) struct Judgements {
+    bodies: SmallVec<[Judgement; 1]>,
+    schemas: SmallVec<[CompiledSchemas; 1]>,
+}
 
 /// The data needed to check bodies without the state.
 pub(super) struct Checking {
@@ -84,9 +90,17 @@ impl Checking {
         *self.types.write().unwrap_or_else(PoisonError::into_inner) = Types::of(catalog);
     }
 
-    /// Checks the bodies of SENDs. The verdicts count as long as the returned value is kept.
+    /// Checks the bodies of SENDs, and compiles the schemas of definitions. The verdicts count as long as the returned
+    /// value is kept.
     pub(super) async fn judge(&self, verbs: &[Verb]) -> Judgements {
-        let mut judgements = Judgements::new();
+        let mut judgements = Judgements::default();
+        for verb in verbs {
+            if let Verb::Define(definitions) = verb
+                && BodyChecks::have_schemas(definitions)
+            {
+                judgements.schemas.extend(self.compile(definitions).await);
+            }
+        }
         if !verbs.iter().any(|verb| matches!(verb, Verb::Send { body: Some(_), .. })) {
             return judgements;
         }
@@ -101,7 +115,7 @@ impl Checking {
                 continue;
             }
             if let Some(judgement) = self.checks.pass_quick_judgement(&types.catalog, message_type, body) {
-                judgements.push(judgement);
+                judgements.bodies.push(judgement);
                 continue;
             }
             let (checks, types) = (self.checks.clone(), types.clone());
@@ -109,11 +123,21 @@ impl Checking {
             let check = move || checks.pass_judgement(&types.catalog, &message_type, &body);
             match tokio::runtime::Handle::try_current() {
                 // If the runtime is shutting down, the message is checked when it arrives.
-                Ok(_) => judgements.extend(self.room.run(check).await.ok()),
-                Err(_) => judgements.push(check()),
+                Ok(_) => judgements.bodies.extend(self.room.run(check).await.ok()),
+                Err(_) => judgements.bodies.push(check()),
             }
         }
         judgements
+    }
+
+    async fn compile(&self, definitions: &[Definition]) -> Option<CompiledSchemas> {
+        let (checks, definitions) = (self.checks.clone(), definitions.to_vec());
+        let compile = move || checks.compile_schemas(&definitions);
+        match tokio::runtime::Handle::try_current() {
+            // If the runtime is shutting down, no caller waits for the definitions.
+            Ok(_) => self.room.run(compile).await.ok(),
+            Err(_) => Some(compile()),
+        }
     }
 
     /// Checks rows of the transmission queue that are committed, on a thread that ends when none is left.

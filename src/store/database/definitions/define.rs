@@ -2,6 +2,7 @@
 //! still current.
 
 use crate::catalog::apply::{self, Applied};
+use crate::catalog::body::BodyChecks;
 use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
@@ -32,6 +33,14 @@ impl Database {
         definitions: &[Definition],
         unit_id: Option<Uuid>,
     ) -> Result<Option<Outcome>> {
+        // Before the lock of the ids, which every SEND needs, and on a thread that may take seconds.
+        let _schemas = match BodyChecks::have_schemas(definitions) {
+            true => {
+                let (checks, definitions) = (self.checks.clone(), definitions.to_vec());
+                self.check_room.run(move || checks.compile_schemas(&definitions)).await.ok()
+            }
+            false => None,
+        };
         let repeat = if unit_id.is_some() { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();
         loop {
@@ -90,7 +99,8 @@ impl Database {
             .iter()
             .enumerate()
             .map(|(index, definition)| {
-                apply::apply(&mut catalog, definition, &mut ids).map_err(|error| error.in_statement(index))
+                apply::apply_with(&mut catalog, definition, &mut ids, &self.checks)
+                    .map_err(|error| error.in_statement(index))
             })
             .collect();
         Ok((catalog, applied?))

@@ -8,6 +8,7 @@ use crate::act::Act;
 use crate::broker::Broker;
 use crate::error::{Code, Result};
 use crate::id::ConversationHandle;
+use crate::protocol::definition::{Definition, Validation};
 use crate::protocol::{Outcome, ReceiveFrom, Verb};
 use crate::store::database::link::{Arg, Fate};
 use crate::store::{MonitorRow, SqlStatement, SqlValue, Store, StoreTx};
@@ -340,6 +341,20 @@ async fn notices_of_other_processes_wake_receivers_and_bring_new_definitions() {
     stage.notify("c");
     redefined.await;
     assert_eq!(store.database.definitions.known().version, 2);
+}
+
+/// Definitions are applied under the lock of the ids, which each SEND takes.
+#[tokio::test]
+async fn the_schemas_of_definitions_are_compiled_before_any_lock() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    let validation = Validation::JsonSchema { schema: "{".into() };
+    let define = Definition::CreateMessageType { name: "bad".into(), owner: None, validation };
+    let refused = store.submit(vec![Verb::Define(vec![define])]).await.unwrap_err();
+    assert_eq!(refused.code(), Code::BAD_SCHEMA);
+    let compiled_on = store.database.checks.compiled_on();
+    assert!(!compiled_on.is_empty() && !compiled_on.contains(&std::thread::current().id()));
 }
 
 #[tokio::test]

@@ -121,6 +121,57 @@ impl Held {
     }
 }
 
+/// Every thread that takes the lock of the state: that of the callers, which a runtime of one thread runs, and the writer.
+fn threads_that_order(store: &SqliteStore) -> Vec<std::thread::ThreadId> {
+    let threads = store.threads.lock().unwrap();
+    let own = threads.iter().map(|thread| thread.thread().id());
+    own.chain([std::thread::current().id()]).collect()
+}
+
+fn assert_compiled_elsewhere(store: &SqliteStore, times: usize) {
+    let (compiled_on, order) = (store.engine.checking.checks.compiled_on(), threads_that_order(store));
+    assert_eq!(compiled_on.len(), times);
+    assert!(!compiled_on.iter().any(|thread| order.contains(thread)), "compiled by a thread that may hold the lock");
+}
+
+/// A schema of 1.6 MB takes seconds to compile.
+#[tokio::test]
+async fn no_schema_is_compiled_under_the_lock() {
+    let _limit = crate::testing::limit();
+    let folder = tempfile::tempdir().unwrap();
+    let location = || Location::File(folder.path().join("a.db"));
+    let (store, one, _) = opened(location(), schema(r#"{"type":"number"}"#)).await;
+    assert_compiled_elsewhere(&store, 1);
+    let collection = |name: &str, schemas: &str| {
+        let collection = Definition::CreateXmlSchemaCollection { name: name.into(), schemas: schemas.into() };
+        store.submit(vec![Verb::Define(vec![collection])])
+    };
+    let notes =
+        r#"<s:schema xmlns:s="http://www.w3.org/2001/XMLSchema"><s:element name="note" type="s:date"/></s:schema>"#;
+    collection("notes", notes).await.unwrap();
+    collection("wrong", "<a/>").await.unwrap_err();
+    assert_compiled_elsewhere(&store, 3);
+    alter_type(&store, schema(r#"{"maximum":5}"#)).await;
+    assert_compiled_elsewhere(&store, 4);
+    store.submit(vec![send(one, "checked", "1")]).await.unwrap();
+    assert_eq!(receive(&store, "to").await.len(), 1);
+    assert_compiled_elsewhere(&store, 4);
+    // After an opening, a waiting message needs its type's schema first.
+    set_queue(&store, false).await;
+    store.submit(vec![send(one, "checked", "2")]).await.unwrap();
+    store.close().await.unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(location())).unwrap();
+    set_queue(&store, true).await;
+    assert_eq!(awaited(&store, "to").await.len(), 1);
+    assert_compiled_elsewhere(&store, 1);
+    store.close().await.unwrap();
+    // And so does a new one.
+    let store = SqliteStore::open(SqliteOptions::new(location())).unwrap();
+    store.submit(vec![send(one, "checked", "3")]).await.unwrap();
+    assert_eq!(receive(&store, "to").await.len(), 1);
+    assert_compiled_elsewhere(&store, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_send_is_answered_while_another_body_is_checked() {
     let _limit = crate::testing::limit();
