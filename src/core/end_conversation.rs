@@ -35,6 +35,7 @@ impl Core {
         let endpoint = &self.endpoints[place];
         let (state, endpoint_id) = (endpoint.state, endpoint.endpoint_id);
         session.record(Op::End { endpoint: place, endpoint_id, form });
+        self.mark_groups_of(session, place);
         Ok(Ok(Outcome::Ended(state)))
     }
 

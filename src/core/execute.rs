@@ -2,6 +2,7 @@
 
 use super::effects::{Effects, Reply, Step};
 use super::group_lock::GroupKey;
+use super::own_groups::OpenSession;
 use super::session::{Op, Savepoint, Session};
 use super::state::Core;
 use crate::error::{Error, Result};
@@ -36,7 +37,7 @@ impl Core {
 
     /// Opens a session for a unit: it is committed, rolled back or abandoned before any other session runs.
     pub fn begin(&mut self) -> Session {
-        let id = self.sessions.insert(None);
+        let id = self.sessions.insert(OpenSession::default());
         match self.spare.take() {
             Some(mut session) => {
                 session.id = id;
@@ -93,6 +94,7 @@ impl Core {
     /// Undoes all verbs after the savepoint; the locks stay (L5).
     pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint) {
         let cut = session.cut(savepoint);
+        self.mark_undone(session, &cut);
         self.undo(cut);
     }
 
@@ -135,9 +137,10 @@ impl Core {
 
     fn close(&mut self, mut session: Session) {
         self.sessions.remove(session.id);
-        (session.is_transaction, session.has_moved) = (false, false);
+        session.is_transaction = false;
         session.log.clear();
         session.overlays.clear();
+        session.moved.clear();
         // The next session clears the table again, in time in proportion to its capacity.
         session.overlays.shrink_to(MOST_SPARE);
         session.log.shrink_to(MOST_SPARE);
@@ -153,7 +156,7 @@ impl Core {
                 Op::Begin { endpoint } => {
                     self.remove_endpoint(endpoint);
                 }
-                Op::Take { endpoint, rows, system } => {
+                Op::Take { endpoint, rows, system, .. } => {
                     let queue_id = self.queue_of(endpoint);
                     self.queue_state(queue_id).unread += u64::from(rows) + system.len() as u64;
                 }
@@ -168,7 +171,7 @@ impl Core {
             Op::Send { endpoint, message_type_id, body, message_id, trace, verdict } => {
                 self.apply_send(endpoint, message_type_id, body, message_id, trace, verdict, now, effects);
             }
-            Op::Take { endpoint, rows, system } => self.apply_take(endpoint, rows, &system, effects),
+            Op::Take { endpoint, rows, system, .. } => self.apply_take(endpoint, rows, &system, effects),
             Op::End { endpoint, endpoint_id, form } => {
                 if self.endpoints.get(endpoint).is_some_and(|there| there.endpoint_id == endpoint_id) {
                     self.apply_end(endpoint, form, now, effects);

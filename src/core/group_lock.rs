@@ -23,6 +23,8 @@ pub(super) struct Group {
     pub(super) rollbacks: u8,
     /// To be quarantined when its holder, who may have received some of its rows, releases the lock.
     pub(super) is_set_aside_later: bool,
+    /// Its holder has it in the list of groups to be ranked again.
+    pub(super) is_stale: bool,
     pub(super) members: SmallVec<[u32; 2]>,
     /// Its place in the ready index, while it is in it.
     pub(super) ready: Option<Rank>,
@@ -38,9 +40,13 @@ impl Core {
         if owner != 0 {
             return Err(GroupKey(group));
         }
+        let has_rows = self.groups[group].ready.is_some();
         self.unready(group);
         self.groups[group].owner = session.id;
         session.locks.push(group);
+        if has_rows {
+            self.mark_stale(group);
+        }
         Ok(())
     }
 
@@ -57,6 +63,7 @@ impl Core {
     pub(super) fn unlock_all(&mut self, session: &mut Session, effects: &mut Effects) {
         for group in std::mem::take(&mut session.locks) {
             self.groups[group].owner = 0;
+            self.groups[group].is_stale = false;
             effects.released.push(GroupKey(group));
             if std::mem::take(&mut self.groups[group].is_set_aside_later) {
                 self.set_quarantined(group, true);
@@ -84,16 +91,16 @@ impl Core {
             if holder == session.id {
                 return Err(Error::deadlock(self.groups[group.0].id));
             }
-            let waited_for = self.sessions.get(holder).copied().flatten();
+            let waited_for = self.sessions.get(holder).and_then(|session| session.waits_for);
             holder = waited_for.and_then(|group| self.groups.get(group)).map_or(0, |group| group.owner);
         }
-        self.sessions[session.id] = Some(group.0);
+        self.sessions[session.id].waits_for = Some(group.0);
         Ok(())
     }
 
     /// Forgets that a session waits.
     pub fn stop_waiting(&mut self, session: &Session) {
-        self.sessions[session.id] = None;
+        self.sessions[session.id].waits_for = None;
     }
 
     /// One line for each locked group and each session that waits, for a test that does not end.
@@ -114,9 +121,9 @@ impl Core {
                 members.join(", ")
             ));
         }
-        for (session, waited_for) in self.sessions.iter() {
-            if let Some(group) = waited_for {
-                lines.push(format!("session {session} waits for {}", self.describe_group(GroupKey(*group))));
+        for (id, session) in self.sessions.iter() {
+            if let Some(group) = session.waits_for {
+                lines.push(format!("session {id} waits for {}", self.describe_group(GroupKey(group))));
             }
         }
         lines

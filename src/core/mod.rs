@@ -21,6 +21,7 @@ mod lifetime;
 mod lookup;
 mod memory;
 mod move_conversation;
+mod own_groups;
 mod poison;
 mod quarantine;
 mod queuing_orders;

@@ -33,6 +33,8 @@ impl Core {
             return Ok(Err(blocked));
         }
         session.record(Op::Move { endpoint: place, group });
+        self.mark_stale(own);
+        self.mark_stale(group);
         Ok(Ok(Outcome::Done))
     }
 

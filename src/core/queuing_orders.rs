@@ -19,6 +19,17 @@ struct Packed {
     last: u64,
 }
 
+/// A place in the list, counted from the front: it stays good while rows are added.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Position {
+    /// Rows before it.
+    pub(super) rows: u32,
+    /// The order of the last of them.
+    last: u64,
+    /// The place of the next distance.
+    offset: usize,
+}
+
 impl QueuingOrders {
     pub(super) fn len(&self) -> u32 {
         self.len
@@ -69,19 +80,36 @@ impl QueuingOrders {
         Some(taken)
     }
 
-    /// All from the front.
-    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
-        let mut bytes = self.rest.as_ref().map_or(&[][..], |rest| &rest.bytes[rest.head..]);
-        let mut current = self.first;
-        (0..self.len).map(move |place| {
-            if place > 0 {
-                let (distance, length) = decode(bytes);
-                bytes = &bytes[length..];
-                current += distance;
-            }
-            current
-        })
+    /// The order at a position, which moves on.
+    pub(super) fn next(&self, position: &mut Position) -> Option<u64> {
+        if position.rows >= self.len {
+            return None;
+        }
+        if position.rows == 0 {
+            position.last = self.first;
+        } else if let Some(rest) = &self.rest {
+            let (distance, length) = decode(&rest.bytes[rest.head + position.offset..]);
+            position.last += distance;
+            position.offset += length;
+        }
+        position.rows += 1;
+        #[cfg(test)]
+        tests::READ.set(read() + 1);
+        Some(position.last)
     }
+
+    /// All from the front.
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let mut position = Position::default();
+        std::iter::from_fn(move || self.next(&mut position))
+    }
+}
+
+/// How many orders this thread has read.
+#[cfg(test)]
+pub(super) fn read() -> u64 {
+    tests::READ.get()
 }
 
 fn decode(bytes: &[u8]) -> (u64, usize) {
@@ -99,7 +127,13 @@ fn decode(bytes: &[u8]) -> (u64, usize) {
 mod tests {
     use super::QueuingOrders;
     use proptest::prelude::*;
+    use std::cell::Cell;
     use std::collections::VecDeque;
+
+    thread_local! {
+        /// Orders read by this thread.
+        pub(super) static READ: Cell<u64> = const { Cell::new(0) };
+    }
 
     proptest! {
         #![proptest_config(crate::seeds::config(256))]

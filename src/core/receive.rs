@@ -57,9 +57,12 @@ impl Core {
             }
             self.take(session, group, place, limit, &mut taken);
         }
+        self.mark_stale(group);
         self.queue_state(queue_id).unread -= taken.len() as u64;
-        remember(&mut session.received_queues, queue_id);
-        remember(&mut session.received_groups, group);
+        if !session.received_queues.contains(&queue_id) {
+            session.received_queues.push(queue_id);
+        }
+        session.received_groups.insert(group);
         Ok(Ok(taken))
     }
 
@@ -105,7 +108,7 @@ impl Core {
             let endpoint = &self.endpoints[place];
             let taken = session
                 .overlay(place)
-                .map_or(0, |overlay| u64::from(overlay.taken) + overlay.taken_system.len() as u64);
+                .map_or(0, |overlay| u64::from(overlay.taken.rows) + overlay.taken_system.len() as u64);
             !session.has_ended(place, endpoint) && !endpoint.is_quarantined && endpoint.waiting_rows() > taken
         };
         let stays = |place: u32| session.group_of(place, &self.endpoints[place]) == group;
@@ -115,9 +118,8 @@ impl Core {
                 self.groups[group].members.iter().copied().filter(|place| stays(*place) && has_more(*place)).collect()
             }
         };
-        if only.is_none() && session.has_moved {
-            let moved_in = session.overlays.iter().filter(|(_, overlay)| overlay.group == Some(group));
-            let moved_in = moved_in.map(|(place, _)| *place).filter(|place| self.endpoints[*place].group != group);
+        if only.is_none() {
+            let moved_in = session.moved_into(group).filter(|place| self.endpoints[*place].group != group);
             found.extend(moved_in.filter(|place| has_more(*place)));
         }
         found.sort_by_key(|place| {
@@ -149,17 +151,15 @@ impl Core {
                 taken.push(row(waiting.queuing_order, 0));
             }
         }
-        let before = overlay.map_or(0, |overlay| overlay.taken);
+        let before = overlay.map(|overlay| overlay.taken).unwrap_or_default();
+        let mut after = before;
         let first_sequence = endpoint.receive_sequence.saturating_sub(u64::from(endpoint.rows.len()));
-        let mut rows = 0;
-        for (place, order) in endpoint.rows.iter().enumerate().skip(before as usize) {
-            if taken.len() as u64 >= limit {
-                break;
-            }
-            rows += 1;
-            taken.push(row(order, first_sequence + place as u64));
+        while (taken.len() as u64) < limit {
+            let sequence = first_sequence + u64::from(after.rows);
+            let Some(order) = endpoint.rows.next(&mut after) else { break };
+            taken.push(row(order, sequence));
         }
-        session.record(Op::Take { endpoint: place, rows, system });
+        session.record(Op::Take { endpoint: place, rows: after.rows - before.rows, system, after });
     }
 
     pub(super) fn apply_take(&mut self, place: u32, rows: u32, system: &[u64], effects: &mut Effects) {
@@ -209,14 +209,5 @@ impl Core {
         if !is_quarantined {
             self.queue_state(queue_id).unread -= dropped;
         }
-    }
-}
-
-fn remember<T: PartialEq, const N: usize>(list: &mut SmallVec<[T; N]>, item: T)
-where
-    [T; N]: smallvec::Array<Item = T>,
-{
-    if !list.contains(&item) {
-        list.push(item);
     }
 }

@@ -50,23 +50,18 @@ impl QueueState {
 impl Core {
     /// The best group this session may take: an unlocked one, or one of its own that is not yet empty.
     pub(super) fn choose(
-        &self,
+        &mut self,
         session: &Session,
         queue_id: i32,
         lowest: u8,
         highest: u8,
         by_age: bool,
     ) -> Option<u32> {
+        let own = self.ranked_own(session);
+        let own = if by_age { own.oldest(queue_id) } else { own.best(queue_id, lowest, highest) };
         let queue = self.queues.get(&queue_id)?;
         let free = if by_age { queue.oldest() } else { queue.best(lowest, highest) };
         let key = |rank: Rank| if by_age { (0, rank.oldest) } else { (rank.rank_from_top, rank.oldest) };
-        let own = session
-            .locks
-            .iter()
-            .filter(|group| self.groups[**group].queue_id == queue_id)
-            .filter_map(|group| Some((self.remaining(session, *group)?, *group)))
-            .filter(|(rank, _)| (10 - highest.min(10)..=10 - lowest.min(10)).contains(&rank.rank_from_top))
-            .min_by_key(|(rank, _)| key(*rank));
         match (free, own) {
             (Some(free), Some(own)) => Some(if key(own.0) <= key(free.0) { own.1 } else { free.1 }),
             (free, own) => free.or(own).map(|(_, group)| group),
@@ -74,12 +69,13 @@ impl Core {
     }
 
     /// The rank of a group this session holds, by its rows not yet received.
-    fn remaining(&self, session: &Session, group: u32) -> Option<Rank> {
+    pub(super) fn remaining(&self, session: &Session, group: u32) -> Option<Rank> {
         let mut best: Option<Rank> = None;
         for place in self.conversations(session, group, None) {
             let endpoint = &self.endpoints[place];
             let overlay = session.overlay(place);
-            let sequenced = endpoint.rows.iter().nth(overlay.map_or(0, |overlay| overlay.taken) as usize);
+            let mut taken = overlay.map(|overlay| overlay.taken).unwrap_or_default();
+            let sequenced = endpoint.rows.next(&mut taken);
             let system = endpoint.system_rows().iter().map(|row| row.queuing_order);
             let system = system.filter(|order| overlay.is_none_or(|overlay| !overlay.taken_system.contains(order)));
             let Some(oldest) = sequenced.into_iter().chain(system).min() else { continue };
@@ -126,6 +122,7 @@ impl Core {
     pub(super) fn row_added(&mut self, group: u32, level: u8, order: u64) -> bool {
         let now = &self.groups[group];
         if now.owner != 0 {
+            self.mark_stale(group);
             return false;
         }
         match now.ready {

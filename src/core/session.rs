@@ -5,6 +5,7 @@
 //! arrivals may still be added to it; so a log that was checked when it was written can be applied without fail.
 
 use super::endpoint::Endpoint;
+use super::queuing_orders::Position;
 use crate::catalog::Catalog;
 use crate::catalog::body::Verdict;
 use crate::id::MessageId;
@@ -12,6 +13,7 @@ use crate::protocol::{Body, EndForm};
 use crate::time::Timestamp;
 use hashbrown::HashMap;
 use smallvec::SmallVec;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// An open transaction of the core. Hand it back to [`Core::commit`](super::Core::commit) or
@@ -24,12 +26,12 @@ pub struct Session {
     pub(super) locks: SmallVec<[u32; 4]>,
     pub(super) log: Vec<Op>,
     pub(super) overlays: HashMap<u32, Overlay>,
-    /// Whether it ever moved a conversation: otherwise the overlays need no search for a moved one.
-    pub(super) has_moved: bool,
+    /// The conversations it moved, by the group each is in now.
+    pub(super) moved: BTreeSet<(u32, u32)>,
     /// Queues from which rows were received, also if a savepoint returned them: a full rollback counts for these.
     pub(super) received_queues: SmallVec<[i32; 2]>,
     /// Groups from which rows were received, by the same rule.
-    pub(super) received_groups: SmallVec<[u32; 2]>,
+    pub(super) received_groups: BTreeSet<u32>,
 }
 
 /// A position in a session's log to roll back to.
@@ -54,6 +56,8 @@ pub(super) enum Op {
         endpoint: u32,
         rows: u32,
         system: SmallVec<[u64; 2]>,
+        /// Where the session's next RECEIVE begins.
+        after: Position,
     },
     /// With the endpoint's id: an ended endpoint may be reclaimed meanwhile, and its place reused.
     End {
@@ -90,7 +94,7 @@ pub(super) enum Op {
 #[derive(Debug, Default, Clone)]
 pub(super) struct Overlay {
     /// Sequenced rows taken from the front.
-    pub(super) taken: u32,
+    pub(super) taken: Position,
     /// System rows taken, by their order.
     pub(super) taken_system: SmallVec<[u64; 2]>,
     /// Whether it sent.
@@ -109,9 +113,9 @@ impl Session {
             locks: SmallVec::new(),
             log: Vec::new(),
             overlays: HashMap::new(),
-            has_moved: false,
+            moved: BTreeSet::new(),
             received_queues: SmallVec::new(),
-            received_groups: SmallVec::new(),
+            received_groups: BTreeSet::new(),
         }
     }
 
@@ -130,10 +134,14 @@ impl Session {
         self.overlay(place).and_then(|overlay| overlay.group).unwrap_or(endpoint.group)
     }
 
+    /// The conversations that the session has moved into a group.
+    pub(super) fn moved_into(&self, group: u32) -> impl Iterator<Item = u32> + '_ {
+        self.moved.range((group, 0)..=(group, u32::MAX)).map(|(_, place)| *place)
+    }
+
     /// Logs an operation and applies it to the session's own view.
     pub(super) fn record(&mut self, op: Op) {
-        show(&mut self.overlays, &op);
-        self.has_moved |= matches!(op, Op::Move { .. });
+        show(&mut self.overlays, &mut self.moved, &op);
         self.log.push(op);
     }
 
@@ -141,26 +149,34 @@ impl Session {
     pub(super) fn cut(&mut self, savepoint: Savepoint) -> Vec<Op> {
         let cut = self.log.split_off(savepoint.0.min(self.log.len()));
         self.overlays.clear();
+        self.moved.clear();
         for op in &self.log {
-            show(&mut self.overlays, op);
+            show(&mut self.overlays, &mut self.moved, op);
         }
         cut
     }
 }
 
-fn show(overlays: &mut HashMap<u32, Overlay>, op: &Op) {
+fn show(overlays: &mut HashMap<u32, Overlay>, moved: &mut BTreeSet<(u32, u32)>, op: &Op) {
     match op {
         Op::Send { endpoint, .. } => overlays.entry(*endpoint).or_default().has_sent = true,
-        Op::Take { endpoint, rows, system } => {
+        Op::Take { endpoint, system, after, .. } => {
             let overlay = overlays.entry(*endpoint).or_default();
-            overlay.taken += rows;
+            overlay.taken = *after;
             overlay.taken_system.extend_from_slice(system);
         }
         Op::End { endpoint, endpoint_id, .. } => overlays.entry(*endpoint).or_default().ended = Some(*endpoint_id),
-        Op::Move { endpoint, group } => overlays.entry(*endpoint).or_default().group = Some(*group),
+        Op::Move { endpoint, group } => {
+            if let Some(before) = overlays.entry(*endpoint).or_default().group.replace(*group) {
+                moved.remove(&(before, *endpoint));
+            }
+            moved.insert((*group, *endpoint));
+        }
         // The place may have been that of an endpoint which this session has ended.
         Op::Begin { endpoint } => {
-            overlays.remove(endpoint);
+            if let Some(group) = overlays.remove(endpoint).and_then(|overlay| overlay.group) {
+                moved.remove(&(group, *endpoint));
+            }
         }
         Op::Timer { .. } | Op::Reprioritise { .. } | Op::Release { .. } | Op::Post { .. } | Op::Define { .. } => {}
     }

@@ -5,6 +5,7 @@ use super::effects::{Depth, Effects};
 use super::endpoint::{Endpoint, NONE, RareFields};
 use super::group_lock::Group;
 use super::lookup::Lookup;
+use super::own_groups::OpenSession;
 use super::receive_order::QueueState;
 use super::session::Session;
 use super::slab::Slab;
@@ -57,8 +58,7 @@ pub struct Core {
     pub(super) outboxes: BTreeMap<u64, u32>,
     /// The transmission queue has not been checked since the broker was restored.
     pub(super) is_restored: bool,
-    /// Open sessions: the group each waits for, if it waits.
-    pub(super) sessions: Slab<Option<u32>>,
+    pub(super) sessions: Slab<OpenSession>,
     pub(super) spare: Option<Session>,
     pub(super) touched: Touched,
     pub(super) next_queuing_order: u64,
@@ -157,7 +157,7 @@ impl Core {
             next_transmission_id: 1,
         };
         // Session 0 is no session: it marks an unlocked group.
-        core.sessions.insert(None);
+        core.sessions.insert(OpenSession::default());
         core
     }
 
@@ -240,7 +240,7 @@ impl Core {
     pub(super) fn has_visible_member(&self, session: &Session, group: u32) -> bool {
         let is_in_it = |place: u32| session.group_of(place, &self.endpoints[place]) == group;
         self.groups[group].members.iter().any(|place| self.is_visible(session, *place) && is_in_it(*place))
-            || session.has_moved && session.overlays.values().any(|overlay| overlay.group == Some(group))
+            || session.moved_into(group).next().is_some()
     }
 
     pub(super) fn find_group(&self, id: Uuid) -> Option<u32> {
@@ -268,6 +268,7 @@ impl Core {
             owner: 0,
             rollbacks: 0,
             is_set_aside_later: false,
+            is_stale: false,
             members: Default::default(),
             ready: None,
         };

@@ -22,6 +22,7 @@ const ONLY_IN_CORE: &[(&str, &str)] = &[
     ("lookup", "names to ids in memory; the tables have indexes"),
     ("memory", "the rows of the core without a database, for tests"),
     ("mod", "the list of the modules"),
+    ("own_groups", "the groups that a session holds, by rank; the database asks for its own locks"),
     ("queuing_orders", "the queue of an endpoint in memory; the tables have indexes"),
     ("repair", "what an opening mends in the catalog"),
     ("restore", "memory from the rows at an opening"),

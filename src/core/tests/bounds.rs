@@ -1,6 +1,6 @@
 //! Counts and bounds: bodies that one commit checks, messages that wait, moments in the far future.
 
-use super::edges::{define, error_in, targets_at};
+use super::edges::{define, error_in, receive_in, targets_at};
 use super::*;
 use crate::Code;
 
@@ -123,5 +123,49 @@ fn an_error_arrives_unchecked_however_long_its_description_is() {
     assert_eq!((effects.redeliver.len(), effects.unchecked.len(), effects.quick_checks), (0, 0, 0));
     memory.write(effects, NOW);
     assert_eq!(states(&memory), ["ER"]);
+    assert_recovers(&memory);
+}
+
+/// It took time in proportion to the square of the number of groups: 8 s for 4,000.
+#[test]
+fn a_transaction_ranks_each_of_its_groups_a_few_times() {
+    const GROUPS: u64 = 300;
+    let mut memory = broker();
+    for _ in 0..GROUPS {
+        let handle = begin(&mut memory, "t", None);
+        memory.submit(vec![send_verb(handle, "m", "one"), send_verb(handle, "m", "two")], NOW).unwrap();
+    }
+    let mut session = memory.core.begin_transaction();
+    let groups: Vec<_> = memory.endpoints().filter(|row| !row.is_initiator).map(|row| row.group).collect();
+    for group in groups {
+        assert_eq!(receive_in(&mut memory, &mut session, Some(1), ReceiveFrom::Group(group)), ["one"]);
+    }
+    for from in [ReceiveFrom::Any, ReceiveFrom::Oldest].into_iter().cycle().take(GROUPS as usize) {
+        assert_eq!(receive_in(&mut memory, &mut session, None, from), ["two"]);
+    }
+    assert!(receive_in(&mut memory, &mut session, None, ReceiveFrom::Any).is_empty());
+    let ranked = memory.core.sessions[session.id].own.ranked;
+    assert!((GROUPS..=2 * GROUPS + 2).contains(&ranked), "{ranked} times for {GROUPS} groups");
+    memory.rollback(session, NOW);
+    assert_recovers(&memory);
+}
+
+/// It took time in proportion to the square of the number of messages.
+#[test]
+fn a_transaction_reads_each_message_of_a_conversation_a_few_times() {
+    const MESSAGES: u64 = 1_000;
+    let mut memory = broker();
+    let handle = begin(&mut memory, "t", None);
+    memory.submit((0..MESSAGES).map(|_| send_verb(handle, "m", "x")).collect(), NOW).unwrap();
+    let mut session = memory.core.begin_transaction();
+    let read = || super::super::queuing_orders::read();
+    let before = read();
+    for number in 0..MESSAGES {
+        let found = memory.execute(&mut session, receive_verb("qt", Some(1)), NOW).unwrap().unwrap();
+        assert_eq!(received(found)[0].message_sequence_number, number);
+    }
+    let read = read() - before;
+    assert!((MESSAGES..=4 * MESSAGES).contains(&read), "{read} reads for {MESSAGES} messages");
+    memory.rollback(session, NOW);
     assert_recovers(&memory);
 }

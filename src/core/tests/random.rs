@@ -135,6 +135,14 @@ fn assert_sound(memory: &Memory) {
     }
 }
 
+/// The index of a session's own groups says what is left for it.
+fn assert_ranked(memory: &mut Memory, session: &Session) {
+    let core = &mut memory.core;
+    let left = |group: &u32| Some((*group, (core.groups[*group].queue_id, core.remaining(session, *group)?)));
+    let expected: std::collections::BTreeMap<_, _> = session.locks.iter().filter_map(left).collect();
+    assert_eq!(core.ranked_own(session).ranks(), &expected);
+}
+
 proptest! {
     #![proptest_config(crate::seeds::config(400))]
 
@@ -185,6 +193,9 @@ proptest! {
                 }
             }
             assert_sound(&memory);
+            for (session, _) in sessions.iter().flatten() {
+                assert_ranked(&mut memory, session);
+            }
             if sessions.iter().all(Option::is_none) {
                 assert_recovers(&memory);
             }

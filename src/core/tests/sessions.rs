@@ -221,7 +221,7 @@ fn a_large_transaction_leaves_nothing_that_slows_later_ones() {
     verbs.push(Verb::MoveConversation { handle: handles[1], group });
     memory.submit(verbs, NOW).unwrap().unwrap();
     let spare = memory.core.begin();
-    assert!(spare.overlays.capacity() < 1_000 && spare.log.capacity() < 1_000 && !spare.has_moved);
+    assert!(spare.overlays.capacity() < 1_000 && spare.log.capacity() < 1_000 && spare.moved.is_empty());
 }
 
 #[test]
