@@ -22,6 +22,7 @@ pub(crate) use options::{Options, Site, Workload};
 pub(crate) use report::Report;
 pub(crate) use server::check_unused;
 
+use crate::cli::Interrupt;
 use dialoq::Result;
 
 /// How far a run is.
@@ -35,18 +36,24 @@ pub(crate) struct Progress {
     pub next: String,
 }
 
-/// Measures. Run it in a multi-thread runtime: the callers are its tasks.
+/// Measures; `None` if a stop was requested. Run it in a multi-thread runtime: the callers are its tasks.
 ///
 /// `progress` is called before every step, and at the end.
 ///
 /// # Errors
 /// 60005 for options that measure nothing; 60018 if the folder cannot be written; 60026 the database is in use; whatever a
 /// store raises.
-pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Send + Sync) -> Result<Report> {
+pub(crate) async fn run(
+    options: Options,
+    progress: impl Fn(Progress) + Send + Sync,
+    interrupt: &Interrupt,
+) -> Result<Option<Report>> {
     options.check()?;
     match &options.site {
-        Site::Folder { path, synced } => embedded::run(&options, path, *synced, progress).await,
-        Site::Server { url, is_in_use } => server::run(&options, url, *is_in_use, progress).await,
+        Site::Folder { path, synced } => {
+            interrupt.unless_requested(embedded::run(&options, path, *synced, progress)).await
+        }
+        Site::Server { url, is_in_use } => server::run(&options, url, *is_in_use, progress, interrupt).await,
     }
 }
 
@@ -69,7 +76,8 @@ mod tests {
             ..Options::embedded(folder.path())
         };
         let received = Mutex::new(Vec::new());
-        let report = run(options, |progress| received.lock().unwrap().push(progress)).await.unwrap();
+        let (progress, never) = (|progress| received.lock().unwrap().push(progress), Interrupt::never());
+        let report = run(options, progress, &never).await.unwrap().unwrap();
 
         let received = received.into_inner().unwrap();
         assert!(received.iter().enumerate().all(|(place, progress)| progress.done == place));
@@ -95,7 +103,7 @@ mod tests {
     async fn options_that_measure_nothing_are_refused() {
         let _limit = crate::limit();
         let none = Options { rounds: 0, ..Options::embedded(Path::new(".")).quick() };
-        let error = run(none, |_| ()).await.unwrap_err();
+        let error = run(none, |_| (), &Interrupt::never()).await.unwrap_err();
         assert_eq!(
             (error.code(), error.message()),
             (dialoq::Code::OUT_OF_RANGE, "the number of rounds is 0; it must be at least 1")

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::globals::Globals;
+use super::interrupt::Interrupt;
 use super::output::Output;
 use crate::bench::{self, Options, Site, Workload};
 use clap::Args;
@@ -15,7 +16,7 @@ use std::time::Duration;
 /// commit, so that rates mean something on any machine. Everything happens in a scratch folder that is removed again.
 ///
 /// With --db and the URL of a server that server is measured instead, against a table queue written by hand on it. The
-/// database must have no other users; the bench removes its objects, but not after ctrl-C.
+/// database must have no other users; the bench removes its objects, after the first ctrl-C too.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -60,7 +61,7 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let is_server = StoreUrl::parse(&globals.db)?.server().is_some();
         self.check(is_server)?;
         let bar = output.progress(1, "{bar:30} {pos}/{len} {wide_msg} {elapsed}");
@@ -72,9 +73,11 @@ impl Bench {
                 bar.set_message(progress.next);
             }
         };
-        let measured = bench::run(self.options(is_server, &globals.db), progress).await;
+        let measured = bench::run(self.options(is_server, &globals.db), progress, interrupt).await;
         bar.finish_and_clear();
-        let report = measured?;
+        let Some(report) = measured? else {
+            return Err(Failure::Interrupted("interrupted; what the bench made is removed".into()));
+        };
         if output.json { output.json(&report) } else { output.text(&report.to_string()) }
     }
 

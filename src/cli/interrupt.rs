@@ -10,9 +10,27 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Whether a stop was requested, by ctrl-C or by another signal that ends a process.
 #[derive(Debug, Clone)]
-pub(super) struct Interrupt(watch::Receiver<u32>);
+pub(crate) struct Interrupt(watch::Receiver<u32>);
 
 impl Interrupt {
+    /// One that never comes.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Self(watch::channel(0).1)
+    }
+
+    /// Runs work that can be dropped at any time; `None` if a stop is requested before it is done.
+    pub(crate) async fn unless_requested<T, E>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<Option<T>, E> {
+        let mut interrupt = self.clone();
+        tokio::select! {
+            done = work => done.map(Some),
+            () = interrupt.requested() => Ok(None),
+        }
+    }
+
     /// Listens from now on.
     pub(super) fn listen() -> Result<Self, Failure> {
         let (sender, receiver) = watch::channel(0);
@@ -51,11 +69,8 @@ impl Interrupt {
     }
 
     /// Runs work that can be dropped at any time: its transactions roll back.
-    pub(super) async fn stops(&mut self, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-        tokio::select! {
-            done = work => done,
-            () = self.requested() => Err(Failure::Interrupted("interrupted".into())),
-        }
+    pub(super) async fn stops(&self, work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+        self.unless_requested(work).await?.ok_or_else(|| Failure::Interrupted("interrupted".into()))
     }
 }
 

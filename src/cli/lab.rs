@@ -2,12 +2,13 @@
 
 use super::failure::Failure;
 use super::globals::{Globals, parse_span};
+use super::interrupt::Interrupt;
 use super::output::{Output, table, wrapped};
 use crate::lab::{self, Options, Report, Server, Source};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use dialoq::internals::store::url::StoreUrl;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use std::time::Duration;
 /// starvation of each class and the throughput, the stated bound with the observed value. Takes under a minute.
 ///
 /// With --db and the URL of a server it plays there, one strategy after the other. The database must have no other
-/// uses; what the lab makes there it removes, but not after ctrl-C.
+/// uses; what the lab makes there it removes, after the first ctrl-C too.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -61,7 +62,11 @@ pub(super) struct Lab {
 }
 
 impl Lab {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
+        let options = self.options(&globals.db)?;
+        if !self.no_html {
+            check_writable(&self.html).map_err(|error| Failure::file("written", self.html.display(), error))?;
+        }
         let bar = output.progress(1, "{bar:30} {percent:>3}% {wide_msg} {elapsed}");
         let served: Vec<AtomicU64> = (0..64).map(|_| AtomicU64::new(0)).collect();
         let progress = |progress: lab::Progress| {
@@ -72,9 +77,11 @@ impl Lab {
             bar.set_position(served.iter().map(|served| served.load(Relaxed)).sum());
             bar.set_message(format!("{} {}", progress.strategy, progress.form));
         };
-        let played = lab::run(self.options(&globals.db)?, progress).await;
+        let played = lab::run(options, progress, interrupt).await;
         bar.finish_and_clear();
-        let report = played?;
+        let Some(report) = played? else {
+            return Err(Failure::Interrupted("interrupted; what the lab made is removed".into()));
+        };
         if !self.no_html {
             let page = report.to_html();
             std::fs::write(&self.html, page).map_err(|error| Failure::file("written", self.html.display(), error))?;
@@ -108,6 +115,13 @@ impl Lab {
             server: is_server.then(|| Server { url: url.to_owned(), is_in_use: self.in_use }),
         })
     }
+}
+
+/// Opens the file for the report, so that a wrong path is an error before the run. A file that this makes is removed again.
+fn check_writable(path: &Path) -> std::io::Result<()> {
+    let is_new = !path.exists();
+    std::fs::OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { std::fs::remove_file(path) } else { Ok(()) }
 }
 
 /// The figures as a table, the bounds and what they show below it.

@@ -21,7 +21,7 @@ mod status;
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use globals::Globals;
-use interrupt::Interrupt;
+pub(crate) use interrupt::Interrupt;
 use output::{Output, printable, without_passwords};
 use std::io::Write;
 use std::process::ExitCode;
@@ -93,10 +93,14 @@ pub(crate) fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse_command_line(&error),
     };
-    if let Ok(filter) = EnvFilter::try_from_env("DIALOQ_LOG") {
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    }
     let output = Output::new(cli.globals.json);
+    match log_filter() {
+        Ok(None) => {}
+        Ok(Some(filter)) => {
+            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+        }
+        Err(failure) => return failure.report(&output),
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return Failure::input(format!("the runtime cannot be started: {error}")).report(&output),
@@ -110,6 +114,19 @@ pub(crate) fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(&output),
     }
+}
+
+/// The filter of DIALOQ_LOG, if it is set.
+fn log_filter() -> Result<Option<EnvFilter>, Failure> {
+    let Some(value) = std::env::var_os("DIALOQ_LOG") else { return Ok(None) };
+    let text = value.to_string_lossy();
+    let filter = EnvFilter::try_new(&*text).map_err(|error| {
+        Failure::input(format!(
+            "DIALOQ_LOG is '{}', which is no filter of the log ({error}); use one like dialoq=debug",
+            printable(&text)
+        ))
+    });
+    filter.map(Some)
 }
 
 /// Prints help, or why the command line is not understood: without the passwords in it, and nothing a terminal would obey.
@@ -139,8 +156,8 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Lab(command) => interrupt.stops(command.run(globals, output)).await,
-        Command::Bench(command) => interrupt.stops(command.run(globals, output)).await,
+        Command::Lab(command) => command.run(globals, output, &interrupt).await,
+        Command::Bench(command) => command.run(globals, output, &interrupt).await,
         Command::Completions(Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "dialoq", &mut script);

@@ -17,6 +17,7 @@ mod tests;
 pub(crate) use load::Source;
 pub(crate) use report::{Report, StrategyResult};
 
+use crate::cli::Interrupt;
 use contestant::Contestant;
 use dialoq::internals::ErrorConstructors;
 use dialoq::receive::strategy::Form;
@@ -87,13 +88,17 @@ pub(crate) fn strategy_names() -> Vec<&'static str> {
     names
 }
 
-/// Plays the load to the strategies, two at a time, and reports. Tells of progress as messages are served, so up to some hundred times
-/// a second.
+/// Plays the load to the strategies, two at a time, and reports; `None` if a stop was requested. Tells of progress as messages are served, so up
+/// to some hundred times a second.
 ///
 /// # Errors
 /// 60028 the recording is not usable; 60005 a setting is out of range; 60026 the server's database is in use; those of the
 /// store.
-pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) -> Result<Report> {
+pub(crate) async fn run(
+    options: Options,
+    progress: impl Fn(Progress) + Sync,
+    interrupt: &Interrupt,
+) -> Result<Option<Report>> {
     check(&options)?;
     let load = Load::of(&options.source, options.service)?;
     let wanted = |contestant: &Contestant| {
@@ -103,10 +108,8 @@ pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) ->
     let runs = contestants.len();
     let site = match &options.server {
         Some(server) => {
-            // Missing objects are made before the measurement begins.
-            Broker::open(&server.url).await?.close().await?;
-            if !server.is_in_use {
-                crate::bench::check_unused(&server.url, "the lab").await?;
+            if interrupt.unless_requested(check_server(server)).await?.is_none() {
+                return Ok(None);
             }
             Site::Server(&server.url)
         }
@@ -117,21 +120,22 @@ pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) ->
         let mut results = Vec::new();
         loop {
             let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((run, contestant)) = next else { return Ok::<_, Error>(results) };
+            let Some((run, contestant)) = next else { return Ok::<_, Error>(Some(results)) };
             let messages = load.arrivals.len();
             let report_progress = |served: usize| {
                 let (strategy, form) = (contestant.name(), contestant.form());
                 progress(Progress { strategy, form, run, runs, served, messages });
             };
             report_progress(0);
-            let trace = play::play(contestant, &load, options.service, site, report_progress).await?;
+            let played = play::play(contestant, &load, options.service, site, report_progress, interrupt).await?;
+            let Some(trace) = played else { return Ok(None) };
             results.push((run, StrategyResult::of(contestant, trace)));
         }
     };
     // Readers sleep most of the time, so two runs side by side do not disturb each other and take half as long. On one
     // server their names would clash.
-    let second = async || if options.server.is_none() { lane().await } else { Ok(Vec::new()) };
-    let (mut results, others) = tokio::try_join!(lane(), second())?;
+    let second = async || if options.server.is_none() { lane().await } else { Ok(Some(Vec::new())) };
+    let (Some(mut results), Some(others)) = tokio::try_join!(lane(), second())? else { return Ok(None) };
     results.extend(others);
     results.sort_by_key(|(run, _)| *run);
     let strategies = results.into_iter().map(|(_, result)| result).collect();
@@ -140,7 +144,13 @@ pub(crate) async fn run(options: Options, progress: impl Fn(Progress) + Sync) ->
         Some(server) if server.url.starts_with("mssql:") => "SQL Server",
         Some(_) => "PostgreSQL",
     };
-    Ok(Report::new(load, options.service, store, strategies))
+    Ok(Some(Report::new(load, options.service, store, strategies)))
+}
+
+async fn check_server(server: &Server) -> Result<()> {
+    // Missing objects are made before the measurement begins.
+    Broker::open(&server.url).await?.close().await?;
+    if server.is_in_use { Ok(()) } else { crate::bench::check_unused(&server.url, "the lab").await }
 }
 
 fn check(options: &Options) -> Result<()> {

@@ -3,6 +3,7 @@
 use super::contestant::{Contestant, Reading};
 use super::load::{Arrival, Class, Load};
 use super::scene::{ADD_ITEM, Line, Scene, Site};
+use crate::cli::Interrupt;
 use dialoq::act::SendsAs;
 use dialoq::activation::{Context, HandlerError, Handlers, Ramp};
 use dialoq::internals::ErrorConstructors;
@@ -94,17 +95,18 @@ impl Recorder {
     }
 }
 
-/// Plays the load to a contestant on a database of its own.
+/// Plays the load to a contestant on a database of its own; `None` if a stop was requested.
 pub(super) async fn play(
     contestant: Contestant,
     load: &Load,
     service: Duration,
     site: Site<'_>,
     mut progress: impl FnMut(usize),
-) -> Result<Trace> {
+    interrupt: &Interrupt,
+) -> Result<Option<Trace>> {
     let scene = Scene::set(contestant.layout(), site).await?;
-    let played = play_in(&scene, contestant, load, service, &mut progress).await;
-    // The objects are removed after a failure too; the caller gets that failure.
+    let played = interrupt.unless_requested(play_in(&scene, contestant, load, service, &mut progress)).await;
+    // The objects are removed after a failure or a stop too; the caller gets that failure.
     let struck = scene.strike().await;
     let trace = played?;
     struck.map(|()| trace)

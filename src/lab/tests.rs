@@ -10,11 +10,12 @@ async fn short() -> Report {
         ..Options::default()
     };
     let served = Mutex::new(vec![0; 8]);
-    let report = run(options, |progress| {
+    let progress = |progress: Progress| {
         assert_eq!(progress.runs, 8);
         served.lock().unwrap()[progress.run] = progress.served;
-    });
-    let report = report.await.unwrap();
+    };
+    let never = Interrupt::never();
+    let report = run(options, progress, &never).await.unwrap().unwrap();
     let messages = report.arrivals_us.len();
     assert!(served.into_inner().unwrap().iter().all(|served| (messages / 2..=messages).contains(served)));
     report
@@ -68,7 +69,7 @@ async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
 #[tokio::test]
 async fn settings_out_of_range_are_refused() {
     let _limit = crate::limit();
-    let refused = |options: Options| async { run(options, |_| ()).await.unwrap_err() };
+    let refused = |options: Options| async { run(options, |_| (), &Interrupt::never()).await.unwrap_err() };
     let unknown = Options { strategies: vec!["fifo".to_owned()], ..Options::default() };
     let error = refused(unknown).await;
     assert!(error.message().contains("'fifo'") && error.message().contains("dual_queue_loop"), "{error}");
@@ -96,7 +97,7 @@ async fn a_recording_is_played_to_the_strategies_named() {
         folder: folder.path().to_owned(),
         server: None,
     };
-    let report = run(options, |_| ()).await.unwrap();
+    let report = run(options, |_| (), &Interrupt::never()).await.unwrap().unwrap();
     assert_eq!(report.strategies.len(), 1);
     assert_eq!(report.strategies[0].class(Class::High).unwrap().count, 10);
     assert_eq!(report.strategies[0].class(Class::Low).unwrap().count, 20);

@@ -1,3 +1,4 @@
+use crate::servers::{Database, Store};
 use crate::shop::Shop;
 
 #[test]
@@ -52,5 +53,59 @@ fn options_without_effect_on_the_measurement_are_refused() {
         let refused = shop.fails(1, &[&["--db", url], arguments].concat());
         assert!(refused.contains("error[") && refused.contains(named), "{arguments:?}: {refused}");
         assert!(!refused.contains("cannot be reached"), "{arguments:?}: {refused}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_an_error_before_the_run() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    // The recording is read before the run, and later than the path of the report is checked.
+    let arguments = ["lab", "--html", "missing/lab.html", "--recorded", "missing.jsonl"];
+    let refused = shop.fails(1, &arguments);
+    assert!(refused.contains("'missing/lab.html' cannot be written"), "{refused}");
+    let refused = shop.fails(1, &["lab", "--recorded", "missing.jsonl"]);
+    assert!(refused.contains("missing.jsonl") && !shop.path("lab.html").exists(), "{refused}");
+}
+
+#[test]
+fn a_filter_of_the_log_that_is_none_is_an_error() {
+    let _limit = crate::limit();
+    let shop = Shop::open();
+    let output = shop.command(&["dump"]).env("DIALOQ_LOG", "dialoq=loud").output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("DIALOQ_LOG is 'dialoq=loud'"), "{error}");
+    assert!(shop.command(&["dump"]).env("DIALOQ_LOG", "dialoq=warn").output().unwrap().status.success());
+}
+
+/// They left their definitions, with thousands of conversations, in the database of the server.
+#[test]
+fn the_lab_and_the_bench_remove_what_they_made_after_an_interrupt() {
+    let _limit = crate::limit();
+    if Store::Postgres.why_missing().is_some() {
+        return;
+    }
+    for (arguments, made) in [
+        (&["lab", "--length", "1h", "--no-html"][..], "//inventory/Urgent"),
+        (&["bench", "--quick", "--round-length", "1h"], "bench"),
+    ] {
+        let (shop, database) = (Shop::empty(), Database::fresh(Store::Postgres));
+        let before = shop.ok(&["--db", database.url(), "dump"]);
+        let mut running = shop.start(&[&["--db", database.url()], arguments].concat());
+        let count = "SELECT count(*) FROM dialoq.conversation_endpoint";
+        while database.sql(count) == "0" {
+            assert!(running.is_running(), "{arguments:?}");
+        }
+        assert!(shop.ok(&["--db", database.url(), "dump"]).contains(made), "{arguments:?}");
+        running.interrupt();
+        let (code, error) = running.end();
+        assert_eq!(code, Some(130), "{error}");
+        assert!(error.contains("is removed"), "{error}");
+        assert_eq!(shop.ok(&["--db", database.url(), "dump"]), before, "{arguments:?}");
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.conversation_endpoint"), "0", "{arguments:?}");
+        let tables =
+            "SELECT count(*) FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema', 'dialoq')";
+        assert_eq!(database.sql(tables), "0", "{arguments:?}");
     }
 }

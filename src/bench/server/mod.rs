@@ -17,8 +17,9 @@ use super::machine::Machine;
 use super::report::{Measured, Report, ServerSettings, Settings, Slice};
 use super::rival::table_queue::TableQueue;
 use super::{Options, Progress, Workload};
+use crate::cli::Interrupt;
 use dialoq::internals::store::url::Durability;
-use dialoq::{Broker, Result};
+use dialoq::{Broker, Error, Result};
 use ground::{Ground, OldReader};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,13 +35,17 @@ pub(super) async fn run(
     url: &str,
     is_in_use: bool,
     progress: impl Fn(Progress) + Send + Sync,
-) -> Result<Report> {
+    interrupt: &Interrupt,
+) -> Result<Option<Report>> {
     let server = Server::new(url)?;
-    let broker = Broker::open(url).await?;
-    if !is_in_use {
-        check_unused(url, "the bench").await?;
-    }
-    let facts = server.read(server.texts.settings).await?;
+    let opened = interrupt.unless_requested(async {
+        let broker = Broker::open(url).await?;
+        if !is_in_use {
+            check_unused(url, "the bench").await?;
+        }
+        Ok::<_, Error>((broker, server.read(server.texts.settings).await?))
+    });
+    let Some((broker, facts)) = opened.await? else { return Ok(None) };
     let of_server = ServerSettings {
         server: facts.get("version")?,
         server_settings: facts.get("settings")?,
@@ -54,13 +59,14 @@ pub(super) async fn run(
     let settings = Settings { server: Some(of_server), ..Settings::of(options, durability) };
     let mut report = Report::new(settings, Machine::detect(Path::new(".")));
     let ground = Ground::set(broker.clone(), MANY).await?;
-    let measured = measure(options, &server, &ground, &mut report, progress).await;
-    // The objects are removed after a failure too; the caller gets that failure.
+    let measured = interrupt.unless_requested(measure(options, &server, &ground, &mut report, progress)).await;
+    // The objects are removed after a failure or a stop too; the caller gets that failure.
     let (left, dropped) = (ground.leave().await, server.script(server.texts.drop_message).await);
     broker.close().await?;
-    measured.and(left).and(dropped)?;
+    let is_measured = measured?.is_some();
+    left.and(dropped)?;
     report.judge_server(server.is_postgres());
-    Ok(report)
+    Ok(is_measured.then_some(report))
 }
 
 async fn measure(

@@ -98,7 +98,9 @@ impl Connector {
                     Err(error) => return Err(self.unreachable(&error)),
                 }
             }
-            Err(self.unreachable(&"it sends us on and on"))
+            Err(self.unreachable(&format!(
+                "it redirected the connection {MAX_REDIRECTS} times; no more redirects are followed"
+            )))
         };
         match tokio::time::timeout(limit, connecting).await {
             Ok(connected) => connected,
