@@ -9,7 +9,7 @@ mod objects;
 mod priority;
 
 pub use objects::{
-    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
     XmlSchemaCollection,
 };
 pub(crate) use objects::{fold_name, same_name};

@@ -1,7 +1,7 @@
 //! The objects of the catalog.
 
 use crate::protocol::MessageValidation;
-use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation, WorkSettings};
 use crate::protocol::system::FIRST_USER_ID;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ pub struct Catalog {
     pub xml_schema_collections: BTreeMap<i32, Arc<XmlSchemaCollection>>,
     /// By id.
     pub event_notifications: BTreeMap<i32, Arc<EventNotification>>,
+    /// By id.
+    pub work_queues: BTreeMap<i32, Arc<WorkQueue>>,
     /// The broker's own settings.
     pub settings: BrokerSettings,
 }
@@ -183,6 +185,17 @@ pub struct EventNotification {
     pub conversation_handle: Uuid,
 }
 
+/// A work queue (ours).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkQueue {
+    /// From 65536.
+    pub id: i32,
+    /// As declared; compared without regard to case.
+    pub name: Arc<str>,
+    /// Its options.
+    pub settings: WorkSettings,
+}
+
 /// The broker columns of `sys.databases`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerSettings {
@@ -226,6 +239,11 @@ impl Catalog {
     /// The queue of that name, without regard to case.
     pub fn queue(&self, name: &str) -> Option<&Arc<Queue>> {
         self.queues.values().find(|candidate| same_name(&candidate.name, name))
+    }
+
+    /// The work queue of that name, without regard to case.
+    pub fn work_queue(&self, name: &str) -> Option<&Arc<WorkQueue>> {
+        self.work_queues.values().find(|candidate| same_name(&candidate.name, name))
     }
 
     /// The broker priority of that name.

@@ -1,7 +1,8 @@
 //! Row changes: the writes that bring the tables up to the state in memory.
 
+use super::work::WorkChange;
 use crate::catalog::{
-    BrokerSettings, Contract, EventNotification, MessageType, Priority, Queue, Service, XmlSchemaCollection,
+    BrokerSettings, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue, XmlSchemaCollection,
 };
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
 use crate::protocol::{Body, ConversationState};
@@ -82,6 +83,12 @@ pub enum Change {
         /// The text of `transmission_status`.
         status: Arc<str>,
     },
+    /// Writes a work queue, new or not.
+    PutWorkQueue(Arc<WorkQueue>),
+    /// Removes a work queue.
+    DeleteWorkQueue(i32),
+    /// Writes a row of a work queue.
+    Work(WorkChange),
 }
 
 /// The class of a message row in a queue: RECEIVE gives timers first, then Errors, then messages in sequence. Column `stored` of SQLite.

@@ -26,6 +26,11 @@ impl Core {
             let done = apply::apply_with(&mut catalog, definition, &mut self.ids, &self.body_checks);
             applied.push(done.map_err(|error| error.in_statement(index))?);
         }
+        for consequence in applied.iter().flat_map(|applied| &applied.consequences) {
+            if let Consequence::WorkQueueDropped { queue_id } = consequence {
+                self.check_jobs_are_free(*queue_id)?;
+            }
+        }
         // If another session holds a conversation that this would change, that session finishes first.
         let consequences = applied.iter().flat_map(|applied| &applied.consequences);
         if let Some(blocked) = consequences.into_iter().find_map(|consequence| self.held(session, consequence)) {
@@ -44,6 +49,7 @@ impl Core {
                 &move |endpoint| endpoint.service_id == *service_id
             }
             Consequence::NewBroker => &|_| true,
+            Consequence::WorkQueueDropped { .. } => return None,
             // These add rows only, or nothing: arrivals need no lock (L4).
             _ => return None,
         };
@@ -99,6 +105,8 @@ impl Core {
             Touched::EventNotificationDeleted(id) => {
                 Change::DeleteEventNotification(before.event_notifications.get(&id).map(|_| id)?)
             }
+            Touched::WorkQueue(id) => Change::PutWorkQueue(catalog.work_queues.get(&id)?.clone()),
+            Touched::WorkQueueDeleted(id) => Change::DeleteWorkQueue(before.work_queues.get(&id).map(|_| id)?),
             Touched::Settings => Change::PutSettings(catalog.settings),
         })
     }

@@ -67,6 +67,8 @@ impl Core {
                     self.raise_error(place, -9719, description, now, effects);
                 }
             }
+            Consequence::WorkQueueAltered { queue_id } => self.work_queue_altered(queue_id),
+            Consequence::WorkQueueDropped { queue_id } => self.work_queue_dropped(queue_id),
             // Waiting messages are tried again after all definitions are in.
             Consequence::BrokerEnabledChanged { .. } => {}
             Consequence::NotificationCreated { notification } => self.begin_notification(&notification, now),

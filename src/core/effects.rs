@@ -2,6 +2,7 @@
 
 use super::change::Change;
 use super::group_lock::GroupKey;
+use super::work::TakenRow;
 use crate::catalog::Catalog;
 use crate::error::{Code, Error, Result};
 use crate::id::{ConversationHandle, GroupId, MessageId};
@@ -26,6 +27,8 @@ pub enum Reply {
     Outcome(Outcome),
     /// A RECEIVE: rows that the store reads and makes messages of.
     Rows(Vec<Taken>),
+    /// A taking of jobs: rows that the store reads and makes jobs of.
+    Jobs(Vec<TakenRow>),
 }
 
 /// A row that a RECEIVE took: the parts of the message that are in memory.
@@ -144,7 +147,7 @@ pub struct Arrival {
     pub newly_ready: usize,
 }
 
-/// How deep a queue is.
+/// How deep a queue is; of a work queue both are the jobs that may be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Depth {
     /// Groups with ready messages that no session has locked.

@@ -79,6 +79,7 @@ impl Core {
             Verb::Reprioritise { handle, level } => self.reprioritise(session, handle, level)?,
             Verb::PostQueueActivation { queue } => self.post_queue_activation(session, &queue)?,
             Verb::ReleaseQuarantine { group } => self.release_quarantine(session, group)?,
+            Verb::Work(verb) => return self.execute_work(session, verb, now).map(Step::Done),
         };
         Ok(match done {
             Ok(outcome) => Step::Done(Reply::Outcome(outcome)),
@@ -92,10 +93,11 @@ impl Core {
     }
 
     /// Undoes all verbs after the savepoint; the locks stay (L5).
-    pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint) {
+    pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint, now: Timestamp, effects: &mut Effects) {
         let cut = session.cut(savepoint);
         self.mark_undone(session, &cut);
-        self.undo(cut);
+        self.undo(cut, now);
+        self.hand_on_work(effects);
     }
 
     /// Applies all verbs of a session. Cannot fail: every verb was checked under the locks it took.
@@ -115,23 +117,27 @@ impl Core {
         session.log = log;
         self.unlock_all(&mut session, effects);
         self.write_touched(effects);
+        self.hand_on_work(effects);
         self.close(session);
     }
 
     /// Undoes all verbs of a session, and counts the rollback against the queues it received from.
     pub fn rollback(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
-        self.undo(std::mem::take(&mut session.log));
+        self.undo(std::mem::take(&mut session.log), now);
         self.count_rollback(&session, now, effects);
         self.unlock_all(&mut session, effects);
         self.write_touched(effects);
+        self.hand_on_work(effects);
         self.close(session);
     }
 
     /// Undoes a unit that met a locked group half way and will be tried again from its beginning: this is no rollback
     /// for poison handling.
     pub fn abandon(&mut self, mut session: Session, effects: &mut Effects) {
-        self.undo(std::mem::take(&mut session.log));
+        // A unit's takings were never written, so that no time is needed to undo them.
+        self.undo(std::mem::take(&mut session.log), self.work_time());
         self.unlock_all(&mut session, effects);
+        self.hand_on_work(effects);
         self.close(session);
     }
 
@@ -150,7 +156,7 @@ impl Core {
     }
 
     /// Reverts the immediate effects of a log on memory: endpoints that were begun, and the counts of unread rows.
-    fn undo(&mut self, log: Vec<Op>) {
+    fn undo(&mut self, log: Vec<Op>, now: Timestamp) {
         for op in log.into_iter().rev() {
             match op {
                 Op::Begin { endpoint } => {
@@ -160,6 +166,7 @@ impl Core {
                     let queue_id = self.queue_of(endpoint);
                     self.queue_state(queue_id).unread += u64::from(rows) + system.len() as u64;
                 }
+                Op::Work(op) => self.undo_work(op, now),
                 _ => {}
             }
         }
@@ -182,6 +189,7 @@ impl Core {
             Op::Reprioritise { endpoint, level } => self.apply_reprioritise(endpoint, level),
             Op::Release { group } => self.apply_release(group, effects),
             Op::Post { queue_id } => self.post_event(queue_id, QueueEvent::QueueActivation, now, effects),
+            Op::Work(op) => self.apply_work(op, now),
             Op::Define { catalog, applied } => self.apply_definitions(catalog, applied, now, effects),
         }
     }

@@ -3,8 +3,9 @@
 use super::change::{Change, EndpointRow, MessageRow, TransmissionRow};
 use super::effects::{Effects, ReadRow, Reply, Step, Taken};
 use super::restore::Restore;
-use super::session::Session;
+use super::session::{Savepoint, Session};
 use super::state::{Core, Limits};
+use super::work::JobRows;
 use crate::catalog::body::Verdict;
 use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
@@ -23,6 +24,7 @@ pub struct Memory {
     messages: BTreeMap<u64, MessageRow>,
     retained: BTreeMap<u64, (u8, MessageRow)>,
     transmissions: BTreeMap<u64, TransmissionRow>,
+    jobs: JobRows,
 }
 
 impl Memory {
@@ -30,8 +32,8 @@ impl Memory {
     pub fn new(limits: Limits) -> Self {
         let core = Core::new(IdSource::Counted(0), limits.clone());
         let (endpoints, received, messages) = Default::default();
-        let (retained, transmissions) = Default::default();
-        Self { core, limits, endpoints, received, messages, retained, transmissions }
+        let (retained, transmissions, jobs) = Default::default();
+        Self { core, limits, endpoints, received, messages, retained, transmissions, jobs }
     }
 
     /// Executes a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
@@ -79,6 +81,12 @@ impl Memory {
                 let messages = taken.into_iter().map(|taken| self.read(taken)).collect::<Result<_>>()?;
                 Some(Outcome::Received(messages))
             }
+            Step::Done(Reply::Jobs(taken)) => {
+                let mut effects = Effects::default();
+                self.core.hand_on_work(&mut effects);
+                self.write(effects, now);
+                Some(Outcome::Jobs(taken.into_iter().map(|taken| self.jobs.read(taken)).collect::<Result<_>>()?))
+            }
         })
     }
 
@@ -86,6 +94,13 @@ impl Memory {
     pub fn commit(&mut self, session: Session, now: Timestamp) {
         let mut effects = Effects::default();
         self.core.commit(session, now, &mut effects);
+        self.write(effects, now);
+    }
+
+    /// Undoes what a session did since a savepoint.
+    pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint, now: Timestamp) {
+        let mut effects = Effects::default();
+        self.core.rollback_to(session, savepoint, now, &mut effects);
         self.write(effects, now);
     }
 
@@ -127,6 +142,7 @@ impl Memory {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
             restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
         }
+        self.jobs.restore(&mut restore, now);
         let restored = restore.finish(now)?;
         let repairs = restored.repairs.into_list();
         match (&repairs[..], &restored.changes[..]) {
@@ -153,6 +169,11 @@ impl Memory {
     /// The rows of the transmission queue.
     pub fn transmissions(&self) -> impl Iterator<Item = &TransmissionRow> {
         self.transmissions.values()
+    }
+
+    /// The jobs that are not finished, and the history of the others.
+    pub fn jobs(&self) -> &JobRows {
+        &self.jobs
     }
 
     fn read(&self, taken: Taken) -> Result<Message> {
@@ -242,6 +263,7 @@ impl Memory {
                     row.status = status;
                 }
             }
+            Change::Work(change) => self.jobs.write(change),
             // Definitions live in the core's catalog.
             _ => {}
         }

@@ -38,6 +38,7 @@ mod state;
 mod tests;
 mod tick;
 mod timer;
+mod work;
 
 pub use change::{Change, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};
 pub use effects::{Arrival, Depth, Effects, ReadRow, Redelivery, Reply, Step, Taken};
@@ -48,3 +49,4 @@ pub use repair::{Repair, Repairs};
 pub use restore::{Restore, Restored};
 pub use session::{Savepoint, Session};
 pub use state::{Core, Limits};
+pub use work::{Finished, FinishedAs, JobRead, JobRow, JobRows, TakenRow, WorkChange};

@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 
 /// Rebuilds a [`Core`] from the rows of a database.
 pub struct Restore {
-    core: Core,
+    pub(super) core: Core,
     /// Endpoint id to place: ids ascend and are dense enough that a map of this kind is the larger part of recovery.
     places: HashMap<u64, u32>,
     by_conversation: HashMap<uuid::Uuid, u32>,

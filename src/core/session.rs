@@ -6,6 +6,7 @@
 
 use super::endpoint::Endpoint;
 use super::queuing_orders::Position;
+use super::work::WorkOp;
 use crate::catalog::Catalog;
 use crate::catalog::body::Verdict;
 use crate::id::MessageId;
@@ -88,6 +89,7 @@ pub(super) enum Op {
         catalog: Arc<Catalog>,
         applied: Vec<crate::catalog::apply::Applied>,
     },
+    Work(WorkOp),
 }
 
 /// A session's view of an endpoint beyond what is committed.
@@ -178,6 +180,11 @@ fn show(overlays: &mut HashMap<u32, Overlay>, moved: &mut BTreeSet<(u32, u32)>, 
                 moved.remove(&(group, *endpoint));
             }
         }
-        Op::Timer { .. } | Op::Reprioritise { .. } | Op::Release { .. } | Op::Post { .. } | Op::Define { .. } => {}
+        Op::Timer { .. }
+        | Op::Reprioritise { .. }
+        | Op::Release { .. }
+        | Op::Post { .. }
+        | Op::Define { .. }
+        | Op::Work(_) => {}
     }
 }

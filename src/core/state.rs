@@ -9,6 +9,7 @@ use super::own_groups::OpenSession;
 use super::receive_order::QueueState;
 use super::session::Session;
 use super::slab::Slab;
+use super::work::Work;
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
 use crate::id::{ConversationHandle, IdSource};
@@ -64,6 +65,7 @@ pub struct Core {
     pub(super) next_queuing_order: u64,
     pub(super) next_endpoint_id: u64,
     pub(super) next_transmission_id: u64,
+    pub(super) work: Work,
 }
 
 /// The endpoints a commit touched, each written once at its end.
@@ -104,8 +106,18 @@ impl Names {
         place
     }
 
+    /// The place of a name in use.
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
+        self.places.get(name).copied()
+    }
+
+    /// Counts one more use of the name at a place.
+    pub(super) fn hold(&mut self, place: u32) {
+        self.all[place as usize].1 += 1;
+    }
+
     /// Removes one use of a name; the name goes with its last endpoint.
-    fn release(&mut self, place: u32) {
+    pub(super) fn release(&mut self, place: u32) {
         let (name, count) = &mut self.all[place as usize];
         *count -= 1;
         if *count == 0 {
@@ -136,6 +148,7 @@ impl Core {
         let mut core = Self {
             lookup: Lookup::new(&catalog),
             queues: HashMap::new(),
+            work: Work::new(&catalog),
             catalog: Arc::new(catalog),
             ids,
             limits,
@@ -194,6 +207,9 @@ impl Core {
 
     /// How deep a queue is.
     pub fn depth(&self, queue_id: i32) -> Depth {
+        if let Some(jobs) = self.work.ready_jobs(queue_id) {
+            return Depth { ready_groups: jobs, unread: jobs as u64 };
+        }
         self.queues
             .get(&queue_id)
             .map_or_else(Depth::default, |queue| Depth { ready_groups: queue.ready.len(), unread: queue.unread })

@@ -20,6 +20,8 @@ impl Core {
             }
         }
         self.write_touched(effects);
+        self.tick_work(now);
+        self.hand_on_work(effects);
     }
 
     /// Handles the next event of an endpoint: its timer, else the end of its time.
@@ -37,6 +39,7 @@ impl Core {
         if self.is_restored {
             return Some(Timestamp(0));
         }
-        self.due.first().map(|(at, ..)| Timestamp(*at))
+        let endpoint = self.due.first().map(|(at, ..)| Timestamp(*at));
+        endpoint.into_iter().chain(self.work_due()).min()
     }
 }

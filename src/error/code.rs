@@ -203,6 +203,16 @@ codes! {
     STORE_CHANGED = 60037, Store;
     /// A cancelled RECEIVE of this transaction took messages that the caller never saw, so it was rolled back; run it again.
     RECEIVE_CANCELLED = 60038, Conflict;
+    /// There is no such job in a work queue: it is done, was cancelled, or never was.
+    JOB_NOT_FOUND = 60040, NotFound;
+    /// The job is not taken, so that nothing can be reported on it.
+    JOB_NOT_TAKEN = 60041, State;
+    /// The lease of the job was over; another reader may have it.
+    LEASE_LOST = 60042, State;
+    /// An open transaction holds the job; the same call may succeed later.
+    JOB_LOCKED = 60043, Conflict;
+    /// The job is not dead, so that it needs no other attempts.
+    JOB_NOT_DEAD = 60044, State;
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod broker;
 mod code;
 mod ours;
+mod work;
 
 pub use code::Code;
 

@@ -3,6 +3,7 @@
 //! Every statement is one [`Definition`]; a script is a list of them that is applied wholly or not at all. The builder
 //! and the DDL text both produce these, and `dump` turns them into text again.
 
+pub use super::work_queue::{WorkNumber, WorkOption, WorkOrder, WorkSettings};
 use serde::{Deserialize, Serialize};
 
 /// One statement of the definition language.
@@ -138,6 +139,25 @@ pub enum Definition {
         name: String,
         /// The queue watched.
         queue: String,
+    },
+    /// `CREATE WORK QUEUE name [WITH ...]`. Ours.
+    CreateWorkQueue {
+        /// Up to 128 characters, compared without regard to case.
+        name: String,
+        /// The options named; the others get their defaults.
+        options: Vec<WorkOption>,
+    },
+    /// `ALTER WORK QUEUE name WITH ...`
+    AlterWorkQueue {
+        /// The work queue.
+        name: String,
+        /// The options named; the others stay.
+        options: Vec<WorkOption>,
+    },
+    /// `DROP WORK QUEUE name`
+    DropWorkQueue {
+        /// The work queue; its jobs and its history go with it.
+        name: String,
     },
     /// `ALTER DATABASE { CURRENT | name } SET option`
     AlterDatabase {

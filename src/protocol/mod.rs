@@ -9,6 +9,8 @@ pub mod system;
 mod texts;
 #[doc(hidden)]
 pub mod verb;
+pub mod work;
+mod work_queue;
 
 pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;

@@ -1,7 +1,8 @@
 //! The outcomes of verbs.
 
 use super::state::ConversationState;
-use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
+use super::work::{Job, JobState};
+use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::time::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
@@ -31,6 +32,17 @@ pub enum Outcome {
     Warnings(Vec<String>),
     /// A conversation was ended; the state it was in.
     Ended(ConversationState),
+    /// A job was pushed, or one of its unique key had been.
+    Pushed {
+        /// The job; `None` if the one of the unique key is finished already.
+        job: Option<JobId>,
+        /// Whether this push made it.
+        is_new: bool,
+    },
+    /// Jobs that were taken; empty if none was ready.
+    Jobs(Vec<Job>),
+    /// An attempt failed; the state that its job is in now.
+    Failed(JobState),
 }
 
 /// The form of a verb's result: which [`Outcome`] it is, and the columns that a database gives it in.
@@ -48,6 +60,12 @@ pub enum ResultForm {
     StateBefore,
     /// [`Outcome::Text`] in the column of this name; NULL or no row is the empty text.
     Text(&'static str),
+    /// [`Outcome::Pushed`]
+    Pushed,
+    /// [`Outcome::Jobs`], a row for each job.
+    Jobs,
+    /// [`Outcome::Failed`], the name of the state.
+    JobState,
     /// [`Outcome::Warnings`], which the client makes.
     Warnings,
 }
@@ -62,6 +80,9 @@ impl ResultForm {
             Self::Group => vec!["conversation_group_id"],
             Self::StateBefore => vec!["state"],
             Self::Text(column) => vec![column],
+            Self::Pushed => vec!["job_id", "is_new"],
+            Self::Jobs => Job::COLUMNS.to_vec(),
+            Self::JobState => vec!["job_state"],
         }
     }
 }

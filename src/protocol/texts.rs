@@ -4,6 +4,7 @@
 //! with the same code, before the verb reaches it.
 
 use super::definition::{ActivationChange, Definition, ExecuteAs, Validation};
+use super::work::WorkVerb;
 use super::{Addressee, EndForm, Verb};
 use crate::error::{Code, Error, Result};
 
@@ -42,6 +43,7 @@ impl Verb {
             Self::EndConversation { form: EndForm::WithError { description, .. }, .. } => {
                 text("the description of the Error", description)
             }
+            Self::Work(verb) => work(verb),
             Self::Define(definitions) => {
                 let mut checks = definitions.iter().enumerate();
                 checks.try_for_each(|(index, one)| definition(one).map_err(|error| error.in_statement(index)))
@@ -61,6 +63,28 @@ fn trace_context(trace: &str) -> Result<()> {
         return Err(Error::out_of_range("the trace context", found, &format!("at most {MOST_TRACE_BYTES} bytes")));
     }
     text("the trace context", trace)
+}
+
+fn work(verb: &WorkVerb) -> Result<()> {
+    match verb {
+        WorkVerb::Push(push) => {
+            name("work queue", &push.queue)?;
+            text("the type of a job", &push.job_type)?;
+            text("the name of a writer", &push.pushed_by)?;
+            push.key.as_deref().map_or(Ok(()), |key| text("the key of a job", key))?;
+            push.unique.as_ref().map_or(Ok(()), |unique| text("the unique key of a job", &unique.key))
+        }
+        WorkVerb::Take(take) => {
+            name("work queue", &take.queue)?;
+            text("the name of a reader", &take.taken_by)?;
+            take.job_type.as_deref().map_or(Ok(()), |job_type| text("the type of a job", job_type))
+        }
+        WorkVerb::Fail { reason, .. } => text("the reason of a failure", reason),
+        WorkVerb::Report { progress, .. } => text("a note of progress", progress),
+        WorkVerb::Complete { .. } | WorkVerb::Extend { .. } | WorkVerb::Cancel { .. } | WorkVerb::Redrive { .. } => {
+            Ok(())
+        }
+    }
 }
 
 fn name(what: &str, name: &str) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use super::declared::{Declaration, ResultForm, Value, sql_type, verbs};
 use super::definition::Definition;
+use super::work::{AfterFailure, Hold, TakeFrom, WorkVerb};
 use crate::id::{ConversationHandle, GroupId};
 use std::sync::Arc;
 use tracing::{Span, debug_span};
@@ -97,6 +98,8 @@ pub enum Verb {
         /// The group.
         group: GroupId,
     },
+    /// A request to a work queue. Ours.
+    Work(WorkVerb),
 }
 
 verbs! {
@@ -170,6 +173,56 @@ verbs! {
 
     RELEASE_QUARANTINE = "release_quarantine", "puts a quarantined conversation group back into its queue (ours)":
     Verb::ReleaseQuarantine { group } => (conversation_group_id Uuid(group.0)) -> ResultForm::Nothing, [8436], alone;
+
+    PUSH_JOB = "push_job", "puts a job into a work queue (ours)":
+    Verb::Work(WorkVerb::Push(push)) => (
+        queue Queue(&*push.queue), job_type Text(&*push.job_type), job_key Text(push.key.as_deref()),
+        level Int(i32::from(push.level)), delay_ms BigInt(push.due.delay_ms()), due_us BigInt(push.due.at_us()),
+        unique_key Text(push.unique.as_ref().map(|unique| &*unique.key)),
+        unique_ms BigInt(push.unique.as_ref().and_then(|unique| unique.window_ms)), body Bytes(&push.body),
+        pushed_by Text(&*push.pushed_by)
+    ) -> ResultForm::Pushed, [8459, 60002, 60005, 60043], alone;
+
+    TAKE_JOBS = "take_jobs", "takes jobs that are ready (ours)":
+    Verb::Work(WorkVerb::Take(take)) => (
+        queue Queue(&*take.queue), job_count BigInt(take.count), job_type Text(take.job_type.as_deref()),
+        lowest Int(take.from.levels().map(|levels| levels.0)), highest Int(take.from.levels().map(|levels| levels.1)),
+        oldest Bool(take.from == TakeFrom::Oldest), has_lease Bool(matches!(take.hold, Hold::Lease(_))),
+        lease_ms BigInt(take.hold.lease_ms()), taken_by Text(&*take.taken_by)
+    ) -> ResultForm::Jobs, [60002, 60005], alone;
+
+    COMPLETE_JOB = "complete_job", "reports a taken job as done (ours)":
+    Verb::Work(WorkVerb::Complete { taken, result }) => (
+        job_id BigInt(signed(taken.job.0)), token BigInt(signed(taken.token)), result Bytes(result)
+    ) -> ResultForm::Nothing, [8459, 60040, 60041, 60042, 60043], alone;
+
+    FAIL_JOB = "fail_job", "reports that an attempt failed (ours)":
+    Verb::Work(WorkVerb::Fail { taken, reason, then }) => (
+        job_id BigInt(signed(taken.job.0)), token BigInt(signed(taken.token)), reason Text(&**reason),
+        retry_in_ms BigInt(then.retry_in_ms()), is_last Bool(*then == AfterFailure::Dead)
+    ) -> ResultForm::JobState, [60005, 60040, 60041, 60042, 60043], alone;
+
+    EXTEND_JOB = "extend_job", "prolongs the lease of a taken job (ours)":
+    Verb::Work(WorkVerb::Extend { taken, lease_ms }) => (
+        job_id BigInt(signed(taken.job.0)), token BigInt(signed(taken.token)), lease_ms BigInt(*lease_ms)
+    ) -> ResultForm::Nothing, [60005, 60040, 60041, 60042, 60043], alone;
+
+    REPORT_JOB = "report_job", "notes how far a taken job is (ours)":
+    Verb::Work(WorkVerb::Report { taken, progress }) => (
+        job_id BigInt(signed(taken.job.0)), token BigInt(signed(taken.token)), progress Text(&**progress)
+    ) -> ResultForm::Nothing, [60005, 60040, 60041, 60042, 60043], alone;
+
+    CANCEL_JOB = "cancel_job", "takes a job out of its work queue (ours)":
+    Verb::Work(WorkVerb::Cancel { job }) => (job_id BigInt(signed(job.0))) -> ResultForm::Nothing, [60040, 60043], alone;
+
+    REDRIVE_JOB = "redrive_job", "gives a dead job all its attempts again (ours)":
+    Verb::Work(WorkVerb::Redrive { job }) => (job_id BigInt(signed(job.0)))
+        -> ResultForm::Nothing, [60040, 60043, 60044], alone;
+}
+
+/// An id or a token as databases keep it.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// The name that a SEND means.

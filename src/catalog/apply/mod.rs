@@ -11,6 +11,7 @@ mod notification;
 mod priority;
 mod queue;
 mod service;
+mod work_queue;
 
 use super::body::BodyChecks;
 use super::objects::{Catalog, EventNotification};
@@ -59,6 +60,10 @@ pub enum Touched {
     EventNotification(i32),
     /// Removed.
     EventNotificationDeleted(i32),
+    /// Written.
+    WorkQueue(i32),
+    /// Removed, with its jobs.
+    WorkQueueDeleted(i32),
     /// The broker's settings, among them the next object id.
     Settings,
 }
@@ -106,6 +111,16 @@ pub enum Consequence {
         queue_id: i32,
         /// Whether the queue accepts and delivers messages from now on.
         is_enabled: bool,
+    },
+    /// A work queue was created or altered: its limits may let more jobs be taken, or it was paused or resumed.
+    WorkQueueAltered {
+        /// The work queue.
+        queue_id: i32,
+    },
+    /// The jobs and the history of the work queue go.
+    WorkQueueDropped {
+        /// The work queue.
+        queue_id: i32,
     },
     /// All conversations, groups and messages vanish; no peer gets a message.
     NewBroker,
@@ -181,6 +196,9 @@ pub fn apply_with(
         D::CreateBrokerPriority { name, set } => priority::create(catalog, name, set),
         D::AlterBrokerPriority { name, set } => priority::alter(catalog, name, set),
         D::DropBrokerPriority { name } => priority::drop(catalog, name),
+        D::CreateWorkQueue { name, options } => work_queue::create(catalog, name, options),
+        D::AlterWorkQueue { name, options } => work_queue::alter(catalog, name, options),
+        D::DropWorkQueue { name } => work_queue::drop(catalog, name),
         D::AlterDatabase { option } => Ok(broker::alter(catalog, *option, ids)),
     }
 }

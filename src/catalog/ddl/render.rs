@@ -4,7 +4,7 @@ use crate::catalog::builtin::is_system_id;
 use crate::catalog::objects::{Activation, Catalog, Priority, Queue, Service};
 use crate::protocol::definition::{
     ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, PriorityOptions,
-    QueueEvent, QueueOptions, SentBy, Validation,
+    QueueEvent, QueueOptions, SentBy, Validation, WorkOption,
 };
 use std::sync::Arc;
 
@@ -44,6 +44,12 @@ pub fn definitions(catalog: &Catalog) -> Vec<Definition> {
         event: row.event,
         service: row.service.to_string(),
     }));
+    all.extend(
+        catalog
+            .work_queues
+            .values()
+            .map(|row| Definition::CreateWorkQueue { name: row.name.to_string(), options: row.settings.options() }),
+    );
     if !catalog.settings.is_broker_enabled {
         all.push(Definition::AlterDatabase { option: BrokerOption::DisableBroker });
     }
@@ -176,6 +182,14 @@ pub fn render_definition(definition: &Definition) -> String {
         D::DropEventNotification { name, queue } => {
             format!("DROP EVENT NOTIFICATION {} ON QUEUE {};", id(name), id(queue))
         }
+        D::CreateWorkQueue { name, options } => {
+            let with = if options.is_empty() { "" } else { " WITH " };
+            format!("CREATE WORK QUEUE {}{with}{};", id(name), work_options(options))
+        }
+        D::AlterWorkQueue { name, options } => {
+            format!("ALTER WORK QUEUE {} WITH {};", id(name), work_options(options))
+        }
+        D::DropWorkQueue { name } => format!("DROP WORK QUEUE {};", id(name)),
         D::AlterDatabase { option } => {
             let option = match option {
                 BrokerOption::EnableBroker => "ENABLE_BROKER",
@@ -222,6 +236,15 @@ fn valid(validation: &Validation) -> String {
 
 fn on_off(is_on: bool) -> &'static str {
     if is_on { "ON" } else { "OFF" }
+}
+
+fn work_options(options: &[WorkOption]) -> String {
+    join(options.iter().map(|option| match option {
+        WorkOption::Status(is_on) => format!("STATUS = {}", on_off(*is_on)),
+        WorkOption::Order(order) => format!("ORDER = {}", order.word()),
+        WorkOption::History(is_on) => format!("HISTORY = {}", on_off(*is_on)),
+        WorkOption::Number(number, value) => format!("{} = {value}", number.word()),
+    }))
 }
 
 fn queue_options(options: &QueueOptions) -> String {

@@ -374,7 +374,7 @@ fn levels_bound_the_groups_of_the_transaction_itself() {
         let mut at = |lowest, highest| {
             let savepoint = memory.core.savepoint(&session);
             let found = receive_in(&mut memory, &mut session, None, ReceiveFrom::Levels { lowest, highest });
-            memory.core.rollback_to(&mut session, savepoint);
+            memory.rollback_to(&mut session, savepoint, NOW);
             found.len()
         };
         for lowest in 1..=10 {

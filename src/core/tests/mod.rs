@@ -253,7 +253,7 @@ fn a_savepoint_gives_the_message_back_but_keeps_the_lock() {
     let mut session = memory.core.begin_transaction();
     let savepoint = memory.core.savepoint(&session);
     memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap();
-    memory.core.rollback_to(&mut session, savepoint);
+    memory.rollback_to(&mut session, savepoint, NOW);
     assert!(receive(&mut memory, "qt").is_empty(), "the group is still locked");
     let again = memory.execute(&mut session, receive_verb("qt", None), NOW).unwrap().unwrap();
     assert_eq!(bodies(&received(again)), ["one"]);

@@ -173,7 +173,7 @@ proptest! {
                 Step::Savepoint { session } => {
                     if let Some((session, savepoint)) = &mut sessions[*session] {
                         let (now_there, earlier) = (memory.core.savepoint(session), *savepoint);
-                        memory.core.rollback_to(session, earlier);
+                        memory.rollback_to(session, earlier, now);
                         *savepoint = memory.core.savepoint(session);
                         prop_assert!(now_there != *savepoint || earlier == *savepoint);
                     }

@@ -199,7 +199,7 @@ fn a_group_whose_begin_was_rolled_back_takes_a_conversation_of_another_service()
     let mut session = memory.core.begin_transaction();
     let savepoint = memory.core.savepoint(&session);
     memory.execute(&mut session, begin_from("i"), NOW).unwrap().unwrap();
-    memory.core.rollback_to(&mut session, savepoint);
+    memory.rollback_to(&mut session, savepoint, NOW);
     memory.execute(&mut session, begin_from("t"), NOW).unwrap().unwrap();
     let refused = memory.execute(&mut session, begin_from("i"), NOW).unwrap_err();
     assert_eq!(refused.code(), Code::GROUP_OF_OTHER_SERVICE);

@@ -10,7 +10,7 @@ use super::user_sql::{self, UserUnit};
 use super::write::{Writer, strike, subject};
 use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
-use crate::core::{Change, ReadRow, Taken};
+use crate::core::{Change, JobRead, ReadRow, Taken, TakenRow};
 use crate::error::Result;
 use crate::protocol::{Outcome, Unit};
 use crate::sql::sqlite::transaction::{BEGIN, COMMIT, ROLLBACK};
@@ -55,6 +55,8 @@ pub(super) enum Slot {
     Changed(u64),
     /// A RECEIVE: the rows it took, and their table rows once read.
     Rows { taken: Vec<Taken>, rows: Vec<ReadRow>, catalog: Arc<Catalog> },
+    /// Taken jobs, and their table rows once read.
+    Jobs { taken: Vec<TakenRow>, rows: Vec<JobRead> },
     /// The whole unit goes back to its caller, who orders it again when the group that blocked it is unlocked.
     Later { unit: Unit, unlocked: oneshot::Receiver<()> },
 }
@@ -71,6 +73,9 @@ impl Slot {
                 .map(|(taken, row)| taken.into_message(&catalog, row))
                 .collect::<Result<_>>()
                 .map(Outcome::Received),
+            Self::Jobs { taken, rows } => {
+                Ok(Outcome::Jobs(taken.into_iter().zip(rows).map(|(taken, row)| taken.into_job(row)).collect()))
+            }
         }
     }
 }
@@ -219,7 +224,16 @@ impl WriteSide {
         let mut reader = Reader::new(&self.connection);
         let mut reads = batch.reads.drain(..).peekable();
         let mut read = |read: PendingRead| -> Result<()> {
-            let Slot::Rows { taken, rows, .. } = &mut answers[read.answer].slots[read.slot] else { return Ok(()) };
+            let (taken, rows) = match &mut answers[read.answer].slots[read.slot] {
+                Slot::Rows { taken, rows, .. } => (taken, rows),
+                Slot::Jobs { taken, rows } => {
+                    for taken in taken {
+                        rows.push(reader.job(taken.job_id()).map_err(reading)?);
+                    }
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            };
             rows.reserve_exact(taken.len());
             for taken in taken {
                 let kept = self.recent().read(taken.queuing_order);

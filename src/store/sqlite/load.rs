@@ -2,6 +2,7 @@
 
 use super::failure::{damaged, storage};
 use super::read::{id, unsigned};
+use super::work;
 use super::write::{VALIDATIONS, event_name};
 use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
@@ -119,6 +120,7 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
         orphans.add(&mut repairs, "dialoq_retained_message", DELETE_RETAINED, row.get(0)?);
         Ok(())
     })?;
+    work::jobs(connection, &mut restore, now)?;
     let mut restored = restore.finish(now)?;
     restored.repairs.append(repairs);
     Ok(Loaded { restored, orphans, marks })
@@ -184,6 +186,7 @@ pub(super) fn catalog(connection: &Connection) -> Result<(Catalog, (u64, u64, u6
         catalog.event_notifications.insert(notification_id, Arc::new(notification));
         Ok(())
     })?;
+    work::work_queues(connection, &mut catalog)?;
     Ok((catalog, marks))
 }
 

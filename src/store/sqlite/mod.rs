@@ -21,6 +21,7 @@ mod state;
 mod tx;
 mod user_sql;
 pub(crate) mod waits;
+mod work;
 mod write;
 
 #[cfg(test)]

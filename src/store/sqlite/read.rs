@@ -1,8 +1,8 @@
 //! Reading rows by key while the broker runs.
 
-use crate::core::{ReadRow, TransmissionRow};
+use crate::core::{JobRead, ReadRow, TransmissionRow};
 use crate::id::MessageId;
-use crate::sql::sqlite::read::{self, TRANSMISSION};
+use crate::sql::sqlite::read::{self, JOB, TRANSMISSION};
 use crate::store::{StoreTexts, store_texts};
 use crate::time::Timestamp;
 use rusqlite::types::ValueRef;
@@ -19,11 +19,12 @@ pub(super) static TEXTS: StoreTexts = store_texts!(sqlite);
 pub(super) struct Reader<'c> {
     connection: &'c Connection,
     message: Option<CachedStatement<'c>>,
+    job: Option<CachedStatement<'c>>,
 }
 
 impl<'c> Reader<'c> {
     pub(super) fn new(connection: &'c Connection) -> Self {
-        Self { connection, message: None }
+        Self { connection, message: None, job: None }
     }
 
     /// The row of that key; the core guarantees that it exists.
@@ -41,6 +42,17 @@ impl<'c> Reader<'c> {
                 trace: text(row, 4)?,
             })
         })
+    }
+}
+
+impl Reader<'_> {
+    /// The row of that job; the core guarantees that it exists.
+    pub(super) fn job(&mut self, job_id: u64) -> Result<JobRead> {
+        let statement = match &mut self.job {
+            Some(statement) => statement,
+            none => none.insert(self.connection.prepare_cached(JOB)?),
+        };
+        statement.query_row([job_id.cast_signed()], super::work::job_read)
     }
 }
 

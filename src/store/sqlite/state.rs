@@ -9,7 +9,7 @@ use super::limit::Caller;
 use super::parked::Parked;
 use super::user_sql::UserUnit;
 use crate::catalog::Catalog;
-use crate::core::{Core, Effects, GroupKey, Reply, Session, Step};
+use crate::core::{Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
 use crate::error::{Error, Result};
 use crate::protocol::{Unit, Verb};
 use crate::store::{ActivityBoard, QueueActivity, SqlStatement};
@@ -251,7 +251,11 @@ impl State {
 
     /// Commits a session; the answer waits for the sync, unless all its receives were empty.
     pub(super) fn order_commit(&mut self, session: Session, slots: Slots, sender: Sender, now: Timestamp) {
-        let is_empty = |slot: &Slot| matches!(slot, Slot::Rows { taken, .. } if taken.is_empty());
+        let is_empty = |slot: &Slot| match slot {
+            Slot::Rows { taken, .. } => taken.is_empty(),
+            Slot::Jobs { taken, .. } => taken.is_empty(),
+            _ => false,
+        };
         if !slots.is_empty() && slots.iter().all(is_empty) {
             self.core.commit(session, now, &mut self.effects);
             let _ = sender.send(Ok(slots));
@@ -267,10 +271,24 @@ impl State {
         self.retry_unlocked(now);
     }
 
+    /// Executes a verb of an open transaction. The taking of a job is written at once.
+    pub(super) fn execute(&mut self, session: &mut Session, verb: Verb, now: Timestamp) -> Result<Step> {
+        let step = self.core.execute(session, verb, now);
+        self.core.hand_on_work(&mut self.effects);
+        step
+    }
+
+    /// Undoes what a transaction did since a savepoint.
+    pub(super) fn roll_back_to(&mut self, session: &mut Session, savepoint: Savepoint, now: Timestamp) {
+        self.core.rollback_to(session, savepoint, now, &mut self.effects);
+    }
+
     /// Answers after the next sync, with the rows read just before all later changes.
     pub(super) fn push_answer(&mut self, slots: Slots, sender: Sender) {
         let (at, answer) = (self.effects.changes.len(), self.answers.len());
-        for (slot, _) in slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Rows { .. })) {
+        for (slot, _) in
+            slots.iter().enumerate().filter(|(_, slot)| matches!(slot, Slot::Rows { .. } | Slot::Jobs { .. }))
+        {
             self.reads.push(PendingRead { at, answer, slot });
         }
         self.answers.push(Answer { sender, slots, is_in_transaction: false });
@@ -306,6 +324,7 @@ impl State {
     pub(super) fn slot(&self, reply: Reply) -> Slot {
         match reply {
             Reply::Outcome(outcome) => Slot::Outcome(outcome),
+            Reply::Jobs(taken) => Slot::Jobs { taken, rows: Vec::new() },
             Reply::Rows(taken) => Slot::Rows { taken, rows: Vec::new(), catalog: self.core.catalog().clone() },
         }
     }
@@ -344,7 +363,7 @@ impl State {
                 }
                 super::parked::Waiter::Tx { id, mut session, verb, sender } => {
                     self.core.stop_waiting(&session);
-                    match self.core.execute(&mut session, verb.clone(), now) {
+                    match self.execute(&mut session, verb.clone(), now) {
                         Ok(Step::Blocked(next)) => match self.core.wait(&session, next) {
                             Ok(()) => {
                                 self.parked.tx(next, id, session, verb, sender);
@@ -470,7 +489,11 @@ impl State {
         if let Some(known) = self.names.activities.get(&queue_id) {
             return Some(known.clone());
         }
-        let activity = board.queue(&self.core.catalog().queues.get(&queue_id)?.name);
+        let catalog = self.core.catalog();
+        let activity = match catalog.queues.get(&queue_id) {
+            Some(queue) => board.queue(&queue.name),
+            None => board.queue(&work_queue_on_board(&catalog.work_queues.get(&queue_id)?.name)),
+        };
         self.names.activities.insert(queue_id, activity.clone());
         Some(activity)
     }
@@ -532,6 +555,11 @@ impl State {
         self.reads.clear();
         self.effects = Effects::default();
     }
+}
+
+/// The name of a work queue on the board: no queue's name begins with this character.
+pub(super) fn work_queue_on_board(name: &str) -> String {
+    format!("#{name}")
 }
 
 /// The marks to be written next; `None` while all numbers ever used are below the old ones.

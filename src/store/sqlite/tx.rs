@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::read::Reader;
 use super::state::{SqlCommit, State, TxSender};
 use super::{SqliteStore, user_sql};
-use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken};
+use crate::core::{ReadRow, Reply, Savepoint, Session, Step, Taken, TakenRow};
 use crate::error::{Code, Error, Result};
 use crate::protocol::{Outcome, Verb};
 use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
@@ -60,7 +60,7 @@ impl SqliteTx {
         let now = engine.clock.now();
         state.tick(now, 1);
         let before = state.core.savepoint(&session);
-        let step = state.core.execute(&mut session, verb.clone(), now);
+        let step = state.execute(&mut session, verb.clone(), now);
         if let (Some(queue), Ok(_)) = (&queue, &step) {
             state.publish_depth(queue, &engine.board);
         }
@@ -96,6 +96,14 @@ impl SqliteTx {
             Reply::Outcome(outcome) => return Ok(outcome),
             Reply::Rows(taken) if taken.is_empty() => return Ok(Outcome::Received(Vec::new())),
             Reply::Rows(taken) => taken,
+            Reply::Jobs(taken) if taken.is_empty() => return Ok(Outcome::Jobs(Vec::new())),
+            Reply::Jobs(taken) => {
+                let engine = self.store.engine.clone();
+                let mut undo = UndoReceive { engine: &engine, session: &mut self.session, before, is_armed: true };
+                let outcome = read_jobs(&engine, taken).await;
+                undo.is_armed = outcome.is_err();
+                return outcome;
+            }
         };
         let engine = self.store.engine.clone();
         let mut undo = UndoReceive { engine: &engine, session: &mut self.session, before, is_armed: true };
@@ -203,6 +211,20 @@ fn order_read(engine: &Engine, taken: Vec<Taken>) -> Result<oneshot::Receiver<Re
     Ok(receiver)
 }
 
+/// The rows of taken jobs, read when their taking is written: it counts an attempt, also if the process dies now.
+async fn read_jobs(engine: &Engine, taken: Vec<TakenRow>) -> Result<Outcome> {
+    let (sender, receiver) = oneshot::channel();
+    let sender = Sender::new(sender, None);
+    {
+        let mut state = engine.lock()?;
+        let slot = state.slot(Reply::Jobs(taken));
+        state.push_read(Slots::from_iter([slot]), sender);
+        engine.write_ordered(state);
+    }
+    let mut outcomes = super::batch::outcomes(super::answered(engine, receiver).await?)?;
+    Ok(outcomes.pop().unwrap_or(Outcome::Jobs(Vec::new())))
+}
+
 /// Returns the rows of a RECEIVE if its caller stops waiting for it, or if they cannot be read.
 struct UndoReceive<'a> {
     engine: &'a Engine,
@@ -217,7 +239,8 @@ impl Drop for UndoReceive<'_> {
             && let Some(session) = self.session.as_mut()
         {
             let mut state = self.engine.lock_even_failed();
-            state.core.rollback_to(session, self.before);
+            state.roll_back_to(session, self.before, self.engine.clock.now());
+            wake_if_work(self.engine, state);
         }
     }
 }
@@ -267,7 +290,8 @@ impl Drop for GroupWait<'_> {
                 if let Ok((session, reply)) = self.receiver.try_recv() {
                     let _ = self.arrive(session, reply);
                     if let Some(session) = self.home.as_mut() {
-                        self.engine.lock_even_failed().core.rollback_to(session, self.before);
+                        let mut state = self.engine.lock_even_failed();
+                        state.roll_back_to(session, self.before, self.engine.clock.now());
                     }
                 }
             }
@@ -339,7 +363,7 @@ impl StoreTx for SqliteTx {
             let (_, place, statements) = self.savepoints[found];
             let engine = &self.store.engine;
             let mut state = engine.lock()?;
-            state.core.rollback_to(session, place);
+            state.roll_back_to(session, place, engine.clock.now());
             wake_if_work(engine, state);
             self.savepoints.truncate(found + 1);
             self.sql.truncate(statements);

@@ -10,7 +10,7 @@ use rusqlite::{CachedStatement, Connection, Params, Result, params};
 macro_rules! statements {
     ($($name:ident = $text:ident;)*) => {
         #[derive(Debug, Clone, Copy)]
-        enum Write {
+        pub(super) enum Write {
             $($name),*
         }
 
@@ -49,6 +49,22 @@ statements! {
     InsertTransmission = INSERT_TRANSMISSION;
     DeleteTransmission = DELETE_TRANSMISSION;
     SetTransmissionStatus = SET_TRANSMISSION_STATUS;
+    PutWorkQueue = PUT_WORK_QUEUE;
+    DeleteWorkQueue = DELETE_WORK_QUEUE;
+    DeleteJobs = DELETE_JOBS;
+    DeleteJobHistory = DELETE_JOB_HISTORY;
+    SetWorkMarks = SET_WORK_MARKS;
+    InsertJob = INSERT_JOB;
+    TakeJob = TAKE_JOB;
+    FailJob = FAIL_JOB;
+    ExtendJob = EXTEND_JOB;
+    ReportJob = REPORT_JOB;
+    RedriveJob = REDRIVE_JOB;
+    InsertJobHistory = INSERT_JOB_HISTORY;
+    DeleteJob = DELETE_JOB;
+    CutJobHistory = CUT_JOB_HISTORY;
+    InsertUniqueJob = INSERT_UNIQUE_JOB;
+    DeleteUniqueJob = DELETE_UNIQUE_JOB;
 }
 
 impl Write {
@@ -61,6 +77,9 @@ impl Write {
                 | Self::DeleteServiceContracts
                 | Self::DeleteReceiveSequence
                 | Self::DeleteRetained
+                | Self::DeleteJobs
+                | Self::DeleteJobHistory
+                | Self::CutJobHistory
         )
     }
 }
@@ -80,7 +99,7 @@ impl<'c> Writer<'c> {
         Self { connection, fault, statements: [const { None }; TEXTS.len()] }
     }
 
-    fn run(&mut self, which: Write, params: impl Params) -> Result<usize> {
+    pub(super) fn run(&mut self, which: Write, params: impl Params) -> Result<usize> {
         let place = &mut self.statements[which as usize];
         let statement = match place {
             Some(statement) => statement,
@@ -163,6 +182,9 @@ impl<'c> Writer<'c> {
                     ],
                 )?;
             }
+            Change::PutWorkQueue(row) => self.put_work_queue(row)?,
+            Change::DeleteWorkQueue(id) => drop(self.run(Write::DeleteWorkQueue, [id])?),
+            Change::Work(change) => self.write_work(change)?,
         }
         Ok(())
     }
@@ -350,6 +372,7 @@ pub(super) fn subject(change: &Change) -> String {
         Change::DeleteTransmission { transmission_id } | Change::SetTransmissionStatus { transmission_id, .. } => {
             format!("transmission {transmission_id}")
         }
+        Change::Work(change) => change.subject(),
         _ => "a definition".to_owned(),
     }
 }

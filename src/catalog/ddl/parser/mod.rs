@@ -4,6 +4,7 @@ mod broker;
 mod queue;
 mod service;
 mod vocabulary;
+mod work_queue;
 
 use super::Statement;
 use super::cursor::{Cursor, either, unsupported};
@@ -53,7 +54,7 @@ impl Action {
 type Rest = fn(&mut Cursor, Action) -> Definitions;
 
 /// The kinds of objects: first word, further words, and the function that reads on.
-const KINDS: [(&str, &str, Rest); 8] = [
+const KINDS: [(&str, &str, Rest); 9] = [
     ("MESSAGE", "TYPE", vocabulary::message_type),
     ("CONTRACT", "", vocabulary::contract),
     ("XML", "SCHEMA COLLECTION", vocabulary::xml_schema_collection),
@@ -61,6 +62,7 @@ const KINDS: [(&str, &str, Rest); 8] = [
     ("EVENT", "NOTIFICATION", queue::event_notification),
     ("SERVICE", "", service::service),
     ("BROKER", "PRIORITY", service::broker_priority),
+    ("WORK", "QUEUE", work_queue::work_queue),
     ("DATABASE", "", broker::database),
 ];
 

@@ -115,6 +115,7 @@ pub(in crate::store::database) fn outcome(verb: &Verb, rows: Vec<SqlRow>) -> Res
             let text = maybe_only()?.map(|row| row.maybe_text(column)).transpose()?;
             Outcome::Text(text.flatten().unwrap_or_default().to_owned())
         }
+        ResultForm::Pushed | ResultForm::Jobs | ResultForm::JobState => return Err(no_work_queues()),
     })
 }
 
@@ -124,6 +125,11 @@ pub(in crate::store::database) fn received_queue(verb: &Verb) -> Option<&Arc<str
         Verb::Receive { queue, .. } | Verb::GetConversationGroup { queue } => Some(queue),
         _ => None,
     }
+}
+
+/// 60026: not yet.
+pub(in crate::store::database) fn no_work_queues() -> Error {
+    Error::new(Code::UNSUPPORTED, "this store has no work queues yet; the embedded one (SQLite) has them")
 }
 
 fn no_handle() -> Error {

@@ -165,6 +165,7 @@ fn known(broker: &[SqlRow], tables: &Tables) -> Result<Known> {
         priorities: by_id(&tables.priorities, priority)?,
         xml_schema_collections: by_id(&tables.collections, collection)?,
         event_notifications: by_id(&tables.notifications, notification)?,
+        work_queues: BTreeMap::new(),
         settings,
     };
     Ok(Known { catalog: Arc::new(catalog), version: row.int("catalog_version")? })

@@ -33,6 +33,7 @@ pub(in crate::store::database) fn row<'a>(
         Touched::XmlSchemaCollectionDeleted(id) => delete("delete_xml_schema_collection", id),
         Touched::EventNotification(id) => put::event_notification(catalog.event_notifications.get(&id)?),
         Touched::EventNotificationDeleted(id) => delete("delete_event_notification", id),
+        Touched::WorkQueue(_) | Touched::WorkQueueDeleted(_) => return None,
         Touched::Settings => put::settings(&catalog.settings),
     })
 }
@@ -56,6 +57,7 @@ pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Ca
         }
         Consequence::NewBroker => ("on_new_broker", Vec::new()),
         Consequence::ErrorBrokerConversations => ("on_error_broker_conversations", Vec::new()),
+        Consequence::WorkQueueAltered { .. } | Consequence::WorkQueueDropped { .. } => return None,
         // `define_end` checks waiting messages again, after all definitions are written.
         Consequence::BrokerEnabledChanged { .. } => return None,
         Consequence::NotificationCreated { notification } => {

@@ -1,0 +1,4 @@
+-- Removes the jobs of a work queue that is dropped.
+-- Takes: ?1 queue_id
+-- Gives: nothing
+DELETE FROM dialoq_job WHERE queue_id = ?1

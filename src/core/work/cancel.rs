@@ -1,0 +1,22 @@
+//! CANCEL: a job leaves its queue without being done.
+
+use super::DONE;
+use super::session::WorkOp;
+use crate::core::session::{Op, Session};
+use crate::core::state::Core;
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::protocol::Outcome;
+
+impl Core {
+    /// The reader of a leased job learns it from its next report, which finds no job.
+    pub(super) fn cancel_job(&mut self, session: &mut Session, job: JobId) -> Result<Outcome> {
+        let place = self.job_for(session, job)?;
+        if self.work.jobs[place].is_reported {
+            return Err(Error::job_not_found(job));
+        }
+        let was_free = self.hold_job(session, place, true);
+        session.record(Op::Work(WorkOp::Cancel { job: place, was_free }));
+        Ok(DONE)
+    }
+}

@@ -1,0 +1,69 @@
+//! COMPLETE: a taken job is done; and the end of every job.
+
+use super::DONE;
+use super::change::WorkChange;
+use super::job::FinishedAs;
+use super::session::WorkOp;
+use super::state::Due;
+use crate::core::session::{Op, Session};
+use crate::core::state::Core;
+use crate::error::Result;
+use crate::protocol::definition::WorkNumber;
+use crate::protocol::work::TakenJob;
+use crate::protocol::{Body, Outcome};
+use crate::time::Timestamp;
+
+/// Finished jobs after which the history is cut, and how long it may be uncut otherwise.
+const CUT_EVERY: u32 = 1000;
+const CUT_EVERY_US: i64 = 10_000_000;
+
+impl Core {
+    pub(super) fn complete_job(
+        &mut self,
+        session: &mut Session,
+        taken: TakenJob,
+        result: Body,
+        now: Timestamp,
+    ) -> Result<Outcome> {
+        let job = self.taken_for(session, taken, now)?;
+        let bytes = result.as_ref().map_or(0, |result| result.len());
+        super::push::check_bytes("the result of a job", bytes, self.limits.max_body_bytes)?;
+        let was_free = self.hold_job(session, job, true);
+        session.record(Op::Work(WorkOp::Complete { job, was_free, result }));
+        Ok(DONE)
+    }
+
+    /// A job leaves its queue.
+    pub(super) fn finish_job(&mut self, place: u32, finished_as: FinishedAs, result: Body, now: Timestamp) {
+        let work = &mut self.work;
+        let job = &work.jobs[place];
+        let (job_id, queue_id) = (job.id, job.queue_id);
+        let Some(queue) = work.queues.get_mut(&queue_id) else { return };
+        let finish_number = queue.settings.has_history.then(|| {
+            if queue.finished == 0 {
+                work.due.insert((now.0.saturating_add(CUT_EVERY_US), Due::History { queue_id }));
+            }
+            queue.finished += 1;
+            queue.finish_number += 1;
+            queue.finish_number
+        });
+        let is_cut = queue.finished >= CUT_EVERY;
+        work.write(WorkChange::FinishJob { job_id, finished_as, finished_at: now, result, finish_number });
+        work.remove(place);
+        if is_cut {
+            self.cut_history(queue_id, now);
+        }
+    }
+
+    /// Lets the rows go that HISTORY_SECONDS and HISTORY_ROWS do not keep.
+    pub(super) fn cut_history(&mut self, queue_id: i32, now: Timestamp) {
+        let work = &mut self.work;
+        let Some(queue) = work.queues.get_mut(&queue_id) else { return };
+        queue.finished = 0;
+        let seconds = queue.settings.get(WorkNumber::HistorySeconds);
+        let finished_before = Timestamp(now.0.saturating_sub(seconds.saturating_mul(1_000_000)));
+        let most_rows = queue.settings.get(WorkNumber::HistoryRows).unsigned_abs();
+        let first_number = (queue.finish_number + 1).saturating_sub(most_rows);
+        work.write(WorkChange::CutHistory { queue_id, finished_before, first_number });
+    }
+}

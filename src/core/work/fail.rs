@@ -1,0 +1,129 @@
+//! FAIL, and every other end of an attempt without success: the lease is over, the transaction was rolled back, the
+//! reader died.
+
+use super::change::WorkChange;
+use super::session::WorkOp;
+use crate::core::session::{Op, Session};
+use crate::core::state::Core;
+use crate::error::{Error, Result};
+use crate::protocol::Outcome;
+use crate::protocol::definition::{WorkNumber, WorkSettings};
+use crate::protocol::work::{AfterFailure, JobState, TakenJob};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// The longest reason or note of progress, in characters; as the description of END WITH ERROR.
+const MOST_CHARACTERS: usize = 3000;
+
+impl Core {
+    pub(super) fn fail_job(
+        &mut self,
+        session: &mut Session,
+        taken: TakenJob,
+        reason: Arc<str>,
+        then: AfterFailure,
+        now: Timestamp,
+    ) -> Result<Outcome> {
+        check_text("the reason of a failure", &reason)?;
+        if let AfterFailure::RetryInMs(delay_ms) = then {
+            super::push::check_delay("the delay of the next attempt in milliseconds", delay_ms, 0)?;
+        }
+        let job = self.taken_for(session, taken, now)?;
+        let (state, _) = self.after_failure(job, then, now);
+        let was_free = self.hold_job(session, job, true);
+        session.record(Op::Work(WorkOp::Fail { job, was_free, reason, then }));
+        Ok(Outcome::Failed(state))
+    }
+
+    /// The attempt at a taken job has failed.
+    pub(super) fn fail_attempt(&mut self, place: u32, last_error: Arc<str>, then: AfterFailure, now: Timestamp) {
+        let (state, at) = self.after_failure(place, then, now);
+        let work = &mut self.work;
+        work.change(place, |job| {
+            job.state = state;
+            job.at = at.map_or(0, |at| at.0);
+            (job.session, job.is_reported) = (0, false);
+            job.is_retry = true;
+        });
+        let job_id = work.jobs[place].id;
+        work.write(WorkChange::FailJob { job_id, state, at, last_error, failed_at: now });
+    }
+
+    /// The state after a failed attempt, and when the job is due then.
+    fn after_failure(&self, place: u32, then: AfterFailure, now: Timestamp) -> (JobState, Option<Timestamp>) {
+        let job = &self.work.jobs[place];
+        let Some(queue) = self.work.queues.get(&job.queue_id) else { return (JobState::Dead, None) };
+        let settings = &queue.settings;
+        let is_last = i64::from(job.attempts) >= settings.get(WorkNumber::MaxAttempts);
+        let delay_us = match then {
+            _ if is_last => return (JobState::Dead, None),
+            AfterFailure::Dead => return (JobState::Dead, None),
+            AfterFailure::RetryInMs(delay_ms) => delay_ms.saturating_mul(1000),
+            AfterFailure::Policy => retry_delay_us(settings, job.id, job.attempts),
+        };
+        if delay_us == 0 {
+            return (JobState::Ready, None);
+        }
+        (JobState::Scheduled, Some(Timestamp(now.0.saturating_add(delay_us))))
+    }
+}
+
+/// The pause before the next attempt, in microseconds.
+///
+/// The jitter is made of the job's id and the attempt, so that every store gives the same pause; it only has to differ
+/// from job to job.
+fn retry_delay_us(settings: &WorkSettings, job_id: u64, attempts: u16) -> i64 {
+    let most_us = settings.get(WorkNumber::MaxRetryDelayMs) * 1000;
+    let factor = settings.get(WorkNumber::RetryFactorPercent);
+    let mut delay_us = (settings.get(WorkNumber::RetryDelayMs) * 1000).min(most_us);
+    for _ in 1..attempts {
+        if delay_us >= most_us || delay_us == 0 || factor == 100 {
+            break;
+        }
+        delay_us = (delay_us.saturating_mul(factor) / 100).min(most_us);
+    }
+    let spread = ((job_id % 1_000_003) * 7919 + u64::from(attempts) * 104_729) % 2001;
+    let percent = settings.get(WorkNumber::RetryJitterPercent);
+    let jitter = delay_us / 1000 * (spread.cast_signed() - 1000) / 100 * percent;
+    (delay_us + jitter).min(most_us)
+}
+
+/// 60005: a text longer than the tables keep.
+pub(super) fn check_text(what: &str, text: &str) -> Result<()> {
+    match text.chars().count() {
+        0..=MOST_CHARACTERS => Ok(()),
+        count => {
+            let limit = format!("at most {MOST_CHARACTERS} characters");
+            Err(Error::out_of_range(what, format_args!("a text of {count} characters"), &limit))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::definition::WorkOption;
+
+    fn delays(options: &[WorkOption], job_id: u64) -> Vec<i64> {
+        let mut settings = WorkSettings::default();
+        options.iter().for_each(|option| settings.set(*option));
+        (1..=6).map(|attempts| retry_delay_us(&settings, job_id, attempts) / 1000).collect()
+    }
+
+    #[test]
+    fn pauses_grow_to_their_bound_and_differ_from_job_to_job() {
+        let number = |number, value| WorkOption::Number(number, value);
+        let plain = number(WorkNumber::RetryJitterPercent, 0);
+        assert_eq!(delays(&[plain], 7), [1000, 2000, 4000, 8000, 16_000, 32_000]);
+        assert_eq!(
+            delays(&[plain, number(WorkNumber::MaxRetryDelayMs, 5000)], 7),
+            [1000, 2000, 4000, 5000, 5000, 5000]
+        );
+        assert_eq!(delays(&[plain, number(WorkNumber::RetryDelayMs, 0)], 7), [0; 6]);
+        assert_eq!(delays(&[plain, number(WorkNumber::RetryFactorPercent, 100)], 7), [1000; 6]);
+        let first: Vec<i64> = (1..=1000).map(|job_id| delays(&[], job_id)[0]).collect();
+        assert!(first.iter().all(|delay_ms| (800..=1200).contains(delay_ms)), "{first:?}");
+        let (least, most) = (first.iter().min().unwrap(), first.iter().max().unwrap());
+        assert!(*least < 810 && *most > 1190, "{least} to {most}");
+    }
+}

@@ -1,0 +1,78 @@
+//! Limits: how many jobs are taken at a time, and how fast.
+
+use super::job::NO_NAME;
+use super::state::{Due, Work};
+use crate::protocol::definition::{WorkNumber, WorkSettings};
+use crate::protocol::work::TakeFrom;
+use crate::time::Timestamp;
+
+/// A limit of so many jobs in RATE_MS: that many may be taken at once, after that one job each gap.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rate {
+    gap: i64,
+    burst: i64,
+}
+
+impl Rate {
+    /// The rate that a queue has set; `None` is no limit.
+    pub(super) fn new(settings: &WorkSettings, jobs: WorkNumber) -> Option<Self> {
+        let jobs = settings.limit(jobs)?;
+        let rate_us = settings.get(WorkNumber::RateMs) * 1000;
+        let gap = (rate_us / jobs).max(1);
+        Some(Self { gap, burst: (rate_us - gap).max(0) })
+    }
+
+    /// How many jobs may be taken now; `next` is when the next one would be taken if they came evenly.
+    pub(super) fn room(self, next: i64, now: i64) -> usize {
+        let latest = now.saturating_add(self.burst);
+        let next = next.max(now);
+        if next > latest { 0 } else { usize::try_from((latest - next) / self.gap + 1).unwrap_or(usize::MAX) }
+    }
+
+    /// The same `next` after one more job.
+    pub(super) fn after(self, next: i64, now: i64) -> i64 {
+        next.max(now).saturating_add(self.gap)
+    }
+
+    /// When one more job may be taken than now.
+    pub(super) fn next_time(self, next: i64, now: i64) -> i64 {
+        let room = i64::try_from(self.room(next, now)).unwrap_or(i64::MAX);
+        next.saturating_add(room.saturating_mul(self.gap)).saturating_sub(self.burst)
+    }
+}
+
+impl Work {
+    /// The next job that the limits of its queue and key let go, counted against them.
+    pub(super) fn next_within_limits(
+        &mut self,
+        queue_id: i32,
+        job_type: Option<u32>,
+        from: TakeFrom,
+        now: Timestamp,
+    ) -> Option<u32> {
+        let queue = self.queues.get(&queue_id)?;
+        let settings = queue.settings;
+        if settings.limit(WorkNumber::MaxTaken).is_some_and(|most| queue.taken as u64 >= most.unsigned_abs()) {
+            return None;
+        }
+        let rate = Rate::new(&settings, WorkNumber::RateJobs);
+        if let Some(rate) = rate
+            && rate.room(queue.next_take, now.0) == 0
+        {
+            self.due.insert((rate.next_time(queue.next_take, now.0), Due::Rate { queue_id }));
+            return None;
+        }
+        let place = self.first(queue_id, job_type, from)?.job;
+        let key = self.jobs[place].key;
+        let queue = self.queues.get_mut(&queue_id)?;
+        if let Some(rate) = rate {
+            queue.next_take = rate.after(queue.next_take, now.0);
+        }
+        if let Some(rate) = Rate::new(&settings, WorkNumber::KeyRateJobs).filter(|_| key != NO_NAME)
+            && let Some(of_key) = queue.keys.get_mut(&key)
+        {
+            of_key.next_take = rate.after(of_key.next_take, now.0);
+        }
+        Some(place)
+    }
+}

@@ -1,0 +1,176 @@
+//! Time that passes, definitions that change, and recovery.
+
+use super::change::WorkChange;
+use super::job::{Job, JobRow, NO_NAME};
+use super::state::{Due, WorkQueueState};
+use super::unique::UniqueName;
+use crate::core::restore::Restore;
+use crate::core::state::Core;
+use crate::error::{Error, Result};
+use crate::protocol::work::{AfterFailure, JobState};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// The most that falls due in one step: well under a millisecond of work.
+const MOST_AT_ONCE: usize = 1000;
+
+impl Restore {
+    /// The numbers of jobs and takings to go on from, at least.
+    pub fn work_marks(&mut self, next_job_id: u64, next_token: u64) {
+        self.core.work.continue_from(next_job_id, next_token);
+    }
+
+    /// The last number in the history of a work queue.
+    pub fn finish_number(&mut self, queue_id: i32, finish_number: u64) {
+        if let Some(queue) = self.core.work.queues.get_mut(&queue_id) {
+            queue.finish_number = finish_number;
+        }
+    }
+
+    /// A job; after the marks.
+    pub fn job(&mut self, row: JobRow, now: Timestamp) {
+        self.core.restore_job(row, now);
+    }
+
+    /// A unique name; after the jobs.
+    pub fn unique_job(&mut self, queue_id: i32, key: Arc<str>, job_id: u64, until: Option<Timestamp>) {
+        self.core.restore_unique_job(queue_id, key, job_id, until);
+    }
+}
+
+impl Core {
+    /// Handles what is due: jobs become ready, leases end, names and limits are freed.
+    pub(in crate::core) fn tick_work(&mut self, now: Timestamp) {
+        self.work.now = now;
+        for _ in 0..MOST_AT_ONCE {
+            let Some(&(at, due)) = self.work.due.first().filter(|(at, _)| *at <= now.0) else { return };
+            self.work.due.remove(&(at, due));
+            match due {
+                Due::Job { place, .. } => self.job_is_due(place, now),
+                Due::Unique { name } => self.work.forget_name(name),
+                Due::Rate { queue_id } => self.work.signal(queue_id),
+                Due::KeyRate { queue_id, key } => {
+                    if self.work.fill_key(queue_id, key) {
+                        self.work.signal(queue_id);
+                    }
+                }
+                Due::History { queue_id } => self.cut_history(queue_id, now),
+            }
+        }
+    }
+
+    fn job_is_due(&mut self, place: u32, now: Timestamp) {
+        match self.work.jobs[place].state {
+            // Its row says the same with the time that has passed, so nothing is written.
+            JobState::Scheduled => self.work.change(place, |job| job.state = JobState::Ready),
+            JobState::Taken => self.fail_attempt(place, "its lease was over".into(), AfterFailure::Policy, now),
+            JobState::Ready | JobState::Dead => {}
+        }
+    }
+
+    /// When [`Core::tick_work`] has something to do.
+    pub(in crate::core) fn work_due(&self) -> Option<Timestamp> {
+        self.work.due.first().map(|(at, _)| Timestamp(*at))
+    }
+
+    /// A work queue was created or altered.
+    pub(in crate::core) fn work_queue_altered(&mut self, queue_id: i32) {
+        let Some(queue) = self.catalog.work_queues.get(&queue_id) else { return };
+        let settings = queue.settings;
+        let work = &mut self.work;
+        if !work.queues.contains_key(&queue_id) {
+            work.queues.insert(queue_id, WorkQueueState::new(settings));
+            return;
+        }
+        // Limits of keys decide what stands in the indexes: all jobs leave and enter again.
+        let places: Vec<u32> =
+            work.jobs.iter().filter(|(_, job)| job.queue_id == queue_id).map(|(place, _)| place).collect();
+        for place in &places {
+            work.leave(*place);
+        }
+        if let Some(queue) = work.queues.get_mut(&queue_id) {
+            queue.settings = settings;
+        }
+        for place in &places {
+            work.enter(*place);
+        }
+        work.signal(queue_id);
+    }
+
+    /// Refuses to drop a work queue while a transaction holds a job of it.
+    pub(in crate::core) fn check_jobs_are_free(&self, queue_id: i32) -> Result<()> {
+        let held = self.work.jobs.iter().find(|(_, job)| job.queue_id == queue_id && job.session != 0);
+        let (Some((_, job)), Some(queue)) = (held, self.catalog.work_queues.get(&queue_id)) else { return Ok(()) };
+        Err(Error::in_use("work queue", &queue.name, format_args!("a transaction that holds job {}", job.id)))
+    }
+
+    /// A work queue was dropped: its jobs and its history go.
+    pub(in crate::core) fn work_queue_dropped(&mut self, queue_id: i32) {
+        let work = &mut self.work;
+        let places: Vec<u32> =
+            work.jobs.iter().filter(|(_, job)| job.queue_id == queue_id).map(|(place, _)| place).collect();
+        for place in places {
+            work.remove(place);
+        }
+        let names: Vec<u32> =
+            work.unique.names.iter().filter(|(_, name)| name.queue_id == queue_id).map(|(place, _)| place).collect();
+        for name in names {
+            work.forget_name(name);
+        }
+        work.queues.remove(&queue_id);
+        work.write(WorkChange::DeleteJobs { queue_id });
+    }
+
+    /// Puts a job back into memory. A job that a transaction held has lost its reader.
+    fn restore_job(&mut self, row: JobRow, now: Timestamp) {
+        let work = &mut self.work;
+        work.now = now;
+        if !work.queues.contains_key(&row.queue_id) || work.places.contains_key(&row.job_id) {
+            return;
+        }
+        work.continue_from(row.job_id + 1, row.token + 1);
+        let is_due = row.at.is_none_or(|at| at <= now);
+        let state = if row.state == JobState::Scheduled && is_due { JobState::Ready } else { row.state };
+        let job_type = work.types.place(&row.job_type);
+        let key = work.keys.optional(row.key.as_ref());
+        let place = work.add(Job {
+            id: row.job_id,
+            token: row.token,
+            at: row.at.map_or(if state == JobState::Taken { i64::MAX } else { 0 }, |at| at.0),
+            pushed_at: row.pushed_at.0,
+            queue_id: row.queue_id,
+            job_type,
+            key,
+            unique: NO_NAME,
+            session: 0,
+            attempts: row.attempts,
+            level: row.level.clamp(1, 10),
+            state,
+            is_uncommitted: false,
+            is_reported: false,
+            is_retry: row.attempts > 0,
+        });
+        work.enter(place);
+        if state == JobState::Taken && row.at.is_none() {
+            self.fail_attempt(place, "its reader ended before its transaction did".into(), AfterFailure::Policy, now);
+        }
+    }
+
+    /// Puts a unique name back into memory, after the jobs.
+    fn restore_unique_job(&mut self, queue_id: i32, key: Arc<str>, job_id: u64, until: Option<Timestamp>) {
+        let work = &mut self.work;
+        let job = work.places.get(&job_id).copied();
+        if !work.queues.contains_key(&queue_id) || job.is_none() && until.is_none() {
+            work.write(WorkChange::DeleteUniqueJob { queue_id, key });
+            return;
+        }
+        let until = until.map(|until| until.0);
+        let name = work.unique.insert(UniqueName { queue_id, key, job_id: job.map_or(0, |_| job_id), until });
+        if let Some(job) = job {
+            work.jobs[job].unique = name;
+        }
+        if let Some(until) = until {
+            work.due.insert((until, Due::Unique { name }));
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What sessions do to jobs: logged when it is checked, applied at the commit.
+
+use super::change::WorkChange;
+use super::job::FinishedAs;
+use crate::core::effects::Effects;
+use crate::core::session::Session;
+use crate::core::state::Core;
+use crate::error::{Error, Result};
+use crate::id::JobId;
+use crate::protocol::Body;
+use crate::protocol::work::{AfterFailure, JobState, Push, TakenJob};
+use crate::time::Timestamp;
+use std::sync::Arc;
+
+/// One thing a session did to a job. `was_free`: no earlier one of the same session holds the job.
+#[derive(Debug, Clone)]
+pub(in crate::core) enum WorkOp {
+    Push {
+        job: u32,
+        push: Box<Push>,
+    },
+    /// The change is written at once in a transaction, with the commit in a unit.
+    Take {
+        job: u32,
+        token: u64,
+        change: Option<Box<WorkChange>>,
+    },
+    Complete {
+        job: u32,
+        was_free: bool,
+        result: Body,
+    },
+    Fail {
+        job: u32,
+        was_free: bool,
+        reason: Arc<str>,
+        then: AfterFailure,
+    },
+    Extend {
+        job: u32,
+        was_free: bool,
+        lease_until: Timestamp,
+    },
+    Report {
+        job: u32,
+        was_free: bool,
+        progress: Arc<str>,
+    },
+    Cancel {
+        job: u32,
+        was_free: bool,
+    },
+    Redrive {
+        job: u32,
+    },
+}
+
+impl Core {
+    /// The place of a job that this session may change.
+    pub(super) fn job_for(&self, session: &Session, job: JobId) -> Result<u32> {
+        let place = self.work.places.get(&job.0).copied();
+        let found = place.filter(|place| !self.work.jobs[*place].is_uncommitted);
+        let place = found.ok_or_else(|| Error::job_not_found(job))?;
+        let holder = self.work.jobs[place].session;
+        if holder != 0 && holder != session.id {
+            return Err(Error::job_locked(format_args!("job {job} is held by an open transaction")));
+        }
+        Ok(place)
+    }
+
+    /// The place of a job that its reader reports on.
+    pub(super) fn taken_for(&self, session: &Session, taken: TakenJob, now: Timestamp) -> Result<u32> {
+        let place = self.job_for(session, taken.job)?;
+        let job = &self.work.jobs[place];
+        if job.token != taken.token {
+            return Err(Error::lease_lost(taken.job, taken.token, "another attempt has begun since"));
+        }
+        if job.state != JobState::Taken || job.is_reported {
+            return Err(Error::job_not_taken(taken.job));
+        }
+        if job.session == 0 && job.at <= now.0 {
+            return Err(Error::lease_lost(taken.job, taken.token, "its lease is over"));
+        }
+        Ok(place)
+    }
+
+    /// Holds a job for a session until it ends. Whether it was free before.
+    pub(super) fn hold_job(&mut self, session: &Session, place: u32, is_report: bool) -> bool {
+        let was_free = self.work.jobs[place].session == 0;
+        if was_free {
+            self.work.change(place, |job| job.session = session.id);
+        }
+        self.work.jobs[place].is_reported |= is_report;
+        was_free
+    }
+
+    /// Applies a logged operation at the commit.
+    pub(in crate::core) fn apply_work(&mut self, op: WorkOp, now: Timestamp) {
+        match op {
+            WorkOp::Push { job, push } => self.apply_push_job(job, *push, now),
+            WorkOp::Take { job, token, change } => self.apply_take_job(job, token, change, now),
+            WorkOp::Complete { job, result, .. } => self.finish_job(job, FinishedAs::Done, result, now),
+            WorkOp::Fail { job, reason, then, .. } => self.fail_attempt(job, reason, then, now),
+            WorkOp::Extend { job, was_free, lease_until } => self.apply_extend(job, was_free, lease_until),
+            WorkOp::Report { job, was_free, progress } => self.apply_report(job, was_free, progress),
+            WorkOp::Cancel { job, .. } => self.finish_job(job, FinishedAs::Cancelled, None, now),
+            WorkOp::Redrive { job } => self.apply_redrive(job),
+        }
+    }
+
+    /// Undoes a logged operation.
+    pub(in crate::core) fn undo_work(&mut self, op: WorkOp, now: Timestamp) {
+        match op {
+            WorkOp::Push { job, .. } => self.undo_push_job(job),
+            WorkOp::Take { job, token, change: Some(_) } => self.undo_take_job(job, token),
+            WorkOp::Take { job, token, change: None } => {
+                if self.work.jobs.get(job).is_some_and(|job| job.token == token) {
+                    self.fail_attempt(job, "its transaction was rolled back".into(), AfterFailure::Policy, now);
+                }
+            }
+            WorkOp::Complete { job, was_free, .. }
+            | WorkOp::Fail { job, was_free, .. }
+            | WorkOp::Cancel { job, was_free } => {
+                self.work.jobs[job].is_reported = false;
+                self.free_job(job, was_free);
+            }
+            WorkOp::Extend { job, was_free, .. } | WorkOp::Report { job, was_free, .. } => {
+                self.free_job(job, was_free);
+            }
+            WorkOp::Redrive { job } => {
+                self.work.jobs[job].is_reported = false;
+                self.free_job(job, true);
+            }
+        }
+    }
+
+    pub(super) fn free_job(&mut self, place: u32, was_free: bool) {
+        if was_free {
+            self.work.change(place, |job| job.session = 0);
+        }
+    }
+
+    /// The time of the latest verb of a work queue.
+    pub(in crate::core) fn work_time(&self) -> Timestamp {
+        self.work.now
+    }
+
+    /// Passes on what happened to jobs since the last call.
+    pub fn hand_on_work(&mut self, effects: &mut Effects) {
+        effects.changes.append(&mut self.work.effects.changes);
+        effects.arrivals.append(&mut self.work.effects.arrivals);
+    }
+}

@@ -1,0 +1,135 @@
+//! Limits: how many jobs are taken at a time, how fast, and the history.
+
+use super::*;
+
+#[test]
+fn max_taken_is_a_limit_of_the_queue() {
+    let mut memory = broker(&[number(WorkNumber::MaxTaken, 2)]);
+    for name in ["a", "b", "c"] {
+        push(&mut memory, job_of(name));
+    }
+    let first = take(&mut memory, 9, NOW);
+    assert_eq!(bodies(&first), ["a", "b"]);
+    assert!(take(&mut memory, 9, NOW).is_empty());
+    submit(&mut memory, complete(first[1].taken), NOW).unwrap();
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["c"]);
+}
+
+#[test]
+fn jobs_of_one_key_keep_their_order() {
+    let mut memory = broker(&[number(WorkNumber::MaxTakenPerKey, 1)]);
+    for (name, key) in [("a1", "a"), ("a2", "a"), ("b1", "b"), ("a3", "a"), ("b2", "b")] {
+        push(&mut memory, Push { key: Some(key.into()), ..job_of(name) });
+    }
+    push(&mut memory, job_of("free"));
+    let first = take(&mut memory, 9, NOW);
+    assert_eq!(bodies(&first), ["a1", "b1", "free"], "one of each key, and any without");
+    submit(&mut memory, complete(first[0].taken), NOW).unwrap();
+    let second = take(&mut memory, 9, NOW);
+    assert_eq!(bodies(&second), ["a2"]);
+    submit(&mut memory, WorkVerb::Cancel { job: second[0].taken.job }, NOW).unwrap();
+    submit(&mut memory, complete(first[1].taken), NOW).unwrap();
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["b2", "a3"].iter().rev().copied().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_strict_queue_with_keys_is_strict_in_each_key() {
+    let mut memory = broker(&[WorkOption::Order(WorkOrder::FifoStrict)]);
+    for (name, key) in [("a1", "a"), ("a2", "a"), ("b1", "b")] {
+        push(&mut memory, Push { key: Some(key.into()), ..job_of(name) });
+    }
+    let first = take(&mut memory, 9, NOW);
+    assert_eq!(bodies(&first), ["a1", "b1"]);
+    submit(&mut memory, fail(first[0].taken, AfterFailure::Policy), NOW).unwrap();
+    assert!(take(&mut memory, 9, NOW).is_empty(), "a2 waits for the next attempt of a1");
+}
+
+#[test]
+fn a_rate_lets_a_burst_go_and_then_one_job_after_the_other() {
+    for key in [None, Some("k")] {
+        let limit = if key.is_some() { WorkNumber::KeyRateJobs } else { WorkNumber::RateJobs };
+        let mut memory = broker(&[number(limit, 4), number(WorkNumber::RateMs, 1000)]);
+        for _ in 0..20 {
+            push(&mut memory, Push { key: key.map(Arc::from), ..job_of("a") });
+        }
+        let mut taken = Vec::new();
+        for ms in 0..3000 {
+            memory.tick(after_ms(ms));
+            taken.extend(take(&mut memory, 9, after_ms(ms)).iter().map(|_| ms));
+        }
+        assert_eq!(taken[..4], [0, 0, 0, 0]);
+        assert_eq!(taken[4..], [250, 500, 750, 1000, 1250, 1500, 1750, 2000, 2250, 2500, 2750], "{key:?}");
+        // A key's state goes with its jobs.
+        for job in memory.jobs().jobs.keys().copied().collect::<Vec<_>>() {
+            submit(&mut memory, WorkVerb::Cancel { job: JobId(job) }, after_ms(3000)).unwrap();
+        }
+        memory.tick(after_ms(100_000));
+        assert!(memory.core.work.queues.values().all(|queue| queue.keys.is_empty()));
+    }
+}
+
+#[test]
+fn a_key_over_its_rate_holds_no_other_up() {
+    let mut memory = broker(&[number(WorkNumber::KeyRateJobs, 1), number(WorkNumber::RateMs, 1000)]);
+    for (name, key) in [("a1", "a"), ("a2", "a"), ("a3", "a"), ("b1", "b")] {
+        push(&mut memory, Push { key: Some(key.into()), ..job_of(name) });
+    }
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["a1", "b1"]);
+    assert!(memory.core.next_due().is_some_and(|due| due <= after_ms(1000)), "readers are woken for the next");
+}
+
+#[test]
+fn a_paused_queue_takes_jobs_and_gives_none() {
+    let mut memory = broker(&[]);
+    let alter = |memory: &mut Memory, is_on| {
+        let options = vec![WorkOption::Status(is_on)];
+        let alter = Definition::AlterWorkQueue { name: "W".into(), options };
+        memory.submit(vec![Verb::Define(vec![alter])], NOW).unwrap();
+    };
+    alter(&mut memory, false);
+    push(&mut memory, job_of("a"));
+    assert!(take(&mut memory, 1, NOW).is_empty());
+    alter(&mut memory, true);
+    assert_eq!(bodies(&take(&mut memory, 1, NOW)), ["a"]);
+}
+
+#[test]
+fn a_limit_that_is_altered_holds_for_jobs_that_wait() {
+    let mut memory = broker(&[]);
+    for name in ["a1", "a2", "a3"] {
+        push(&mut memory, Push { key: Some("a".into()), ..job_of(name) });
+    }
+    let alter = |memory: &mut Memory, most| {
+        let options = vec![number(WorkNumber::MaxTakenPerKey, most)];
+        let alter = Definition::AlterWorkQueue { name: "w".into(), options };
+        memory.submit(vec![Verb::Define(vec![alter])], NOW).unwrap();
+    };
+    alter(&mut memory, 1);
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["a1"]);
+    alter(&mut memory, 0);
+    assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["a2", "a3"]);
+}
+
+#[test]
+fn the_history_keeps_to_its_bounds() {
+    let mut memory = broker(&[number(WorkNumber::HistoryRows, 100), number(WorkNumber::HistorySeconds, 60)]);
+    for _ in 0..1500 {
+        push_and_complete(&mut memory, NOW);
+    }
+    assert!(memory.jobs().history.len() < 1100, "{}", memory.jobs().history.len());
+    memory.tick(after_ms(10_000));
+    assert_eq!(memory.jobs().history.len(), 100);
+    push_and_complete(&mut memory, after_ms(59_000));
+    memory.tick(after_ms(70_000));
+    assert_eq!(memory.jobs().history.len(), 1, "the others are over a minute old");
+    let mut memory = broker(&[WorkOption::History(false)]);
+    push_and_complete(&mut memory, NOW);
+    assert!(memory.jobs().history.is_empty() && memory.jobs().jobs.is_empty());
+}
+
+fn push_and_complete(memory: &mut Memory, now: Timestamp) {
+    let verb = |verb: WorkVerb| vec![Verb::Work(verb)];
+    memory.submit(verb(WorkVerb::Push(Box::new(job_of("a")))), now).unwrap();
+    let taken = jobs(memory.submit(verb(take_verb(1, LEASE)), now).unwrap().unwrap().remove(0));
+    memory.submit(verb(complete(taken[0].taken)), now).unwrap();
+}
