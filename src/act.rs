@@ -6,11 +6,14 @@ pub use crate::tx::Sql;
 
 use crate::define::Level;
 use crate::error::{Code, Error, Result};
-use crate::id::{ConversationHandle, ConversationId, GroupId};
+use crate::id::{ConversationHandle, ConversationId, GroupId, JobId};
+use crate::message::bytes_body;
+use crate::protocol::work::{AfterFailure, JobState, TakenJob, WorkVerb};
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, Relation, Verb};
 use crate::receive::wait::{GetConversationGroup, Receive};
 use crate::store::Store;
 use crate::trace;
+use crate::work::{NamesQueue, PushJob, PushesTo, TakeJobs, whole_ms};
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -32,6 +35,10 @@ pub trait Perform: Send + Sync {
     /// signal for one of several receivers may go to a receiver that finds nothing.
     #[doc(hidden)]
     fn may_hold_groups(&self) -> bool;
+
+    /// Whether its verbs take effect with a commit that comes later.
+    #[doc(hidden)]
+    fn is_transaction(&self) -> bool;
 }
 
 /// The statements of a broker. [`Broker`](crate::Broker) commits each at once; [`Tx`](crate::Tx) commits them together.
@@ -219,6 +226,131 @@ pub trait Act: Perform {
         Answer::to(self, Verb::Reprioritise { handle, level: level.get() }, done)
     }
 
+    /// Puts a job into a work queue. The queue is a [`WorkQueue`](crate::work::WorkQueue) with a value of its Rust type,
+    /// or a plain name with any bytes. See [`PushJob`].
+    ///
+    /// # Errors
+    /// 60002 no such work queue, 60005 an option is out of its range, 60027 the value cannot be written, 8459 too large,
+    /// 60043 another transaction is pushing a job of this unique key.
+    fn push_job<V: ?Sized>(&self, queue: impl PushesTo<V>, job: &V) -> PushJob<'_>
+    where
+        Self: Sized,
+    {
+        PushJob::new(self, queue.queue_name(), queue.job_body(job))
+    }
+
+    /// Takes jobs of a work queue that are ready. See [`TakeJobs`].
+    ///
+    /// # Errors
+    /// 60002 no such work queue, 60005 an option is out of its range.
+    fn take_jobs(&self, queue: impl NamesQueue) -> TakeJobs<'_>
+    where
+        Self: Sized,
+    {
+        TakeJobs::new(self, queue.queue_name())
+    }
+
+    /// Reports a taken job as done.
+    ///
+    /// # Errors
+    /// 60040 no such job, 60041 it is not taken or was reported already, 60042 the lease was over, 60043 an open
+    /// transaction holds it.
+    fn complete_job(&self, job: impl Into<TakenJob>) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::Work(WorkVerb::Complete { taken: job.into(), result: None }), done)
+    }
+
+    /// Reports a taken job as done, and keeps a result with its history.
+    ///
+    /// # Errors
+    /// Those of [`Act::complete_job`], and 8459 for a result that is too large.
+    fn complete_job_with(&self, job: impl Into<TakenJob>, result: impl AsRef<[u8]>) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        let result = bytes_body(result.as_ref());
+        Answer::to(self, Verb::Work(WorkVerb::Complete { taken: job.into(), result }), done)
+    }
+
+    /// Reports that an attempt failed; the queue's settings decide what happens next. Returns the job's state then.
+    ///
+    /// # Errors
+    /// Those of [`Act::complete_job`], and 60005 for a reason over 3000 characters.
+    fn fail_job(&self, job: impl Into<TakenJob>, reason: impl Into<Arc<str>>) -> Answer<'_, JobState>
+    where
+        Self: Sized,
+    {
+        self.fail_job_then(job, reason, AfterFailure::Policy)
+    }
+
+    /// The same, with what happens next.
+    ///
+    /// # Errors
+    /// Those of [`Act::fail_job`], and 60005 for a delay below zero or above ten years.
+    fn fail_job_then(
+        &self,
+        job: impl Into<TakenJob>,
+        reason: impl Into<Arc<str>>,
+        then: AfterFailure,
+    ) -> Answer<'_, JobState>
+    where
+        Self: Sized,
+    {
+        let verb = WorkVerb::Fail { taken: job.into(), reason: reason.into(), then };
+        Answer::to(self, Verb::Work(verb), |outcome| match outcome {
+            Outcome::Failed(state) => Ok(state),
+            other => Err(unexpected(&other)),
+        })
+    }
+
+    /// Prolongs the lease of a taken job, counted from now: a heartbeat. `None` is the queue's LEASE_MS.
+    ///
+    /// # Errors
+    /// Those of [`Act::complete_job`], and 60005 for a lease below a millisecond or above ten years.
+    fn extend_job(&self, job: impl Into<TakenJob>, lease: Option<Duration>) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        let lease_ms = lease.map(whole_ms);
+        Answer::to(self, Verb::Work(WorkVerb::Extend { taken: job.into(), lease_ms }), done)
+    }
+
+    /// Notes how far a taken job is, for those who look at it.
+    ///
+    /// # Errors
+    /// Those of [`Act::complete_job`], and 60005 for a note over 3000 characters.
+    fn report_job(&self, job: impl Into<TakenJob>, progress: impl Into<Arc<str>>) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        let verb = WorkVerb::Report { taken: job.into(), progress: progress.into() };
+        Answer::to(self, Verb::Work(verb), done)
+    }
+
+    /// Takes a job out of its queue, whatever its state; its reader finds no job at its next report.
+    ///
+    /// # Errors
+    /// 60040 no such job, 60043 an open transaction holds it.
+    fn cancel_job(&self, job: JobId) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::Work(WorkVerb::Cancel { job }), done)
+    }
+
+    /// Gives a dead job all its attempts again.
+    ///
+    /// # Errors
+    /// 60040 no such job, 60043 an open transaction holds it, 60044 it is not dead.
+    fn redrive_job(&self, job: JobId) -> Answer<'_, ()>
+    where
+        Self: Sized,
+    {
+        Answer::to(self, Verb::Work(WorkVerb::Redrive { job }), done)
+    }
+
     /// Puts a group that poison handling quarantined back into its queue. Ours.
     ///
     /// # Errors
@@ -250,7 +382,7 @@ impl<'a, T> Answer<'a, T> {
         Self::to_result(act, Ok(verb), read)
     }
 
-    fn to_result(act: &'a dyn Perform, verb: Result<Verb>, read: fn(Outcome) -> Result<T>) -> Self {
+    pub(crate) fn to_result(act: &'a dyn Perform, verb: Result<Verb>, read: fn(Outcome) -> Result<T>) -> Self {
         Self { asked: verb.map(|verb| Asked::NotYet(act, Some(verb))).map_err(Some), read }
     }
 }

@@ -336,4 +336,8 @@ impl Perform for Broker {
     fn may_hold_groups(&self) -> bool {
         false
     }
+
+    fn is_transaction(&self) -> bool {
+        false
+    }
 }

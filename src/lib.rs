@@ -136,13 +136,14 @@ pub mod testing;
 mod time;
 pub mod trace;
 mod tx;
+pub mod work;
 
 pub use crate::core::Repair;
 pub use act::Act;
 pub use broker::Broker;
 pub use define::Level;
 pub use error::{Code, Error, ErrorKind, Position, Result};
-pub use id::{ConversationHandle, ConversationId, GroupId, IdSource, MessageId};
+pub use id::{ConversationHandle, ConversationId, GroupId, IdSource, JobId, MessageId};
 pub use message::{Batch, BrokerError, MessageType};
 pub use protocol::Message;
 pub use store::{AccessToken, FromSqlValue, Gathering, IntoSqlParams, OpenOptions, SqlRow, SqlRows, SqlValue};

@@ -119,11 +119,11 @@ impl<T> MessageType<T> {
     }
 }
 
-fn bytes_body(bytes: &[u8]) -> Body {
+pub(crate) fn bytes_body(bytes: &[u8]) -> Body {
     (!bytes.is_empty()).then(|| Arc::new(bytes.to_vec()))
 }
 
-fn encode_json<T: Serialize>(value: &T) -> Result<Body> {
+pub(crate) fn encode_json<T: Serialize>(value: &T) -> Result<Body> {
     serde_json::to_vec(value).map(|bytes| Some(Arc::new(bytes))).map_err(|cause| {
         Error::new(
             Code::BODY_UNENCODABLE,

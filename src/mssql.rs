@@ -85,4 +85,8 @@ impl Perform for Enlisted<'_> {
     fn may_hold_groups(&self) -> bool {
         true
     }
+
+    fn is_transaction(&self) -> bool {
+        true
+    }
 }

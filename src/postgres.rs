@@ -82,4 +82,8 @@ impl<C: GenericClient + Send + Sync> Perform for Enlisted<'_, C> {
     fn may_hold_groups(&self) -> bool {
         true
     }
+
+    fn is_transaction(&self) -> bool {
+        true
+    }
 }

@@ -527,6 +527,10 @@ impl Perform for Tx {
     fn may_hold_groups(&self) -> bool {
         self.may_hold_groups.load(Relaxed)
     }
+
+    fn is_transaction(&self) -> bool {
+        true
+    }
 }
 
 /// The user's own SQL; set its options, then await it.

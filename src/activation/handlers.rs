@@ -168,6 +168,10 @@ impl Perform for Context {
     fn may_hold_groups(&self) -> bool {
         self.tx.may_hold_groups()
     }
+
+    fn is_transaction(&self) -> bool {
+        self.tx.is_transaction()
+    }
 }
 
 /// A handler of a `T`: an `async` closure `async |context, value| {...}` or a function, cloned for each message.

@@ -104,6 +104,10 @@ impl Perform for Session {
     fn may_hold_groups(&self) -> bool {
         self.broker.may_hold_groups()
     }
+
+    fn is_transaction(&self) -> bool {
+        self.broker.is_transaction()
+    }
 }
 
 /// The parts of a reader's work that matter to activation.

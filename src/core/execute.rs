@@ -5,6 +5,7 @@ use super::group_lock::GroupKey;
 use super::own_groups::OpenSession;
 use super::session::{Op, Savepoint, Session};
 use super::state::Core;
+use super::work::Undone;
 use crate::error::{Error, Result};
 use crate::protocol::definition::QueueEvent;
 use crate::protocol::{Outcome, Verb};
@@ -93,10 +94,10 @@ impl Core {
     }
 
     /// Undoes all verbs after the savepoint; the locks stay (L5).
-    pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint, now: Timestamp, effects: &mut Effects) {
+    pub fn rollback_to(&mut self, session: &mut Session, savepoint: Savepoint, effects: &mut Effects) {
         let cut = session.cut(savepoint);
         self.mark_undone(session, &cut);
-        self.undo(cut, now);
+        self.undo(cut, Undone::ToSavepoint);
         self.hand_on_work(effects);
     }
 
@@ -123,7 +124,7 @@ impl Core {
 
     /// Undoes all verbs of a session, and counts the rollback against the queues it received from.
     pub fn rollback(&mut self, mut session: Session, now: Timestamp, effects: &mut Effects) {
-        self.undo(std::mem::take(&mut session.log), now);
+        self.undo(std::mem::take(&mut session.log), Undone::ByRollback(now));
         self.count_rollback(&session, now, effects);
         self.unlock_all(&mut session, effects);
         self.write_touched(effects);
@@ -134,8 +135,7 @@ impl Core {
     /// Undoes a unit that met a locked group half way and will be tried again from its beginning: this is no rollback
     /// for poison handling.
     pub fn abandon(&mut self, mut session: Session, effects: &mut Effects) {
-        // A unit's takings were never written, so that no time is needed to undo them.
-        self.undo(std::mem::take(&mut session.log), self.work_time());
+        self.undo(std::mem::take(&mut session.log), Undone::BeforeItsCommit);
         self.unlock_all(&mut session, effects);
         self.hand_on_work(effects);
         self.close(session);
@@ -156,7 +156,7 @@ impl Core {
     }
 
     /// Reverts the immediate effects of a log on memory: endpoints that were begun, and the counts of unread rows.
-    fn undo(&mut self, log: Vec<Op>, now: Timestamp) {
+    fn undo(&mut self, log: Vec<Op>, undone: Undone) {
         for op in log.into_iter().rev() {
             match op {
                 Op::Begin { endpoint } => {
@@ -166,7 +166,7 @@ impl Core {
                     let queue_id = self.queue_of(endpoint);
                     self.queue_state(queue_id).unread += u64::from(rows) + system.len() as u64;
                 }
-                Op::Work(op) => self.undo_work(op, now),
+                Op::Work(op) => self.undo_work(op, undone),
                 _ => {}
             }
         }

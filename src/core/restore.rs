@@ -312,6 +312,10 @@ impl Restore {
         let mut effects = Effects::default();
         core.write_touched(&mut effects);
         changes.append(&mut effects.changes);
+        // What happened to jobs whose readers have gone.
+        let mut effects = Effects::default();
+        core.hand_on_work(&mut effects);
+        changes.append(&mut effects.changes);
         Ok(Restored { core, changes, repairs })
     }
 }

@@ -269,6 +269,12 @@ pub struct Job {
     pub body: Option<Vec<u8>>,
 }
 
+impl From<&Job> for TakenJob {
+    fn from(job: &Job) -> Self {
+        job.taken
+    }
+}
+
 impl Job {
     /// The columns in which a database gives a job.
     pub(crate) const COLUMNS: [&'static str; 12] = [

@@ -6,8 +6,9 @@ use crate::catalog::same_name;
 use crate::error::Result;
 use crate::id::{ConversationHandle, GroupId};
 use crate::message::Batch;
+use crate::protocol::work::{Job, Take, TakeFrom, WorkVerb};
 use crate::protocol::{Outcome, ReceiveFrom, Verb};
-use crate::store::{BoxFuture, QueueActivity, SleepGuard, Store, WaitGuard};
+use crate::store::{BoxFuture, QueueActivity, SleepGuard, Store, WaitGuard, work_queue_on_board};
 use crate::time::{Clock, Timestamp};
 use std::future::{IntoFuture, poll_fn};
 use std::ops::RangeInclusive;
@@ -105,6 +106,20 @@ pub async fn receive_first(
     }
 }
 
+/// Takes jobs, or waits for the first.
+pub(crate) async fn take_jobs(act: &dyn Perform, take: Take, wait: WaitLimit) -> Result<Vec<Job>> {
+    let deadline = wait.deadline(act.store());
+    let choosy = take.job_type.is_some() || take.from != TakeFrom::Any;
+    let queue = work_queue_on_board(&take.queue).into();
+    let verb = Verb::Work(WorkVerb::Take(Box::new(take)));
+    let question = Question { queue, verb, levels: if choosy { 0 } else { EVERY_LEVEL }, choosy };
+    match first_answer(act, &[question], deadline).await? {
+        Some((_, Outcome::Jobs(jobs))) => Ok(jobs),
+        Some((_, other)) => Err(unexpected(&other)),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// A verb that may find nothing, and the kind of wait for it.
 struct Question {
     queue: Arc<str>,
@@ -129,6 +144,7 @@ fn found(outcome: &Outcome) -> Result<bool> {
     match outcome {
         Outcome::Received(messages) => Ok(!messages.is_empty()),
         Outcome::Group(group) => Ok(group.is_some()),
+        Outcome::Jobs(jobs) => Ok(!jobs.is_empty()),
         other => Err(unexpected(other)),
     }
 }
@@ -257,15 +273,16 @@ impl Drop for Waiting {
     }
 }
 
+/// How long a caller waits.
 #[derive(Debug, Clone, Copy)]
-enum WaitLimit {
+pub(crate) enum WaitLimit {
     None,
     For(Duration),
     Forever,
 }
 
 impl WaitLimit {
-    fn deadline(self, store: &dyn Store) -> Deadline {
+    pub(crate) fn deadline(self, store: &dyn Store) -> Deadline {
         match self {
             Self::None => Deadline::Now,
             Self::For(wait) => Deadline::after(store.clock(), wait),

@@ -134,6 +134,11 @@ pub trait StoreTx: Send {
     fn rollback(self: Box<Self>) -> BoxFuture<'static, Result<()>>;
 }
 
+/// The name of a work queue on the board of activity: no queue's name begins with this character.
+pub(crate) fn work_queue_on_board(name: &str) -> String {
+    format!("#{name}")
+}
+
 /// The methods of [`Store`] that need no work in a store owned by one process.
 macro_rules! methods_of_an_embedded_store {
     () => {

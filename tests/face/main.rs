@@ -6,6 +6,7 @@ mod defining;
 mod limits;
 mod transactions;
 mod waiting;
+mod work_queues;
 
 use dialoq::testing::TestBroker;
 use dialoq::{Act, Broker, ConversationHandle, MessageType};

@@ -385,7 +385,7 @@ impl Run {
                     };
                 }
                 let savepoint = pair.model_savepoint.expect("the ledger has one too");
-                self.model.core.rollback_to(&mut pair.model, savepoint);
+                self.model.rollback_to(&mut pair.model, savepoint, self.clock.now());
                 pair.tx.rollback_to("s").await.map_err(|error| format!("{error:?}"))
             }
             Step::Sql(place, fails) => {

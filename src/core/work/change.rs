@@ -51,6 +51,13 @@ pub enum WorkChange {
         /// When.
         failed_at: Timestamp,
     },
+    /// A taken job went back before its reader saw it.
+    ReturnJob {
+        /// The job.
+        job_id: u64,
+        /// How often it has been handed out before.
+        attempts: u16,
+    },
     /// A lease was prolonged.
     ExtendJob {
         /// The job.
@@ -108,6 +115,7 @@ impl WorkChange {
             Self::InsertJob(row) => format!("job {}", row.job_id),
             Self::TakeJob { job_id, .. }
             | Self::FailJob { job_id, .. }
+            | Self::ReturnJob { job_id, .. }
             | Self::ExtendJob { job_id, .. }
             | Self::ReportJob { job_id, .. }
             | Self::RedriveJob { job_id }

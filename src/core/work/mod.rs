@@ -28,7 +28,7 @@ mod unique;
 pub use change::WorkChange;
 pub use job::{FinishedAs, JobRead, JobRow};
 pub use memory::{Finished, JobRows};
-pub(super) use session::WorkOp;
+pub(super) use session::{Undone, WorkOp};
 pub(super) use state::Work;
 pub use take::TakenRow;
 

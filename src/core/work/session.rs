@@ -55,6 +55,17 @@ pub(in crate::core) enum WorkOp {
     },
 }
 
+/// How a session's work is undone.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::core) enum Undone {
+    /// A unit that was refused or met a lock: its reader has seen no job.
+    BeforeItsCommit,
+    /// The transaction goes on.
+    ToSavepoint,
+    /// The transaction has ended.
+    ByRollback(Timestamp),
+}
+
 impl Core {
     /// The place of a job that this session may change.
     pub(super) fn job_for(&self, session: &Session, job: JobId) -> Result<u32> {
@@ -109,15 +120,10 @@ impl Core {
     }
 
     /// Undoes a logged operation.
-    pub(in crate::core) fn undo_work(&mut self, op: WorkOp, now: Timestamp) {
+    pub(in crate::core) fn undo_work(&mut self, op: WorkOp, undone: Undone) {
         match op {
             WorkOp::Push { job, .. } => self.undo_push_job(job),
-            WorkOp::Take { job, token, change: Some(_) } => self.undo_take_job(job, token),
-            WorkOp::Take { job, token, change: None } => {
-                if self.work.jobs.get(job).is_some_and(|job| job.token == token) {
-                    self.fail_attempt(job, "its transaction was rolled back".into(), AfterFailure::Policy, now);
-                }
-            }
+            WorkOp::Take { job, token, .. } => self.undo_take_job(job, token, undone),
             WorkOp::Complete { job, was_free, .. }
             | WorkOp::Fail { job, was_free, .. }
             | WorkOp::Cancel { job, was_free } => {
@@ -138,11 +144,6 @@ impl Core {
         if was_free {
             self.work.change(place, |job| job.session = 0);
         }
-    }
-
-    /// The time of the latest verb of a work queue.
-    pub(in crate::core) fn work_time(&self) -> Timestamp {
-        self.work.now
     }
 
     /// Passes on what happened to jobs since the last call.

@@ -4,14 +4,15 @@ use super::change::WorkChange;
 use super::job::FinishedAs;
 use super::push::{check_delay, check_name};
 use super::ready::Place;
-use super::session::WorkOp;
+use super::session::{Undone, WorkOp};
 use crate::catalog::WorkQueue;
+use crate::core::effects::Effects;
 use crate::core::session::{Op, Session};
 use crate::core::state::Core;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
 use crate::protocol::definition::{WorkNumber, WorkOrder};
-use crate::protocol::work::{Hold, Job, JobState, Take, TakeFrom, TakenJob};
+use crate::protocol::work::{AfterFailure, Hold, Job, JobState, Take, TakeFrom, TakenJob};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -130,16 +131,43 @@ impl Core {
         }
     }
 
-    /// A unit that is undone had not given the job to anybody: the taking never was.
-    pub(super) fn undo_take_job(&mut self, place: u32, token: u64) {
-        let is_there = self.work.jobs.get(place).is_some_and(|job| job.token == token && job.state == JobState::Taken);
-        if is_there {
-            self.work.change(place, |job| {
-                job.state = JobState::Ready;
-                job.session = 0;
-                job.attempts -= 1;
-                job.at = 0;
-            });
+    /// A rollback is a failed attempt. What a savepoint undoes, or what no reader has seen, never was.
+    pub(super) fn undo_take_job(&mut self, place: u32, token: u64, undone: Undone) {
+        if self.work.jobs.get(place).is_none_or(|job| job.token != token || job.state != JobState::Taken) {
+            return;
+        }
+        match undone {
+            Undone::ByRollback(now) => {
+                self.fail_attempt(place, "its transaction was rolled back".into(), AfterFailure::Policy, now);
+            }
+            Undone::ToSavepoint => self.return_job(place, true),
+            Undone::BeforeItsCommit => self.return_job(place, false),
+        }
+    }
+
+    /// Gives a job back that its reader never got; nothing happens if it is no longer taken.
+    pub fn give_back(&mut self, taken: &TakenRow, effects: &mut Effects) {
+        let TakenJob { job, token } = taken.0.taken;
+        if let Some(place) = self.work.places.get(&job.0).copied()
+            && self.work.jobs[place].token == token
+            && self.work.jobs[place].state == JobState::Taken
+            && self.work.jobs[place].session == 0
+        {
+            self.return_job(place, true);
+            self.hand_on_work(effects);
+        }
+    }
+
+    fn return_job(&mut self, place: u32, is_written: bool) {
+        let work = &mut self.work;
+        work.change(place, |job| {
+            job.state = JobState::Ready;
+            (job.session, job.is_reported, job.at) = (0, false, 0);
+            job.attempts -= 1;
+        });
+        let (job_id, attempts) = (work.jobs[place].id, work.jobs[place].attempts);
+        if is_written {
+            work.write(WorkChange::ReturnJob { job_id, attempts });
         }
     }
 }

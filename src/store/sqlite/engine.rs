@@ -502,13 +502,30 @@ impl Engine {
             if let Err(Ok(slots)) = answer.sender.send(Ok(answer.slots))
                 && !answer.is_in_transaction
             {
-                note_dropped(&slots);
+                self.give_back(&slots);
             }
         }
         drop(room);
         if is_redefined {
             self.board.wake_all();
         }
+    }
+
+    /// A caller has gone before it got these: its jobs go back, its messages are lost and counted.
+    pub(super) fn give_back(&self, slots: &Slots) {
+        note_dropped(slots);
+        let jobs = slots.iter().flat_map(|slot| if let Slot::Jobs { taken, .. } = slot { &taken[..] } else { &[] });
+        let mut jobs = jobs.peekable();
+        if jobs.peek().is_none() {
+            return;
+        }
+        let mut state = self.lock_even_failed();
+        if state.failed.is_none() && !state.is_closed {
+            let State { core, effects, .. } = &mut *state;
+            jobs.for_each(|taken| core.give_back(taken, effects));
+        }
+        drop(state);
+        self.wake_writer();
     }
 
     /// After a failed write memory cannot be rolled back, so the store takes no more work: opening the file again gives

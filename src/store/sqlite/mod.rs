@@ -35,6 +35,7 @@ use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, 
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
@@ -273,6 +274,8 @@ fn cost(unit: &Unit) -> u32 {
         .iter()
         .map(|verb| match verb {
             Verb::Send { body: Some(body), handles, .. } => body.len() * handles.len().max(1),
+            Verb::Work(WorkVerb::Push(push)) => push.body.as_ref().map_or(0, |body| body.len()),
+            Verb::Work(WorkVerb::Complete { result: Some(result), .. }) => result.len(),
             _ => 0,
         })
         .sum();
@@ -285,19 +288,22 @@ async fn answered(engine: &Engine, receiver: oneshot::Receiver<Result<Slots>>) -
 }
 
 /// The answer to a unit. Its caller may be dropped after the answer arrives and before it is polled.
-struct Answered(oneshot::Receiver<Result<Slots>>);
+struct Answered<'e> {
+    engine: &'e Engine,
+    receiver: oneshot::Receiver<Result<Slots>>,
+}
 
-impl Answered {
-    async fn wait(mut self, engine: &Engine) -> Result<Slots> {
-        (&mut self.0).await.unwrap_or_else(|_| Err(engine.why_unanswered()))
+impl Answered<'_> {
+    async fn wait(mut self) -> Result<Slots> {
+        (&mut self.receiver).await.unwrap_or_else(|_| Err(self.engine.why_unanswered()))
     }
 }
 
-impl Drop for Answered {
+impl Drop for Answered<'_> {
     fn drop(&mut self) {
-        self.0.close();
-        if let Ok(Ok(slots)) = self.0.try_recv() {
-            batch::note_dropped(&slots);
+        self.receiver.close();
+        if let Ok(Ok(slots)) = self.receiver.try_recv() {
+            self.engine.give_back(&slots);
         }
     }
 }
@@ -317,7 +323,7 @@ impl Store for SqliteStore {
                     state.take_unit(unit, Sender::new(sender, Some(room)), self.engine.clock.now());
                     self.engine.write_ordered(state);
                 }
-                match batch::take_retry(Answered(receiver).wait(&self.engine).await?) {
+                match batch::take_retry(Answered { engine: &self.engine, receiver }.wait().await?) {
                     Ok((retried, unlocked)) => {
                         unit = retried;
                         // A store that closes drops the other end; the next order is refused then.

@@ -11,8 +11,9 @@ use super::user_sql::UserUnit;
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, GroupKey, Reply, Savepoint, Session, Step};
 use crate::error::{Error, Result};
+use crate::protocol::work::WorkVerb;
 use crate::protocol::{Unit, Verb};
-use crate::store::{ActivityBoard, QueueActivity, SqlStatement};
+use crate::store::{ActivityBoard, QueueActivity, SqlStatement, work_queue_on_board};
 use crate::time::Timestamp;
 use smallvec::SmallVec;
 use std::collections::{HashMap, VecDeque};
@@ -182,7 +183,8 @@ impl State {
             [] => true,
             // If nothing is ready, nothing can be received: the caller gets the empty answer at once.
             [Verb::Receive { queue, .. }] => self.has_ready(queue),
-            verbs => verbs.iter().any(|verb| matches!(verb, Verb::Receive { .. })),
+            [Verb::Work(WorkVerb::Take(take))] => self.has_ready_jobs(&take.queue),
+            verbs => verbs.iter().any(|verb| matches!(verb, Verb::Receive { .. } | Verb::Work(WorkVerb::Take(_)))),
         };
         if is_for_writer {
             self.deferred.push_back((unit, sender));
@@ -279,8 +281,8 @@ impl State {
     }
 
     /// Undoes what a transaction did since a savepoint.
-    pub(super) fn roll_back_to(&mut self, session: &mut Session, savepoint: Savepoint, now: Timestamp) {
-        self.core.rollback_to(session, savepoint, now, &mut self.effects);
+    pub(super) fn roll_back_to(&mut self, session: &mut Session, savepoint: Savepoint) {
+        self.core.rollback_to(session, savepoint, &mut self.effects);
     }
 
     /// Answers after the next sync, with the rows read just before all later changes.
@@ -470,6 +472,11 @@ impl State {
         self.queue_id(queue).is_some_and(|queue_id| self.core.depth(queue_id).ready_groups > 0)
     }
 
+    /// The same of a work queue.
+    fn has_ready_jobs(&self, queue: &str) -> bool {
+        self.core.catalog().work_queue(queue).is_some_and(|queue| self.core.depth(queue.id).ready_groups > 0)
+    }
+
     fn queue_id(&mut self, name: &str) -> Option<i32> {
         self.names.keep_up(self.core.catalog());
         if let Some(known) = self.names.ids.get(name) {
@@ -555,11 +562,6 @@ impl State {
         self.reads.clear();
         self.effects = Effects::default();
     }
-}
-
-/// The name of a work queue on the board: no queue's name begins with this character.
-pub(super) fn work_queue_on_board(name: &str) -> String {
-    format!("#{name}")
 }
 
 /// The marks to be written next; `None` while all numbers ever used are below the old ones.

@@ -239,7 +239,7 @@ impl Drop for UndoReceive<'_> {
             && let Some(session) = self.session.as_mut()
         {
             let mut state = self.engine.lock_even_failed();
-            state.roll_back_to(session, self.before, self.engine.clock.now());
+            state.roll_back_to(session, self.before);
             wake_if_work(self.engine, state);
         }
     }
@@ -291,7 +291,7 @@ impl Drop for GroupWait<'_> {
                     let _ = self.arrive(session, reply);
                     if let Some(session) = self.home.as_mut() {
                         let mut state = self.engine.lock_even_failed();
-                        state.roll_back_to(session, self.before, self.engine.clock.now());
+                        state.roll_back_to(session, self.before);
                     }
                 }
             }
@@ -363,7 +363,7 @@ impl StoreTx for SqliteTx {
             let (_, place, statements) = self.savepoints[found];
             let engine = &self.store.engine;
             let mut state = engine.lock()?;
-            state.roll_back_to(session, place, engine.clock.now());
+            state.roll_back_to(session, place);
             wake_if_work(engine, state);
             self.savepoints.truncate(found + 1);
             self.sql.truncate(statements);

@@ -37,6 +37,9 @@ impl Writer<'_> {
                 let due_at = at.map(|at| at.0);
                 self.run(Write::FailJob, params![int(*job_id), *state as u8, due_at, &**last_error, failed_at.0])?;
             }
+            WorkChange::ReturnJob { job_id, attempts } => {
+                self.run(Write::ReturnJob, params![int(*job_id), attempts])?;
+            }
             WorkChange::ExtendJob { job_id, lease_until } => {
                 self.run(Write::ExtendJob, [int(*job_id), lease_until.0])?;
             }

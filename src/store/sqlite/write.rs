@@ -57,6 +57,7 @@ statements! {
     InsertJob = INSERT_JOB;
     TakeJob = TAKE_JOB;
     FailJob = FAIL_JOB;
+    ReturnJob = RETURN_JOB;
     ExtendJob = EXTEND_JOB;
     ReportJob = REPORT_JOB;
     RedriveJob = REDRIVE_JOB;
