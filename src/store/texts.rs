@@ -7,6 +7,21 @@ pub struct StoreTexts {
     pub status: StatusTexts,
     /// The queries of [`Broker::doctor`](crate::Broker::doctor).
     pub doctor: DoctorTexts,
+    /// The queries of work queues; `None` if the store has none.
+    pub work: Option<WorkTexts>,
+}
+
+/// `work/*.sql`
+#[derive(Debug, Clone, Copy)]
+pub struct WorkTexts {
+    /// Every work queue with the number of its jobs by state.
+    pub queues: &'static str,
+    /// Jobs that are not finished.
+    pub jobs: &'static str,
+    /// Finished jobs.
+    pub finished: &'static str,
+    /// How long jobs waited, and took.
+    pub statistics: &'static str,
 }
 
 /// `status/*.sql`
@@ -43,6 +58,16 @@ pub struct DoctorTexts {
 
 /// The texts below `sql/<dialect>/status` and `sql/<dialect>/doctor`.
 macro_rules! store_texts {
+    ($dialect:ident, work) => {{
+        use crate::sql::$dialect::work;
+        let work = $crate::store::WorkTexts {
+            queues: work::QUEUES,
+            jobs: work::JOBS,
+            finished: work::FINISHED,
+            statistics: work::STATISTICS,
+        };
+        $crate::store::StoreTexts { work: Some(work), ..$crate::store::store_texts!($dialect) }
+    }};
     ($dialect:ident) => {{
         use crate::sql::$dialect::{doctor, status};
         $crate::store::StoreTexts {
@@ -61,6 +86,7 @@ macro_rules! store_texts {
                 undelivered: doctor::UNDELIVERED,
                 without_lifetime: doctor::WITHOUT_LIFETIME,
             },
+            work: None,
         }
     }};
 }

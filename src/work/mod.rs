@@ -36,10 +36,12 @@
 //!
 //! The options of a queue stand in `CREATE WORK QUEUE`; see [`WorkNumber`](crate::protocol::definition::WorkNumber).
 
+mod inspect;
 mod queue;
 mod verbs;
 
 pub use crate::protocol::work::{AfterFailure, Job, JobState, TakenJob};
+pub use inspect::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus, WorkStatistics};
 pub use queue::{NamesQueue, PushesTo, WorkQueue};
 pub(crate) use verbs::whole_ms;
 pub use verbs::{PushJob, Pushed, TakeJobs};

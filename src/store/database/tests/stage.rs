@@ -50,6 +50,7 @@ static DIALECT: Dialect = Dialect {
             undelivered: "",
             without_lifetime: "",
         },
+        work: None,
     },
 };
 

@@ -1,0 +1,369 @@
+//! Looking at work queues: what waits, what is worked on, what is dead, and how long jobs took. Nothing is locked or
+//! changed. It also works on [`Broker::open_read_only`], while another process owns the file.
+
+use crate::broker::Broker;
+use crate::error::{Code, Error, Result};
+use crate::id::JobId;
+use crate::protocol::Verb;
+use crate::protocol::work::WorkVerb;
+use crate::store::{SqlRow, SqlValue, WorkTexts};
+use crate::time::Timestamp;
+use serde::Serialize;
+
+/// The jobs that one unit cancels or redrives.
+const AT_ONCE: usize = 500;
+
+/// A work queue with the number of its jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WorkQueueStatus {
+    /// The name as declared.
+    pub name: String,
+    /// Whether jobs may be taken.
+    pub is_enabled: bool,
+    /// The order of taking, as the DDL writes it.
+    pub order: String,
+    /// Jobs whose time has not come.
+    pub scheduled: u64,
+    /// Jobs that can be taken.
+    pub ready: u64,
+    /// Jobs that a reader works on.
+    pub taken: u64,
+    /// Taken jobs whose lease is over and whose reader has reported nothing; they become ready or dead in a moment.
+    pub lost: u64,
+    /// Jobs without another attempt.
+    pub dead: u64,
+    /// How long the oldest ready job has waited, in milliseconds.
+    pub oldest_ready_ms: Option<u64>,
+    /// Finished jobs in the history.
+    pub finished: u64,
+}
+
+/// Which jobs are meant; the default is all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    /// Of this work queue.
+    pub queue: Option<String>,
+    /// In this state: `scheduled`, `ready`, `taken`, `lost` or `dead`; of finished ones `done` or `cancelled`.
+    pub state: Option<String>,
+    /// Of this type.
+    pub job_type: Option<String>,
+    /// Whose last error contains this text.
+    pub error: Option<String>,
+    /// Only this one.
+    pub job: Option<JobId>,
+    /// Taken before this time and not reported yet.
+    pub taken_before: Option<Timestamp>,
+}
+
+/// A job that is not finished. Times serialize as microseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct JobStatus {
+    /// The job.
+    pub job: JobId,
+    /// Its work queue.
+    pub queue: String,
+    /// Its type.
+    pub job_type: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// 1 (low) to 10 (high).
+    pub level: u64,
+    /// `scheduled`, `ready`, `taken`, `lost` or `dead`.
+    pub state: String,
+    /// How often it was handed out.
+    pub attempts: u64,
+    /// Of the latest taking.
+    pub token: u64,
+    /// When a scheduled job is due, or the end of a lease.
+    pub due_at: Option<Timestamp>,
+    /// When it was pushed.
+    pub pushed_at: Timestamp,
+    /// By whom.
+    pub pushed_by: String,
+    /// When it was last taken.
+    pub taken_at: Option<Timestamp>,
+    /// By whom.
+    pub taken_by: Option<String>,
+    /// When an attempt last failed.
+    pub failed_at: Option<Timestamp>,
+    /// Why.
+    pub last_error: Option<String>,
+    /// What its reader noted last.
+    pub progress: Option<String>,
+}
+
+/// A finished job. Times serialize as microseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct FinishedJob {
+    /// The job.
+    pub job: JobId,
+    /// Its work queue.
+    pub queue: String,
+    /// Its type.
+    pub job_type: String,
+    /// Its key.
+    pub key: Option<String>,
+    /// `done` or `cancelled`.
+    pub finished_as: String,
+    /// How often it was handed out.
+    pub attempts: u64,
+    /// When it was pushed.
+    pub pushed_at: Timestamp,
+    /// By whom.
+    pub pushed_by: String,
+    /// When it was last taken; `None` if it never was.
+    pub taken_at: Option<Timestamp>,
+    /// By whom.
+    pub taken_by: Option<String>,
+    /// When it was completed or cancelled.
+    pub finished_at: Timestamp,
+    /// Why its last failed attempt failed.
+    pub last_error: Option<String>,
+    /// The result that its reader gave.
+    #[serde(skip)]
+    pub result: Option<Vec<u8>>,
+}
+
+/// What statistics are grouped by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StatisticsBy {
+    /// By work queue.
+    #[default]
+    Queue,
+    /// By the name of the reader.
+    Reader,
+    /// By the name of the writer.
+    Writer,
+}
+
+/// How long the completed jobs of the history took, in microseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct WorkStatistics {
+    /// The work queue.
+    pub queue: String,
+    /// The reader or the writer; empty for the whole queue.
+    pub name: String,
+    /// How many jobs.
+    pub jobs: u64,
+    /// From the push to the last taking.
+    pub to_take: Spread,
+    /// From there to the completion.
+    pub to_complete: Spread,
+}
+
+/// An average and percentiles, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct Spread {
+    pub average_us: u64,
+    pub p50_us: u64,
+    pub p95_us: u64,
+    pub p99_us: u64,
+}
+
+impl Broker {
+    /// Every work queue with the number of its jobs.
+    ///
+    /// # Errors
+    /// 60026 if the store has no work queues, and those of the store.
+    pub async fn work_queues(&self) -> Result<Vec<WorkQueueStatus>> {
+        let now = self.clock().now();
+        let rows = self.query(self.work_texts()?.queues, (now.0,)).await?.rows;
+        let status = |row: &SqlRow| {
+            let oldest: Option<i64> = row.get("oldest_ready_us")?;
+            Ok(WorkQueueStatus {
+                name: row.get("name")?,
+                is_enabled: row.get::<i64>("is_enabled")? != 0,
+                order: row.get("work_order")?,
+                scheduled: count(row, "scheduled")?,
+                ready: count(row, "ready")?,
+                taken: count(row, "taken")?,
+                lost: count(row, "lost")?,
+                dead: count(row, "dead")?,
+                oldest_ready_ms: oldest.map(|oldest| u64::try_from((now.0 - oldest) / 1000).unwrap_or(0)),
+                finished: count(row, "finished")?,
+            })
+        };
+        rows.iter().map(status).collect()
+    }
+
+    /// Jobs that are not finished, the first pushed first; at most so many.
+    ///
+    /// # Errors
+    /// 60026 if the store has no work queues, and those of the store.
+    pub async fn jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<JobStatus>> {
+        let JobFilter { queue, state, job_type, error, job, taken_before } = filter;
+        let params = vec![
+            text(queue),
+            text(state),
+            text(job_type),
+            text(error),
+            number(job.map(|job| job.0.cast_signed())),
+            number(taken_before.map(|at| at.0)),
+            SqlValue::Integer(most.into()),
+            SqlValue::Integer(self.clock().now().0),
+        ];
+        let rows = self.query(self.work_texts()?.jobs, params).await?.rows;
+        rows.iter().map(job_status).collect()
+    }
+
+    /// Finished jobs that the history keeps, of each queue the last one first; at most so many. Of the filter, `error` and
+    /// `taken_before` are not for finished jobs.
+    ///
+    /// # Errors
+    /// 60026 if the store has no work queues, and those of the store.
+    pub async fn finished_jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<FinishedJob>> {
+        let params = vec![
+            text(&filter.queue),
+            text(&filter.state),
+            text(&filter.job_type),
+            number(filter.job.map(|job| job.0.cast_signed())),
+            SqlValue::Integer(most.into()),
+        ];
+        let rows = self.query(self.work_texts()?.finished, params).await?.rows;
+        rows.iter().map(finished_job).collect()
+    }
+
+    /// How long the completed jobs of the history waited and took, by queue, reader or writer.
+    ///
+    /// # Errors
+    /// 60026 if the store has no work queues, and those of the store.
+    pub async fn work_statistics(&self, queue: Option<&str>, by: StatisticsBy) -> Result<Vec<WorkStatistics>> {
+        let by = match by {
+            StatisticsBy::Queue => "queue",
+            StatisticsBy::Reader => "reader",
+            StatisticsBy::Writer => "writer",
+        };
+        let params = vec![text(&queue.map(str::to_owned)), SqlValue::Text(by.to_owned())];
+        let rows = self.query(self.work_texts()?.statistics, params).await?.rows;
+        let spread = |row: &SqlRow, what: &str| -> Result<Spread> {
+            Ok(Spread {
+                average_us: count(row, &format!("{what}_avg_us"))?,
+                p50_us: count(row, &format!("{what}_p50_us"))?,
+                p95_us: count(row, &format!("{what}_p95_us"))?,
+                p99_us: count(row, &format!("{what}_p99_us"))?,
+            })
+        };
+        let statistics = |row: &SqlRow| {
+            Ok(WorkStatistics {
+                queue: row.get("queue")?,
+                name: row.get::<Option<String>>("name")?.unwrap_or_default(),
+                jobs: count(row, "jobs")?,
+                to_take: spread(row, "take")?,
+                to_complete: spread(row, "complete")?,
+            })
+        };
+        rows.iter().map(statistics).collect()
+    }
+
+    /// Gives every dead job of a filter all its attempts again, whatever its `state` says. Returns how many; jobs that
+    /// were redriven or cancelled meanwhile are left out. Look at [`Broker::jobs`] first.
+    ///
+    /// # Errors
+    /// Those of the store; then jobs before the failure are redriven.
+    pub async fn redrive_jobs(&self, filter: &JobFilter) -> Result<u64> {
+        let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
+        self.each_job(&dead, |job| WorkVerb::Redrive { job }).await
+    }
+
+    /// Cancels every job of a filter. Returns how many; jobs that an open transaction holds, or that are finished
+    /// meanwhile, are left out. Look at [`Broker::jobs`] first.
+    ///
+    /// # Errors
+    /// Those of the store; then jobs before the failure are cancelled.
+    pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
+        self.each_job(filter, |job| WorkVerb::Cancel { job }).await
+    }
+
+    async fn each_job(&self, filter: &JobFilter, verb: impl Fn(JobId) -> WorkVerb) -> Result<u64> {
+        let jobs: Vec<JobId> = self.jobs(filter, u32::MAX).await?.into_iter().map(|job| job.job).collect();
+        let mut done = 0;
+        for jobs in jobs.chunks(AT_ONCE) {
+            let unit = jobs.iter().map(|job| Verb::Work(verb(*job))).collect();
+            match self.submit(unit).await {
+                Ok(outcomes) => done += outcomes.len() as u64,
+                // One of them has changed meanwhile: each by itself.
+                Err(error) if is_changed(&error) => {
+                    for job in jobs {
+                        match self.submit(vec![Verb::Work(verb(*job))]).await {
+                            Ok(_) => done += 1,
+                            Err(error) if is_changed(&error) => {}
+                            Err(error) => return Err(error),
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn work_texts(&self) -> Result<WorkTexts> {
+        self.shared_store().texts().work.ok_or_else(|| {
+            Error::new(Code::UNSUPPORTED, "this store has no work queues yet; the embedded one (SQLite) has them")
+        })
+    }
+}
+
+fn is_changed(error: &Error) -> bool {
+    [Code::JOB_NOT_FOUND, Code::JOB_LOCKED, Code::JOB_NOT_DEAD].contains(&error.code())
+}
+
+fn job_status(row: &SqlRow) -> Result<JobStatus> {
+    Ok(JobStatus {
+        job: JobId(count(row, "job_id")?),
+        queue: row.get("queue")?,
+        job_type: row.get("job_type")?,
+        key: row.get("job_key")?,
+        level: count(row, "level")?,
+        state: row.get("state")?,
+        attempts: count(row, "attempts")?,
+        token: count(row, "token")?,
+        due_at: moment(row, "due_at")?,
+        pushed_at: Timestamp(row.get("pushed_at")?),
+        pushed_by: row.get("pushed_by")?,
+        taken_at: moment(row, "taken_at")?,
+        taken_by: row.get("taken_by")?,
+        failed_at: moment(row, "failed_at")?,
+        last_error: row.get("last_error")?,
+        progress: row.get("progress")?,
+    })
+}
+
+fn finished_job(row: &SqlRow) -> Result<FinishedJob> {
+    Ok(FinishedJob {
+        job: JobId(count(row, "job_id")?),
+        queue: row.get("queue")?,
+        job_type: row.get("job_type")?,
+        key: row.get("job_key")?,
+        finished_as: row.get("finished_as")?,
+        attempts: count(row, "attempts")?,
+        pushed_at: Timestamp(row.get("pushed_at")?),
+        pushed_by: row.get("pushed_by")?,
+        taken_at: moment(row, "taken_at")?,
+        taken_by: row.get("taken_by")?,
+        finished_at: Timestamp(row.get("finished_at")?),
+        last_error: row.get("last_error")?,
+        result: row.get("result")?,
+    })
+}
+
+fn text(value: &Option<String>) -> SqlValue {
+    value.clone().map_or(SqlValue::Null, SqlValue::Text)
+}
+
+fn number(value: Option<i64>) -> SqlValue {
+    value.map_or(SqlValue::Null, SqlValue::Integer)
+}
+
+fn count(row: &SqlRow, column: &str) -> Result<u64> {
+    Ok(row.get::<i64>(column)?.max(0).unsigned_abs())
+}
+
+fn moment(row: &SqlRow, column: &str) -> Result<Option<Timestamp>> {
+    Ok(row.get::<Option<i64>>(column)?.map(Timestamp))
+}
