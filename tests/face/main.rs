@@ -7,6 +7,7 @@ mod limits;
 mod transactions;
 mod waiting;
 mod work_queues;
+mod workers;
 
 use dialoq::testing::TestBroker;
 use dialoq::{Act, Broker, ConversationHandle, MessageType};

@@ -13,8 +13,8 @@ WITH timed AS (
 ranked AS (
     SELECT
         queue, name, take_us, complete_us,
-        percent_rank() OVER (PARTITION BY queue, name ORDER BY take_us) AS take_rank,
-        percent_rank() OVER (PARTITION BY queue, name ORDER BY complete_us) AS complete_rank
+        cume_dist() OVER (PARTITION BY queue, name ORDER BY take_us) AS take_rank,
+        cume_dist() OVER (PARTITION BY queue, name ORDER BY complete_us) AS complete_rank
     FROM timed
 )
 SELECT

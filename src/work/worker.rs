@@ -1,0 +1,390 @@
+//! Workers: readers that take jobs and run a handler for each.
+
+use super::{Job, NamesQueue, TakenJob, WorkQueue};
+use crate::act::Act;
+use crate::broker::Broker;
+use crate::error::{Code, Error, Result};
+use crate::protocol::definition::WorkNumber;
+use crate::protocol::work::AfterFailure;
+use crate::tx::Tx;
+use std::fmt::Display;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// How long a reader pauses after the store has failed, before it takes again.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
+
+/// How long one take waits before it looks whether the worker is to stop; the stop itself ends it at once.
+const TAKE_WAIT: Duration = Duration::from_secs(60);
+
+/// Set between the taking of a job and its handler.
+const BEFORE_HANDLER: &str = "dialoq_before_handler";
+
+type BoxedHandler<T> =
+    Arc<dyn Fn(Context, T) -> Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>> + Send + Sync>;
+
+/// What a handler gets beside the content of its job.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// The broker, for calls of their own.
+    pub broker: Broker,
+    /// The job.
+    pub job: Arc<Job>,
+    /// The transaction that holds the job, if the worker runs [in transactions](Worker::in_transactions): what is done in
+    /// it is committed with the job.
+    pub tx: Option<Arc<Tx>>,
+}
+
+/// Numbers of a worker since it was started.
+#[derive(Debug, Default)]
+struct Counters {
+    completed: AtomicU64,
+    failed: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// What a worker has done since it was started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct WorkDone {
+    /// Jobs completed.
+    pub completed: u64,
+    /// Attempts that failed: an error, a panic, a body that does not decode.
+    pub failed: u64,
+    /// Jobs that were cancelled, or whose lease was over, while the handler ran.
+    pub lost: u64,
+}
+
+/// Readers to be started; see [`Broker::worker`].
+#[must_use = "no reader runs before start"]
+pub struct Worker<T> {
+    broker: Broker,
+    queue: WorkQueue<T>,
+    handler: BoxedHandler<T>,
+    readers: usize,
+    job_type: Option<Arc<str>>,
+    lease: Option<Duration>,
+    in_transactions: bool,
+    name: Option<Arc<str>>,
+}
+
+impl Broker {
+    /// Runs a handler for each job of a work queue: set the options, then [`Worker::start`]. An error of the handler, and
+    /// a panic, is a failed attempt; its text is the reason.
+    ///
+    /// ```
+    /// # use dialoq::work::WorkQueue;
+    /// # use dialoq::{Act, testing::TestBroker};
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
+    /// const EMAILS: WorkQueue<String> = WorkQueue::text("emails");
+    /// let broker = TestBroker::in_memory().await?;
+    /// broker.execute("CREATE WORK QUEUE emails").await?;
+    /// let worker = broker.worker(EMAILS, async |_context, to: String| {
+    ///     println!("to {to}");
+    ///     Ok::<_, std::io::Error>(())
+    /// });
+    /// let running = worker.readers(8).start();
+    /// broker.push_job(EMAILS, &"ann@example.org".to_owned()).await?;
+    /// # while running.done().completed == 0 { tokio::task::yield_now().await; }
+    /// running.stop().await;
+    /// # Ok(()) }
+    /// ```
+    pub fn worker<T, H, F, E>(&self, queue: WorkQueue<T>, handler: H) -> Worker<T>
+    where
+        H: Fn(Context, T) -> F + Send + Sync + 'static,
+        F: Future<Output = std::result::Result<(), E>> + Send + 'static,
+        E: Display,
+    {
+        let handler: BoxedHandler<T> = Arc::new(move |context, value| {
+            let running = handler(context, value);
+            Box::pin(async move { running.await.map_err(|error| error.to_string()) })
+        });
+        Worker {
+            broker: self.clone(),
+            queue,
+            handler,
+            readers: 1,
+            job_type: None,
+            lease: None,
+            in_transactions: false,
+            name: None,
+        }
+    }
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// How many jobs are worked on at a time; 1 without it. Readers that wait cost a task each and nothing else.
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers.max(1);
+        self
+    }
+
+    /// Only jobs of this type.
+    pub fn job_type(mut self, job_type: impl Into<Arc<str>>) -> Self {
+        self.job_type = Some(job_type.into());
+        self
+    }
+
+    /// How long a job is held at a time, instead of the queue's LEASE_MS. A running handler's lease is prolonged when a
+    /// third of it has passed, so it may work for as long as it likes.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Each job is held by a transaction of its own ([`Context::tx`]), whose commit completes it.
+    pub fn in_transactions(mut self) -> Self {
+        self.in_transactions = true;
+        self
+    }
+
+    /// The name of the readers in statistics; without it, this program and the number of its process.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Starts the readers.
+    pub fn start(self) -> RunningWorker {
+        let (stop, stopped) = watch::channel(false);
+        let counters = Arc::new(Counters::default());
+        let worker = Arc::new(self);
+        let mut readers = JoinSet::new();
+        for _ in 0..worker.readers {
+            let reader = Reader { worker: worker.clone(), stopped: stopped.clone(), counters: counters.clone() };
+            readers.spawn(reader.run());
+        }
+        RunningWorker { stop, readers, counters }
+    }
+}
+
+/// Readers that run; dropping it ends them at once: their jobs are given back when the leases are over.
+#[must_use = "dropping it ends the readers"]
+pub struct RunningWorker {
+    stop: watch::Sender<bool>,
+    readers: JoinSet<()>,
+    counters: Arc<Counters>,
+}
+
+impl RunningWorker {
+    /// What has been done so far.
+    pub fn done(&self) -> WorkDone {
+        WorkDone {
+            completed: self.counters.completed.load(Relaxed),
+            failed: self.counters.failed.load(Relaxed),
+            lost: self.counters.lost.load(Relaxed),
+        }
+    }
+
+    /// Takes nothing more, and waits until the handlers that run have ended and are reported.
+    pub async fn stop(mut self) -> WorkDone {
+        let _ = self.stop.send(true);
+        while self.readers.join_next().await.is_some() {}
+        self.done()
+    }
+
+    /// Stops, but gives handlers this long; then they are dropped, and their jobs are given back as failed attempts.
+    pub async fn stop_within(mut self, patience: Duration) -> WorkDone {
+        let _ = self.stop.send(true);
+        let ended = async { while self.readers.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(patience, ended).await;
+        self.readers.shutdown().await;
+        self.done()
+    }
+}
+
+struct Reader<T> {
+    worker: Arc<Worker<T>>,
+    stopped: watch::Receiver<bool>,
+    counters: Arc<Counters>,
+}
+
+/// How an attempt ended.
+enum Ended {
+    Done,
+    Failed(String, AfterFailure),
+}
+
+impl<T: Send + 'static> Reader<T> {
+    async fn run(self) {
+        while !*self.stopped.borrow() {
+            let mut stopped = self.stopped.clone();
+            let turn = async {
+                if self.worker.in_transactions { self.in_transaction().await } else { self.leased().await }
+            };
+            if let Err(error) = turn.await {
+                if error.code() == Code::STORE_CLOSED {
+                    return;
+                }
+                tracing::warn!(queue = self.worker.queue.name(), %error, "a reader of a work queue could not go on; it tries again");
+                tokio::select! {
+                    _ = stopped.wait_for(|stopped| *stopped) => {}
+                    () = tokio::time::sleep(PAUSE_AFTER_FAILURE) => {}
+                }
+            }
+        }
+    }
+
+    /// Takes one job; `None` if the worker stops or none came.
+    async fn take(&self, act: &impl Act) -> Result<Option<Job>> {
+        let worker = &self.worker;
+        let mut take = act.take_jobs(worker.queue).wait(TAKE_WAIT);
+        if let Some(job_type) = &worker.job_type {
+            take = take.job_type(job_type.clone());
+        }
+        if let Some(lease) = worker.lease.filter(|_| !worker.in_transactions) {
+            take = take.lease(lease);
+        }
+        if let Some(name) = &worker.name {
+            take = take.taken_by(name.clone());
+        }
+        let mut stopped = self.stopped.clone();
+        tokio::select! {
+            biased;
+            _ = stopped.wait_for(|stopped| *stopped) => Ok(None),
+            taken = take => Ok(taken?.pop()),
+        }
+    }
+
+    async fn leased(&self) -> Result<()> {
+        let broker = &self.worker.broker;
+        let Some(job) = self.take(broker).await? else { return Ok(()) };
+        let job = Arc::new(job);
+        let ended = {
+            let handled = self.handle(job.clone(), None);
+            let beating = beat(broker, &job, self.lease());
+            tokio::select! {
+                ended = handled => ended,
+                lost = beating => {
+                    self.counters.lost.fetch_add(1, Relaxed);
+                    tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost while its handler ran");
+                    return Ok(());
+                }
+            }
+        };
+        match ended {
+            Ended::Done => self.note(&job, broker.complete_job(&*job).await),
+            Ended::Failed(reason, then) => {
+                self.note_failure(&job, &reason);
+                match broker.fail_job_then(&*job, reason, then).await {
+                    Err(error) if !is_lost(&error) => Err(error),
+                    // A job that was lost meanwhile has failed already.
+                    Ok(_) | Err(_) => Ok(()),
+                }
+            }
+        }
+    }
+
+    async fn in_transaction(&self) -> Result<()> {
+        let tx = Arc::new(self.worker.broker.begin().await?);
+        let Some(job) = self.take(&*tx).await? else { return Ok(()) };
+        let job = Arc::new(job);
+        tx.savepoint(BEFORE_HANDLER).await?;
+        let ended = self.handle(job.clone(), Some(tx.clone())).await;
+        let Some(tx) = Arc::into_inner(tx) else {
+            self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
+            return Ok(());
+        };
+        if let Ended::Failed(reason, then) = ended {
+            self.note_failure(&job, &reason);
+            // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
+            tx.rollback_to(BEFORE_HANDLER).await?;
+            tx.fail_job_then(&*job, reason, then).await?;
+            return tx.commit().await;
+        }
+        self.note(&job, tx.commit().await)
+    }
+
+    /// Runs the handler on one job.
+    async fn handle(&self, job: Arc<Job>, tx: Option<Arc<Tx>>) -> Ended {
+        let value = match job.decode(self.worker.queue) {
+            Ok(value) => value,
+            // It will not decode the next time either.
+            Err(error) => return Ended::Failed(error.to_string(), AfterFailure::Dead),
+        };
+        let context = Context { broker: self.worker.broker.clone(), job, tx };
+        let handler = self.worker.handler.clone();
+        // A task of its own, so that a panic is an error here.
+        let mut running = tokio::spawn(async move { handler(context, value).await });
+        let _aborts = AbortOnDrop(running.abort_handle());
+        match (&mut running).await {
+            Ok(Ok(())) => Ended::Done,
+            Ok(Err(reason)) => Ended::Failed(shortened(reason), AfterFailure::Policy),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => Ended::Failed(shortened(panic_text(&*panic)), AfterFailure::Policy),
+                Err(_) => Ended::Failed("its handler was ended with the runtime".to_owned(), AfterFailure::Policy),
+            },
+        }
+    }
+
+    fn lease(&self) -> Duration {
+        let of_queue = || {
+            let catalog = self.worker.broker.catalog();
+            let queue = catalog.work_queue(self.worker.queue.queue_name());
+            queue.map_or(60_000, |queue| queue.settings.get(WorkNumber::LeaseMs)).unsigned_abs()
+        };
+        self.worker.lease.unwrap_or_else(|| Duration::from_millis(of_queue()))
+    }
+
+    fn note_failure(&self, job: &Job, reason: &str) {
+        self.counters.failed.fetch_add(1, Relaxed);
+        tracing::warn!(job = job.taken.job.0, queue = &*job.queue, attempt = job.attempt, reason, "a job failed");
+    }
+
+    /// A job that was cancelled or lost meanwhile is no failure of the reader.
+    fn note(&self, job: &Job, reported: Result<()>) -> Result<()> {
+        match reported {
+            Ok(()) => {
+                self.counters.completed.fetch_add(1, Relaxed);
+                Ok(())
+            }
+            Err(error) if is_lost(&error) => {
+                self.counters.lost.fetch_add(1, Relaxed);
+                tracing::warn!(job = job.taken.job.0, %error, "a job was lost while its handler ran");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Ends a task that no caller waits for any more.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Prolongs a lease for ever; ends when the job is lost.
+async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
+    let taken: TakenJob = job.taken;
+    loop {
+        broker.clock().sleep_until(broker.clock().now().after(lease / 3)).await;
+        match broker.extend_job(taken, Some(lease)).await {
+            Err(error) if is_lost(&error) => return error,
+            // The next beat tries again; there is time for one more.
+            Ok(()) | Err(_) => {}
+        }
+    }
+}
+
+fn is_lost(error: &Error) -> bool {
+    [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN, Code::LEASE_LOST].contains(&error.code())
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("its handler panicked: {}", text.unwrap_or_default())
+}
+
+/// A reason as the tables keep it.
+fn shortened(reason: String) -> String {
+    reason.replace('\0', "\\0").chars().take(3000).collect()
+}

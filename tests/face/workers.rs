@@ -1,0 +1,181 @@
+//! Workers of work queues: readers that run a handler for each job.
+
+use super::*;
+use dialoq::work::{JobFilter, RunningWorker, StatisticsBy, WorkQueue};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use tokio::sync::Semaphore;
+
+const TASKS: WorkQueue<u32> = WorkQueue::json("tasks");
+
+async fn broker(options: &str) -> TestBroker {
+    let broker = TestBroker::in_memory().await.unwrap();
+    broker.execute(&format!("CREATE WORK QUEUE tasks {options}")).await.unwrap();
+    broker
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let so = async {
+        while !is_so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, so).await.unwrap_or_else(|_| panic!("never: {what}"));
+}
+
+async fn finished(worker: &RunningWorker, jobs: u64) {
+    until("all jobs", || worker.done().completed + worker.done().failed + worker.done().lost >= jobs).await;
+}
+
+fn dead() -> JobFilter {
+    JobFilter { state: Some("dead".into()), ..JobFilter::default() }
+}
+
+#[tokio::test]
+async fn each_job_is_handled_and_statistics_tell_by_whom() {
+    let _limit = limit();
+    let broker = broker("").await;
+    for number in 0..50_u32 {
+        broker.push_job(TASKS, &number).pushed_by(if number % 2 == 0 { "even" } else { "odd" }).await.unwrap();
+    }
+    let sum = Arc::new(AtomicUsize::new(0));
+    let counted = sum.clone();
+    let worker = broker.worker(TASKS, move |_, number| {
+        let sum = counted.clone();
+        async move {
+            sum.fetch_add(number as usize, SeqCst);
+            Ok::<_, String>(())
+        }
+    });
+    let worker = worker.readers(8).name("reader").start();
+    finished(&worker, 50).await;
+    assert_eq!(worker.stop().await.completed, 50);
+    assert_eq!(sum.load(SeqCst), 1225);
+    let by_writer = broker.work_statistics(Some("TASKS"), StatisticsBy::Writer).await.unwrap();
+    assert_eq!(by_writer.iter().map(|row| (&*row.name, row.jobs)).collect::<Vec<_>>(), [("even", 25), ("odd", 25)]);
+    let by_reader = broker.work_statistics(None, StatisticsBy::Reader).await.unwrap();
+    assert_eq!(by_reader.iter().map(|row| (&*row.name, row.jobs)).collect::<Vec<_>>(), [("reader", 50)]);
+    let queues = broker.work_queues().await.unwrap();
+    assert_eq!((queues[0].ready, queues[0].taken, queues[0].finished), (0, 0, 50));
+}
+
+#[tokio::test]
+async fn errors_panics_and_bodies_that_do_not_decode_are_failed_attempts() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0").await;
+    broker.push_job("tasks", "no number").await.unwrap();
+    for number in [1, 2, 3_u32] {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    let worker = broker.worker(TASKS, async |_, number| match number {
+        1 => Err("cannot"),
+        2 => panic!("over"),
+        _ => Ok(()),
+    });
+    let worker = worker.readers(2).start();
+    finished(&worker, 6).await;
+    let done = worker.stop().await;
+    assert_eq!((done.completed, done.failed, done.lost), (1, 5, 0));
+    let dead_jobs = broker.jobs(&dead(), 10).await.unwrap();
+    let errors: Vec<_> = dead_jobs.iter().map(|job| (job.attempts, job.last_error.as_deref().unwrap())).collect();
+    assert!(errors[0].1.contains("does not decode"), "{errors:?}");
+    assert_eq!(errors[0].0, 1, "it will not decode the next time either");
+    assert_eq!(errors[1..], [(2, "cannot"), (2, "its handler panicked: over")]);
+    let cannot = JobFilter { error: Some("cannot".into()), ..JobFilter::default() };
+    assert_eq!(broker.redrive_jobs(&cannot).await.unwrap(), 1);
+    assert_eq!(broker.cancel_jobs(&dead()).await.unwrap(), 2);
+    assert_eq!(broker.redrive_jobs(&JobFilter::default()).await.unwrap(), 0);
+    assert_eq!(broker.finished_jobs(&JobFilter::default(), 10).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_handlers_and_takes_nothing_more() {
+    let _limit = limit();
+    let broker = broker("").await;
+    for number in [1, 2_u32] {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    let gate = Arc::new(Semaphore::new(0));
+    let held = gate.clone();
+    let worker = broker.worker(TASKS, move |_, _| {
+        let gate = held.clone();
+        async move { gate.acquire().await.map(drop) }
+    });
+    let worker = worker.start();
+    let taken = JobFilter { state: Some("taken".into()), ..JobFilter::default() };
+    while broker.jobs(&taken, 9).await.unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let stopping = tokio::spawn(worker.stop());
+    gate.add_permits(9);
+    assert_eq!(stopping.await.unwrap().completed, 1);
+    assert_eq!(broker.work_queues().await.unwrap()[0].ready, 1);
+}
+
+#[tokio::test]
+async fn a_long_handler_keeps_its_lease_and_a_cancelled_job_ends_its_handler() {
+    let _limit = limit();
+    let broker = broker("WITH LEASE_MS = 3000").await;
+    let job = broker.push_job(TASKS, &1).await.unwrap().job.unwrap();
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Counts(Arc<AtomicUsize>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, SeqCst);
+        }
+    }
+    let counter = dropped.clone();
+    let worker = broker.worker(TASKS, move |_, _| {
+        let counts = Counts(counter.clone());
+        async move {
+            let _counts = counts;
+            std::future::pending::<Result<(), String>>().await
+        }
+    });
+    let worker = worker.start();
+    let is_taken = async |until: i64| {
+        let rows = broker.jobs(&JobFilter::default(), 9).await.unwrap();
+        rows.first().is_some_and(|row| row.state == "taken" && row.due_at.is_some_and(|due| due.0 >= until))
+    };
+    let begin = broker.clock().now().0;
+    for step in 0..5 {
+        // Each heartbeat comes a third of a lease later.
+        while !is_taken(begin + step * 1_000_000 + 3_000_000).await {
+            tokio::task::yield_now().await;
+        }
+        broker.clock().advance(Duration::from_secs(1));
+    }
+    while broker.cancel_job(job).await.is_err() {}
+    until("the handler is dropped", || {
+        broker.clock().advance(Duration::from_secs(1));
+        dropped.load(SeqCst) == 1
+    })
+    .await;
+    finished(&worker, 1).await;
+    assert_eq!(worker.stop().await.lost, 1);
+}
+
+#[tokio::test]
+async fn what_a_handler_does_in_its_transaction_is_committed_with_the_job() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 2, RETRY_DELAY_MS = 0").await;
+    broker.execute("CREATE WORK QUEUE after").await.unwrap();
+    broker.sql("create table note (n)", ()).await.unwrap();
+    for number in [1, 2_u32] {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    let worker = broker.worker(TASKS, async |context: dialoq::work::Context, number| {
+        let tx = context.tx.as_ref().expect("the worker runs in transactions");
+        tx.sql("insert into note values (?)", (i64::from(number),)).await.map_err(|error| error.to_string())?;
+        tx.push_job("after", "x").await.map_err(|error| error.to_string())?;
+        if number == 1 { Err("not this one".to_owned()) } else { Ok(()) }
+    });
+    let worker = worker.in_transactions().start();
+    finished(&worker, 3).await;
+    worker.stop().await;
+    let notes = broker.query("select sum(n) from note", ()).await.unwrap();
+    assert_eq!(notes.rows[0].get::<i64>("sum(n)").unwrap(), 2);
+    assert_eq!(broker.take_jobs("after").count(9).await.unwrap().len(), 1);
+    let dead_jobs = broker.jobs(&dead(), 9).await.unwrap();
+    assert_eq!(dead_jobs[0].last_error.as_deref(), Some("not this one"));
+}
