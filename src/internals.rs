@@ -4,6 +4,20 @@
 
 pub use crate::broker::server_driver;
 
+/// Runs a program once, with this input, and gives its output.
+///
+/// # Errors
+/// 60025 if it cannot be started, fails, or answers with no UTF-8.
+#[cfg(feature = "cli")]
+pub async fn run_program(
+    program: &std::ffi::OsStr,
+    args: &[std::ffi::OsString],
+    environment: Vec<(&str, String)>,
+    input: Vec<u8>,
+) -> crate::error::Result<String> {
+    crate::activation::run_once(program, args, environment, input).await
+}
+
 use crate::broker::Broker;
 use crate::error::{Code, Error, Position};
 use crate::protocol::Outcome;

@@ -22,6 +22,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Runs a program once, with this input, and gives its output. Dropping the future kills it and what it has started.
+#[cfg(feature = "cli")]
+pub(crate) async fn run_once(
+    program: &OsStr,
+    args: &[OsString],
+    environment: Vec<(&str, String)>,
+    input: Vec<u8>,
+) -> Result<String> {
+    Ok(Child::spawn(program, args, environment)?.run(input).await?.join("\n"))
+}
+
 /// How a program is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {

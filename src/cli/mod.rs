@@ -17,6 +17,7 @@ mod output;
 mod receive;
 mod send;
 mod status;
+mod work;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
@@ -45,6 +46,7 @@ Examples:
               --type //shop/PlaceOrder '{\"sku\":\"A-1\"}'
   dialoq receive orders
   dialoq activate orders --exec ./worker --max-queue-readers 4
+  dialoq work push emails '{\"to\":\"ann@example.org\"}'
   dialoq status --watch
 
 Exit codes:
@@ -67,6 +69,7 @@ enum Command {
     End(end::End),
     Activate(activate::Activate),
     Status(status::Status),
+    Work(work::Work),
     Install(install::Install),
     Uninstall(install::Uninstall),
     Lab(lab::Lab),
@@ -153,6 +156,7 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::Receive(command) => command.run(globals, output, &mut interrupt).await,
         Command::End(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Activate(command) => command.run(globals, output, &mut interrupt).await,
+        Command::Work(command) => command.run(globals, output, &mut interrupt).await,
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,

@@ -9,8 +9,8 @@ use crate::protocol::work::AfterFailure;
 use crate::tx::Tx;
 use std::fmt::Display;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -37,6 +37,14 @@ pub struct Context {
     /// The transaction that holds the job, if the worker runs [in transactions](Worker::in_transactions): what is done in
     /// it is committed with the job.
     pub tx: Option<Arc<Tx>>,
+    result: Arc<Mutex<Option<Vec<u8>>>>,
+}
+
+impl Context {
+    /// Keeps a result with the history of the job, if the handler succeeds; the last one counts.
+    pub fn keep_result(&self, result: impl Into<Vec<u8>>) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result.into());
+    }
 }
 
 /// Numbers of a worker since it was started.
@@ -205,7 +213,7 @@ struct Reader<T> {
 
 /// How an attempt ended.
 enum Ended {
-    Done,
+    Done(Option<Vec<u8>>),
     Failed(String, AfterFailure),
 }
 
@@ -213,9 +221,8 @@ impl<T: Send + 'static> Reader<T> {
     async fn run(self) {
         while !*self.stopped.borrow() {
             let mut stopped = self.stopped.clone();
-            let turn = async {
-                if self.worker.in_transactions { self.in_transaction().await } else { self.leased().await }
-            };
+            let turn =
+                async { if self.worker.in_transactions { self.in_transaction().await } else { self.leased().await } };
             if let Err(error) = turn.await {
                 if error.code() == Code::STORE_CLOSED {
                     return;
@@ -267,7 +274,7 @@ impl<T: Send + 'static> Reader<T> {
             }
         };
         match ended {
-            Ended::Done => self.note(&job, broker.complete_job(&*job).await),
+            Ended::Done(result) => self.note(&job, complete(broker, &job, result).await),
             Ended::Failed(reason, then) => {
                 self.note_failure(&job, &reason);
                 match broker.fail_job_then(&*job, reason, then).await {
@@ -289,14 +296,19 @@ impl<T: Send + 'static> Reader<T> {
             self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
             return Ok(());
         };
-        if let Ended::Failed(reason, then) = ended {
-            self.note_failure(&job, &reason);
-            // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
-            tx.rollback_to(BEFORE_HANDLER).await?;
-            tx.fail_job_then(&*job, reason, then).await?;
-            return tx.commit().await;
+        match ended {
+            Ended::Done(result) => {
+                let completed = complete(&tx, &job, result).await;
+                self.note(&job, if completed.is_ok() { tx.commit().await } else { completed })
+            }
+            Ended::Failed(reason, then) => {
+                self.note_failure(&job, &reason);
+                // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
+                tx.rollback_to(BEFORE_HANDLER).await?;
+                tx.fail_job_then(&*job, reason, then).await?;
+                tx.commit().await
+            }
         }
-        self.note(&job, tx.commit().await)
     }
 
     /// Runs the handler on one job.
@@ -306,13 +318,14 @@ impl<T: Send + 'static> Reader<T> {
             // It will not decode the next time either.
             Err(error) => return Ended::Failed(error.to_string(), AfterFailure::Dead),
         };
-        let context = Context { broker: self.worker.broker.clone(), job, tx };
+        let result = Arc::<Mutex<Option<Vec<u8>>>>::default();
+        let context = Context { broker: self.worker.broker.clone(), job, tx, result: result.clone() };
         let handler = self.worker.handler.clone();
         // A task of its own, so that a panic is an error here.
         let mut running = tokio::spawn(async move { handler(context, value).await });
         let _aborts = AbortOnDrop(running.abort_handle());
         match (&mut running).await {
-            Ok(Ok(())) => Ended::Done,
+            Ok(Ok(())) => Ended::Done(result.lock().unwrap_or_else(PoisonError::into_inner).take()),
             Ok(Err(reason)) => Ended::Failed(shortened(reason), AfterFailure::Policy),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => Ended::Failed(shortened(panic_text(&*panic)), AfterFailure::Policy),
@@ -349,6 +362,13 @@ impl<T: Send + 'static> Reader<T> {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<()> {
+    match result {
+        Some(result) => act.complete_job_with(job, result).await,
+        None => act.complete_job(job).await,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::change::WorkChange;
 use super::job::FinishedAs;
+use crate::core::change::Change;
 use crate::core::effects::Effects;
 use crate::core::session::Session;
 use crate::core::state::Core;
@@ -144,6 +145,11 @@ impl Core {
         if was_free {
             self.work.change(place, |job| job.session = 0);
         }
+    }
+
+    /// The row of the exact marks of jobs and takings, if the tables have others.
+    pub fn exact_work_marks(&mut self) -> Option<Change> {
+        self.work.exact_marks()
     }
 
     /// Passes on what happened to jobs since the last call.

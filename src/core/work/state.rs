@@ -111,6 +111,14 @@ impl Work {
         self.marks = (self.next_job_id, self.next_token);
     }
 
+    /// The row of the marks as they are when a store is closed: the next opening goes on without a gap.
+    pub(in crate::core) fn exact_marks(&mut self) -> Option<Change> {
+        let exact = (self.next_job_id, self.next_token);
+        let is_ahead = std::mem::replace(&mut self.marks, exact) != exact;
+        let (next_job_id, next_token) = exact;
+        is_ahead.then_some(Change::Work(WorkChange::SetWorkMarks { next_job_id, next_token }))
+    }
+
     fn keep_marks(&mut self) {
         if self.next_job_id > self.marks.0 || self.next_token > self.marks.1 {
             self.marks = (self.next_job_id + BLOCK, self.next_token + BLOCK);

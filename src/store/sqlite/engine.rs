@@ -569,9 +569,9 @@ impl Engine {
             if let Some(first) = &state.failed {
                 return Err(poisoned(first));
             }
-            state.core.counters()
+            (state.core.counters(), state.core.exact_work_marks())
         };
-        let mut last = Batch { marks: Some(exact), ..Batch::default() };
+        let mut last = Batch { marks: Some(exact.0), changes: exact.1.into_iter().collect(), ..Batch::default() };
         self.begin(&write)?;
         board::clear(&write).map_err(writing)?;
         write.commit(&mut last)?;

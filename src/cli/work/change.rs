@@ -1,0 +1,142 @@
+//! `dialoq work redrive`, `cancel`, `pause` and `resume`
+
+use super::Filter;
+use crate::cli::failure::Failure;
+use crate::cli::globals::Globals;
+use crate::cli::output::{Output, printable};
+use clap::Args;
+use dialoq::Broker;
+use dialoq::protocol::definition::{Definition, WorkOption};
+use dialoq::work::JobFilter;
+use serde_json::json;
+
+/// Give dead jobs all their attempts again.
+///
+/// Without --yes, prints how many jobs that would be and changes nothing.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work redrive emails --error timeout           how many?
+  dialoq work redrive emails --error timeout --yes
+  dialoq work redrive --job 17 --yes")]
+pub(super) struct Redrive {
+    #[command(flatten)]
+    filter: Filter,
+    /// Do it.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Redrive {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        let mut filter = self.filter.of(broker.clock().now());
+        filter.state = Some("dead".to_owned());
+        let done = each(&broker, &filter, self.yes, output, Change::Redrive).await;
+        broker.close().await?;
+        done
+    }
+}
+
+/// Take jobs out of their queues, whatever their state.
+///
+/// Without --yes, prints how many jobs that would be and changes nothing. A reader that works on a cancelled job finds no
+/// job at its next report.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work cancel emails --state scheduled          how many?
+  dialoq work cancel --job 17 --yes")]
+pub(super) struct Cancel {
+    #[command(flatten)]
+    filter: Filter,
+    /// Do it.
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Cancel {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        let filter = self.filter.of(broker.clock().now());
+        let done = each(&broker, &filter, self.yes, output, Change::Cancel).await;
+        broker.close().await?;
+        done
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Change {
+    Redrive,
+    Cancel,
+}
+
+async fn each(
+    broker: &Broker,
+    filter: &JobFilter,
+    is_confirmed: bool,
+    output: &Output,
+    change: Change,
+) -> Result<(), Failure> {
+    let found = broker.jobs(filter, u32::MAX).await?.len();
+    let (verb, done) = match change {
+        Change::Redrive => ("redrive", "redriven"),
+        Change::Cancel => ("cancel", "cancelled"),
+    };
+    if found == 0 {
+        return Err(Failure::Nothing(format!("there is no job to {verb}")));
+    }
+    if !is_confirmed {
+        return match output.json {
+            true => output.json(&json!({ "would": verb, "jobs": found })),
+            false => output.text(&format!("would {verb} {found} jobs; --yes does it")),
+        };
+    }
+    let jobs = match change {
+        Change::Redrive => broker.redrive_jobs(filter).await?,
+        Change::Cancel => broker.cancel_jobs(filter).await?,
+    };
+    match output.json {
+        true => output.json(&json!({ done: jobs })),
+        false => output.text(&format!("{done} {jobs} jobs")),
+    }
+}
+
+/// Let no job of a work queue be taken; pushes go on, and jobs that are taken may be finished.
+#[derive(Debug, Args)]
+pub(super) struct Pause {
+    /// The work queue.
+    queue: String,
+}
+
+impl Pause {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        set_status(globals, output, &self.queue, false).await
+    }
+}
+
+/// Let the jobs of a paused work queue be taken again.
+#[derive(Debug, Args)]
+pub(super) struct Resume {
+    /// The work queue.
+    queue: String,
+}
+
+impl Resume {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        set_status(globals, output, &self.queue, true).await
+    }
+}
+
+async fn set_status(globals: &Globals, output: &Output, queue: &str, is_on: bool) -> Result<(), Failure> {
+    let broker = globals.open().await?;
+    let alter = Definition::AlterWorkQueue { name: queue.to_owned(), options: vec![WorkOption::Status(is_on)] };
+    let done = broker.apply(vec![alter]).await;
+    broker.close().await?;
+    done?;
+    let state = if is_on { "resumed" } else { "paused" };
+    match output.json {
+        true => output.json(&json!({ "queue": queue, "status": state })),
+        false => output.text(&format!("{state} work queue '{}'", printable(queue))),
+    }
+}

@@ -1,0 +1,123 @@
+//! `dialoq work`
+
+mod change;
+mod push;
+mod report;
+mod run;
+mod show;
+mod take;
+
+use super::failure::Failure;
+use super::globals::Globals;
+use super::interrupt::Interrupt;
+use super::output::Output;
+use clap::{Args, Subcommand};
+use dialoq::work::JobFilter;
+use dialoq::{JobId, Timestamp};
+use std::time::Duration;
+
+/// Push, take and complete jobs of work queues, and look after them.
+///
+/// A work queue is made with `dialoq apply`: CREATE WORK QUEUE emails. A job that is taken is held by a lease; report it
+/// with complete or fail before the lease is over, or the attempt has failed. After its last attempt a job is dead, and
+/// stays until it is redriven or cancelled.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work push emails '{\"to\":\"ann@example.org\"}'
+  dialoq work take emails --count 5 --wait 10s --json
+  dialoq work complete 17 42
+  dialoq work run emails --exec ./send-mail --readers 8
+  dialoq work stats emails --by reader
+  dialoq work redrive emails --error timeout --yes")]
+pub(super) struct Work {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Push(push::Push),
+    Take(take::Take),
+    Complete(report::Complete),
+    Fail(report::Fail),
+    Extend(report::Extend),
+    Run(run::Run),
+    List(show::List),
+    Show(show::Show),
+    Stats(show::Stats),
+    Redrive(change::Redrive),
+    Cancel(change::Cancel),
+    Pause(change::Pause),
+    Resume(change::Resume),
+}
+
+impl Work {
+    pub(super) async fn run(
+        &self,
+        globals: &Globals,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        match &self.command {
+            Command::Push(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Take(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Complete(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Fail(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Extend(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Run(command) => command.run(globals, output, interrupt).await,
+            Command::List(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Show(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Stats(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Redrive(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Cancel(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Pause(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Resume(command) => interrupt.stops(command.run(globals, output)).await,
+        }
+    }
+}
+
+/// Which jobs a command means.
+#[derive(Debug, Args)]
+struct Filter {
+    /// The work queue; without it, all of them.
+    queue: Option<String>,
+    /// Only this job.
+    #[arg(long, value_name = "ID", value_parser = parse_job)]
+    job: Option<JobId>,
+    /// Only jobs of this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    job_type: Option<String>,
+    /// Only jobs whose last error contains this text.
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Only jobs in this state: scheduled, ready, taken, lost or dead.
+    #[arg(long, value_name = "STATE", value_parser = ["scheduled", "ready", "taken", "lost", "dead"])]
+    state: Option<String>,
+    /// Only jobs that were taken longer ago than this and not reported.
+    #[arg(long, value_name = "SPAN", value_parser = super::globals::parse_span)]
+    taken_for: Option<Duration>,
+}
+
+impl Filter {
+    fn of(&self, now: Timestamp) -> JobFilter {
+        let Self { queue, job, job_type, error, state, taken_for } = self;
+        let taken_before = taken_for.map(|span| {
+            let span_us = i64::try_from(span.as_micros()).unwrap_or(i64::MAX);
+            Timestamp(now.0.saturating_sub(span_us))
+        });
+        JobFilter {
+            queue: queue.clone(),
+            state: state.clone(),
+            job_type: job_type.clone(),
+            error: error.clone(),
+            job: *job,
+            taken_before,
+        }
+    }
+}
+
+/// Reads a job id.
+fn parse_job(text: &str) -> Result<JobId, String> {
+    text.parse().map_err(|_| "a job id is a number".to_owned())
+}

@@ -1,0 +1,117 @@
+//! `dialoq work run`
+
+use crate::cli::failure::Failure;
+use crate::cli::globals::{Globals, parse_span};
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output::Output;
+use clap::Args;
+use dialoq::internals::run_program;
+use dialoq::work::{Context, WorkQueue};
+use std::ffi::OsString;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Run a program for each job of a work queue.
+///
+/// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
+/// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job; anything else is a
+/// failed attempt. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
+/// kills them.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work run emails --exec ./send-mail --readers 8
+  dialoq work run videos --exec ffmpeg --timeout 1h -- -i pipe:0 out.mp4")]
+pub(super) struct Run {
+    /// The work queue.
+    queue: String,
+    /// The program.
+    #[arg(long, value_name = "PROGRAM")]
+    exec: OsString,
+    /// How many programs run at a time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    readers: u16,
+    /// Only jobs of this type.
+    #[arg(long = "type", value_name = "TYPE")]
+    job_type: Option<String>,
+    /// How long a program may run; then it is killed, and the attempt has failed.
+    #[arg(long, value_name = "SPAN", value_parser = parse_span)]
+    timeout: Option<Duration>,
+    /// The name of the readers in statistics.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Arguments of the program.
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+impl Run {
+    pub(super) async fn run(
+        &self,
+        globals: &Globals,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        let broker = globals.open().await?;
+        if broker.catalog().work_queue(&self.queue).is_none() {
+            // The refusal of a take, before any program is started.
+            use dialoq::Act;
+            drop(broker.take_jobs(&self.queue).await?);
+        }
+        // The name lives as long as the process, as that of a queue in a program does.
+        let queue: WorkQueue<Vec<u8>> = WorkQueue::raw(Box::leak(self.queue.clone().into_boxed_str()));
+        let program = Arc::new((self.exec.clone(), self.args.clone(), self.timeout));
+        let worker = broker.worker(queue, move |context, body| {
+            let program = program.clone();
+            async move {
+                let (exec, args, timeout) = &*program;
+                let running = run_program(exec, args, environment(&context), body);
+                let answer = match timeout {
+                    None => running.await,
+                    Some(timeout) => match tokio::time::timeout(*timeout, running).await {
+                        Ok(answer) => answer,
+                        Err(_) => return Err(format!("the program ran for more than {timeout:?} and was killed")),
+                    },
+                };
+                let answer = answer.map_err(|error| error.message().to_owned())?;
+                if !answer.is_empty() {
+                    context.keep_result(answer);
+                }
+                Ok(())
+            }
+        });
+        let mut worker = worker.readers(self.readers.into());
+        if let Some(job_type) = &self.job_type {
+            worker = worker.job_type(job_type.as_str());
+        }
+        if let Some(name) = &self.name {
+            worker = worker.name(name.as_str());
+        }
+        let running = worker.start();
+        interrupt.requested().await;
+        output.note("waiting for the programs that run; ctrl-C again kills them");
+        let stopping = running.stop();
+        let done = tokio::select! {
+            done = stopping => Some(done),
+            () = interrupt.requested_times(2) => None,
+        };
+        broker.close().await?;
+        let done = done.map_or_else(
+            || "their jobs are given back when their leases are over".to_owned(),
+            |done| format!("completed {}, failed {}, lost {}", done.completed, done.failed, done.lost),
+        );
+        Err(Failure::Interrupted(format!("interrupted; {done}")))
+    }
+}
+
+fn environment(context: &Context) -> Vec<(&'static str, String)> {
+    let job = &context.job;
+    vec![
+        ("DIALOQ_QUEUE", job.queue.to_string()),
+        ("DIALOQ_JOB", job.taken.job.to_string()),
+        ("DIALOQ_TOKEN", job.taken.token.to_string()),
+        ("DIALOQ_JOB_TYPE", job.job_type.to_string()),
+        ("DIALOQ_JOB_KEY", job.key.as_deref().unwrap_or_default().to_owned()),
+        ("DIALOQ_ATTEMPT", job.attempt.to_string()),
+    ]
+}

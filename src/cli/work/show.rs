@@ -1,0 +1,239 @@
+//! `dialoq work list`, `show` and `stats`
+
+use super::{Filter, parse_job};
+use crate::cli::failure::Failure;
+use crate::cli::globals::Globals;
+use crate::cli::output::{Output, printable, shortened, span, table};
+use clap::{Args, ValueEnum};
+use dialoq::internals::jsonl::{BodyText, to_base64};
+use dialoq::work::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy};
+use dialoq::{Broker, JobId, Timestamp};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// List work queues, or their jobs.
+///
+/// Without a filter, every work queue with the number of its jobs by state. With one, the jobs that are not finished, the
+/// first pushed first; with --finished, those that are. Reads only, so that it works while another process runs the
+/// broker. A job is lost when its lease is over and its reader has reported nothing.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work list
+  dialoq work list emails --state dead --error timeout
+  dialoq work list --taken-for 1h                  what may hang
+  dialoq work list emails --finished --limit 20 --json")]
+pub(super) struct List {
+    #[command(flatten)]
+    filter: Filter,
+    /// Jobs that are done or cancelled, of each queue the last one first.
+    #[arg(long, conflicts_with_all = ["state", "error", "taken_for"])]
+    finished: bool,
+    /// At most so many jobs.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    limit: u32,
+}
+
+impl List {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = Broker::open_read_only(&globals.db).await?;
+        let now = broker.clock().now();
+        let filter = self.filter.of(now);
+        if self.finished {
+            return finished(output, &broker.finished_jobs(&filter, self.limit).await?);
+        }
+        if filter == JobFilter::default() {
+            return queues(output, &broker).await;
+        }
+        let jobs = broker.jobs(&filter, self.limit).await?;
+        if output.json {
+            return jobs.iter().try_for_each(|job| output.json(job));
+        }
+        let mut table =
+            table(&["#job", "queue", "type", "state", "#attempts", "#age", "taken by", "progress or last error"]);
+        for job in &jobs {
+            table.add_row([
+                job.job.to_string(),
+                printable(&job.queue).into_owned(),
+                printable(&job.job_type).into_owned(),
+                job.state.clone(),
+                job.attempts.to_string(),
+                span(now.since(job.pushed_at)),
+                printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
+                note(job),
+            ]);
+        }
+        output.text(&table.to_string())
+    }
+}
+
+fn note(job: &JobStatus) -> String {
+    let is_taken = job.state == "taken" || job.state == "lost";
+    let text = if is_taken { &job.progress } else { &job.last_error };
+    shortened(&printable(text.as_deref().unwrap_or_default()), 200)
+}
+
+async fn queues(output: &Output, broker: &Broker) -> Result<(), Failure> {
+    let queues = broker.work_queues().await?;
+    if output.json {
+        return queues.iter().try_for_each(|queue| output.json(queue));
+    }
+    let headings = ["work queue", "order", "#scheduled", "#ready", "#oldest", "#taken", "#lost", "#dead", "#finished"];
+    let mut table = table(&headings);
+    for queue in &queues {
+        let paused = if queue.is_enabled { "" } else { " (paused)" };
+        table.add_row([
+            format!("{}{paused}", printable(&queue.name)),
+            queue.order.clone(),
+            queue.scheduled.to_string(),
+            queue.ready.to_string(),
+            queue.oldest_ready_ms.map_or(String::new(), |ms| span(Duration::from_millis(ms))),
+            queue.taken.to_string(),
+            queue.lost.to_string(),
+            queue.dead.to_string(),
+            queue.finished.to_string(),
+        ]);
+    }
+    output.text(&table.to_string())
+}
+
+fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
+    if output.json {
+        return jobs.iter().try_for_each(|job| output.json(&with_result(job)));
+    }
+    let mut table =
+        table(&["#job", "queue", "type", "finished as", "#attempts", "#to take", "#to complete", "taken by"]);
+    for job in jobs {
+        let between = |from: Option<Timestamp>, to: Option<Timestamp>| match (from, to) {
+            (Some(from), Some(to)) => span(to.since(from)),
+            _ => String::new(),
+        };
+        table.add_row([
+            job.job.to_string(),
+            printable(&job.queue).into_owned(),
+            printable(&job.job_type).into_owned(),
+            job.finished_as.clone(),
+            job.attempts.to_string(),
+            between(Some(job.pushed_at), job.taken_at),
+            between(job.taken_at, Some(job.finished_at)),
+            printable(job.taken_by.as_deref().unwrap_or_default()).into_owned(),
+        ]);
+    }
+    output.text(&table.to_string())
+}
+
+/// The job with its result, as text or as base64.
+fn with_result(job: &FinishedJob) -> Value {
+    let mut value = serde_json::to_value(job).unwrap_or_default();
+    if let Value::Object(columns) = &mut value {
+        match BodyText::of(job.result.as_deref()) {
+            BodyText::Absent => {}
+            BodyText::Text(text) => drop(columns.insert("result".to_owned(), json!(text))),
+            _ => {
+                let base64 = to_base64(job.result.as_deref().unwrap_or_default());
+                columns.insert("result_base64".to_owned(), json!(base64));
+            }
+        }
+    }
+    value
+}
+
+/// Show one job, finished or not, with all that is known of it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work show 17")]
+pub(super) struct Show {
+    /// The job.
+    #[arg(value_parser = parse_job)]
+    job: JobId,
+}
+
+impl Show {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = Broker::open_read_only(&globals.db).await?;
+        let filter = JobFilter { job: Some(self.job), ..JobFilter::default() };
+        let value = match broker.jobs(&filter, 1).await?.first() {
+            Some(job) => serde_json::to_value(job).unwrap_or_default(),
+            None => match broker.finished_jobs(&filter, 1).await?.first() {
+                Some(job) => with_result(job),
+                None => {
+                    let text = format!("job {} is in no work queue and in no history", self.job);
+                    return Err(Failure::Nothing(text));
+                }
+            },
+        };
+        if output.json {
+            return output.json(&value);
+        }
+        let mut table = table(&["column", "value"]);
+        for (name, value) in value.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null()) {
+            let is_time = name.ends_with("_at");
+            let text = match value {
+                Value::String(text) => printable(text).into_owned(),
+                Value::Number(us) if is_time => Timestamp(us.as_i64().unwrap_or(0)).to_string(),
+                other => other.to_string(),
+            };
+            table.add_row([name.clone(), shortened(&text, 1_000)]);
+        }
+        output.text(&table.to_string())
+    }
+}
+
+/// Show how long completed jobs waited and took, over the history.
+///
+/// A job waits from its push to its last taking, and takes from there to its completion.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  dialoq work stats
+  dialoq work stats emails --by reader")]
+pub(super) struct Stats {
+    /// The work queue; without it, all of them.
+    queue: Option<String>,
+    /// What to group by.
+    #[arg(long, value_enum, default_value_t = By::Queue)]
+    by: By,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum By {
+    Queue,
+    Reader,
+    Writer,
+}
+
+impl Stats {
+    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        let broker = Broker::open_read_only(&globals.db).await?;
+        let (by, heading) = match self.by {
+            By::Queue => (StatisticsBy::Queue, "of"),
+            By::Reader => (StatisticsBy::Reader, "reader"),
+            By::Writer => (StatisticsBy::Writer, "writer"),
+        };
+        let statistics = broker.work_statistics(self.queue.as_deref(), by).await?;
+        if output.json {
+            return statistics.iter().try_for_each(|row| output.json(row));
+        }
+        let mut table = table(&["work queue", heading, "#jobs", "", "#average", "#p50", "#p95", "#p99"]);
+        for row in &statistics {
+            let name = if row.name.is_empty() { "all" } else { &row.name };
+            for (what, spread) in [("to take", row.to_take), ("to complete", row.to_complete)] {
+                let Spread { average_us, p50_us, p95_us, p99_us } = spread;
+                let mut cells = vec![
+                    printable(&row.queue).into_owned(),
+                    printable(name).into_owned(),
+                    row.jobs.to_string(),
+                    what.to_owned(),
+                ];
+                cells.extend([average_us, p50_us, p95_us, p99_us].map(ms));
+                table.add_row(cells);
+            }
+        }
+        output.text(&table.to_string())
+    }
+}
+
+fn ms(us: u64) -> String {
+    if us < 1_000_000 { format!("{}.{:03} ms", us / 1000, us % 1000) } else { span(Duration::from_micros(us)) }
+}
