@@ -17,6 +17,7 @@ mod server;
 mod sql;
 mod subject;
 mod targets;
+mod work;
 
 pub(crate) use options::{Options, Site, Workload};
 pub(crate) use report::Report;

@@ -164,6 +164,8 @@ pub(crate) enum Workload {
     Flood,
     /// The latency of SEND while one caller sends bodies that are made to be expensive to check.
     Hostile,
+    /// Jobs of a work queue: pushed; taken and completed, in two calls; both at once; with and without a history.
+    Work,
     /// On a server: from a SEND to the RECEIVE that waited for it, on an idle system.
     WakeUp,
     /// On a server: what a hundred waiting receivers cost it.
@@ -174,7 +176,7 @@ pub(crate) enum Workload {
 
 impl Workload {
     /// All on the embedded store, in the order they run: memory first, while the process holds nothing else.
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Backlog,
         Self::Conversations,
         Self::Send,
@@ -184,6 +186,7 @@ impl Workload {
         Self::Cycle,
         Self::Depth,
         Self::Flood,
+        Self::Work,
         Self::Hostile,
     ];
 

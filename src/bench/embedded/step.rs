@@ -8,6 +8,7 @@ use crate::bench::report::{Measured, Report};
 use crate::bench::rival::log::{Keep, Log};
 use crate::bench::rival::sqlite::Rival;
 use crate::bench::subject::{Style, Subject};
+use crate::bench::work::Jobs;
 use crate::bench::{Options, Workload};
 use dialoq::Result;
 use std::fmt;
@@ -33,6 +34,7 @@ pub(in crate::bench) enum Step {
     Depth,
     Flood,
     Hostile,
+    Work { callers: usize, has_history: bool },
 }
 
 impl fmt::Display for Step {
@@ -51,6 +53,9 @@ impl fmt::Display for Step {
             Self::Depth => write!(f, "receive from deep queues"),
             Self::Flood => write!(f, "the high class under a flood of low"),
             Self::Hostile => write!(f, "send beside hostile bodies"),
+            Self::Work { callers, has_history } => {
+                write!(f, "work queue {} history, {callers} callers", if *has_history { "with" } else { "without" })
+            }
         }
     }
 }
@@ -81,6 +86,10 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
             Workload::Depth => plan.push(Step::Depth),
             Workload::Flood => plan.push(Step::Flood),
             Workload::Hostile => plan.push(Step::Hostile),
+            Workload::Work => {
+                let step = |(has_history, callers)| Step::Work { callers, has_history };
+                plan.extend([true, false].into_iter().flat_map(|kept| all.clone().map(move |n| (kept, n))).map(step));
+            }
             // Not on an embedded store.
             Workload::WakeUp | Workload::Idle | Workload::Load => {}
         }
@@ -102,6 +111,7 @@ pub(in crate::bench) async fn take(step: Step, at: &Place<'_>, report: &mut Repo
         Step::Depth => sizes::depth(at, report).await,
         Step::Flood => super::flood::measure(at, report).await,
         Step::Hostile => crate::bench::hostile::measure(at, report).await,
+        Step::Work { callers, has_history } => at.work(callers, has_history, report).await,
     }
 }
 
@@ -267,6 +277,37 @@ impl Place<'_> {
             Vec::new(),
             report,
         );
+        subject.close().await
+    }
+
+    async fn work(&self, callers: usize, has_history: bool, report: &mut Report) -> Result<()> {
+        let (subject, bodies) = (self.subject().await?, self.bodies());
+        let options = if has_history { "" } else { "WITH HISTORY = OFF" };
+        let jobs = Arc::new(Jobs::create(&subject.broker, "bench_jobs", options).await?);
+        let (writes, reads) = (self.log(false)?, self.log(true)?);
+        let length = self.options.round_length;
+        let waiting = self.options.enough(if callers == 1 { 20_000 } else { 200_000 });
+        let (mut pushes, mut takes, mut boths) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut written, mut read) = (Vec::new(), Vec::new());
+        for _ in 0..self.options.rounds {
+            pushes.push(flow::send(&jobs, bodies, callers, 1, length).await?);
+            jobs.drain().await?;
+            written.push(flow::send(&writes, bodies, callers, 1, length).await?);
+            jobs.fill(bodies, waiting).await?;
+            takes.push(flow::receive(&jobs, callers, 1, length).await?);
+            jobs.drain().await?;
+            reads.fill(bodies, waiting).await?;
+            read.push(flow::receive(&reads, callers, 1, length).await?);
+            while !reads.take(1000, false).await?.is_empty() {}
+            if callers > 1 {
+                boths.push(through(&jobs, bodies, callers, Pace::Closed, length).await?);
+                jobs.drain().await?;
+            }
+        }
+        let name = |what: &str| format!("{what}{}", if has_history { "_history" } else { "" });
+        self.conclude(&name("push_job"), callers, 1, pushes, written, Vec::new(), report);
+        self.conclude(&name("take_and_complete"), callers, 1, takes, read, Vec::new(), report);
+        self.conclude(&name("work_both"), callers, 1, boths, Vec::new(), Vec::new(), report);
         subject.close().await
     }
 

@@ -1,0 +1,99 @@
+//! Jobs through a work queue: pushed, taken, completed.
+
+use super::flow::{Bodies, Side, Stamp};
+use dialoq::internals::ErrorConstructors;
+use dialoq::protocol::Verb;
+use dialoq::protocol::work::{Due, Push, WorkVerb};
+use dialoq::work::Job;
+use dialoq::{Act, Broker, Code, Error, Result};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How long a reader waits for a job that is on its way.
+const LONG_WAIT: Duration = Duration::from_secs(2);
+/// How many pushes are put into one unit where nothing is measured.
+const UNIT: usize = 1000;
+
+/// A work queue, and whether each job is handed out once.
+pub(super) struct Jobs {
+    broker: Broker,
+    queue: Arc<str>,
+    seen: Mutex<HashSet<u64>>,
+}
+
+impl Jobs {
+    /// Makes the work queue, with these options.
+    pub(super) async fn create(broker: &Broker, queue: &str, options: &str) -> Result<Self> {
+        broker.execute(&format!("CREATE WORK QUEUE {queue} {options}")).await?;
+        Ok(Self { broker: broker.clone(), queue: queue.into(), seen: Mutex::default() })
+    }
+
+    /// Takes and completes whatever waits.
+    pub(super) async fn drain(&self) -> Result<()> {
+        while !self.broker.take_jobs(&*self.queue).count(10_000).pop().await?.is_empty() {}
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        Ok(())
+    }
+
+    /// A job that is handed out twice without a failure between is a defect of the store.
+    fn note(&self, jobs: &[Job]) -> Result<()> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        match jobs.iter().find(|job| !seen.insert(job.taken.job.0)) {
+            Some(job) => {
+                let why = format!("job {} was handed out twice, with token {} now", job.taken.job, job.taken.token);
+                Err(Error::new(Code::STORE_DAMAGED, why))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Side for Jobs {
+    async fn send(&self, bodies: Vec<Vec<u8>>) -> Result<()> {
+        if let [body] = &bodies[..] {
+            return self.broker.push_job(&*self.queue, body).await.map(drop);
+        }
+        self.broker.submit(bodies.into_iter().map(|body| push(&self.queue, body)).collect()).await.map(drop)
+    }
+
+    async fn receive(&self, count: usize, waits: bool) -> Result<Vec<Stamp>> {
+        let mut take = self.broker.take_jobs(&*self.queue).count(u32::try_from(count).unwrap_or(1));
+        if waits {
+            take = take.wait(LONG_WAIT);
+        }
+        let jobs = take.await?;
+        self.note(&jobs)?;
+        let now = self.broker.clock().now();
+        for job in &jobs {
+            self.broker.complete_job(job).await?;
+        }
+        let stamp =
+            |job: &Job| Stamp { waited_ns: now.since(job.pushed_at).as_nanos() as u64, ..Stamp::of(job.body()) };
+        Ok(jobs.iter().map(stamp).collect())
+    }
+
+    async fn fill(&self, bodies: Bodies, count: usize) -> Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let some = left.min(UNIT);
+            let unit = bodies.many(some).into_iter().map(|body| push(&self.queue, body)).collect();
+            self.broker.submit(unit).await?;
+            left -= some;
+        }
+        Ok(())
+    }
+}
+
+fn push(queue: &Arc<str>, body: Vec<u8>) -> Verb {
+    Verb::Work(WorkVerb::Push(Box::new(Push {
+        queue: queue.clone(),
+        job_type: Arc::default(),
+        key: None,
+        level: 5,
+        due: Due::Now,
+        unique: None,
+        body: Some(Arc::new(body)),
+        pushed_by: "bench".into(),
+    })))
+}
