@@ -4,6 +4,7 @@ use crate::act::Perform;
 use crate::catalog::same_name;
 use crate::error::{Code, Error, Result};
 use crate::id::ConversationHandle;
+use crate::protocol::work::WorkVerb;
 use crate::protocol::{EndForm, Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashSet;
@@ -149,13 +150,17 @@ enum VerbEffect {
     Receives(Verb),
     Ends(ConversationHandle),
     ReadsOnly,
+    LocksNoGroup,
     Other,
 }
 
 impl VerbEffect {
     fn of(verb: &Verb) -> Self {
         match verb {
-            Verb::Receive { .. } | Verb::GetConversationGroup { .. } => Self::Receives(verb.clone()),
+            Verb::Receive { .. } | Verb::GetConversationGroup { .. } | Verb::Work(WorkVerb::Take(_)) => {
+                Self::Receives(verb.clone())
+            }
+            Verb::Work(_) => Self::LocksNoGroup,
             Verb::EndConversation { handle, form: EndForm::Plain | EndForm::WithError { .. } | EndForm::Cleanup } => {
                 Self::Ends(*handle)
             }
@@ -169,8 +174,10 @@ impl Done {
     /// Whether a group may be locked since.
     fn may_have_locked(&self) -> bool {
         match self {
+            Self::Verb(VerbEffect::Receives(Verb::Work(_)) | VerbEffect::ReadsOnly | VerbEffect::LocksNoGroup, _) => {
+                false
+            }
             Self::Verb(VerbEffect::Receives(_), outcome) => outcome.as_ref().is_ok_and(holds_something),
-            Self::Verb(VerbEffect::ReadsOnly, _) => false,
             Self::Verb(VerbEffect::Ends(_) | VerbEffect::Other, _) => true,
             _ => false,
         }
@@ -178,9 +185,9 @@ impl Done {
 }
 
 impl AbandonedResult {
-    /// A commit does not lose a group that was only locked; it would lose messages.
-    fn is_messages(&self) -> bool {
-        matches!(self.outcome, Outcome::Received(_))
+    /// A commit does not lose a group that was only locked; it would lose messages and jobs.
+    fn is_lost_by_commit(&self) -> bool {
+        matches!(self.outcome, Outcome::Received(_) | Outcome::Jobs(_))
     }
 }
 
@@ -279,7 +286,7 @@ impl State {
     fn refusal(&self) -> Option<Error> {
         match &self.record.failed {
             Some(error) => Some(abandoned_failure(error)),
-            None => self.record.abandoned.iter().any(AbandonedResult::is_messages).then(abandoned_messages),
+            None => self.record.abandoned.iter().any(AbandonedResult::is_lost_by_commit).then(abandoned_messages),
         }
     }
 
@@ -290,12 +297,17 @@ impl State {
         let place = abandoned.iter().position(|abandoned| receives_from_same(&abandoned.verb, verb))?;
         let most = match verb {
             Verb::Receive { top: Some(top), .. } => usize::try_from(*top).unwrap_or(usize::MAX),
+            Verb::Work(WorkVerb::Take(take)) => usize::try_from(take.count).unwrap_or(usize::MAX),
             _ => usize::MAX,
         };
         match &mut abandoned[place].outcome {
             Outcome::Received(messages) if messages.len() > most => {
                 let rest = messages.split_off(most);
                 Some(Outcome::Received(std::mem::replace(messages, rest)))
+            }
+            Outcome::Jobs(jobs) if jobs.len() > most => {
+                let rest = jobs.split_off(most);
+                Some(Outcome::Jobs(std::mem::replace(jobs, rest)))
             }
             _ => Some(abandoned.remove(place).outcome),
         }
@@ -306,6 +318,7 @@ fn holds_something(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Received(messages) => !messages.is_empty(),
         Outcome::Group(group) => group.is_some(),
+        Outcome::Jobs(jobs) => !jobs.is_empty(),
         _ => false,
     }
 }
@@ -317,6 +330,10 @@ fn receives_from_same(one: &Verb, other: &Verb) -> bool {
             same_name(a, b) && here == there
         }
         (Verb::GetConversationGroup { queue: a }, Verb::GetConversationGroup { queue: b }) => same_name(a, b),
+        (Verb::Work(WorkVerb::Take(one)), Verb::Work(WorkVerb::Take(other))) => {
+            let is_alike = one.job_type == other.job_type && one.from == other.from && one.hold == other.hold;
+            is_alike && same_name(&one.queue, &other.queue)
+        }
         _ => false,
     }
 }
@@ -491,8 +508,9 @@ fn abandoned_failure(error: &Error) -> Error {
 fn abandoned_messages() -> Error {
     Error::new(
         Code::RECEIVE_CANCELLED,
-        "a RECEIVE of this transaction was cancelled after it had taken messages and before it could hand them over; the \
-         transaction was rolled back, so that they are not lost: run it again, or RECEIVE from that queue before COMMIT",
+        "a RECEIVE of this transaction was cancelled after it had taken messages (or jobs) and before it could hand them \
+         over; the transaction was rolled back, so that they are not lost: run it again, or RECEIVE from that queue before \
+         COMMIT",
     )
 }
 

@@ -119,6 +119,42 @@ async fn a_taking_that_is_given_up_is_no_attempt() {
 }
 
 #[tokio::test]
+async fn a_taking_in_a_transaction_that_is_given_up_loses_no_job() {
+    let _limit = limit();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let broker = Broker::open(&format!("sqlite:{}", path.display())).await.unwrap();
+    broker.execute("CREATE WORK QUEUE emails WITH RETRY_DELAY_MS = 0").await.unwrap();
+    for name in ["a", "b"] {
+        push(&broker, name).await;
+    }
+    for takes_again in [false, true] {
+        let tx = broker.begin().await.unwrap();
+        // The taking is written before it is answered, and now nothing can be written.
+        let other = rusqlite::Connection::open(&path).unwrap();
+        other.busy_timeout(SOON).unwrap();
+        other.execute_batch("begin immediate").unwrap();
+        {
+            let mut take = std::pin::pin!(tx.take_jobs(EMAILS).count(2).into_future());
+            let polled = std::future::poll_fn(|context| std::task::Poll::Ready(take.as_mut().poll(context))).await;
+            assert!(polled.is_pending());
+        }
+        drop(other);
+        if takes_again {
+            for name in ["a", "b"] {
+                let jobs = tx.take_jobs(EMAILS).await.unwrap();
+                assert_eq!(jobs[0].decode(EMAILS).unwrap(), name, "those of the taking that was given up, one by one");
+            }
+            tx.commit().await.unwrap();
+        } else {
+            assert_eq!(tx.commit().await.unwrap_err().code(), Code::RECEIVE_CANCELLED);
+        }
+    }
+    assert!(broker.take_jobs(EMAILS).await.unwrap().is_empty());
+    broker.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn hundreds_of_readers_and_writers_meet_each_job_once() {
     let _limit = limit();
     let broker = with_queue("WITH HISTORY = OFF").await;

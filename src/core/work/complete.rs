@@ -44,6 +44,7 @@ impl Core {
                 work.due.insert((now.0.saturating_add(CUT_EVERY_US), Due::History { queue_id }));
             }
             queue.finished += 1;
+            queue.last_finished = now.0;
             queue.finish_number += 1;
             queue.finish_number
         });
@@ -60,8 +61,12 @@ impl Core {
         let work = &mut self.work;
         let Some(queue) = work.queues.get_mut(&queue_id) else { return };
         queue.finished = 0;
-        let seconds = queue.settings.get(WorkNumber::HistorySeconds);
-        let finished_before = Timestamp(now.0.saturating_sub(seconds.saturating_mul(1_000_000)));
+        let kept_us = queue.settings.get(WorkNumber::HistorySeconds).saturating_mul(1_000_000);
+        // Until the last one is too old: a tenth of the time apart, so that a quiet queue costs few writes.
+        if now.0.saturating_sub(queue.last_finished) <= kept_us {
+            work.due.insert((now.0.saturating_add((kept_us / 10).max(CUT_EVERY_US)), Due::History { queue_id }));
+        }
+        let finished_before = Timestamp(now.0.saturating_sub(kept_us));
         let most_rows = queue.settings.get(WorkNumber::HistoryRows).unsigned_abs();
         let first_number = (queue.finish_number + 1).saturating_sub(most_rows);
         work.write(WorkChange::CutHistory { queue_id, finished_before, first_number });

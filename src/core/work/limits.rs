@@ -42,6 +42,14 @@ impl Rate {
 }
 
 impl Work {
+    /// Wakes as many readers as a queue's rate lets jobs go now.
+    pub(super) fn signal_rate(&mut self, queue_id: i32, now: Timestamp) {
+        let Some(queue) = self.queues.get(&queue_id) else { return };
+        let rate = Rate::new(&queue.settings, WorkNumber::RateJobs);
+        let room = rate.map_or(usize::MAX, |rate| rate.room(queue.next_take, now.0));
+        self.signal_many(queue_id, room.min(queue.ready.all.len()));
+    }
+
     /// The next job that the limits of its queue and key let go, counted against them.
     pub(super) fn next_within_limits(
         &mut self,
@@ -67,6 +75,10 @@ impl Work {
         let queue = self.queues.get_mut(&queue_id)?;
         if let Some(rate) = rate {
             queue.next_take = rate.after(queue.next_take, now.0);
+            // Readers that found the limit used up sleep until it lets one more go.
+            if rate.room(queue.next_take, now.0) == 0 {
+                self.due.insert((rate.next_time(queue.next_take, now.0), Due::Rate { queue_id }));
+            }
         }
         if let Some(rate) = Rate::new(&settings, WorkNumber::KeyRateJobs).filter(|_| key != NO_NAME)
             && let Some(of_key) = queue.keys.get_mut(&key)

@@ -45,7 +45,7 @@ impl JobRows {
     pub(in crate::core) fn restore(&self, restore: &mut Restore, now: Timestamp) {
         restore.work_marks(self.marks.0, self.marks.1);
         for (queue_id, finish_number) in self.history.keys() {
-            restore.finish_number(*queue_id, *finish_number);
+            restore.finish_number(*queue_id, *finish_number, now);
         }
         for (row, _) in self.jobs.values() {
             restore.job(row.clone(), now);

@@ -21,9 +21,11 @@ impl Restore {
     }
 
     /// The last number in the history of a work queue.
-    pub fn finish_number(&mut self, queue_id: i32, finish_number: u64) {
+    pub fn finish_number(&mut self, queue_id: i32, finish_number: u64, now: Timestamp) {
         if let Some(queue) = self.core.work.queues.get_mut(&queue_id) {
             queue.finish_number = finish_number;
+            queue.last_finished = now.0;
+            self.core.work.due.insert((now.0, Due::History { queue_id }));
         }
     }
 
@@ -48,7 +50,7 @@ impl Core {
             match due {
                 Due::Job { place, .. } => self.job_is_due(place, now),
                 Due::Unique { name } => self.work.forget_name(name),
-                Due::Rate { queue_id } => self.work.signal(queue_id),
+                Due::Rate { queue_id } => self.work.signal_rate(queue_id, now),
                 Due::KeyRate { queue_id, key } => {
                     if self.work.fill_key(queue_id, key) {
                         self.work.signal(queue_id);
@@ -82,7 +84,8 @@ impl Core {
             work.queues.insert(queue_id, WorkQueueState::new(settings));
             return;
         }
-        // Limits of keys decide what stands in the indexes: all jobs leave and enter again.
+        // Limits of keys decide what stands in the indexes: all jobs leave and enter again, which wakes a reader for each
+        // that may be taken.
         let places: Vec<u32> =
             work.jobs.iter().filter(|(_, job)| job.queue_id == queue_id).map(|(place, _)| place).collect();
         for place in &places {
@@ -94,7 +97,6 @@ impl Core {
         for place in &places {
             work.enter(*place);
         }
-        work.signal(queue_id);
     }
 
     /// Refuses to drop a work queue while a transaction holds a job of it.

@@ -68,6 +68,8 @@ pub(super) struct WorkQueueState {
     pub(super) finished: u32,
     /// The last number in the history.
     pub(super) finish_number: u64,
+    /// When the last job finished, in microseconds.
+    pub(super) last_finished: i64,
 }
 
 impl WorkQueueState {
@@ -80,6 +82,7 @@ impl WorkQueueState {
             next_take: 0,
             finished: 0,
             finish_number: 0,
+            last_finished: 0,
         }
     }
 }
@@ -221,9 +224,14 @@ impl Work {
 
     /// One more job of the queue may be taken.
     pub(super) fn signal(&mut self, queue_id: i32) {
+        self.signal_many(queue_id, 1);
+    }
+
+    /// So many more jobs of the queue may be taken.
+    pub(super) fn signal_many(&mut self, queue_id: i32, jobs: usize) {
         match self.effects.arrivals.iter_mut().find(|arrival| arrival.queue_id == queue_id) {
-            Some(arrival) => arrival.newly_ready += 1,
-            None => self.effects.arrivals.push(Arrival { queue_id, newly_ready: 1 }),
+            Some(arrival) => arrival.newly_ready += jobs,
+            None => self.effects.arrivals.push(Arrival { queue_id, newly_ready: jobs }),
         }
     }
 }

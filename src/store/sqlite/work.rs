@@ -139,7 +139,7 @@ pub(super) fn jobs(connection: &Connection, restore: &mut Restore, now: Timestam
         Ok(())
     })?;
     each(connection, LAST_FINISH_NUMBERS, |row| {
-        restore.finish_number(row.get(0)?, unsigned(row, 1)?);
+        restore.finish_number(row.get(0)?, unsigned(row, 1)?, now);
         Ok(())
     })?;
     each(connection, JOBS, |row| {

@@ -79,6 +79,26 @@ fn a_key_over_its_rate_holds_no_other_up() {
 }
 
 #[test]
+fn as_many_readers_are_woken_as_may_take() {
+    let mut memory = broker(&[number(WorkNumber::RateJobs, 2), number(WorkNumber::RateMs, 1000)]);
+    for _ in 0..9 {
+        push(&mut memory, job_of("a"));
+    }
+    assert_eq!(take(&mut memory, 2, NOW).len(), 2);
+    let mut effects = crate::core::Effects::default();
+    assert_eq!(memory.core.next_due(), Some(after_ms(500)), "though no taking has failed");
+    memory.core.tick(after_ms(1500), &mut effects);
+    assert_eq!(effects.arrivals.iter().map(|arrival| arrival.newly_ready).sum::<usize>(), 2);
+    let options = vec![number(WorkNumber::RateJobs, 0)];
+    let mut session = memory.core.begin();
+    let alter = Verb::Define(vec![Definition::AlterWorkQueue { name: "w".into(), options }]);
+    memory.core.execute(&mut session, alter, after_ms(1500)).unwrap();
+    let mut effects = crate::core::Effects::default();
+    memory.core.commit(session, after_ms(1500), &mut effects);
+    assert_eq!(effects.arrivals.iter().map(|arrival| arrival.newly_ready).sum::<usize>(), 7);
+}
+
+#[test]
 fn a_paused_queue_takes_jobs_and_gives_none() {
     let mut memory = broker(&[]);
     let alter = |memory: &mut Memory, is_on| {
@@ -122,6 +142,9 @@ fn the_history_keeps_to_its_bounds() {
     push_and_complete(&mut memory, after_ms(59_000));
     memory.tick(after_ms(70_000));
     assert_eq!(memory.jobs().history.len(), 1, "the others are over a minute old");
+    memory.tick(after_ms(140_000));
+    assert!(memory.jobs().history.is_empty(), "also if no job finishes any more");
+    assert_eq!(memory.core.next_due(), None, "a quiet queue costs nothing then");
     let mut memory = broker(&[WorkOption::History(false)]);
     push_and_complete(&mut memory, NOW);
     assert!(memory.jobs().history.is_empty() && memory.jobs().jobs.is_empty());
