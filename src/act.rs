@@ -2,6 +2,7 @@
 
 pub use crate::message::{DeclaresType, SendsAs};
 pub use crate::store::BoxFuture;
+pub use crate::trace::{current_trace, within_trace};
 pub use crate::tx::Sql;
 
 use crate::define::Level;
@@ -12,7 +13,6 @@ use crate::protocol::work::{AfterFailure, JobState, TakenJob, WorkVerb};
 use crate::protocol::{self, Addressee, ConversationState, EndForm, Outcome, Relation, Verb};
 use crate::receive::wait::{GetConversationGroup, Receive};
 use crate::store::Store;
-use crate::trace;
 use crate::work::{NamesQueue, PushJob, PushesTo, TakeJobs, whole_ms};
 use std::future::IntoFuture;
 use std::pin::Pin;
@@ -98,7 +98,7 @@ pub trait Act: Perform {
             handles: handles.to_vec(),
             message_type: Some(message_type.type_name().into()),
             body,
-            trace: trace::current(),
+            trace: current_trace(),
         });
         Answer::to_result(self, verb, done)
     }

@@ -88,6 +88,10 @@
 //! [`Broker::activate`] runs handlers by message type when there is work, at most so many at a time:
 //! see [`activation`].
 //!
+//! # Work queues
+//!
+//! Jobs that need no conversation, with leases, retries and a dead letter: see [`work`].
+//!
 //! # Definitions
 //!
 //! [`Broker::ensure`] makes what is not there, at every start; [`Broker::define`] and [`Broker::execute`] (Service
@@ -134,7 +138,7 @@ pub mod status;
 mod store;
 pub mod testing;
 mod time;
-pub mod trace;
+mod trace;
 mod tx;
 pub mod work;
 
@@ -150,11 +154,13 @@ pub use store::{AccessToken, FromSqlValue, Gathering, IntoSqlParams, OpenOptions
 pub use time::{Clock, Timestamp};
 pub use tx::Tx;
 
-/// The Rust in README.md and in docs/priority.md runs with the tests.
+/// The Rust in README.md, docs/priority.md and docs/work-queues.md runs with the tests.
 #[cfg(doctest)]
 mod documents {
     #[doc = include_str!("../README.md")]
     mod readme {}
     #[doc = include_str!("../docs/priority.md")]
     mod priority {}
+    #[doc = include_str!("../docs/work-queues.md")]
+    mod work_queues {}
 }

@@ -2,12 +2,12 @@
 
 use super::handlers::{Context, HandlerError, HandlerResult};
 use super::session::Session;
+use crate::act::within_trace;
 use crate::error::{Code, Error, ErrorKind, Result};
 use crate::message::Batch;
 use crate::protocol::{Message, ReceiveFrom};
 use crate::receive::{Deadline, ReceiveAttempt, receive_first};
 use crate::store::BoxFuture;
-use crate::trace;
 use crate::tx::Tx;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -147,7 +147,7 @@ async fn serve_message(session: &Session, server: &mut impl Serve, context: &Con
     let serving = server.serve(context);
     let serving = async move {
         match trace {
-            Some(trace) => trace::within(trace, catch_panic(serving)).await,
+            Some(trace) => within_trace(trace, catch_panic(serving)).await,
             None => catch_panic(serving).await,
         }
     };

@@ -12,7 +12,7 @@ impl Error {
         )
     }
 
-    /// 60041: nobody works on the job.
+    /// 60041: no reader works on the job.
     pub(crate) fn job_not_taken(job: impl Display) -> Self {
         Self::new(
             Code::JOB_NOT_TAKEN,

@@ -199,7 +199,7 @@ case!(nul_is_refused_alike, [4, 35], async |t| {
         assert_eq!(refused.0, refused.1);
     }
     for (trace, is_refused) in [("x".repeat(64 << 10), false), ("x".repeat((64 << 10) + 1), true), (nul.into(), true)] {
-        let sent = dialoq::trace::within(trace, async { t.send(dialog, "Text", "traced").await }).await;
+        let sent = dialoq::act::within_trace(trace, async { t.send(dialog, "Text", "traced").await }).await;
         assert_eq!(sent.err().map(|error| error.code().0), is_refused.then_some(60005));
     }
     assert_eq!(t.receive("QT").await?.texts(), ["traced"]);

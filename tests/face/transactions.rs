@@ -1,8 +1,9 @@
 //! Transactions: what happens together, and what does not happen at all.
 
 use super::*;
+use dialoq::act::within_trace;
 use dialoq::protocol::Verb;
-use dialoq::{Code, Tx, trace};
+use dialoq::{Code, Tx};
 
 /// A transaction lives as long as its holder: across calls, tasks and threads.
 struct Session {
@@ -142,7 +143,7 @@ async fn trace_context_travels_with_a_message_and_with_no_other() {
     let broker = rig().await;
     let context = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let handle = dialog(&*broker).await;
-    trace::within(context, async { broker.send(handle, NUMBER, &1).await.unwrap() }).await;
+    within_trace(context, async { broker.send(handle, NUMBER, &1).await.unwrap() }).await;
     broker.send(handle, NUMBER, &2).await.unwrap();
     let batch = broker.receive("server").await.unwrap().unwrap();
     assert_eq!(batch.messages()[0].trace.as_deref(), Some(context));

@@ -2,12 +2,11 @@
 
 use super::super::handlers::{Context, HandlerResult};
 use super::failed;
-use crate::act::{Act, Perform};
+use crate::act::{Act, Perform, current_trace};
 use crate::error::Result;
 use crate::id::ConversationHandle;
 use crate::jsonl::{SendLine, parse_handle};
 use crate::protocol::Verb;
-use crate::trace;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::sync::Arc;
@@ -117,7 +116,7 @@ impl Reply {
                     handles: vec![handle],
                     message_type: message_type.map(Into::into),
                     body: body.filter(|body| !body.is_empty()).map(Arc::new),
-                    trace: trace::current(),
+                    trace: current_trace(),
                 };
                 context.perform(verb).await?;
                 if end {
