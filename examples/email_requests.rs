@@ -55,7 +55,9 @@ async fn main() -> Result<()> {
     assert_eq!((letters[0].attempts, letters[0].last_error.as_deref()), (3, Some("the mailbox is full")));
     println!(
         "dead letters: job {} after {} attempts, {:?}",
-        letters[0].job, letters[0].attempts, letters[0].last_error
+        letters[0].job,
+        letters[0].attempts,
+        letters[0].last_error.as_deref().unwrap_or_default()
     );
 
     // Bob makes room. The filter is counted first, then redriven.
@@ -73,7 +75,7 @@ async fn main() -> Result<()> {
         let attempts = if job.attempts == 1 { "1 attempt" } else { "2 attempts" };
         println!("  job {}: {} at {} with {attempts}", job.job, job.finished_as, job.finished_at);
     }
-    // A redriven job counts its attempts anew.
+    // Bob's job counts its attempts from the redrive.
     assert_eq!(finished.iter().map(|job| job.attempts).collect::<Vec<_>>(), [1, 2, 1]);
     let statistics = broker.work_statistics(Some("emails"), StatisticsBy::Writer).await?;
     assert_eq!((statistics[0].name.as_str(), statistics[0].jobs), ("signup", 3));
@@ -83,7 +85,6 @@ async fn main() -> Result<()> {
 /// Sends every e-mail that is due, and moves the clock to the next attempt, until no attempt is left.
 async fn work_until_idle(broker: &Broker, clock: &Clock, mailboxes: &mut Mailboxes) -> Result<()> {
     loop {
-        // A take wakes by itself when a scheduled job is due, so an hour of waiting covers every pause.
         while let Some(job) = broker.take_jobs(EMAILS).taken_by("mailer").await?.pop() {
             attempt(broker, clock, &job, mailboxes).await?;
         }

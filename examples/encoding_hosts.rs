@@ -69,6 +69,7 @@ async fn main() -> Result<()> {
             println!("host b is too late: {late}");
             assert_eq!(late.code(), Code::LEASE_LOST);
         }
+        clock.advance(2 * MINUTE);
         finish(&broker, &batch).await?;
         encoded += batch.len();
     }

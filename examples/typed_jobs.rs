@@ -75,7 +75,10 @@ async fn main() -> Result<()> {
     let history = broker.finished_jobs(&JobFilter::default(), 100).await?;
     for job in &history {
         let by = job.taken_by.as_deref().unwrap_or("no reader");
-        println!("  job {} ({}): {} by {by}, pushed by {}", job.job, job.job_type, job.finished_as, job.pushed_by);
+        println!(
+            "  job {} ({}): {}, taken by {by}, pushed by {}",
+            job.job, job.job_type, job.finished_as, job.pushed_by
+        );
     }
     assert_eq!(history.len(), 6);
     assert_eq!(history.iter().filter(|job| job.finished_as == "cancelled").count(), 1);

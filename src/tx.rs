@@ -1,5 +1,9 @@
 //! Transactions: verbs and the user's own SQL in one commit.
 
+mod sql;
+
+pub use sql::Sql;
+
 use crate::act::Perform;
 use crate::catalog::same_name;
 use crate::error::{Code, Error, Result};
@@ -9,7 +13,6 @@ use crate::protocol::{EndForm, Outcome, Verb};
 use crate::store::{BoxFuture, IntoSqlParams, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashSet;
 use std::fmt;
-use std::future::IntoFuture;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::sync::Mutex;
@@ -548,39 +551,6 @@ impl Perform for Tx {
 
     fn is_transaction(&self) -> bool {
         true
-    }
-}
-
-/// The user's own SQL; set its options, then await it.
-#[must_use = "nothing happens before it is awaited"]
-pub struct Sql<'a> {
-    tx: &'a Tx,
-    statement: SqlStatement,
-}
-
-impl Sql<'_> {
-    /// The number of rows it must change; another number fails the commit with 60022.
-    pub fn expect_rows(mut self, rows: u64) -> Self {
-        self.statement.expected_rows = Some(rows);
-        self
-    }
-}
-
-impl<'a> IntoFuture for Sql<'a> {
-    type Output = Result<()>;
-    type IntoFuture = BoxFuture<'a, Result<()>>;
-
-    fn into_future(self) -> Self::IntoFuture {
-        Box::pin(async move {
-            let mut state = self.tx.state.lock().await;
-            let statement = self.statement;
-            state
-                .run_plain(|mut session| async move {
-                    let done = session.sql(statement).await;
-                    (session, Done::Plain(done))
-                })
-                .await
-        })
     }
 }
 

@@ -261,7 +261,7 @@ impl Broker {
     }
 
     /// Gives every dead job of a filter all its attempts again, whatever its `state` says. Returns how many; jobs that
-    /// were redriven or cancelled meanwhile are left out. Look at [`Broker::jobs`] first.
+    /// were redriven or cancelled meanwhile are left out. [`Broker::jobs`] shows them before.
     ///
     /// # Errors
     /// Those of the store; then jobs before the failure are redriven.
@@ -271,7 +271,7 @@ impl Broker {
     }
 
     /// Cancels every job of a filter. Returns how many; jobs that an open transaction holds, or that are finished
-    /// meanwhile, are left out. Look at [`Broker::jobs`] first.
+    /// meanwhile, are left out. [`Broker::jobs`] shows them before.
     ///
     /// # Errors
     /// Those of the store; then jobs before the failure are cancelled.

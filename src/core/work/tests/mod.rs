@@ -179,7 +179,7 @@ fn a_strict_queue_waits_for_the_next_attempt_of_a_failed_job() {
     assert_eq!((bodies(&again), again[0].attempt), (vec!["a"], 2));
     assert_eq!(again[0].last_error.as_deref(), Some("broken"));
     submit(&mut memory, fail(again[0].taken, AfterFailure::Dead), after_ms(1000)).unwrap();
-    assert_eq!(bodies(&take(&mut memory, 2, after_ms(1000))), ["b"], "a dead job holds nobody up");
+    assert_eq!(bodies(&take(&mut memory, 2, after_ms(1000))), ["b"], "a dead job holds no other job up");
 }
 
 #[test]

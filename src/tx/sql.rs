@@ -1,0 +1,39 @@
+//! The user's own SQL in a transaction.
+
+use super::{Done, Tx};
+use crate::error::Result;
+use crate::store::{BoxFuture, SqlStatement};
+use std::future::IntoFuture;
+
+/// The user's own SQL; set its options, then await it.
+#[must_use = "nothing happens before it is awaited"]
+pub struct Sql<'a> {
+    pub(super) tx: &'a Tx,
+    pub(super) statement: SqlStatement,
+}
+
+impl Sql<'_> {
+    /// The number of rows it must change; another number fails the commit with 60022.
+    pub fn expect_rows(mut self, rows: u64) -> Self {
+        self.statement.expected_rows = Some(rows);
+        self
+    }
+}
+
+impl<'a> IntoFuture for Sql<'a> {
+    type Output = Result<()>;
+    type IntoFuture = BoxFuture<'a, Result<()>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let mut state = self.tx.state.lock().await;
+            let statement = self.statement;
+            state
+                .run_plain(|mut session| async move {
+                    let done = session.sql(statement).await;
+                    (session, Done::Plain(done))
+                })
+                .await
+        })
+    }
+}
