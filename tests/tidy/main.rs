@@ -10,6 +10,7 @@ mod source;
 mod tsql;
 mod verbs;
 mod words;
+mod work_queues;
 
 use source::{files, root};
 use std::fs;
