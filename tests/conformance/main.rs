@@ -23,6 +23,7 @@ mod services;
 mod transactions;
 mod validation;
 mod views;
+mod work_queues;
 
 use libtest_mimic::{Arguments, Failed};
 use rig::{Case, Rig};
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
         }),
     ];
     for store in Store::here() {
-        for case in inventory::iter::<Case> {
+        for case in inventory::iter::<Case>.into_iter().filter(|case| work_queues::runs_on(case, store)) {
             trials.push(servers::trial(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
                 run(store, case)
             }));

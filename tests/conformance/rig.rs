@@ -174,7 +174,12 @@ impl Rig {
 
     /// Moves the clock, and runs the events that are due by then.
     pub(crate) async fn advance(&self, seconds: u64) -> Result<()> {
-        self.clock.advance(Duration::from_secs(seconds));
+        self.advance_ms(seconds * 1000).await
+    }
+
+    /// The same in milliseconds.
+    pub(crate) async fn advance_ms(&self, ms: u64) -> Result<()> {
+        self.clock.advance(Duration::from_millis(ms));
         self.settle().await;
         Ok(())
     }

@@ -1,7 +1,7 @@
 -- The state that a waiting client polls: the version of the definitions, the next event, the queues with messages.
 -- Takes: nothing
 -- Gives: catalog_version; due_at (NULL: no event); ready_queues, '<queue_id>:<groups, 1000 at most> ...' of the groups that
---     no session holds; held_queues, '<queue_id>:<messages> ...' of the groups that a session holds, with what the holder has
+--     no session holds, and of the jobs that are ready, where limits hold some back one; held_queues, '<queue_id>:<messages> ...' of the groups that a session holds, with what the holder has
 --     received and not committed, 1000 of a group at most; has_locked, whether there are such groups; now_at, the server's
 --     clock
 -- Errors: none
@@ -21,6 +21,7 @@ DECLARE
     v_queues text := '';
     v_held_queues text := '';
     v_has_locked boolean := false;
+    w dialoq.work_queue;
 BEGIN
     FOR v_queue_id IN SELECT q.queue_id FROM dialoq.service_queue AS q ORDER BY q.queue_id LOOP
         v_groups := ARRAY(
@@ -64,8 +65,23 @@ BEGIN
             v_held_queues := concat_ws(' ', nullif(v_held_queues, ''), v_queue_id || ':' || v_held);
         END IF;
     END LOOP;
+    FOR w IN SELECT * FROM dialoq.work_queue AS q WHERE q.is_enabled ORDER BY q.queue_id LOOP
+        IF dialoq.is_limited(w) THEN
+            v_ready := dialoq.has_job_to_take(w, dialoq.current_time_utc())::integer;
+        ELSE
+            SELECT count(*) INTO v_ready
+            FROM (
+                SELECT FROM dialoq.job AS j WHERE j.queue_id = w.queue_id AND j.state = 1
+                ORDER BY j.rank_from_top, j.take_order LIMIT 1000) AS f;
+        END IF;
+        IF v_ready > 0 THEN
+            v_queues := concat_ws(' ', nullif(v_queues, ''), w.queue_id || ':' || v_ready);
+        END IF;
+    END LOOP;
     RETURN QUERY
-    SELECT b.catalog_version, (SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e), v_queues, v_held_queues, v_has_locked,
+    SELECT b.catalog_version,
+        least((SELECT min(e.due_at) FROM dialoq.conversation_endpoint AS e),
+            (SELECT min(j.due_at) FROM dialoq.job AS j WHERE j.due_at IS NOT NULL AND j.holder IS NULL)), v_queues, v_held_queues, v_has_locked,
         coalesce(b.manual_now, clock_timestamp())
     FROM dialoq.broker AS b;
 END $$;

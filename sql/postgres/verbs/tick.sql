@@ -1,6 +1,6 @@
 -- The background step. Runs the events that are due: timers, lifetimes, closed endpoints, deliveries from the transmission queue, rollbacks that are not
--- counted yet, rows of ended processes, ids of units older than a week. It skips locked rows. Several sessions may call it
--- at the same time; each step happens once.
+-- counted yet, rows of ended processes, ids of units older than a week; scheduled jobs, leases, limits and history of work
+-- queues. It skips locked rows. Several sessions may call it at the same time; each step happens once.
 -- Takes: how many events at most (NULL: 500), up to 10000
 -- Gives: did, how many it ran; due_at, the time of the next event (NULL: none); notices; now_at, the server's clock
 -- Errors: 60005 in a transaction that has written something
@@ -21,6 +21,7 @@ DECLARE
     v_notices text;
     v_due timestamptz;
     v_is_blocked boolean := false;
+    v_jobs record;
 BEGIN
     -- Its work is visible to others only at the end of the transaction.
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
@@ -41,6 +42,9 @@ BEGIN
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_done.notices));
         v_is_blocked := v_is_blocked OR v_done.is_blocked;
     END LOOP;
+    SELECT * INTO v_jobs FROM dialoq.tick_jobs(v_now, v_top - v_did);
+    v_did := v_did + v_jobs.did;
+    v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, v_jobs.notices));
     UPDATE dialoq.recheck_queue AS u SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
     WHERE u.recheck_id IN (
         SELECT n.recheck_id FROM dialoq.recheck_queue AS n
@@ -60,5 +64,5 @@ BEGIN
         -- Its host may die without a notice.
         v_due := least(v_due, v_now + interval '5 seconds');
     END IF;
-    RETURN QUERY SELECT v_did, v_due, dialoq.publish_notices(v_notices), dialoq.current_time_utc();
+    RETURN QUERY SELECT v_did, least(v_due, v_jobs.due_at), dialoq.publish_notices(v_notices), dialoq.current_time_utc();
 END $$;

@@ -63,8 +63,10 @@ impl Core {
         Ok(DONE)
     }
 
+    /// A job that the commit has completed is gone, and its note with it.
     pub(super) fn apply_report(&mut self, place: u32, was_free: bool, progress: Arc<str>) {
-        let job_id = self.work.jobs[place].id;
+        let Some(job) = self.work.jobs.get(place) else { return };
+        let job_id = job.id;
         self.work.write(WorkChange::ReportJob { job_id, progress });
         self.free_job(place, was_free);
     }

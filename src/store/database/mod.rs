@@ -40,7 +40,7 @@ use retry::{Repeat, Retry, retry};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use transactions::{tx, uncommitted_receives};
+use transactions::{claims, tx, uncommitted_receives};
 use uuid::Uuid;
 
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
@@ -74,6 +74,8 @@ struct Database {
     control: control_connection::ControlConnection,
     upkeep_control: control_connection::ControlConnection,
     presence: presence::Presence,
+    /// Jobs to be given back.
+    owed: claims::OwedReleases,
     /// Identifies this process to others.
     process: Uuid,
     /// How long a lone SEND delays other SENDs.
@@ -141,6 +143,7 @@ impl DatabaseStore {
             control: control_connection::ControlConnection::new(driver.clone()),
             upkeep_control: control_connection::ControlConnection::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
+            owed: claims::OwedReleases::default(),
             process,
             patience,
             pushed_time: tokio::sync::Mutex::default(),

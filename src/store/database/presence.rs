@@ -38,6 +38,8 @@ struct State {
     version: u64,
     /// Rows that another session held when they were last written. They are written last.
     held: BTreeSet<RowKey>,
+    /// Whether transactions of this process may hold jobs.
+    holds_jobs: bool,
     /// When writing the rows failed, until it succeeds.
     failed_at: Option<Instant>,
 }
@@ -190,6 +192,17 @@ impl Presence {
         Call { name, args: vec![Arg::Uuid(self.process), Arg::BigInt(id.cast_signed())] }
     }
 
+    /// Shows that the process lives, for those that find its jobs.
+    pub(super) async fn hold(&self) -> Linked<()> {
+        let mut state = self.state.lock().await;
+        state.holds_jobs = true;
+        if state.link.is_none() {
+            let link = Registration(&mut state, self).connect().await?;
+            state.link = Some(link);
+        }
+        Ok(())
+    }
+
     /// Deletes the rows of this process, and closes the link.
     pub(super) async fn close(&self) {
         let mut state = self.state.lock().await;
@@ -338,7 +351,11 @@ impl Database {
     /// the last time.
     pub(super) async fn keep_places(&self) -> Result<()> {
         let mut state = self.presence.state.lock().await;
-        let Some(queue_id) = state.places.values().next().map(|place| place.queue_id) else { return Ok(()) };
+        let queue_id = match state.places.values().next() {
+            Some(place) => place.queue_id,
+            None if state.holds_jobs => 0,
+            None => return Ok(()),
+        };
         state.call(&self.presence, take_reader_slot(queue_id, 0)).await?;
         // Until the server notices the loss of a connection, the places of that connection are taken.
         let missing = state.places.iter().filter(|(_, place)| place.slot.is_none());

@@ -139,6 +139,7 @@ impl Database {
     /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.upkeep.forget();
+        self.release_owed_jobs().await;
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
             let rows = self.upkeep_control.call(call).await?;

@@ -82,7 +82,8 @@ impl MssqlDriver {
 }
 
 /// The SQL of SQL Server.
-pub static DIALECT: Dialect = dialect!(mssql, has_batches: true, call: texts::client::CALL, stop: texts::install::STOP);
+pub static DIALECT: Dialect =
+    dialect!(mssql, has_batches: true, call: texts::client::CALL, stop: texts::install::STOP, work_queues: None);
 
 impl Driver for MssqlDriver {
     fn dialect(&self) -> &'static Dialect {

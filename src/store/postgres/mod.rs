@@ -91,7 +91,7 @@ impl PostgresDriver {
 }
 
 /// The SQL of PostgreSQL.
-pub static DIALECT: Dialect = dialect!(postgres, has_batches: false, call: texts::install::CALL, stop: "");
+pub static DIALECT: Dialect = dialect!(postgres, has_batches: false, call: texts::install::CALL, stop: "", work_queues: Some(texts::read::WORK_QUEUES));
 
 impl Driver for PostgresDriver {
     fn dialect(&self) -> &'static Dialect {

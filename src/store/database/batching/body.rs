@@ -7,9 +7,10 @@
 use crate::catalog::body::Verdict;
 use crate::catalog::{MessageType, fold_name};
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::WorkVerb;
 use crate::protocol::{Body, Relation, Verb, system};
 use crate::store::database::Database;
-use crate::store::database::calls::verbs::CallContext;
+use crate::store::database::calls::verbs::{CallContext, no_work_queues};
 use crate::store::database::definitions::catalog::Known;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ impl Database {
     /// The ids, names and checked body of a verb, for its call.
     ///
     /// # Errors
-    /// 8459 the body is too large.
+    /// 8459 the body is too large; 60026 the store has no work queues.
     pub(in crate::store::database) async fn call_context(&self, verb: &Verb) -> Result<CallContext> {
         let mut context = CallContext::default();
         match verb {
@@ -38,6 +39,13 @@ impl Database {
             | Verb::PostQueueActivation { queue } => {
                 context.folded_name = fold_name(queue);
             }
+            Verb::Work(_) if self.driver.dialect().reads.work_queues.is_none() => return Err(no_work_queues()),
+            Verb::Work(WorkVerb::Push(push)) => {
+                self.check_size(&push.body)?;
+                context.folded_name = fold_name(&push.queue);
+            }
+            Verb::Work(WorkVerb::Take(take)) => context.folded_name = fold_name(&take.queue),
+            Verb::Work(WorkVerb::Complete { result, .. }) => self.check_size(result)?,
             _ => {}
         }
         Ok(context)

@@ -1,9 +1,10 @@
 //! The rows of definitions as calls of `put_*`.
 
 use crate::catalog::{
-    BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, XmlSchemaCollection,
+    BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
+    XmlSchemaCollection,
 };
-use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation, WorkNumber};
 use crate::store::database::link::{Arg, Call, Column};
 
 /// The built-in definitions of every broker, and its settings.
@@ -88,6 +89,21 @@ pub fn queue<'a>(row: &'a Queue, folded_name: &'a str) -> Call<'a> {
             user,
         ],
     }
+}
+
+/// `put_work_queue`; `folded_name` is the name as it is compared.
+pub fn work_queue<'a>(row: &'a WorkQueue, folded_name: &'a str) -> Call<'a> {
+    let settings = &row.settings;
+    let mut args = vec![
+        Arg::Int(row.id),
+        Arg::Text(&row.name),
+        Arg::Text(folded_name),
+        Arg::Bool(settings.is_enabled),
+        Arg::Text(settings.order.word()),
+        Arg::Bool(settings.has_history),
+    ];
+    args.extend(WorkNumber::ALL.iter().map(|number| Arg::BigInt(settings.get(*number))));
+    Call { name: "put_work_queue", args }
 }
 
 /// `put_service`

@@ -6,6 +6,7 @@ use crate::id::{ConversationHandle, ConversationId, GroupId};
 use crate::protocol::declared::{ResultForm, Value};
 use crate::protocol::{Body, ConversationState, Outcome, Verb, system, verb};
 use crate::store::SqlRow;
+use crate::store::database::calls::job;
 use crate::store::database::calls::message::messages;
 use crate::store::database::calls::rows::{damaged, only};
 use crate::store::database::link::{Arg, Call, Column};
@@ -115,7 +116,9 @@ pub(in crate::store::database) fn outcome(verb: &Verb, rows: Vec<SqlRow>) -> Res
             let text = maybe_only()?.map(|row| row.maybe_text(column)).transpose()?;
             Outcome::Text(text.flatten().unwrap_or_default().to_owned())
         }
-        ResultForm::Pushed | ResultForm::Jobs | ResultForm::JobState => return Err(no_work_queues()),
+        ResultForm::Pushed => job::pushed(&rows)?,
+        ResultForm::Jobs => job::jobs(rows)?,
+        ResultForm::JobState => job::failed(&rows)?,
     })
 }
 

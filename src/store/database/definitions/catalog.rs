@@ -1,11 +1,13 @@
 //! The definitions, read from the tables and kept until they change.
 
 use crate::catalog::{
-    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service,
+    Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
     XmlSchemaCollection,
 };
 use crate::error::{Code, Result};
-use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::protocol::definition::{
+    AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation, WorkNumber, WorkOption, WorkOrder, WorkSettings,
+};
 use crate::store::SqlRow;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{Row, damaged, only};
@@ -123,6 +125,10 @@ impl Database {
                 priorities: link.read(reads.conversation_priorities).await?,
                 collections: link.read(reads.xml_schema_collections).await?,
                 notifications: link.read(reads.event_notifications).await?,
+                work_queues: match reads.work_queues {
+                    Some(text) => link.read(text).await?,
+                    None => Vec::new(),
+                },
             };
             let again = link.read(reads.broker).await?;
             if version(&again).ok() == version(&broker).ok() {
@@ -143,6 +149,7 @@ struct Tables {
     priorities: Vec<SqlRow>,
     collections: Vec<SqlRow>,
     notifications: Vec<SqlRow>,
+    work_queues: Vec<SqlRow>,
 }
 
 fn version(broker: &[SqlRow]) -> Result<i64> {
@@ -165,7 +172,7 @@ fn known(broker: &[SqlRow], tables: &Tables) -> Result<Known> {
         priorities: by_id(&tables.priorities, priority)?,
         xml_schema_collections: by_id(&tables.collections, collection)?,
         event_notifications: by_id(&tables.notifications, notification)?,
-        work_queues: BTreeMap::new(),
+        work_queues: by_id(&tables.work_queues, work_queue)?,
         settings,
     };
     Ok(Known { catalog: Arc::new(catalog), version: row.int("catalog_version")? })
@@ -294,4 +301,19 @@ fn notification(row: Row<'_>) -> Result<(i32, EventNotification)> {
         conversation_handle: row.uuid("conversation_handle")?,
     };
     Ok((id, notification))
+}
+
+fn work_queue(row: Row<'_>) -> Result<(i32, WorkQueue)> {
+    let id = row.id("queue_id")?;
+    let word = row.text("work_order")?;
+    let order = WorkOrder::ALL.into_iter().find(|(known, _)| *known == word);
+    let (_, order) = order.ok_or_else(|| damaged(format!("'{word}' is no order of a work queue")))?;
+    let mut settings = WorkSettings::default();
+    settings.set(WorkOption::Status(row.flag("is_enabled")?));
+    settings.set(WorkOption::Order(order));
+    settings.set(WorkOption::History(row.flag("has_history")?));
+    for number in WorkNumber::ALL {
+        settings.set(WorkOption::Number(*number, row.int(&number.word().to_ascii_lowercase())?));
+    }
+    Ok((id, WorkQueue { id, name: row.name("name")?, settings }))
 }

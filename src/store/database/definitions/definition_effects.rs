@@ -9,6 +9,7 @@ use crate::store::database::link::{Arg, Call};
 pub(in crate::store::database) fn folded_name(catalog: &Catalog, touched: Touched) -> String {
     match touched {
         Touched::Queue(id) => catalog.queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
+        Touched::WorkQueue(id) => catalog.work_queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
         _ => String::new(),
     }
 }
@@ -33,7 +34,9 @@ pub(in crate::store::database) fn row<'a>(
         Touched::XmlSchemaCollectionDeleted(id) => delete("delete_xml_schema_collection", id),
         Touched::EventNotification(id) => put::event_notification(catalog.event_notifications.get(&id)?),
         Touched::EventNotificationDeleted(id) => delete("delete_event_notification", id),
-        Touched::WorkQueue(_) | Touched::WorkQueueDeleted(_) => return None,
+        Touched::WorkQueue(id) => put::work_queue(catalog.work_queues.get(&id)?, folded_name),
+        // Its jobs and its row go together: `follow`.
+        Touched::WorkQueueDeleted(_) => return None,
         Touched::Settings => put::settings(&catalog.settings),
     })
 }
@@ -57,7 +60,9 @@ pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Ca
         }
         Consequence::NewBroker => ("on_new_broker", Vec::new()),
         Consequence::ErrorBrokerConversations => ("on_error_broker_conversations", Vec::new()),
-        Consequence::WorkQueueAltered { .. } | Consequence::WorkQueueDropped { .. } => return None,
+        Consequence::WorkQueueDropped { queue_id } => ("delete_work_queue", vec![Arg::Int(*queue_id)]),
+        // Every process that reads the definitions wakes its readers.
+        Consequence::WorkQueueAltered { .. } => return None,
         // `define_end` checks waiting messages again, after all definitions are written.
         Consequence::BrokerEnabledChanged { .. } => return None,
         Consequence::NotificationCreated { notification } => {

@@ -1,9 +1,11 @@
 //! After a commit: wakes the receivers, monitors and timers of this process at once, and notifies the other processes
 //! soon.
 
+use crate::catalog::Catalog;
 use crate::store::database::Database;
 use crate::store::database::link::{Arg, Call};
 use crate::store::database::notifications::notice::{Notice, Notices};
+use crate::store::{QueueActivity, work_queue_on_board};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -77,7 +79,7 @@ impl Database {
             tracing::warn!(%error, "definitions have changed and could not be read; the next verb that needs them reads them");
         }
         let catalog = &self.definitions.known().catalog;
-        let activity = |id| catalog.queues.get(&id).map(|queue| self.board.queue(&queue.name));
+        let activity = |id| self.activity_of(catalog, id);
         for notice in notices.iter() {
             match notice {
                 Notice::Definitions => {}
@@ -96,6 +98,14 @@ impl Database {
                     }
                 }
             }
+        }
+    }
+
+    /// The activity of a queue, or of a work queue.
+    fn activity_of(&self, catalog: &Catalog, id: i32) -> Option<Arc<QueueActivity>> {
+        match catalog.queues.get(&id) {
+            Some(queue) => Some(self.board.queue(&queue.name)),
+            None => catalog.work_queues.get(&id).map(|queue| self.board.queue(&work_queue_on_board(&queue.name))),
         }
     }
 

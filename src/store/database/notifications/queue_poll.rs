@@ -10,6 +10,7 @@ use crate::store::database::calls::rows::{Row, damaged, only};
 use crate::store::database::link::{Call, Listener};
 use crate::store::database::notifications::notice::Notices;
 use crate::store::database::retry::listen_again;
+use crate::store::work_queue_on_board;
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -219,6 +220,12 @@ impl Database {
                 activity.arrived(groups, groups, unread);
             } else if (groups, unread) != (facts.ready_groups, facts.unread) {
                 activity.set_depth_for_monitors(groups, unread);
+            }
+        }
+        for queue in catalog.work_queues.values() {
+            let jobs = states.ready.get(&queue.id).copied().unwrap_or(0);
+            if jobs > 0 && is_awaited {
+                self.board.queue(&work_queue_on_board(&queue.name)).arrived(jobs, jobs, jobs as u64);
             }
         }
         self.watch.polled_changes.store(changes + 1, SeqCst);

@@ -39,6 +39,7 @@ static DIALECT: Dialect = Dialect {
         conversation_priorities: "",
         xml_schema_collections: "",
         event_notifications: "",
+        work_queues: None,
     },
     texts: StoreTexts {
         status: StatusTexts { broker: "", queues: "", levels: "", conversations: "", transmission: "" },

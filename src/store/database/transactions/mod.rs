@@ -1,6 +1,8 @@
 //! Transactions: a `Tx` on a server, units, and connections of the user's own.
 
+pub(in crate::store::database) mod claims;
 pub(in crate::store::database) mod enlisted;
 pub(in crate::store::database) mod tx;
 pub(in crate::store::database) mod uncommitted_receives;
 pub(in crate::store::database) mod unit;
+pub(in crate::store::database) mod unseen_jobs;

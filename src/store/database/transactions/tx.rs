@@ -4,15 +4,17 @@
 //! receiver holds no connection.
 
 use crate::error::{Code, Error, Result};
+use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::rows::{notices_in, only};
-use crate::store::database::calls::verbs::{self, received_queue};
+use crate::store::database::calls::verbs::{self, CallContext, received_queue};
 use crate::store::database::closing::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Repeat, Retry};
+use crate::store::database::transactions::claims::{Claims, ClaimsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement, StoreTx};
@@ -32,8 +34,8 @@ struct Session {
     has_ended: bool,
     /// A request is under way on the link; if it never finishes, the link cannot be used.
     is_busy: bool,
-    /// Names and numbers, in order, and the number of receives before each.
-    savepoints: Vec<(String, u32, usize)>,
+    /// In order.
+    savepoints: Vec<Savepoint>,
     last_savepoint: u32,
     /// Whether locks are the session's, because there are savepoints.
     holds_locks: bool,
@@ -42,7 +44,19 @@ struct Session {
     /// Requests done, without receives that found nothing.
     steps_done: u64,
     taken: Share,
+    claims: Claims,
+    /// The server has been told who holds the jobs of this transaction.
+    is_introduced: bool,
     effects: TransactionEffects,
+}
+
+/// A savepoint of the user's.
+struct Savepoint {
+    name: String,
+    number: u32,
+    /// The number of receives before it.
+    receives: usize,
+    claims: ClaimsMark,
 }
 
 /// The effects of the transaction's end on other sessions.
@@ -104,6 +118,8 @@ impl Session {
             holds_locks: false,
             attempt: None,
             steps_done: 0,
+            claims: Claims::default(),
+            is_introduced: false,
             effects: TransactionEffects::default(),
         }
     }
@@ -198,6 +214,9 @@ impl Session {
                 }
             }
         }
+        if let Some(release) = std::mem::take(&mut self.claims).release() {
+            self.database.give_back_jobs(release).await;
+        }
         let effects = std::mem::take(&mut self.effects);
         notices.extend(effects.queues.into_iter().map(Notice::Queue));
         self.database.publish_local(&notices, 1).await;
@@ -213,6 +232,10 @@ impl Session {
         self.database.before_work().await?;
         let verb = normalise_empty_body(verb);
         let mut context = self.database.call_context(&verb).await?;
+        if matches!(&verb, Verb::Work(WorkVerb::Take(_))) {
+            return self.take_jobs(verb, context).await;
+        }
+        self.introduce(&verb).await?;
         let mut tries = Retry::default();
         let rows = loop {
             let is_first = self.link.is_none();
@@ -230,11 +253,32 @@ impl Session {
         self.note_effects(&verb, rows).await
     }
 
+    /// Jobs are taken on another connection, so a reader that waits for them holds none.
+    async fn take_jobs(&mut self, verb: Verb, context: CallContext) -> Result<Outcome> {
+        let outcome = self.database.clone().claim(&mut self.claims, verb, context).await?;
+        if found_nothing(&outcome) {
+            self.give_back_if_untouched().await;
+        } else {
+            self.steps_done += 1;
+        }
+        Ok(outcome)
+    }
+
+    /// Tells the server that the jobs of this transaction are its own, before a report on one of them.
+    async fn introduce(&mut self, verb: &Verb) -> Result<()> {
+        if let Some(call) = self.claims.introduction(verb).filter(|_| !self.is_introduced) {
+            self.step(Step::Call(call)).await?;
+            self.is_introduced = true;
+        }
+        Ok(())
+    }
+
     /// Records the effects of a verb.
     async fn note_effects(&mut self, verb: &Verb, rows: Vec<SqlRow>) -> Result<Outcome> {
         self.effects.notices.extend(notices_in(&rows));
         let outcome = verbs::outcome(verb, rows)?;
         self.effects.ready += groups_made_ready_at_most(verb);
+        self.claims.note(verb);
         if found_nothing(&outcome) {
             self.database.observe(verb, &outcome);
             self.give_back_if_untouched().await;
@@ -289,16 +333,26 @@ impl Session {
         self.check()?;
         // Closing waits for the commit and its notification of other processes.
         let _work = self.database.open_work.enter()?;
-        let Some(mut link) = self.link.take() else {
-            self.has_ended = true;
-            return Ok(());
+        let finish = self.claims.finish(self.database.process);
+        let mut link = match self.link.take() {
+            Some(link) => link,
+            None if finish.is_none() => {
+                self.has_ended = true;
+                return Ok(());
+            }
+            None => {
+                let mut link = self.database.take().await?;
+                link.begin().await?;
+                link
+            }
         };
         self.database.before_work().await?;
         self.has_ended = true;
         let effects = std::mem::take(&mut self.effects);
-        match end(&mut *link, self.attempt).await {
+        match end(&mut *link, self.attempt, finish).await {
             Ok(notices) => {
                 self.attempt = None;
+                self.claims = Claims::default();
                 self.taken.clear();
                 if self.holds_locks {
                     // If that fails, the link is closed, and its locks go with it.
@@ -375,19 +429,20 @@ impl Session {
         }
         self.holds_locks = true;
         self.last_savepoint = number;
-        self.savepoints.push((name.to_owned(), number, self.taken.len()));
+        let (receives, claims) = (self.taken.len(), self.claims.mark());
+        self.savepoints.push(Savepoint { name: name.to_owned(), number, receives, claims });
         Ok(())
     }
 
     async fn go_back(&mut self, name: &str) -> Result<()> {
         self.check()?;
-        let place = self.savepoints.iter().rposition(|(known, ..)| known == name).ok_or_else(|| {
+        let place = self.savepoints.iter().rposition(|known| known.name == name).ok_or_else(|| {
             Error::new(
                 Code::SAVEPOINT_NOT_FOUND,
                 format!("this transaction has no savepoint '{name}', or it was undone with an earlier one"),
             )
         })?;
-        let (_, number, times) = self.savepoints[place];
+        let Savepoint { number, receives, claims, .. } = self.savepoints[place];
         let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
         self.is_busy = true;
         let undone = link.rollback_to(number).await;
@@ -396,7 +451,12 @@ impl Session {
             return Err(self.lost(failure).await.into());
         }
         self.savepoints.truncate(place + 1);
-        self.taken.truncate(times);
+        self.taken.truncate(receives);
+        // Set since, the server has forgotten it.
+        self.is_introduced = false;
+        if let Some(release) = self.claims.go_back(claims) {
+            self.database.give_back_jobs(release).await;
+        }
         self.database.watch.note_change();
         Ok(())
     }
@@ -421,11 +481,14 @@ impl Database {
 }
 
 /// Commits what a link has done; gives the notices to publish.
-async fn end(link: &mut dyn Link, attempt: Option<Uuid>) -> Linked<Notices> {
+async fn end(link: &mut dyn Link, attempt: Option<Uuid>, finish: Option<Call<'_>>) -> Linked<Notices> {
     let mut notices = Notices::default();
+    if let Some(finish) = finish {
+        notices.extend(notices_in(&link.call(finish).await.map_err(undone)?));
+    }
     if let Some(attempt) = attempt {
         let rows = link.call(Call { name: "commit_attempt", args: vec![Arg::Uuid(attempt)] }).await;
-        notices = notices_in(&rows.map_err(undone)?);
+        notices.extend(notices_in(&rows.map_err(undone)?));
     }
     link.commit().await?;
     Ok(notices)
@@ -449,12 +512,13 @@ fn unlock_session() -> Call<'static> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.has_ended || (self.link.is_none() && self.attempt.is_none()) {
+        if self.has_ended || (self.link.is_none() && self.attempt.is_none() && !self.claims.has_claimed()) {
             return;
         }
         let mut rest = Self::new(self.database.clone());
         rest.link = self.link.take().filter(|_| !self.is_busy);
         rest.attempt = self.attempt.take();
+        rest.claims = std::mem::take(&mut self.claims);
         rest.holds_locks = self.holds_locks;
         rest.effects = std::mem::take(&mut self.effects);
         // It holds the received messages until the rollback.

@@ -1,6 +1,7 @@
 //! Units outside the batches: one verb in a call that commits by itself, several in a transaction of their own.
 
 use crate::error::{Error, Result};
+use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, ReceiveFrom, Unit, Verb};
 use crate::store::SqlRow;
 use crate::store::database::Database;
@@ -13,7 +14,8 @@ use crate::store::database::definitions::define::claim;
 use crate::store::database::link::{Call, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Again, Repeat, Retry};
-use crate::store::handover::{Handover, HoldsMessages};
+use crate::store::database::transactions::unseen_jobs::UnseenJobs;
+use crate::store::handover::HoldsMessages;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -61,7 +63,8 @@ impl Database {
                 let (_here, caller) = caller::present();
                 self.detached(|database| async move {
                     let _work = work;
-                    database.alone(verb, &caller).await.map(Handover::new)
+                    let outcome = database.clone().alone(verb, &caller).await?;
+                    Ok(UnseenJobs::new(database, outcome))
                 })
                 .await?
                 .take()
@@ -87,7 +90,7 @@ impl Database {
             });
             return Ok(defined.await?.map(|outcome| vec![outcome]));
         }
-        self.transact_detached(unit, Some(unit_id), work).await.map(Handover::take)
+        self.transact_detached(unit, Some(unit_id), work).await.map(UnseenJobs::take)
     }
 
     async fn transact_detached(
@@ -95,7 +98,7 @@ impl Database {
         unit: Unit,
         unit_id: Option<Uuid>,
         work: Work,
-    ) -> Result<Handover<Option<Vec<Outcome>>>> {
+    ) -> Result<UnseenJobs<Option<Vec<Outcome>>>> {
         let (_here, caller) = caller::present();
         self.detached(|database| async move {
             let _work = work;
@@ -103,7 +106,7 @@ impl Database {
             if !matches!(done, Ok(Some(_))) {
                 database.publish_given_back(&unit).await;
             }
-            done.map(Handover::new)
+            done.map(|outcomes| UnseenJobs::new(database, outcomes))
         })
         .await
     }
@@ -129,8 +132,8 @@ impl Database {
         let mut tries = Retry::default();
         loop {
             let answer = match self.take().await {
-                // The call commits by itself: after it, the messages of a caller that has left are lost.
-                Ok(_) if matches!(verb, Verb::Receive { .. }) && caller.has_left() => return Err(caller::left()),
+                // The call commits by itself: after it, what was taken for a caller that has left is lost.
+                Ok(_) if takes(&verb) && caller.has_left() => return Err(caller::left()),
                 Ok(mut link) => link.call(verbs::call(&verb, &context)?).await,
                 Err(failure) => Err(failure),
             };
@@ -266,12 +269,18 @@ async fn try_once(
         notices.extend(notices_in(&rows));
         outcomes.push(verbs::outcome(verb, rows)?);
     }
-    if outcomes.messages() > 0 && caller.has_left() {
+    let has_jobs = outcomes.iter().any(|outcome| matches!(outcome, Outcome::Jobs(jobs) if !jobs.is_empty()));
+    if (outcomes.messages() > 0 || has_jobs) && caller.has_left() {
         link.rollback().await?;
         return Ok(Tried::GivenBack);
     }
     link.commit().await?;
     Ok(Tried::Done(outcomes, notices))
+}
+
+/// Whether a verb gives messages or jobs to its caller only.
+fn takes(verb: &Verb) -> bool {
+    matches!(verb, Verb::Receive { .. } | Verb::Work(WorkVerb::Take(_)))
 }
 
 fn is_single(verb: &Verb) -> bool {
@@ -300,6 +309,7 @@ pub(in crate::store::database) fn found_nothing(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Received(messages) => messages.is_empty(),
         Outcome::Group(group) => group.is_none(),
+        Outcome::Jobs(jobs) => jobs.is_empty(),
         _ => false,
     }
 }

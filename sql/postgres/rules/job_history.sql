@@ -1,0 +1,81 @@
+-- The end of jobs, and the history of a queue, which keeps to its bounds.
+-- Takes, Gives, Errors, Locks: see each function
+
+-- Jobs leave their queues. The caller has locked the rows.
+-- Takes: the jobs, 4 done or 5 cancelled, the result
+-- Gives: how many there were; notices
+CREATE OR REPLACE FUNCTION dialoq.finish_jobs(
+    p_job_ids bigint[], p_finished_as integer, p_result bytea, p_now timestamptz, OUT finished integer, OUT notices text)
+LANGUAGE plpgsql AS $$
+BEGIN
+    WITH gone AS (
+        DELETE FROM dialoq.job AS j WHERE j.job_id = ANY (p_job_ids)
+        RETURNING j.job_id, j.queue_id, j.level, j.attempts, j.pushed_at, j.taken_at, j.job_type, j.job_key, j.unique_key,
+            j.pushed_by, j.taken_by, j.last_error
+    ), freed AS (
+        DELETE FROM dialoq.unique_job AS u USING gone AS g
+        WHERE u.queue_id = g.queue_id AND u.unique_key = g.unique_key AND u.job_id = g.job_id AND u.until_at IS NULL
+    ), settings AS (
+        SELECT g.job_id, w.has_history, dialoq.is_limited(w) AS is_limited
+        FROM gone AS g
+        CROSS JOIN LATERAL (SELECT * FROM dialoq.work_queue AS q WHERE q.queue_id = g.queue_id OFFSET 0) AS w
+    ), kept AS (
+        INSERT INTO dialoq.job_history (
+            queue_id, job_id, finished_as, level, attempts, pushed_at, taken_at, finished_at, job_type, job_key, pushed_by,
+            taken_by, last_error, result)
+        SELECT g.queue_id, g.job_id, p_finished_as, g.level, g.attempts, g.pushed_at, g.taken_at, p_now, g.job_type, g.job_key,
+            g.pushed_by, g.taken_by, g.last_error, CASE WHEN length(p_result) > 0 THEN p_result END
+        FROM gone AS g
+        JOIN settings AS s ON s.job_id = g.job_id
+        WHERE s.has_history
+    )
+    SELECT count(*), string_agg(DISTINCT 'q:' || g.queue_id, ' ') FILTER (WHERE s.is_limited)
+    INTO finished, notices
+    FROM gone AS g LEFT JOIN settings AS s ON s.job_id = g.job_id;
+END $$;
+
+-- Removes finished jobs that the histories need not keep, the oldest first.
+-- Takes: the time, how many of each queue at most
+-- Gives: whether there are more
+CREATE OR REPLACE FUNCTION dialoq.cut_job_history(p_now timestamptz, p_top integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    q record;
+    v_last bigint;
+    v_counted bigint;
+    v_first bigint;
+    v_gone integer;
+    v_is_more boolean := false;
+BEGIN
+    FOR q IN SELECT w.queue_id, w.history_seconds, w.history_rows FROM dialoq.work_queue AS w ORDER BY w.queue_id LOOP
+        SELECT h.finish_number INTO v_last
+        FROM dialoq.job_history AS h WHERE h.queue_id = q.queue_id ORDER BY h.finish_number DESC LIMIT 1;
+        CONTINUE WHEN v_last IS NULL;
+        -- To find the first row to keep, as many rows are read as are kept. So it is done once in a twentieth of them.
+        SELECT c.finish_number INTO v_counted FROM dialoq.job_history_cut AS c WHERE c.queue_id = q.queue_id;
+        v_first := NULL;
+        IF v_last - coalesce(v_counted, 0) > q.history_rows / 20 THEN
+            SELECT h.finish_number INTO v_first
+            FROM dialoq.job_history AS h
+            WHERE h.queue_id = q.queue_id ORDER BY h.finish_number DESC OFFSET q.history_rows - 1 LIMIT 1;
+        END IF;
+        DELETE FROM dialoq.job_history AS h
+        WHERE h.ctid = ANY (ARRAY(
+            SELECT o.ctid
+            FROM (
+                SELECT k.finish_number, k.finished_at FROM dialoq.job_history AS k
+                WHERE k.queue_id = q.queue_id ORDER BY k.finish_number LIMIT p_top) AS f
+            CROSS JOIN LATERAL (
+                SELECT n.ctid FROM dialoq.job_history AS n
+                WHERE n.queue_id = q.queue_id AND n.finish_number = f.finish_number FOR UPDATE SKIP LOCKED) AS o
+            WHERE f.finish_number < v_first OR f.finished_at < p_now - q.history_seconds * interval '1 second'));
+        GET DIAGNOSTICS v_gone = ROW_COUNT;
+        v_is_more := v_is_more OR v_gone >= p_top;
+        -- Counted when the last of them are gone.
+        IF v_gone < p_top AND v_last - coalesce(v_counted, 0) > q.history_rows / 20 THEN
+            INSERT INTO dialoq.job_history_cut AS c (queue_id, finish_number) VALUES (q.queue_id, v_last)
+            ON CONFLICT (queue_id) DO UPDATE SET finish_number = excluded.finish_number;
+        END IF;
+    END LOOP;
+    RETURN v_is_more;
+END $$;

@@ -1,0 +1,140 @@
+-- Limits: how many jobs are taken at a time, and how fast. A limit counts what other takes have committed, so the takes of
+-- a queue with limits come one after the other. A queue without limits has no such lock.
+-- Takes, Gives, Errors, Locks: see each function
+
+-- Whether a queue has a limit, so that the end of one job may let another one be taken.
+CREATE OR REPLACE FUNCTION dialoq.is_limited(q dialoq.work_queue) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT q.work_order = 'FIFO_STRICT' OR q.max_taken + q.max_taken_per_key + q.rate_jobs + q.key_rate_jobs > 0
+$$;
+
+-- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
+-- short, or an open transaction of plain SQL that has taken; that one is not waited for.
+-- Gives: whether this transaction has it now
+CREATE OR REPLACE FUNCTION dialoq.lock_limits(p_queue_id integer) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_key bigint := (17514::bigint << 48) | p_queue_id;
+    v_timeout text;
+BEGIN
+    IF pg_try_advisory_xact_lock(v_key) THEN
+        RETURN true;
+    END IF;
+    v_timeout := current_setting('lock_timeout');
+    BEGIN
+        PERFORM set_config('lock_timeout', '250ms', true);
+        PERFORM pg_advisory_xact_lock(v_key);
+        PERFORM set_config('lock_timeout', v_timeout, true);
+        RETURN true;
+    EXCEPTION WHEN lock_not_available THEN
+        RETURN false;
+    END;
+END $$;
+
+-- The time between two jobs of a rate, in microseconds.
+CREATE OR REPLACE FUNCTION dialoq.rate_gap(p_jobs bigint, p_rate_ms bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(p_rate_ms * 1000 / p_jobs, 1)
+$$;
+
+-- How far the jobs of a rate may run ahead of the time, in microseconds: so many may be taken at once.
+CREATE OR REPLACE FUNCTION dialoq.rate_burst(p_jobs bigint, p_rate_ms bigint) RETURNS bigint
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT greatest(p_rate_ms * 1000 - dialoq.rate_gap(p_jobs, p_rate_ms), 0)
+$$;
+
+-- Counts a taken job against a rate. tick wakes readers when the rate lets another job go, and forgets it when it holds
+-- nothing back.
+-- Gives: a notice of the time when readers are woken, if the rate lets no further job go now
+CREATE OR REPLACE FUNCTION dialoq.count_rate(
+    p_queue_id integer, p_is_of_key boolean, p_job_key text, p_jobs bigint, p_rate_ms bigint, p_now timestamptz)
+RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_gap interval := dialoq.rate_gap(p_jobs, p_rate_ms) * interval '1 microsecond';
+    v_burst interval := dialoq.rate_burst(p_jobs, p_rate_ms) * interval '1 microsecond';
+    v_next timestamptz;
+BEGIN
+    INSERT INTO dialoq.work_rate AS r (queue_id, is_of_key, job_key, next_take)
+    VALUES (p_queue_id, p_is_of_key, p_job_key, p_now + v_gap)
+    ON CONFLICT (queue_id, is_of_key, job_key) DO UPDATE SET next_take = greatest(r.next_take, p_now) + v_gap
+    RETURNING r.next_take INTO v_next;
+    UPDATE dialoq.work_rate AS r
+    SET wake_at = CASE WHEN v_next > p_now + v_burst THEN v_next - v_burst ELSE v_next END
+    WHERE r.queue_id = p_queue_id AND r.is_of_key = p_is_of_key AND r.job_key = p_job_key;
+    RETURN CASE WHEN v_next > p_now + v_burst THEN dialoq.due_notice(v_next - v_burst) END;
+END $$;
+
+-- How many more jobs the limits of the queue itself let go now. The caller holds lock_limits.
+CREATE OR REPLACE FUNCTION dialoq.room_of_queue(q dialoq.work_queue, p_now timestamptz) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_room bigint;
+    v_next timestamptz;
+BEGIN
+    IF q.max_taken > 0 THEN
+        v_room := q.max_taken - (
+            SELECT count(*) FROM (
+                SELECT FROM dialoq.job AS j WHERE j.queue_id = q.queue_id AND j.state = 2 LIMIT q.max_taken) AS t);
+    END IF;
+    IF q.rate_jobs > 0 THEN
+        SELECT r.next_take INTO v_next
+        FROM dialoq.work_rate AS r WHERE r.queue_id = q.queue_id AND NOT r.is_of_key AND r.job_key = '';
+        IF v_next > p_now + dialoq.rate_burst(q.rate_jobs, q.rate_ms) * interval '1 microsecond' THEN
+            RETURN 0;
+        END IF;
+        -- The caller asks again after each job.
+        v_room := least(v_room, 1);
+    END IF;
+    RETURN v_room;
+END $$;
+
+-- The keys of which no job may be taken now. The caller holds lock_limits.
+-- Takes: the queue, the time
+-- Gives: the keys; whether jobs without a key are held back
+CREATE OR REPLACE FUNCTION dialoq.blocked_keys(
+    q dialoq.work_queue, p_now timestamptz, OUT blocked text[], OUT is_keyless_blocked boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_most bigint := CASE WHEN q.max_taken_per_key > 0 THEN q.max_taken_per_key WHEN q.work_order = 'FIFO_STRICT' THEN 1 END;
+BEGIN
+    blocked := '{}';
+    is_keyless_blocked := false;
+    IF v_most IS NOT NULL THEN
+        SELECT coalesce(array_agg(h.job_key) FILTER (WHERE h.job_key IS NOT NULL), '{}'),
+            coalesce(bool_or(h.job_key IS NULL AND q.work_order = 'FIFO_STRICT'), false)
+        INTO blocked, is_keyless_blocked
+        FROM (
+            SELECT t.job_key
+            FROM (
+                SELECT j.job_key FROM dialoq.job AS j WHERE j.queue_id = q.queue_id AND j.state = 2
+                UNION ALL
+                SELECT j.job_key FROM dialoq.job AS j
+                WHERE q.work_order = 'FIFO_STRICT' AND j.queue_id = q.queue_id AND j.state = 0 AND j.attempts > 0) AS t
+            GROUP BY t.job_key
+            HAVING count(*) >= CASE WHEN t.job_key IS NULL THEN 1 ELSE v_most END) AS h;
+    END IF;
+    IF q.key_rate_jobs > 0 THEN
+        blocked := blocked || ARRAY(
+            SELECT r.job_key FROM dialoq.work_rate AS r
+            WHERE r.queue_id = q.queue_id AND r.is_of_key
+                AND r.next_take > p_now + dialoq.rate_burst(q.key_rate_jobs, q.rate_ms) * interval '1 microsecond');
+    END IF;
+END $$;
+
+-- Whether the limits of a queue let a job be taken now. Without a lock, so that it is only a hint.
+CREATE OR REPLACE FUNCTION dialoq.has_job_to_take(q dialoq.work_queue, p_now timestamptz) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_blocked record;
+BEGIN
+    IF NOT q.is_enabled OR dialoq.room_of_queue(q, p_now) <= 0 THEN
+        RETURN false;
+    END IF;
+    SELECT * INTO v_blocked FROM dialoq.blocked_keys(q, p_now);
+    RETURN EXISTS (
+        SELECT FROM dialoq.job AS j
+        WHERE j.queue_id = q.queue_id AND j.state = 1
+            AND CASE WHEN j.job_key IS NULL THEN NOT v_blocked.is_keyless_blocked
+                ELSE j.job_key <> ALL (v_blocked.blocked) END);
+END $$;

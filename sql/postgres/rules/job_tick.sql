@@ -1,0 +1,77 @@
+-- What tick does for work queues.
+-- Takes, Gives, Errors, Locks: see each function
+
+-- Scheduled jobs become ready, leases and the attempts of dead processes end, rates let jobs go, names whose windows are
+-- over, old history and the rest of dropped queues go. It skips locked rows.
+-- Takes: the time, how many jobs at most
+-- Gives: how many jobs changed; notices; the time of the next event
+CREATE OR REPLACE FUNCTION dialoq.tick_jobs(
+    p_now timestamptz, p_top integer, OUT did integer, OUT notices text, OUT due_at timestamptz)
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_done record;
+    v_is_manual boolean;
+BEGIN
+    BEGIN
+        SELECT * INTO v_done FROM dialoq.run_due_jobs(p_now, p_top, false);
+    EXCEPTION
+        WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state
+            OR operator_intervention OR system_error THEN
+            RAISE;
+        WHEN others THEN
+            SELECT * INTO v_done FROM dialoq.run_due_jobs(p_now, p_top, true);
+    END;
+    did := v_done.did;
+    notices := v_done.notices;
+    SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, p_top - did);
+    did := did + v_done.did;
+    notices := concat_ws(' ', notices, v_done.notices, dialoq.wake_rates(p_now, p_top));
+    PERFORM dialoq.forget_unique_jobs(p_now, p_top);
+    PERFORM dialoq.clear_dropped_work_queues();
+    SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
+    due_at := least(
+        (SELECT min(j.due_at) FROM dialoq.job AS j WHERE j.due_at > p_now AND j.holder IS NULL),
+        (SELECT min(r.wake_at) FROM dialoq.work_rate AS r WHERE r.wake_at > p_now),
+        CASE WHEN dialoq.cut_job_history(p_now, 2000) THEN p_now END,
+        -- Another session has locked the row.
+        CASE WHEN EXISTS (SELECT FROM dialoq.job AS j WHERE j.due_at <= p_now AND j.holder IS NULL)
+            THEN p_now + interval '1 second' END,
+        -- Its host may die without a notice.
+        CASE WHEN NOT v_is_manual AND EXISTS (SELECT FROM dialoq.job AS j WHERE j.process IS NOT NULL)
+            THEN p_now + interval '5 seconds' END,
+        CASE WHEN NOT v_is_manual AND EXISTS (SELECT FROM dialoq.dropped_work_queue) THEN p_now + interval '1 second' END);
+END $$;
+
+-- Wakes the readers of queues whose rate lets one more job go, and forgets rates that hold nothing back.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.wake_rates(p_now timestamptz, p_top integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_rows tid[] := ARRAY(
+        SELECT r.ctid FROM dialoq.work_rate AS r WHERE r.wake_at <= p_now ORDER BY r.wake_at LIMIT p_top FOR UPDATE SKIP LOCKED);
+    v_notices text;
+BEGIN
+    IF cardinality(v_rows) > 0 THEN
+        SELECT string_agg(DISTINCT 'q:' || r.queue_id, ' ') INTO v_notices FROM dialoq.work_rate AS r WHERE r.ctid = ANY (v_rows);
+        DELETE FROM dialoq.work_rate AS r WHERE r.ctid = ANY (v_rows) AND r.next_take <= p_now;
+        UPDATE dialoq.work_rate AS r SET wake_at = r.next_take WHERE r.ctid = ANY (v_rows);
+    END IF;
+    RETURN v_notices;
+END $$;
+
+-- Removes what transactions that pushed into a dropped queue have left, until the last of them has ended.
+CREATE OR REPLACE FUNCTION dialoq.clear_dropped_work_queues() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    d record;
+BEGIN
+    FOR d IN SELECT w.queue_id, w.after_xid FROM dialoq.dropped_work_queue AS w FOR UPDATE SKIP LOCKED LOOP
+        PERFORM dialoq.clear_work_queue(d.queue_id);
+        IF d.after_xid IS NULL THEN
+            UPDATE dialoq.dropped_work_queue AS w SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
+            WHERE w.queue_id = d.queue_id;
+        ELSIF d.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) THEN
+            DELETE FROM dialoq.dropped_work_queue AS w WHERE w.queue_id = d.queue_id;
+        END IF;
+    END LOOP;
+END $$;

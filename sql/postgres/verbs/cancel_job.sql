@@ -1,0 +1,16 @@
+-- CANCEL: a job leaves its queue without being done. The reader of a leased job learns it from its next report.
+-- Takes: the job
+-- Gives: notices
+-- Errors: 60040, 60043
+-- Locks: the job, without waiting
+-- Called by: dialoq_user
+CREATE OR REPLACE FUNCTION dialoq.cancel_job(p_job_id bigint)
+RETURNS TABLE (notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+BEGIN
+    PERFORM dialoq.lock_job(p_job_id, NULL, NULL);
+    RETURN QUERY
+    SELECT dialoq.publish_notices(f.notices)
+    FROM dialoq.finish_jobs(ARRAY[p_job_id], 5, NULL, dialoq.current_time_utc()) AS f;
+END $$;

@@ -1,0 +1,18 @@
+-- COMPLETE: a taken job is done.
+-- Takes: the job and the token of its taking; the result, kept with its history (NULL: none)
+-- Gives: notices
+-- Errors: 8459, 60040, 60041, 60042, 60043
+-- Locks: the job, without waiting
+-- Called by: dialoq_user
+CREATE OR REPLACE FUNCTION dialoq.complete_job(p_job_id bigint, p_token bigint, p_result bytea DEFAULT NULL)
+RETURNS TABLE (notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now timestamptz := dialoq.current_time_utc();
+BEGIN
+    PERFORM dialoq.lock_job(p_job_id, p_token, v_now);
+    PERFORM dialoq.check_bytes('the result of a job', p_result);
+    RETURN QUERY
+    SELECT dialoq.publish_notices(f.notices) FROM dialoq.finish_jobs(ARRAY[p_job_id], 4, p_result, v_now) AS f;
+END $$;

@@ -1,0 +1,72 @@
+-- PUSH: puts a job into a work queue. It takes effect at the commit.
+-- Takes: the queue; the type; the key, whose jobs keep their order where the queue limits jobs by key; the level; when it is
+--     due: after a delay, or at a time in microseconds since 1970 (both NULL: now); the name by which it is the only job of
+--     its queue, and for how long in milliseconds (NULL: until it is finished); the body; the writer's name
+-- Gives: job_id, NULL if the job of the unique key is finished; is_new, whether this push made it; notices
+-- Errors: 8459, 60002, 60005, 60043
+-- Locks: the unique key, without waiting
+-- Called by: dialoq_user
+CREATE OR REPLACE FUNCTION dialoq.push_job(
+    p_queue text, p_job_type text DEFAULT '', p_job_key text DEFAULT NULL, p_level integer DEFAULT 5,
+    p_delay_ms bigint DEFAULT NULL, p_due_us bigint DEFAULT NULL, p_unique_key text DEFAULT NULL,
+    p_unique_ms bigint DEFAULT NULL, p_body bytea DEFAULT NULL, p_pushed_by text DEFAULT NULL)
+RETURNS TABLE (job_id bigint, is_new boolean, notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+#variable_conflict use_column
+DECLARE
+    q dialoq.work_queue;
+    v_now timestamptz;
+    v_due timestamptz;
+    v_named record;
+    v_id bigint;
+BEGIN
+    PERFORM dialoq.check_isolation();
+    SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
+    IF NOT FOUND THEN
+        PERFORM dialoq.fail(60002, format('work queue ''%s'' was not found', p_queue));
+    END IF;
+    PERFORM dialoq.check_length('the type of a job', p_job_type, 128);
+    PERFORM dialoq.check_length('the name of a writer', p_pushed_by, 128);
+    PERFORM dialoq.check_length('the key of a job', p_job_key, 128);
+    PERFORM dialoq.check_range('the level of a job', p_level, 1, 10);
+    PERFORM dialoq.check_delay('the delay of a job in milliseconds', p_delay_ms, 0);
+    IF p_unique_key IS NOT NULL THEN
+        PERFORM dialoq.check_length('the unique key of a job', p_unique_key, 128);
+        PERFORM dialoq.check_delay('the window of a unique key in milliseconds', p_unique_ms, 1);
+    END IF;
+    PERFORM dialoq.check_bytes('the body of a job', p_body);
+    v_now := dialoq.current_time_utc();
+    IF p_unique_key IS NOT NULL THEN
+        SELECT * INTO v_named FROM dialoq.job_of_name(q, p_unique_key, v_now);
+        IF v_named.has_job THEN
+            RETURN QUERY SELECT v_named.job_id, false, NULL::text;
+            RETURN;
+        END IF;
+    END IF;
+    IF p_delay_ms IS NOT NULL THEN
+        v_due := v_now + p_delay_ms * interval '1 millisecond';
+    ELSIF p_due_us IS NOT NULL THEN
+        -- The last time that every language can name.
+        v_due := timestamptz '1970-01-01 00:00:00+00'
+            + least(greatest(p_due_us, 0), 253402300799999999) / 1000000 * interval '1 second'
+            + least(greatest(p_due_us, 0), 253402300799999999) % 1000000 * interval '1 microsecond';
+    END IF;
+    IF v_due <= v_now THEN
+        v_due := NULL;
+    END IF;
+    v_id := nextval('dialoq.next_job_id');
+    INSERT INTO dialoq.job (
+        job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key, pushed_by, body)
+    VALUES (
+        v_id, q.queue_id, dialoq.job_rank(q.work_order, p_level), dialoq.job_place(q.work_order, v_id),
+        CASE WHEN v_due IS NULL THEN 1 ELSE 0 END, p_level, v_due, v_now, coalesce(p_job_type, ''), p_job_key, p_unique_key,
+        coalesce(p_pushed_by, ''), CASE WHEN length(p_body) > 0 THEN p_body END);
+    IF p_unique_key IS NOT NULL THEN
+        INSERT INTO dialoq.unique_job AS u (queue_id, unique_key, job_id, until_at)
+        VALUES (q.queue_id, p_unique_key, v_id, v_now + p_unique_ms * interval '1 millisecond')
+        ON CONFLICT (queue_id, unique_key) DO UPDATE SET job_id = excluded.job_id, until_at = excluded.until_at;
+    END IF;
+    RETURN QUERY SELECT v_id, true, dialoq.publish_notices(
+        CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id ELSE dialoq.due_notice(v_due) END);
+END $$;

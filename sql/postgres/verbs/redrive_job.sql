@@ -1,0 +1,25 @@
+-- REDRIVE: a dead job gets all its attempts again.
+-- Takes: the job
+-- Gives: notices
+-- Errors: 60040, 60043, 60044
+-- Locks: the job, without waiting
+-- Called by: dialoq_user
+CREATE OR REPLACE FUNCTION dialoq.redrive_job(p_job_id bigint)
+RETURNS TABLE (notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    j record;
+BEGIN
+    BEGIN
+        SELECT * INTO j FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
+        IF j.state <> 3 THEN
+            RAISE EXCEPTION USING ERRCODE = 'SB000';
+        END IF;
+    EXCEPTION WHEN SQLSTATE 'SB000' THEN
+        -- Its lock has gone with the subtransaction, as in lock_job.
+        PERFORM dialoq.fail(60044, format('job %s is %s, not dead', p_job_id, (ARRAY['scheduled', 'ready', 'taken'])[j.state + 1]));
+    END;
+    UPDATE dialoq.job AS f SET state = 1, attempts = 0, due_at = NULL WHERE f.job_id = p_job_id;
+    RETURN QUERY SELECT dialoq.publish_notices('q:' || j.queue_id);
+END $$;

@@ -1,0 +1,98 @@
+-- What a client of Dialoq reports about the jobs that it has taken, besides the verbs of its caller: who reports, the end of
+-- a transaction that holds jobs, and jobs that no reader has seen.
+-- Takes: the process and the transaction that hold the jobs; own_jobs: nothing more; finish_held_jobs: its jobs that were not
+--     reported; release_jobs: the tokens of those that are released, after the
+--     first and up to the last, and whether that is a failed attempt;
+--     return_jobs: jobs and the tokens of their takings
+-- Gives: notices; release_jobs: has_more, whether another session has locked some of them
+-- Errors: 60005; finish_held_jobs: 60042 if it no longer holds them all
+-- Locks: the jobs; finish_held_jobs waits for sessions that look at them
+-- Called by: dialoq_user (own_jobs, finish_held_jobs, release_jobs, return_jobs)
+
+-- The rest of this transaction may change the jobs of that holder.
+CREATE OR REPLACE FUNCTION dialoq.own_jobs(p_holder uuid) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM dialoq.check_id('p_holder', p_holder);
+    PERFORM set_config('dialoq.holder', p_holder::text, true);
+END $$;
+
+-- The last call of a transaction before its COMMIT: its jobs are done, but those that it has leased.
+CREATE OR REPLACE FUNCTION dialoq.finish_held_jobs(p_process uuid, p_holder uuid, p_job_ids bigint[])
+RETURNS TABLE (notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now timestamptz := dialoq.current_time_utc();
+    v_held bigint[];
+    v_leased bigint[];
+    v_due timestamptz;
+    v_done record;
+BEGIN
+    SELECT coalesce(array_agg(j.job_id) FILTER (WHERE j.due_at IS NULL), '{}'),
+        coalesce(array_agg(j.job_id) FILTER (WHERE j.due_at IS NOT NULL), '{}'), min(j.due_at)
+    INTO v_held, v_leased, v_due
+    FROM (
+        SELECT f.job_id, f.due_at FROM dialoq.job AS f
+        WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state = 2
+        FOR UPDATE) AS j;
+    IF cardinality(v_held) + cardinality(v_leased) < cardinality(p_job_ids) THEN
+        PERFORM dialoq.fail(60042, format('the transaction no longer holds all jobs that it took: its process counted as ended, '
+            'and the attempts as failed; %s of %s are left', cardinality(v_held) + cardinality(v_leased), cardinality(p_job_ids)));
+    END IF;
+    IF cardinality(v_leased) > 0 THEN
+        UPDATE dialoq.job AS j SET process = NULL, holder = NULL WHERE j.job_id = ANY (v_leased);
+    END IF;
+    SELECT * INTO v_done FROM dialoq.finish_jobs(v_held, 4, NULL, v_now);
+    RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_done.notices,
+        CASE WHEN v_due < v_now + interval '1 minute' THEN dialoq.due_notice(v_due) END));
+END $$;
+
+-- Gives back the jobs of a transaction that was rolled back, or whose savepoint was: there it is no attempt.
+CREATE OR REPLACE FUNCTION dialoq.release_jobs(p_process uuid, p_holder uuid, p_after_token bigint, p_last_token bigint, p_is_attempt boolean)
+RETURNS TABLE (has_more boolean, notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_now timestamptz := dialoq.current_time_utc();
+    v_id bigint;
+    v_notices text;
+BEGIN
+    FOR v_id IN
+        SELECT j.job_id FROM dialoq.job AS j
+        WHERE j.process = p_process AND j.holder = p_holder AND j.token > p_after_token AND j.token <= p_last_token
+        FOR UPDATE SKIP LOCKED
+    LOOP
+        IF p_is_attempt THEN
+            SELECT dialoq.distinct_notices(concat_ws(' ', v_notices, f.notices)) INTO v_notices
+            FROM dialoq.fail_attempt(v_id, 'its transaction was rolled back', NULL, false, v_now) AS f;
+        ELSE
+            v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.return_job(v_id)));
+        END IF;
+    END LOOP;
+    RETURN QUERY
+    SELECT EXISTS (
+        SELECT FROM dialoq.job AS j WHERE j.process = p_process AND j.holder = p_holder AND j.token > p_after_token AND j.token <= p_last_token),
+        dialoq.publish_notices(v_notices);
+END $$;
+
+-- Gives back leased jobs whose reader went away before it saw them.
+CREATE OR REPLACE FUNCTION dialoq.return_jobs(p_job_ids bigint[], p_tokens bigint[])
+RETURNS TABLE (notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_id bigint;
+    v_notices text;
+BEGIN
+    FOR v_id IN
+        SELECT j.job_id
+        FROM unnest(p_job_ids, p_tokens) AS t (job_id, token)
+        CROSS JOIN LATERAL (
+            SELECT f.job_id FROM dialoq.job AS f
+            WHERE f.job_id = t.job_id AND f.token = t.token AND f.state = 2 AND f.holder IS NULL FOR UPDATE SKIP LOCKED) AS j
+    LOOP
+        v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.return_job(v_id)));
+    END LOOP;
+    RETURN QUERY SELECT dialoq.publish_notices(v_notices);
+END $$;

@@ -1,0 +1,15 @@
+-- REPORT: notes how far a taken job is.
+-- Takes: the job and the token of its taking; the note, 3000 characters at most
+-- Gives: nothing
+-- Errors: 60005, 60040, 60041, 60042, 60043
+-- Locks: the job, without waiting
+-- Called by: dialoq_user
+CREATE OR REPLACE FUNCTION dialoq.report_job(p_job_id bigint, p_token bigint, p_progress text)
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+BEGIN
+    PERFORM dialoq.check_length('a note of progress', p_progress, 3000);
+    PERFORM dialoq.lock_job(p_job_id, p_token, dialoq.current_time_utc());
+    UPDATE dialoq.job AS j SET progress = p_progress WHERE j.job_id = p_job_id;
+END $$;

@@ -1,0 +1,222 @@
+//! The jobs that an open transaction holds.
+//!
+//! A short transaction on another connection takes them (`claim_jobs`), so that the attempt counts although this one is
+//! rolled back or its process dies. The commit completes those that the transaction has not reported itself.
+
+use crate::error::Result;
+use crate::protocol::work::{Job, TakenJob, WorkVerb};
+use crate::protocol::{Outcome, Verb};
+use crate::store::database::Database;
+use crate::store::database::calls::rows::{notices_in, only};
+use crate::store::database::calls::verbs::{self, CallContext};
+use crate::store::database::link::{Arg, Call, Column, Linked};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// The pause before a release that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// The jobs of one transaction.
+#[derive(Debug)]
+pub(in crate::store::database) struct Claims {
+    /// Identifies the transaction.
+    holder: Uuid,
+    jobs: Vec<TakenJob>,
+    /// Jobs that the transaction has completed, failed or cancelled itself, as places in `jobs`.
+    reported: Vec<usize>,
+    /// The last token that it has got; what a savepoint undid counts too.
+    last_token: i64,
+    /// Whether it has taken at all.
+    has_claimed: bool,
+}
+
+/// A place in a transaction to come back to.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store::database) struct ClaimsMark {
+    jobs: usize,
+    reported: usize,
+    last_token: i64,
+}
+
+/// Jobs that are to be given back: those of a holder with tokens above the first and up to the second.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store::database) struct Release {
+    holder: Uuid,
+    tokens: (i64, i64),
+    is_attempt: bool,
+}
+
+/// Releases that have failed, because the server could not be reached or another session had locked a row.
+#[derive(Debug, Default)]
+pub(in crate::store::database) struct OwedReleases(Mutex<Vec<Release>>);
+
+impl Default for Claims {
+    fn default() -> Self {
+        Self { holder: Uuid::new_v4(), jobs: Vec::new(), reported: Vec::new(), last_token: 0, has_claimed: false }
+    }
+}
+
+impl Claims {
+    pub(in crate::store::database) fn has_claimed(&self) -> bool {
+        self.has_claimed
+    }
+
+    pub(in crate::store::database) fn mark(&self) -> ClaimsMark {
+        ClaimsMark { jobs: self.jobs.len(), reported: self.reported.len(), last_token: self.last_token }
+    }
+
+    /// Undoes what was done since a mark. Gives the jobs taken since, which no transaction holds any more.
+    pub(in crate::store::database) fn go_back(&mut self, mark: ClaimsMark) -> Option<Release> {
+        self.reported.truncate(mark.reported);
+        let has_taken = self.jobs.len() > mark.jobs;
+        self.jobs.truncate(mark.jobs);
+        let tokens = (mark.last_token, self.last_token);
+        has_taken.then_some(Release { holder: self.holder, tokens, is_attempt: false })
+    }
+
+    /// The end of the transaction without its commit.
+    pub(in crate::store::database) fn release(&self) -> Option<Release> {
+        let release = Release { holder: self.holder, tokens: (0, i64::MAX), is_attempt: true };
+        self.has_claimed.then_some(release)
+    }
+
+    /// The call that lets the transaction report on its own jobs; `None` if the verb needs none.
+    pub(in crate::store::database) fn introduction(&self, verb: &Verb) -> Option<Call<'static>> {
+        let is_report = matches!(verb, Verb::Work(verb) if !matches!(verb, WorkVerb::Push(_) | WorkVerb::Take(_)));
+        (is_report && self.has_claimed).then(|| Call { name: "own_jobs", args: vec![Arg::Uuid(self.holder)] })
+    }
+
+    /// Notes a verb that was done.
+    pub(in crate::store::database) fn note(&mut self, verb: &Verb) {
+        let job = match verb {
+            Verb::Work(WorkVerb::Complete { taken, .. } | WorkVerb::Fail { taken, .. }) => taken.job,
+            Verb::Work(WorkVerb::Cancel { job }) => *job,
+            _ => return,
+        };
+        let place = self.jobs.iter().rposition(|taken| taken.job == job);
+        self.reported.extend(place);
+    }
+
+    fn note_taken(&mut self, jobs: &[Job]) {
+        self.jobs.extend(jobs.iter().map(|job| job.taken));
+        let last = jobs.iter().map(|job| signed(job.taken.token)).max();
+        self.last_token = self.last_token.max(last.unwrap_or(0));
+    }
+
+    /// The last call before COMMIT; `None` if the transaction holds no job that it has not reported.
+    pub(in crate::store::database) fn finish(&self, process: Uuid) -> Option<Call<'static>> {
+        let left = self.jobs.iter().enumerate().filter(|(place, _)| !self.reported.contains(place));
+        let ids: Vec<_> = left.map(|(_, taken)| Some(signed(taken.job.0))).collect();
+        let args = vec![Arg::Uuid(process), Arg::Uuid(self.holder), rows(vec![Column::BigInt(ids.clone())])];
+        (!ids.is_empty()).then_some(Call { name: "finish_held_jobs", args })
+    }
+}
+
+/// `job_rows`
+fn rows(columns: Vec<Column<'static>>) -> Arg<'static> {
+    Arg::Rows { type_name: "job_rows", columns }
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Database {
+    /// Takes jobs for a transaction. If its caller leaves meanwhile, the jobs go back.
+    pub(in crate::store::database) async fn claim(
+        self: &Arc<Self>,
+        claims: &mut Claims,
+        verb: Verb,
+        context: CallContext,
+    ) -> Result<Outcome> {
+        self.presence.hold().await?;
+        claims.has_claimed = true;
+        let (holder, last_token) = (claims.holder, claims.last_token);
+        let (answer, jobs) = oneshot::channel();
+        let database = self.clone();
+        self.runtime.spawn(async move {
+            let claimed = database.claim_now(holder, last_token, &verb, &context).await;
+            if answer.send(claimed).is_err() {
+                let release = Release { holder, tokens: (last_token, i64::MAX), is_attempt: false };
+                database.give_back_jobs(release).await;
+            }
+        });
+        let outcome = jobs.await.map_err(|_| crate::error::Error::closed())??;
+        if let Outcome::Jobs(jobs) = &outcome
+            && !jobs.is_empty()
+        {
+            claims.note_taken(jobs);
+            self.attempt_began();
+        }
+        Ok(outcome)
+    }
+
+    async fn claim_now(
+        self: &Arc<Self>,
+        holder: Uuid,
+        last_token: i64,
+        verb: &Verb,
+        context: &CallContext,
+    ) -> Result<Outcome> {
+        let mut args = vec![Arg::Uuid(self.process), Arg::Uuid(holder), Arg::BigInt(last_token)];
+        args.extend(verbs::call(verb, context)?.args);
+        let rows = self.control.call(Call { name: "claim_jobs", args }).await?;
+        let notices = notices_in(&rows);
+        let outcome = verbs::outcome(verb, rows)?;
+        self.publish_local(&notices, 1).await;
+        Ok(outcome)
+    }
+
+    /// Gives jobs of a transaction back; if that fails, it is tried again.
+    pub(in crate::store::database) async fn give_back_jobs(self: &Arc<Self>, release: Release) {
+        let Release { holder, tokens, is_attempt } = release;
+        let args = vec![
+            Arg::Uuid(self.process),
+            Arg::Uuid(holder),
+            Arg::BigInt(tokens.0),
+            Arg::BigInt(tokens.1),
+            Arg::Bool(is_attempt),
+        ];
+        let is_done = match self.release_now(Call { name: "release_jobs", args }).await {
+            Ok(has_more) => !has_more,
+            Err(failure) => {
+                tracing::warn!(error = %failure.error, "the jobs of a transaction could not be given back; it is tried again");
+                false
+            }
+        };
+        if !is_done {
+            self.owed.0.lock().unwrap_or_else(PoisonError::into_inner).push(release);
+            self.upkeep.falls_due(self.clock.now().after(AGAIN));
+        }
+    }
+
+    async fn release_now(self: &Arc<Self>, call: Call<'_>) -> Linked<bool> {
+        let rows = self.control.call(call).await?;
+        let has_more = only(&rows)?.flag("has_more")?;
+        self.publish_local(&notices_in(&rows), rows.len()).await;
+        Ok(has_more)
+    }
+
+    /// Tries again what has failed.
+    pub(in crate::store::database) async fn release_owed_jobs(self: &Arc<Self>) {
+        let owed = std::mem::take(&mut *self.owed.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for release in owed {
+            self.give_back_jobs(release).await;
+        }
+    }
+
+    /// Gives back leased jobs that no reader has seen.
+    pub(in crate::store::database) async fn return_unseen_jobs(self: &Arc<Self>, jobs: &[TakenJob]) {
+        let ids = jobs.iter().map(|taken| Some(signed(taken.job.0))).collect();
+        let tokens = jobs.iter().map(|taken| Some(signed(taken.token))).collect();
+        let args = vec![rows(vec![Column::BigInt(ids), Column::BigInt(tokens)])];
+        match self.control.call(Call { name: "return_jobs", args }).await {
+            Ok(rows) => self.publish_local(&notices_in(&rows), jobs.len()).await,
+            Err(failure) => {
+                tracing::warn!(error = %failure.error, "jobs whose reader left could not be given back; their leases end");
+            }
+        }
+    }
+}
