@@ -1,6 +1,7 @@
 //! A rule has one file name in `src/core`, `sql/postgres` and `sql/mssql`.
 
 use crate::source::{files, root};
+use crate::verbs::is_of_work_queues;
 use std::collections::BTreeSet;
 
 /// Rules of the databases without a file in `src/core` or `src/catalog`, and why.
@@ -50,10 +51,16 @@ fn assert_listed(side: &str, alone: &BTreeSet<&String>, listed: &[(&str, &str)])
     assert!(stale.is_empty(), "{side}: {stale:?} are listed, but have a counterpart or do not exist");
 }
 
+/// The names of the files of a folder of a dialect.
+fn scripts(dialect: &str, folder: &str) -> BTreeSet<String> {
+    let all = names(&format!("sql/{dialect}/{folder}"), "sql");
+    all.into_iter().filter(|name| !is_of_work_queues(name)).collect()
+}
+
 /// The rules of a dialect, and all its files of rules and verbs.
 fn rules_and_all(dialect: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let rules = names(&format!("sql/{dialect}/rules"), "sql");
-    let all = rules.union(&names(&format!("sql/{dialect}/verbs"), "sql")).cloned().collect();
+    let rules = scripts(dialect, "rules");
+    let all = rules.union(&scripts(dialect, "verbs")).cloned().collect();
     (rules, all)
 }
 
@@ -79,7 +86,10 @@ fn a_rule_has_the_same_file_name_in_the_core_and_in_sql() {
 #[test]
 fn the_two_databases_have_the_same_files_of_rules_and_verbs() {
     for folder in ["rules", "verbs"] {
-        let of = |dialect: &str| names(&format!("sql/{dialect}/{folder}"), "sql");
-        assert_eq!(of("postgres"), of("mssql"), "sql/*/{folder}: a rule and a verb have one file name in both");
+        assert_eq!(
+            scripts("postgres", folder),
+            scripts("mssql", folder),
+            "sql/*/{folder}: a rule and a verb have one file name in both"
+        );
     }
 }
