@@ -2,7 +2,7 @@
 
 use crate::rig::{Case, Rig, code};
 use crate::servers::Store;
-use dialoq::work::{AfterFailure, Job, JobState, TakenJob, WorkQueue};
+use dialoq::work::{AfterFailure, Job, JobFilter, JobState, StatisticsBy, TakenJob, WorkQueue};
 use dialoq::{Act, Broker, Code, JobId, Result, Timestamp};
 use std::time::Duration;
 
@@ -649,4 +649,53 @@ case!(a_taking_that_is_given_up_is_no_attempt, [256], async |t| {
     }
     let job = t.broker.take_jobs(W).wait_forever().await?.remove(0);
     assert!(job.attempt <= 2, "{job:?}");
+});
+
+case!(work_queues_show_their_jobs, [257], async |t| {
+    with(&t, "MAX_ATTEMPTS = 1, LEASE_MS = 5000").await?;
+    t.define("CREATE WORK QUEUE idle WITH STATUS = OFF, ORDER = LIFO").await?;
+    for (name, job_type) in [("done", "x"), ("dead", "x"), ("taken", "y"), ("ready", "y"), ("cancelled", "y")] {
+        t.broker.push_job(W, &name.to_owned()).job_type(job_type).key(name).pushed_by("writer").await?;
+    }
+    t.broker.push_job(W, &"scheduled".to_owned()).run_after(Duration::from_secs(60)).await?;
+    t.advance(2).await?;
+    let jobs = t.broker.take_jobs(W).count(3).taken_by("reader").await?;
+    t.advance(1).await?;
+    t.broker.complete_job_with(&jobs[0], "result").await?;
+    t.broker.fail_job(&jobs[1], "it broke").await?;
+    t.broker.report_job(&jobs[2], "half").await?;
+    let all = t.broker.jobs(&JobFilter::default(), 100).await?;
+    let states: Vec<&str> = all.iter().map(|job| &*job.state).collect();
+    assert_eq!(states, ["dead", "taken", "ready", "ready", "scheduled"]);
+    assert_eq!((all[0].last_error.as_deref(), all[0].failed_at), (Some("it broke"), Some(t.now())));
+    assert_eq!((all[1].progress.as_deref(), all[1].taken_by.as_deref()), (Some("half"), Some("reader")));
+    assert_eq!(all[1].due_at, jobs[2].lease_until);
+    let of = |state: &str, error: Option<&str>| JobFilter {
+        queue: Some("W".into()),
+        state: Some(state.into()),
+        error: error.map(str::to_owned),
+        ..JobFilter::default()
+    };
+    assert_eq!(t.broker.jobs(&of("dead", Some("broke")), 9).await?.len(), 1);
+    assert!(t.broker.jobs(&of("dead", Some("other")), 9).await?.is_empty());
+    let y = JobFilter { job_type: Some("y".into()), ..JobFilter::default() };
+    assert_eq!(t.broker.jobs(&y, 2).await?.len(), 2);
+    t.broker.cancel_job(all[3].job).await?;
+    let finished = t.broker.finished_jobs(&JobFilter::default(), 9).await?;
+    let ends: Vec<_> = finished.iter().map(|job| (job.key.as_deref().unwrap(), &*job.finished_as)).collect();
+    assert_eq!(ends, [("cancelled", "cancelled"), ("done", "done")], "the last one first");
+    assert_eq!((finished[1].result.as_deref(), finished[1].finished_at), (Some(&b"result"[..]), t.now()));
+    let queues = t.broker.work_queues().await?;
+    let shown: Vec<_> = queues.iter().map(|queue| (&*queue.name, queue.is_enabled, &*queue.order)).collect();
+    assert_eq!(shown, [("idle", false, "LIFO"), ("w", true, "FIFO")]);
+    let w = &queues[1];
+    assert_eq!((w.scheduled, w.ready, w.taken, w.lost, w.dead, w.finished), (1, 1, 1, 0, 1, 2));
+    assert_eq!(w.oldest_ready_ms, Some(3000));
+    let statistics = t.broker.work_statistics(Some("W"), StatisticsBy::Reader).await?;
+    let row = &statistics[0];
+    assert_eq!((statistics.len(), &*row.name, row.jobs), (1, "reader", 1));
+    assert_eq!((row.to_take.p50_us, row.to_complete.average_us), (2_000_000, 1_000_000));
+    assert_eq!(t.broker.redrive_jobs(&of("dead", None)).await?, 1);
+    assert_eq!(t.broker.cancel_jobs(&JobFilter { queue: Some("w".into()), ..JobFilter::default() }).await?, 4);
+    assert!(t.broker.jobs(&JobFilter::default(), 9).await?.is_empty());
 });

@@ -11,6 +11,7 @@ mod garbage;
 mod garbage_mssql;
 mod held;
 mod hostile_mssql;
+mod jobs;
 mod leaving;
 mod measured;
 mod plans;
@@ -101,6 +102,11 @@ fn main() -> ExitCode {
             an_attempt_that_another_session_noted_first_does_no_harm
             tick_is_refused_in_a_transaction_that_has_written sends_that_wait_for_a_group_stop_no_sender_of_another
             a_member_that_frees_its_locks_stops_no_receive;
+        Postgres jobs: a_job_of_an_enlisted_transaction_comes_back_uncounted
+            a_reader_of_another_process_is_woken_by_an_enlisted_push plain_sql_has_the_same_verbs
+            the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
+            a_transaction_whose_connection_is_lost_is_a_failed_attempt a_claim_whose_answer_was_lost_goes_back
+            jobs_pushed_into_a_queue_while_it_is_dropped_go_too the_history_keeps_to_its_bounds;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;

@@ -11,7 +11,8 @@ use dialoq::postgres::tokio_postgres::{self, Client, NoTls, SimpleQueryMessage};
 const SCRIPT: &str =
     "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
     CREATE QUEUE asker; CREATE QUEUE server;
-    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);";
+    CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);
+    CREATE WORK QUEUE free; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY";
 
 /// Conversations that are begun, each with two messages that wait.
 const CONVERSATIONS: u64 = 1_000;
@@ -22,13 +23,21 @@ const FILL: &str = "
     SELECT (dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', 'CURRENT DATABASE', '//t/Talk')).conversation_handle
     FROM generate_series(1, $count);
     SELECT dialoq.send(h.handle, '//t/Word', '\\x01') FROM handle AS h ORDER BY h.id DESC LIMIT $count;
-    SELECT dialoq.send(h.handle, '//t/Word', '\\x02') FROM handle AS h ORDER BY h.id DESC LIMIT $count;";
+    SELECT dialoq.send(h.handle, '//t/Word', '\\x02') FROM handle AS h ORDER BY h.id DESC LIMIT $count;
+    SELECT dialoq.push_job(w.name, t.n::text, p_job_key => (t.n % 7)::text, p_level => 1 + t.n % 10, p_unique_key => l.n + t.n || '')
+    FROM generate_series(1, $count) AS t (n), (VALUES ('free'), ('limited')) AS w (name),
+        (SELECT coalesce(max(j.job_id), 0) AS n FROM dialoq.job AS j) AS l;
+    SELECT dialoq.push_job('free', p_delay_ms => 1000000) FROM generate_series(1, $count);
+    SELECT dialoq.push_job('free', 'taken') FROM generate_series(1, 2);
+    SELECT dialoq.take_jobs('free', 2, 'taken', p_has_lease => true);";
 
 /// Statistics of an ANALYZE in a transaction that has emptied the tables outlive its rollback.
 const ANALYZE_EMPTY: &str = "
     BEGIN;
     DELETE FROM dialoq.conversation_endpoint; DELETE FROM dialoq.queue_message; DELETE FROM dialoq.ready_group;
-    ANALYZE dialoq.conversation_endpoint, dialoq.queue_message, dialoq.ready_group, dialoq.transmission, dialoq.receive_attempt;
+    DELETE FROM dialoq.job; DELETE FROM dialoq.unique_job;
+    ANALYZE dialoq.conversation_endpoint, dialoq.queue_message, dialoq.ready_group, dialoq.transmission, dialoq.receive_attempt,
+        dialoq.job, dialoq.unique_job;
     ROLLBACK;";
 
 /// The reads of tables and of indexes in this session so far.
@@ -79,6 +88,29 @@ const VERBS: &[(u64, &str)] = &[
     (1, "SELECT dialoq.begin_dialog_conversation('//t/Asker', '//t/Server', 'CURRENT DATABASE', '//t/Talk')"),
     (1, "SELECT dialoq.move_conversation(t.asker, t.asker_group) FROM target AS t"),
     (1, "SELECT dialoq.reprioritise(h.handle, 7) FROM handle AS h WHERE h.id = 2"),
+    (1, "SELECT dialoq.push_job('free', 'x', 'k', p_unique_key => 'new')"),
+    (1, "SELECT dialoq.push_job('free', p_unique_key => '1')"),
+    (1, "SELECT dialoq.take_jobs('free')"),
+    (32, "SELECT dialoq.take_jobs('free', 32, p_has_lease => true)"),
+    (1, "SELECT dialoq.take_jobs('free', 1, '1')"),
+    (1, "SELECT dialoq.take_jobs('limited', p_has_lease => true)"),
+    (1, "SELECT dialoq.take_jobs('limited', p_lowest => 2, p_highest => 3)"),
+    (1, "SELECT dialoq.take_jobs('limited', p_oldest => true)"),
+    (
+        1,
+        "SELECT dialoq.claim_jobs('01234567-89ab-cdef-0123-456789abcdef', '01234567-89ab-cdef-0123-456789abcdee', 0, 'free', 1,
+        NULL, NULL, NULL, false, false, NULL, '')",
+    ),
+    (1, "SELECT dialoq.complete_job(t.job_id, t.token, '\\x01') FROM taken AS t"),
+    (1, "SELECT dialoq.fail_job(t.job_id, t.token, '') FROM taken AS t"),
+    (1, "SELECT dialoq.extend_job(t.job_id, t.token) FROM taken AS t"),
+    (1, "SELECT dialoq.report_job(t.job_id, t.token, '') FROM taken AS t"),
+    (1, "SELECT dialoq.cancel_job(t.job_id) FROM taken AS t"),
+    (1, "SELECT dialoq.return_jobs(ARRAY[t.job_id], ARRAY[t.token]) FROM taken AS t"),
+    (
+        1,
+        "SELECT dialoq.release_jobs('01234567-89ab-cdef-0123-456789abcdef', '01234567-89ab-cdef-0123-456789abcdee', 0, 9, true)",
+    ),
     (1, "SELECT dialoq.tick()"),
 ];
 
@@ -128,7 +160,15 @@ pub(crate) fn no_plan_depends_on_statistics(store: Store) {
         let broker = Broker::open(database.url()).await.unwrap();
         broker.execute(SCRIPT).await.unwrap();
         let early = client(database.url()).await;
-        for table in ["conversation_endpoint", "queue_message", "ready_group", "transmission", "receive_attempt"] {
+        for table in [
+            "conversation_endpoint",
+            "queue_message",
+            "ready_group",
+            "transmission",
+            "receive_attempt",
+            "job",
+            "unique_job",
+        ] {
             let off = format!("ALTER TABLE dialoq.{table} SET (autovacuum_enabled = off)");
             early.batch_execute(&off).await.unwrap();
         }
@@ -148,6 +188,8 @@ pub(crate) fn no_plan_depends_on_statistics(store: Store) {
             JOIN dialoq.service AS s ON s.service_id = t.service_id
             WHERE h.id = 2";
         early.batch_execute(target).await.unwrap();
+        let taken = "CREATE TABLE taken AS SELECT j.job_id, j.token FROM dialoq.job AS j WHERE j.state = 2 LIMIT 1";
+        early.batch_execute(taken).await.unwrap();
         let second = "SELECT dialoq.send(h.handle, '//t/Word', '\\x00'), dialoq.send(h.handle, '//t/Word', '\\x00') FROM handle AS h";
         early.batch_execute(second).await.unwrap();
         reads(&early).await;

@@ -14,9 +14,9 @@ BEGIN
     BEGIN
         SELECT * INTO j FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
         IF j.state <> 3 THEN
-            RAISE EXCEPTION USING ERRCODE = 'SB000';
+            RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
         END IF;
-    EXCEPTION WHEN SQLSTATE 'SB000' THEN
+    EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
         -- Its lock has gone with the subtransaction, as in lock_job.
         PERFORM dialoq.fail(60044, format('job %s is %s, not dead', p_job_id, (ARRAY['scheduled', 'ready', 'taken'])[j.state + 1]));
     END;

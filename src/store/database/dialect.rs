@@ -84,7 +84,7 @@ pub struct Reads {
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, work_queues: $work_queues:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, work_queues: $work_queues:expr, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -121,7 +121,7 @@ macro_rules! dialect {
                 event_notifications: texts::read::EVENT_NOTIFICATIONS,
                 work_queues: $work_queues,
             },
-            texts: crate::store::store_texts!($name),
+            texts: $texts,
         }
     }};
 }

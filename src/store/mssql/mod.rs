@@ -82,8 +82,14 @@ impl MssqlDriver {
 }
 
 /// The SQL of SQL Server.
-pub static DIALECT: Dialect =
-    dialect!(mssql, has_batches: true, call: texts::client::CALL, stop: texts::install::STOP, work_queues: None);
+pub static DIALECT: Dialect = dialect!(
+    mssql,
+    has_batches: true,
+    call: texts::client::CALL,
+    stop: texts::install::STOP,
+    work_queues: None,
+    texts: crate::store::store_texts!(mssql)
+);
 
 impl Driver for MssqlDriver {
     fn dialect(&self) -> &'static Dialect {

@@ -91,7 +91,14 @@ impl PostgresDriver {
 }
 
 /// The SQL of PostgreSQL.
-pub static DIALECT: Dialect = dialect!(postgres, has_batches: false, call: texts::install::CALL, stop: "", work_queues: Some(texts::read::WORK_QUEUES));
+pub static DIALECT: Dialect = dialect!(
+    postgres,
+    has_batches: false,
+    call: texts::install::CALL,
+    stop: "",
+    work_queues: Some(texts::read::WORK_QUEUES),
+    texts: crate::store::store_texts!(postgres, work)
+);
 
 impl Driver for PostgresDriver {
     fn dialect(&self) -> &'static Dialect {

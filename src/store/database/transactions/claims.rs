@@ -3,7 +3,7 @@
 //! A short transaction on another connection takes them (`claim_jobs`), so that the attempt counts although this one is
 //! rolled back or its process dies. The commit completes those that the transaction has not reported itself.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::protocol::work::{Job, TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
@@ -28,8 +28,8 @@ pub(in crate::store::database) struct Claims {
     reported: Vec<usize>,
     /// The last token that it has got; what a savepoint undid counts too.
     last_token: i64,
-    /// Whether it has taken at all.
-    has_claimed: bool,
+    /// A claim has no answer: the server may hold jobs for this transaction that it does not know.
+    is_uncertain: bool,
 }
 
 /// A place in a transaction to come back to.
@@ -54,13 +54,14 @@ pub(in crate::store::database) struct OwedReleases(Mutex<Vec<Release>>);
 
 impl Default for Claims {
     fn default() -> Self {
-        Self { holder: Uuid::new_v4(), jobs: Vec::new(), reported: Vec::new(), last_token: 0, has_claimed: false }
+        Self { holder: Uuid::new_v4(), jobs: Vec::new(), reported: Vec::new(), last_token: 0, is_uncertain: false }
     }
 }
 
 impl Claims {
-    pub(in crate::store::database) fn has_claimed(&self) -> bool {
-        self.has_claimed
+    /// Whether the transaction holds jobs, or may.
+    pub(in crate::store::database) fn may_hold(&self) -> bool {
+        self.is_uncertain || !self.jobs.is_empty()
     }
 
     pub(in crate::store::database) fn mark(&self) -> ClaimsMark {
@@ -79,13 +80,19 @@ impl Claims {
     /// The end of the transaction without its commit.
     pub(in crate::store::database) fn release(&self) -> Option<Release> {
         let release = Release { holder: self.holder, tokens: (0, i64::MAX), is_attempt: true };
-        self.has_claimed.then_some(release)
+        self.may_hold().then_some(release)
+    }
+
+    /// After the commit: jobs of a claim whose answer was lost.
+    pub(in crate::store::database) fn leftover(&self) -> Option<Release> {
+        let release = Release { holder: self.holder, tokens: (self.last_token, i64::MAX), is_attempt: false };
+        self.is_uncertain.then_some(release)
     }
 
     /// The call that lets the transaction report on its own jobs; `None` if the verb needs none.
     pub(in crate::store::database) fn introduction(&self, verb: &Verb) -> Option<Call<'static>> {
         let is_report = matches!(verb, Verb::Work(verb) if !matches!(verb, WorkVerb::Push(_) | WorkVerb::Take(_)));
-        (is_report && self.has_claimed).then(|| Call { name: "own_jobs", args: vec![Arg::Uuid(self.holder)] })
+        (is_report && !self.jobs.is_empty()).then(|| Call { name: "own_jobs", args: vec![Arg::Uuid(self.holder)] })
     }
 
     /// Notes a verb that was done.
@@ -132,7 +139,7 @@ impl Database {
         context: CallContext,
     ) -> Result<Outcome> {
         self.presence.hold().await?;
-        claims.has_claimed = true;
+        claims.is_uncertain = true;
         let (holder, last_token) = (claims.holder, claims.last_token);
         let (answer, jobs) = oneshot::channel();
         let database = self.clone();
@@ -143,7 +150,8 @@ impl Database {
                 database.give_back_jobs(release).await;
             }
         });
-        let outcome = jobs.await.map_err(|_| crate::error::Error::closed())??;
+        let outcome = jobs.await.map_err(|_| Error::closed())??;
+        claims.is_uncertain = false;
         if let Outcome::Jobs(jobs) = &outcome
             && !jobs.is_empty()
         {

@@ -264,6 +264,13 @@ impl Session {
         Ok(outcome)
     }
 
+    /// After the commit.
+    async fn release_leftover(&mut self) {
+        if let Some(release) = std::mem::take(&mut self.claims).leftover() {
+            self.database.give_back_jobs(release).await;
+        }
+    }
+
     /// Tells the server that the jobs of this transaction are its own, before a report on one of them.
     async fn introduce(&mut self, verb: &Verb) -> Result<()> {
         if let Some(call) = self.claims.introduction(verb).filter(|_| !self.is_introduced) {
@@ -338,6 +345,7 @@ impl Session {
             Some(link) => link,
             None if finish.is_none() => {
                 self.has_ended = true;
+                self.release_leftover().await;
                 return Ok(());
             }
             None => {
@@ -352,7 +360,7 @@ impl Session {
         match end(&mut *link, self.attempt, finish).await {
             Ok(notices) => {
                 self.attempt = None;
-                self.claims = Claims::default();
+                self.release_leftover().await;
                 self.taken.clear();
                 if self.holds_locks {
                     // If that fails, the link is closed, and its locks go with it.
@@ -512,7 +520,7 @@ fn unlock_session() -> Call<'static> {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.has_ended || (self.link.is_none() && self.attempt.is_none() && !self.claims.has_claimed()) {
+        if self.has_ended || (self.link.is_none() && self.attempt.is_none() && !self.claims.may_hold()) {
             return;
         }
         let mut rest = Self::new(self.database.clone());

@@ -1,0 +1,16 @@
+-- Finished jobs that the history keeps, the latest first. A parameter that is NULL chooses nothing.
+-- Takes: $1 queue, $2 finished_as, $3 job_type, $4 job_id, $5 at most so many
+-- Gives: job_id, queue, job_type, job_key, level, finished_as, attempts, pushed_at, pushed_by, taken_at, taken_by, finished_at, last_error, result
+SELECT
+    h.job_id, q.name AS queue, h.job_type, h.job_key, h.level,
+    CASE h.finished_as WHEN 4 THEN 'done' ELSE 'cancelled' END AS finished_as, h.attempts, h.pushed_at, h.pushed_by,
+    h.taken_at, h.taken_by, h.finished_at, h.last_error, h.result
+FROM dialoq.read_job_history AS h
+JOIN dialoq.read_work_queues AS q ON q.queue_id = h.queue_id
+WHERE
+    ($1::text IS NULL OR pg_catalog.lower(q.name COLLATE "C") = pg_catalog.lower($1 COLLATE "C"))
+    AND ($2::text IS NULL OR CASE h.finished_as WHEN 4 THEN 'done' ELSE 'cancelled' END = $2)
+    AND ($3::text IS NULL OR h.job_type = $3)
+    AND ($4::bigint IS NULL OR h.job_id = $4)
+ORDER BY h.queue_id, h.finish_number DESC
+LIMIT $5::bigint

@@ -1,0 +1,220 @@
+//! Work queues beside the API: connections of the user's own, plain SQL, processes and connections that are gone.
+
+use crate::enlisting::on;
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::postgres::Enlisted;
+use dialoq::postgres::tokio_postgres::Client;
+use dialoq::work::{Job, JobState, WorkQueue};
+use dialoq::{Act, Broker, Code, Tx};
+
+const W: WorkQueue<String> = WorkQueue::text("w");
+
+/// A queue `w` with one job.
+async fn with_a_job(broker: &Broker) {
+    broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+    broker.push_job("w", "a").await.unwrap();
+}
+
+async fn take(act: &impl Act) -> Vec<Job> {
+    act.take_jobs(W).pop().await.unwrap()
+}
+
+/// Ends the sessions that hold an advisory lock with this prefix: those that show that a process lives.
+async fn end_presence(client: &Client) {
+    let end = "SELECT pg_terminate_backend(l.pid, 20000) FROM pg_locks AS l JOIN pg_database AS d ON d.oid = l.database
+        WHERE l.locktype = 'advisory' AND l.classid::bigint >> 16 = 17488 AND d.datname = current_database()";
+    assert!(!client.query(end, &[]).await.unwrap().is_empty(), "no process shows that it lives");
+}
+
+pub(crate) fn a_job_of_an_enlisted_transaction_comes_back_uncounted(store: Store) {
+    // DIFFERENCE(attempts-by-clients): only the user learns how the transaction ends.
+    on(store, |broker, mut client, _| async move {
+        with_a_job(&broker).await;
+        for is_commit in [false, true] {
+            let transaction = client.transaction().await.unwrap();
+            let enlisted = Enlisted::new(&broker, &transaction);
+            let jobs = take(&enlisted).await;
+            assert_eq!((jobs.len(), jobs[0].attempt), (1, 1));
+            assert!(take(&broker).await.is_empty(), "the transaction holds it");
+            assert_eq!(broker.complete_job(&jobs[0]).await.unwrap_err().code(), Code::JOB_LOCKED);
+            if is_commit {
+                transaction.commit().await.unwrap();
+                assert_eq!(broker.cancel_job(jobs[0].taken.job).await.unwrap_err().code(), Code::JOB_NOT_FOUND);
+            } else {
+                transaction.rollback().await.unwrap();
+            }
+        }
+        assert!(take(&broker).await.is_empty());
+    });
+}
+
+pub(crate) fn a_reader_of_another_process_is_woken_by_an_enlisted_push(store: Store) {
+    on(store, |broker, mut client, database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let other = Broker::open(database.url()).await.unwrap();
+        let sleeper = other.clone();
+        let reading = tokio::spawn(async move { sleeper.take_jobs(W).wait(2 * SOON).await.unwrap() });
+        let waiting = async {
+            while other.sessions_waiting("#w") == 0 {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(SOON, waiting).await.expect("it never waits");
+        let transaction = client.transaction().await.unwrap();
+        Enlisted::new(&broker, &transaction).push_job("w", "woken").await.unwrap();
+        transaction.commit().await.unwrap();
+        let jobs = tokio::time::timeout(SOON, reading).await.expect("no reader was woken").unwrap();
+        assert_eq!(jobs[0].body(), b"woken");
+    });
+}
+
+pub(crate) fn plain_sql_has_the_same_verbs(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        let one = async |text: &str| client.query_one(text, &[]).await.unwrap();
+        let pushed =
+            one("SELECT job_id, is_new FROM dialoq.push_job('W', 'mail', p_body => '\\x61', p_unique_key => 'u')")
+                .await;
+        assert!(pushed.get::<_, bool>("is_new"));
+        assert!(!one("SELECT is_new FROM dialoq.push_job('w', p_unique_key => 'u')").await.get::<_, bool>("is_new"));
+        let id: i64 = pushed.get("job_id");
+        let lease = "SELECT * FROM dialoq.take_jobs('w', p_has_lease => true)";
+        let token: i64 = one(lease).await.get("token");
+        let failed =
+            one(&format!("SELECT job_state FROM dialoq.fail_job({id}, {token}, 'why', p_is_last => true)")).await;
+        assert_eq!(failed.get::<_, &str>("job_state"), JobState::Dead.name());
+        one(&format!("SELECT dialoq.redrive_job({id})")).await;
+        let again = one(lease).await;
+        assert_eq!((again.get::<_, i32>("attempt"), again.get::<_, &str>("last_error")), (1, "why"));
+        one(&format!("SELECT dialoq.complete_job({id}, {})", again.get::<_, i64>("token"))).await;
+        let refused = client.query(&format!("SELECT dialoq.complete_job({id}, {token})"), &[]).await.unwrap_err();
+        assert_eq!(refused.as_db_error().unwrap().detail(), Some("dialoq 60040"));
+        one("SELECT dialoq.push_job('w', p_body => '\\x62')").await;
+        assert_eq!(one("SELECT body FROM dialoq.take_jobs('w')").await.get::<_, Vec<u8>>("body"), b"b");
+        assert!(client.query("SELECT dialoq.take_jobs('w')", &[]).await.unwrap().is_empty(), "the take completed it");
+    });
+}
+
+/// A transaction that holds the job.
+async fn holding(broker: &Broker) -> (Tx, Job) {
+    let tx = broker.begin().await.unwrap();
+    let job = tx.take_jobs(W).await.unwrap().remove(0);
+    (tx, job)
+}
+
+async fn soon<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let answer = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(SOON, answer).await.unwrap_or_else(|_| panic!("never: {what}"))
+}
+
+pub(crate) fn the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit(store: Store) {
+    on(store, |broker, client, database| async move {
+        with_a_job(&broker).await;
+        broker.sql("CREATE TABLE done (n int)", ()).await.unwrap();
+        let (tx, job) = holding(&broker).await;
+        tx.sql("INSERT INTO done VALUES (1)", ()).await.unwrap();
+        let other = Broker::open(database.url()).await.unwrap();
+        client.query("SELECT dialoq.tick()", &[]).await.unwrap();
+        assert!(other.take_jobs(W).await.unwrap().is_empty(), "its process lives");
+        end_presence(&client).await;
+        client.query("SELECT dialoq.tick()", &[]).await.unwrap();
+        let again = other.take_jobs(W).await.unwrap().remove(0);
+        assert_eq!((again.taken.job, again.attempt), (job.taken.job, 2));
+        assert_eq!(again.last_error.as_deref(), Some("its reader ended before its transaction did"));
+        assert_eq!(tx.commit().await.unwrap_err().code(), Code::LEASE_LOST);
+        let done = broker.query("SELECT count(*) AS n FROM done", ()).await.unwrap().rows[0].get::<i64>("n").unwrap();
+        assert_eq!(done, 0, "the work of a lost job is undone");
+        other.complete_job(&again).await.unwrap();
+        // The process shows again that it lives before its next transaction is believed to be dead.
+        broker.push_job("w", "b").await.unwrap();
+        let (tx, _) = holding(&broker).await;
+        tx.commit().await.unwrap();
+    });
+}
+
+pub(crate) fn a_transaction_whose_connection_is_lost_is_a_failed_attempt(store: Store) {
+    on(store, |broker, client, _| async move {
+        with_a_job(&broker).await;
+        let (tx, job) = holding(&broker).await;
+        let pid: i64 = tx.query("SELECT pg_backend_pid() AS pid", ()).await.unwrap().rows[0].get("pid").unwrap();
+        tx.report_job(&job, "half").await.unwrap();
+        client.query(&format!("SELECT pg_terminate_backend({pid}, 20000)"), &[]).await.unwrap();
+        assert!(tx.commit().await.is_err());
+        let again = soon("the job comes back", async || broker.take_jobs(W).await.unwrap().pop()).await;
+        assert_eq!((again.attempt, again.last_error.as_deref()), (2, Some("its transaction was rolled back")));
+    });
+}
+
+pub(crate) fn a_claim_whose_answer_was_lost_goes_back(store: Store) {
+    on(store, |broker, client, _| async move {
+        with_a_job(&broker).await;
+        broker.push_job("w", "b").await.unwrap();
+        let claim = |last_token: i64| {
+            format!(
+                "SELECT body, token FROM dialoq.claim_jobs('00000000-0000-0000-0000-000000000001',
+                '00000000-0000-0000-0000-000000000002', {last_token}, 'w', 1, NULL, NULL, NULL, false, false, NULL, '')"
+            )
+        };
+        let first = client.query_one(&claim(0), &[]).await.unwrap();
+        let (body, token): (Vec<u8>, i64) = (first.get("body"), first.get("token"));
+        let second = client.query_one(&claim(0), &[]).await.unwrap();
+        assert_eq!(second.get::<_, Vec<u8>>("body"), body, "the same job, for the first answer was lost");
+        let third = client.query_one(&claim(second.get("token")), &[]).await.unwrap();
+        assert_eq!(third.get::<_, Vec<u8>>("body"), b"b");
+        let attempts = "SELECT attempts FROM dialoq.job ORDER BY job_id";
+        let attempts: Vec<i32> = client.query(attempts, &[]).await.unwrap().iter().map(|row| row.get(0)).collect();
+        assert_eq!((attempts, token < second.get("token")), (vec![1, 1], true));
+    });
+}
+
+pub(crate) fn jobs_pushed_into_a_queue_while_it_is_dropped_go_too(store: Store) {
+    on(store, |broker, mut client, database: Database| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        Enlisted::new(&broker, &transaction).push_job("w", "late").await.unwrap();
+        broker.execute("DROP WORK QUEUE w").await.unwrap();
+        transaction.commit().await.unwrap();
+        let other = Broker::open(database.url()).await.unwrap();
+        let left = async || {
+            client.query("SELECT dialoq.tick()", &[]).await.unwrap();
+            let count = "SELECT count(*) FROM dialoq.job UNION ALL SELECT count(*) FROM dialoq.dropped_work_queue";
+            let rows = client.query(count, &[]).await.unwrap();
+            rows.iter().all(|row| row.get::<_, i64>(0) == 0).then_some(())
+        };
+        soon("the late job goes", left).await;
+        other.close().await.unwrap();
+    });
+}
+
+pub(crate) fn the_history_keeps_to_its_bounds(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH HISTORY_ROWS = 100, HISTORY_SECONDS = 3600").await.unwrap();
+        let rows = async || {
+            client.query("SELECT dialoq.tick()", &[]).await.unwrap();
+            client.query_one("SELECT count(*) FROM dialoq.job_history", &[]).await.unwrap().get::<_, i64>(0)
+        };
+        let fill = "SELECT dialoq.push_job('w') FROM generate_series(1, 150)";
+        client.query(fill, &[]).await.unwrap();
+        client.query("SELECT FROM dialoq.take_jobs('w', 150)", &[]).await.unwrap();
+        assert_eq!(rows().await, 100);
+        client
+            .batch_execute(
+                "UPDATE dialoq.job_history SET finished_at = finished_at - interval '2 hours' WHERE job_id < 100",
+            )
+            .await
+            .unwrap();
+        assert_eq!(rows().await, 51);
+        broker.execute("ALTER WORK QUEUE w WITH HISTORY = OFF").await.unwrap();
+        client.query("SELECT dialoq.push_job('w')", &[]).await.unwrap();
+        assert_eq!(client.query("SELECT FROM dialoq.take_jobs('w')", &[]).await.unwrap().len(), 1);
+        assert_eq!(rows().await, 51);
+    });
+}
