@@ -24,6 +24,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_id bigint;
     v_passed bigint[] := '{}';
+    v_state smallint;
 BEGIN
     IF NOT p_oldest AND p_job_type IS NULL THEN
         SELECT j.job_id INTO v_id
@@ -54,8 +55,8 @@ BEGIN
         IF v_id IS NULL THEN
             RETURN NULL;
         END IF;
-        PERFORM FROM dialoq.job AS j WHERE j.job_id = v_id AND j.state = 1 FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN
+        SELECT j.state INTO v_state FROM dialoq.job AS j WHERE j.job_id = v_id FOR UPDATE SKIP LOCKED;
+        IF v_state = 1 THEN
             RETURN v_id;
         END IF;
         v_passed := v_passed || v_id;

@@ -30,8 +30,8 @@ BEGIN
     PERFORM dialoq.clear_dropped_work_queues();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     due_at := least(
-        (SELECT min(j.due_at) FROM dialoq.job AS j WHERE j.due_at > p_now AND j.holder IS NULL),
-        (SELECT min(r.wake_at) FROM dialoq.work_rate AS r WHERE r.wake_at > p_now),
+        (SELECT j.due_at FROM dialoq.job AS j WHERE j.due_at > p_now AND j.holder IS NULL ORDER BY j.due_at LIMIT 1),
+        (SELECT r.wake_at FROM dialoq.work_rate AS r WHERE r.wake_at > p_now ORDER BY r.wake_at LIMIT 1),
         CASE WHEN dialoq.cut_job_history(p_now, 2000) THEN p_now END,
         -- Another session has locked the row.
         CASE WHEN EXISTS (SELECT FROM dialoq.job AS j WHERE j.due_at <= p_now AND j.holder IS NULL)
