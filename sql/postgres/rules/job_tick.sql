@@ -7,7 +7,7 @@
 -- Gives: how many jobs changed; notices; the time of the next event
 CREATE OR REPLACE FUNCTION dialoq.tick_jobs(
     p_now timestamptz, p_top integer, OUT did integer, OUT notices text, OUT due_at timestamptz)
-LANGUAGE plpgsql AS $$
+LANGUAGE plpgsql SET enable_bitmapscan = off SET enable_sort = off AS $$
 DECLARE
     v_done record;
     v_is_manual boolean;

@@ -10,7 +10,7 @@
 CREATE OR REPLACE FUNCTION dialoq.poll()
 RETURNS TABLE (catalog_version bigint, due_at timestamptz, ready_queues text, held_queues text, has_locked boolean, now_at timestamptz)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET jit = off AS $$
 #variable_conflict use_column
 DECLARE
     v_locked bigint[];
