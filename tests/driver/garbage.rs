@@ -17,7 +17,9 @@ const SCRIPT: &str = "
     CREATE QUEUE asker; CREATE QUEUE server; CREATE QUEUE stuck WITH STATUS = OFF;
     CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);
     CREATE SERVICE [//t/Stuck] ON QUEUE stuck ([//t/Talk]);
-    CREATE QUEUE witness; CREATE SERVICE [//t/Witness] ON QUEUE witness ([//t/Talk]);";
+    CREATE QUEUE witness; CREATE SERVICE [//t/Witness] ON QUEUE witness ([//t/Talk]);
+    CREATE WORK QUEUE jobs WITH ORDER = PRIORITY; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, KEY_RATE_JOBS = 1000000;
+    CREATE WORK QUEUE witnesses";
 
 /// A function of the catalog: its name, the names and types of its arguments.
 const ROUTINES: &str = "
@@ -80,6 +82,8 @@ fn values(of: &str, material: &Material) -> Vec<String> {
             "'server'",
             "'SERVER'",
             "'stuck'",
+            "'jobs'",
+            "'limited'",
             "'//t/Asker'",
             "'//t/Server'",
             "'//t/Stuck'",
@@ -167,7 +171,8 @@ async fn connect(url: &str) -> Client {
     client
 }
 
-/// Conversations that are begun, converse, wait for a queue that is off, and have ended.
+/// Conversations that are begun, converse, wait for a queue that is off, and have ended. Jobs that are ready, scheduled, taken
+/// and dead, in a queue with limits and one without.
 async fn prepare(owner: &Client) -> Material {
     owner
         .batch_execute(
@@ -176,7 +181,12 @@ async fn prepare(owner: &Client) -> Material {
              FROM (SELECT n, CASE WHEN n <= 4 THEN '//t/Server' ELSE '//t/Stuck' END AS to_service
                 FROM generate_series(1, 8) AS g (n)) AS k;
              SELECT dialoq.send(conversation_handle, '//t/Word', 'a') FROM material WHERE n NOT IN (1, 8);
-             SELECT dialoq.end_conversation(conversation_handle) FROM material WHERE n IN (4, 7);",
+             SELECT dialoq.end_conversation(conversation_handle) FROM material WHERE n IN (4, 7);
+             SELECT dialoq.push_job(w.name, 'garbage', '//t/Word', n, NULL, NULL, n::text)
+             FROM generate_series(1, 8) AS g (n), (VALUES ('jobs'), ('limited')) AS w (name);
+             SELECT dialoq.push_job('jobs', p_delay_ms => 100000000);
+             SELECT dialoq.fail_job(t.job_id, t.token, 'why', p_is_last => true) FROM dialoq.take_jobs('jobs', p_has_lease => true) AS t;
+             SELECT dialoq.take_jobs(w.name, 2, p_has_lease => true) FROM (VALUES ('jobs'), ('limited')) AS w (name);",
         )
         .await
         .unwrap();
@@ -192,13 +202,16 @@ async fn prepare(owner: &Client) -> Material {
     .await;
     let numbers = texts(
         "SELECT q.queue_id::text FROM dialoq.service_queue AS q WHERE q.name <> 'witness'
-         UNION SELECT s.service_id::text FROM dialoq.service AS s WHERE s.name <> '//t/Witness'",
+         UNION SELECT s.service_id::text FROM dialoq.service AS s WHERE s.name <> '//t/Witness'
+         UNION SELECT w.queue_id::text FROM dialoq.work_queue AS w WHERE w.name <> 'witnesses'
+         UNION SELECT n::text FROM dialoq.job AS j, LATERAL (VALUES (j.job_id), (j.token)) AS i (n)",
     )
     .await;
     Material { uuids, numbers }
 }
 
-/// A conversation that has nothing to do with the calls: a message, a timer, a tick and a definition go their way.
+/// A conversation and a work queue that have nothing to do with the calls: a message, a timer, a tick, a definition and a job
+/// go their way.
 async fn goes_on(broker: &Broker, owner: &Client, witness: ConversationHandle) -> Result<(), String> {
     let failed = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
     broker.send(witness, "//t/Word", "still here").await.map_err(|error| failed("SEND", &error))?;
@@ -226,7 +239,10 @@ async fn goes_on(broker: &Broker, owner: &Client, witness: ConversationHandle) -
         return Err("the timer was not delivered".to_owned());
     }
     broker.execute("ALTER QUEUE stuck WITH RETENTION = OFF").await.map_err(|error| failed("ALTER QUEUE", &error))?;
-    Ok(())
+    broker.push_job("witnesses", "a").await.map_err(|error| failed("a push", &error))?;
+    let jobs = broker.take_jobs("witnesses").await.map_err(|error| failed("a take", &error))?;
+    let job = jobs.first().ok_or("no job was taken")?;
+    broker.complete_job(job).await.map_err(|error| failed("a completion", &error))
 }
 
 async fn run(store: Store, role: &str, is_undone: bool, seed: u64) {

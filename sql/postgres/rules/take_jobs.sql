@@ -19,8 +19,8 @@ DECLARE
     q dialoq.work_queue;
     v_now timestamptz;
     v_until timestamptz;
-    v_from integer := 10 - coalesce(p_highest, 10);
-    v_to integer := 10 - coalesce(p_lowest, 1);
+    v_from integer := 0;
+    v_to integer := 0;
     v_rows tid[];
     v_ids bigint[];
     v_finished bigint[];
@@ -39,9 +39,9 @@ BEGIN
     IF p_has_lease THEN
         v_until := v_now + coalesce(p_lease_ms, q.lease_ms) * interval '1 millisecond';
     END IF;
-    IF q.work_order <> 'PRIORITY' THEN
-        v_from := 0;
-        v_to := 0;
+    IF q.work_order = 'PRIORITY' THEN
+        v_from := 10 - coalesce(p_highest, 10);
+        v_to := 10 - coalesce(p_lowest, 1);
     END IF;
     IF dialoq.is_limited(q) OR p_oldest IS TRUE THEN
         SELECT t.job_ids, t.notices INTO v_ids, v_notices

@@ -1,7 +1,7 @@
 -- Writes a work queue, new or not, or removes one with its jobs and its history.
 -- Takes: the columns of work_queue; or the queue_id
 -- Gives: put_work_queue: nothing; delete_work_queue: notices
--- Errors: 60005; 3716 if a transaction holds a job of the queue that is removed
+-- Errors: 60005; delete_work_queue: 3716 if a transaction holds a job of the queue that is removed
 -- Locks: the row, the jobs
 -- Called by: dialoq_admin (put_work_queue, delete_work_queue)
 CREATE FUNCTION dialoq.put_work_queue(
@@ -40,6 +40,7 @@ RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path =
 DECLARE
     v_held bigint;
 BEGIN
+    PERFORM dialoq.check_range('p_queue_id', p_queue_id, -2147483648, 2147483647);
     -- A push or a take that has read the row before goes on; tick removes what it leaves.
     DELETE FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
     SELECT j.job_id INTO v_held FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.holder IS NOT NULL LIMIT 1;
