@@ -45,7 +45,7 @@ struct Session {
     steps_done: u64,
     taken: Share,
     claims: Claims,
-    /// The server has been told who holds the jobs of this transaction.
+    /// The server has received who holds the jobs of this transaction.
     is_introduced: bool,
     effects: TransactionEffects,
 }
