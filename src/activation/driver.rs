@@ -4,15 +4,16 @@ use super::monitor::{ActivationCounters, Decision, Launches, Monitor, MonitorSet
 use super::reader::panic_text;
 use super::session::{Session, Traces};
 use super::{HandlerResult, Procedure, Ramp};
-use crate::catalog::{Catalog, Queue, fold_name};
+use crate::catalog::{Activation, Catalog, fold_name};
 use crate::error::{Code, Error, ErrorKind};
 use crate::protocol::Verb;
-use crate::protocol::definition::QueueEvent;
-use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Store};
+use crate::protocol::definition::{QueueEvent, WorkNumber};
+use crate::store::{ActivatedTaskRow, MonitorRow, QueueActivity, ReaderSlot, Store, work_queue_on_board};
 use crate::time::Timestamp;
 use metrics::{counter, gauge};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{Id, JoinError, JoinSet};
@@ -20,6 +21,9 @@ use tokio::task::{Id, JoinError, JoinSet};
 /// While readers are at work the monitor has nothing urgent to decide, and a check per message would only take their
 /// time.
 const SHORTEST_CHECK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The largest MAX_QUEUE_READERS.
+const MOST_READERS: u16 = 32_767;
 
 /// Requests of the readers' holder.
 pub(super) enum Command {
@@ -41,6 +45,23 @@ pub(super) enum Source {
     Named(FindProcedure),
     /// None: events are posted to the QUEUE_ACTIVATION notifications of the queue.
     Events,
+    /// A worker: the queue is a work queue, whose MAX_QUEUE_READERS counts over all processes.
+    Worker {
+        procedure: Procedure,
+        /// The most readers of this worker.
+        readers: u16,
+    },
+}
+
+/// The definition of the queue that a driver watches.
+struct Watched {
+    id: i32,
+    name: Arc<str>,
+    /// Whether messages can be received, or jobs taken.
+    is_on: bool,
+    activation: Option<Activation>,
+    /// The most readers over all processes, if the definition says so.
+    max_queue_readers: Option<u16>,
 }
 
 /// An event of a reader, like the trace event `Broker:Activation` of a server.
@@ -123,6 +144,8 @@ pub(super) struct Driver {
     /// The limit now in force, and the catalog's when last read.
     limit: u16,
     catalog_limit: Option<u16>,
+    /// How many readers of a worker are to leave after their job.
+    surplus: Arc<AtomicUsize>,
     readers: JoinSet<ReaderOutcome>,
     running: HashMap<Id, Reader>,
     /// Places of readers that have just gone: for readers launched now, else freed.
@@ -151,13 +174,19 @@ impl Driver {
         commands: mpsc::UnboundedReceiver<Command>,
         events: broadcast::Sender<ReaderEvent>,
     ) -> Self {
-        let catalog_limit = limit_of(&store.catalog(), &queue);
+        let watched = source.watched(&store.catalog(), &queue);
+        let catalog_limit = watched.and_then(|watched| watched.max_queue_readers);
         let limit = match &source {
             Source::Given { max_queue_readers: Some(given), .. } => *given,
+            Source::Worker { readers, .. } => catalog_limit.map_or(*readers, |limit| limit.min(*readers)),
             _ => catalog_limit.unwrap_or(1),
         };
+        let activity = match &source {
+            Source::Worker { .. } => store.activity().queue(&work_queue_on_board(&queue)),
+            _ => store.activity().queue(&queue),
+        };
         Self {
-            activity: store.activity().queue(&queue),
+            activity,
             monitor_id: store.activity().monitors().next_id(),
             store,
             queue,
@@ -168,6 +197,7 @@ impl Driver {
             measured: ActivationCounters::default(),
             limit,
             catalog_limit,
+            surplus: Arc::default(),
             readers: JoinSet::new(),
             running: HashMap::new(),
             spare: Vec::new(),
@@ -271,7 +301,7 @@ impl Driver {
         self.store.refresh_facts().await;
         let now = self.store.clock().now();
         let catalog = self.store.catalog();
-        let queue = catalog.queue(&self.queue).cloned();
+        let queue = self.source.watched(&catalog, &self.queue);
         let facts = self.activity.facts();
         let running = self.running();
         let queue_id = queue.as_ref().map(|queue| queue.id);
@@ -281,11 +311,12 @@ impl Driver {
             self.monitor.check(&none, &facts, running, now);
             self.queue_id = queue_id;
         }
-        let settings = self.settings(&catalog, queue.as_deref());
+        let settings = self.settings(&catalog, queue.as_ref());
+        self.send_away();
         let mut decision = self.monitor.check(&settings, &facts, running, now);
         if decision.launch > 0 {
             let before = self.running.len();
-            let launched = self.launch(decision.launch, queue.as_deref(), now).await;
+            let launched = self.launch(decision.launch, queue.as_ref(), now).await;
             let missing = decision.launch.saturating_sub(self.running.len() - before);
             match launched {
                 Ok(()) => {}
@@ -332,24 +363,29 @@ impl Driver {
         Running { readers: self.running.len(), starting }
     }
 
-    fn settings(&mut self, catalog: &Catalog, queue: Option<&Queue>) -> MonitorSettings {
+    fn settings(&mut self, catalog: &Catalog, queue: Option<&Watched>) -> MonitorSettings {
         let activation = queue.and_then(|queue| queue.activation.as_ref());
         let is_wanted = match (&self.source, activation) {
             (Source::Events, _) => catalog.event_notifications.values().any(|notification| {
                 notification.event == QueueEvent::QueueActivation
                     && queue.is_some_and(|queue| queue.id == notification.queue_id)
             }),
-            (Source::Given { .. }, None) => true,
+            (Source::Given { .. }, None) | (Source::Worker { .. }, _) => true,
             (Source::Named(_), None) => false,
             (_, Some(activation)) => activation.is_enabled,
         };
         // The latest change counts: a change of the catalog replaces the program's earlier limit.
-        let declared = activation.map(|activation| activation.max_queue_readers);
+        let declared = queue.and_then(|queue| queue.max_queue_readers);
         if queue.is_some() && declared != self.catalog_limit {
             self.catalog_limit = declared;
-            self.limit = declared.unwrap_or(self.limit);
+            self.limit = match &self.source {
+                Source::Worker { readers, .. } => declared.map_or(*readers, |limit| limit.min(*readers)),
+                _ => declared.unwrap_or(self.limit),
+            };
         }
-        let is_on = queue.is_some_and(|queue| queue.is_receive_enabled) && catalog.settings.is_broker_enabled;
+        // A broker that is turned off delivers no messages; jobs are taken all the same.
+        let is_broker_on = matches!(self.source, Source::Worker { .. }) || catalog.settings.is_broker_enabled;
+        let is_on = queue.is_some_and(|queue| queue.is_on) && is_broker_on;
         let launches = match &self.source {
             Source::Events => Launches::Events,
             _ => Launches::Readers { max: self.limit, ramp: self.ramp },
@@ -357,9 +393,46 @@ impl Driver {
         MonitorSettings { exists: is_on && is_wanted, launches }
     }
 
-    fn procedure(&self, queue: &Queue) -> Result<(Procedure, Arc<str>), String> {
+    /// The most readers of this kind over all processes.
+    fn most(&self) -> u16 {
+        match self.source {
+            // Readers without a maximum have places too, so that one that is set later finds them.
+            Source::Worker { .. } => self.catalog_limit.unwrap_or(MOST_READERS),
+            _ => self.limit,
+        }
+    }
+
+    /// A worker's readers that a lowered maximum has no room for leave after their job: a queue that is never empty would
+    /// keep them for ever.
+    fn send_away(&self) {
+        if !matches!(self.source, Source::Worker { .. }) {
+            return;
+        }
+        let beyond = self.running.values().filter(|reader| reader.place.slot.is_beyond(self.most())).count();
+        let kept = (self.running.len() - beyond).min(self.limit.into());
+        let leaving = self.running.values().filter(|reader| reader.traces.is_leaving()).count();
+        self.surplus.store((self.running.len() - kept).saturating_sub(leaving), SeqCst);
+    }
+
+    /// The place of a reader that has gone. The first that goes leaves one beyond a lowered maximum to no other reader.
+    fn place_of(&mut self, reader: Reader) -> Option<Place> {
+        let mut place = reader.place;
+        if matches!(self.source, Source::Worker { .. }) {
+            let most = self.most();
+            if let Some(other) = self.running.values_mut().find(|other| other.place.slot.is_beyond(most)) {
+                std::mem::swap(&mut place, &mut other.place);
+            }
+            if place.slot.is_beyond(most) {
+                return None;
+            }
+        }
+        Some(place)
+    }
+
+    fn procedure(&self, queue: &Watched) -> Result<(Procedure, Arc<str>), String> {
         let named = queue.activation.as_ref().map(|activation| activation.procedure_name.clone());
         let (procedure, name) = match (&self.source, named) {
+            (Source::Worker { procedure, .. }, _) => (procedure.clone(), procedure.name().clone()),
             (Source::Given { procedure, .. }, named) => {
                 let name = named.unwrap_or_else(|| procedure.name().clone());
                 (procedure.clone(), name)
@@ -374,7 +447,7 @@ impl Driver {
         Ok((procedure, name))
     }
 
-    async fn launch(&mut self, readers: usize, queue: Option<&Queue>, now: Timestamp) -> Result<(), Shortfall> {
+    async fn launch(&mut self, readers: usize, queue: Option<&Watched>, now: Timestamp) -> Result<(), Shortfall> {
         let Some(queue) = queue else {
             return Err(Shortfall::Failed(format!("queue '{}' does not exist", self.queue)));
         };
@@ -383,11 +456,12 @@ impl Driver {
             return Ok(());
         }
         let (procedure, procedure_name) = self.procedure(queue).map_err(Shortfall::Failed)?;
+        let most = self.most();
         for _ in 0..readers {
             let spare = self.spare.iter().position(|place| place.queue_id == queue.id);
             let slot = match spare.map(|spare| self.spare.swap_remove(spare).slot) {
                 Some(slot) => slot,
-                None => match self.store.reader_slot(queue.id, self.limit).await {
+                None => match self.store.reader_slot(queue.id, most).await {
                     Ok(Some(slot)) => slot,
                     Ok(None) => return Err(Shortfall::PlacesTaken),
                     Err(error) => {
@@ -402,6 +476,7 @@ impl Driver {
                 task_id,
                 self.stopping.subscribe(),
                 self.failures.0.clone(),
+                self.surplus.clone(),
             );
             let (procedure, of_reader) = (procedure.clone(), traces.clone());
             let handle = self.readers.spawn(async move {
@@ -442,13 +517,14 @@ impl Driver {
         let Some(reader) = self.running.remove(&id) else { return false };
         gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(1.0);
         self.store.activity().monitors().remove_task(reader.task_id);
-        let received = reader.traces.received();
+        let (task_id, received) = (reader.task_id, reader.traces.received());
         let (outcome, left_open) = match ended {
             Ok((_, (outcome, left_open))) => (outcome.map_err(super::HandlerError::into_error), left_open),
             Err(error) if error.is_panic() => (Err(panicked(&*error.into_panic())), false),
             Err(error) => (Err(Error::new(Code::HANDLER_FAILED, error.to_string())), false),
         };
-        self.spare.push(reader.place);
+        let place = self.place_of(reader);
+        self.spare.extend(place);
         let is_closed = matches!(&outcome, Err(error) if error.code() == Code::STORE_CLOSED) && self.is_closed().await;
         let (end, code, why) = match is_closed {
             // A closed broker has no work left; its readers have not failed.
@@ -458,30 +534,30 @@ impl Driver {
         self.monitor.reader_ended(end, self.store.clock().now());
         match code {
             Some(code) if end != ReaderEnd::Left => {
-                tracing::error!(queue = %self.queue, task_id = reader.task_id, %code, why, "a reader was aborted");
+                tracing::error!(queue = %self.queue, task_id, %code, why, "a reader was aborted");
             }
-            _ => tracing::debug!(queue = %self.queue, task_id = reader.task_id, why, "a reader has left"),
+            _ => tracing::debug!(queue = %self.queue, task_id, why, "a reader has left"),
         }
-        self.event(ReaderEvent::Ended { task_id: reader.task_id, code, why });
+        self.event(ReaderEvent::Ended { task_id, code, why });
         is_closed
     }
 
     /// Why a reader ended (reference 5.4).
     fn judge(&self, outcome: Result<(), Error>, left_open: bool, received: bool) -> (ReaderEnd, Option<Code>, String) {
         let catalog = self.store.catalog();
-        let queue = catalog.queue(&self.queue);
+        let queue = self.source.watched(&catalog, &self.queue);
         let own = outcome.as_ref().err();
         // A RECEIVE may see a definition before the catalog shows it, so the reader's own error counts too. The error may be
         // about another queue.
         let quoted = fold_name(&format!("'{}'", self.queue));
         let names_queue = |error: &Error| fold_name(error.message()).contains(&quoted);
-        let is_dropped = queue.is_none_or(|queue| Some(queue.id) != self.queue_id);
+        let is_dropped = queue.as_ref().is_none_or(|queue| Some(queue.id) != self.queue_id);
         if own.map_or(is_dropped, |error| error.code() == Code::OBJECT_NOT_FOUND && (is_dropped || names_queue(error)))
         {
             let why = format!("the reader was ended because queue '{}' was dropped", self.queue);
             return (ReaderEnd::Left, Some(Code::READER_QUEUE_DROPPED), why);
         }
-        let is_disabled = queue.is_some_and(|queue| !queue.is_receive_enabled);
+        let is_disabled = queue.is_some_and(|queue| !queue.is_on);
         if own.map_or(is_disabled, |error| error.code() == Code::QUEUE_DISABLED && (is_disabled || names_queue(error)))
         {
             let why = format!("the reader was ended because queue '{}' was disabled", self.queue);
@@ -553,8 +629,29 @@ impl Driver {
     }
 }
 
-fn limit_of(catalog: &Catalog, queue: &str) -> Option<u16> {
-    Some(catalog.queue(queue)?.activation.as_ref()?.max_queue_readers)
+impl Source {
+    /// The definition of the queue of that name; `None` if there is none.
+    fn watched(&self, catalog: &Catalog, name: &str) -> Option<Watched> {
+        if let Self::Worker { .. } = self {
+            let queue = catalog.work_queue(name)?;
+            let limit = queue.settings.limit(WorkNumber::MaxQueueReaders);
+            return Some(Watched {
+                id: queue.id,
+                name: queue.name.clone(),
+                is_on: queue.settings.is_enabled,
+                activation: None,
+                max_queue_readers: limit.and_then(|limit| u16::try_from(limit).ok()),
+            });
+        }
+        let queue = catalog.queue(name)?;
+        Some(Watched {
+            id: queue.id,
+            name: queue.name.clone(),
+            is_on: queue.is_receive_enabled,
+            activation: queue.activation.clone(),
+            max_queue_readers: queue.activation.as_ref().map(|activation| activation.max_queue_readers),
+        })
+    }
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> Error {

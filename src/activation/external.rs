@@ -13,7 +13,7 @@ use crate::error::{Code, Error, Result};
 use crate::jsonl::MessageLine;
 use crate::protocol::{Message, ReceiveFrom};
 use crate::store::BoxFuture;
-use child::Child;
+use child::{Child, Errors};
 use line::{Line, Reply};
 #[cfg(all(unix, feature = "cli"))]
 pub(crate) use process::kill_all;
@@ -30,7 +30,7 @@ pub(crate) async fn run_once(
     environment: Vec<(&str, String)>,
     input: Vec<u8>,
 ) -> Result<String> {
-    Ok(Child::spawn(program, args, environment)?.run(input).await?.join("\n"))
+    Ok(Child::spawn(program, args, environment, Errors::Kept)?.run(input).await?.join("\n"))
 }
 
 /// How a program is run.
@@ -155,7 +155,7 @@ impl Program {
                 ("DIALOQ_PRIORITY", message.priority.to_string()),
             ]);
         }
-        Child::spawn(&self.program, &self.args, environment)
+        Child::spawn(&self.program, &self.args, environment, Errors::Inherited)
     }
 }
 

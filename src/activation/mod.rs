@@ -32,6 +32,7 @@ use crate::store::BoxFuture;
 use driver::{Command, Driver, Source};
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -184,6 +185,26 @@ impl Readers {
         let (events, _) = broadcast::channel(EVENTS_KEPT);
         let driver = Driver::new(broker.shared_store().clone(), queue, source, ramp, asked, events.clone());
         Self { commands, events, driver: tokio::spawn(driver.run()) }
+    }
+
+    /// Readers of a work queue, as many as there are jobs for, and at most so many of this worker.
+    pub(crate) fn of_worker(broker: &Broker, queue: Arc<str>, procedure: Procedure, readers: u16, ramp: Ramp) -> Self {
+        Self::start(broker, queue, Source::Worker { procedure, readers }, ramp)
+    }
+
+    /// As [`Readers::stop`], but readers that run after so long are ended.
+    pub(crate) async fn stop_within(&mut self, patience: Option<Duration>) {
+        self.ask(Command::Stop);
+        let Some(patience) = patience else { return drop((&mut self.driver).await) };
+        if tokio::time::timeout(patience, &mut self.driver).await.is_err() {
+            self.ask(Command::Abort);
+            drop((&mut self.driver).await);
+        }
+    }
+
+    /// Ends the readers without waiting for them.
+    pub(crate) fn end(&self) {
+        self.ask(Command::Abort);
     }
 
     /// Changes the limit while running. Raising it may start readers at once; lowering it stops none.

@@ -10,7 +10,7 @@ use crate::store::{BoxFuture, SqlRows, SqlStatement, Store, StoreTx};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex as BlockingMutex, PoisonError, Weak};
 use tokio::sync::{Mutex, mpsc, watch};
 use uuid::Uuid;
@@ -27,6 +27,7 @@ pub struct Session {
     traces: Arc<Traces>,
     stopping: watch::Receiver<bool>,
     failures: mpsc::UnboundedSender<Failure>,
+    surplus: Arc<AtomicUsize>,
 }
 
 impl fmt::Debug for Session {
@@ -42,10 +43,11 @@ impl Session {
         task_id: u64,
         stopping: watch::Receiver<bool>,
         failures: mpsc::UnboundedSender<Failure>,
+        surplus: Arc<AtomicUsize>,
     ) -> (Self, Arc<Traces>) {
         let traces = Arc::new(Traces::default());
         let broker = Broker::over(Arc::new(WatchedStore { inner: store, traces: traces.clone() }));
-        (Self { broker, queue, task_id, traces: traces.clone(), stopping, failures }, traces)
+        (Self { broker, queue, task_id, traces: traces.clone(), stopping, failures, surplus }, traces)
     }
 
     /// The queue this reader was launched for.
@@ -68,6 +70,24 @@ impl Session {
         let mut stopping = self.stopping.clone();
         // If the driver is gone, the reader need not stop.
         let _ = stopping.wait_for(|stopping| *stopping).await;
+    }
+
+    /// The signal to stop, for a reader that is no receive loop.
+    pub(crate) fn stop_signal(&self) -> watch::Receiver<bool> {
+        self.stopping.clone()
+    }
+
+    /// The reader asks for work now, though not with a RECEIVE of this session.
+    pub(crate) fn note_receive(&self) {
+        self.traces.received.store(true, SeqCst);
+    }
+
+    /// Whether a maximum that was lowered has no room for one of the readers: this one leaves then.
+    pub(crate) fn is_surplus(&self) -> bool {
+        self.traces.is_leaving.store(true, SeqCst);
+        let is_surplus = self.surplus.fetch_update(SeqCst, SeqCst, |surplus| surplus.checked_sub(1)).is_ok();
+        self.traces.is_leaving.store(is_surplus, SeqCst);
+        is_surplus
     }
 
     /// Reports to the monitor a failure that the reader survives, and whose transaction it has rolled back: also one that
@@ -114,6 +134,7 @@ impl Perform for Session {
 #[derive(Default)]
 pub(super) struct Traces {
     received: AtomicBool,
+    is_leaving: AtomicBool,
     left_open: AtomicBool,
     next_id: AtomicU64,
     open: BlockingMutex<HashMap<u64, Weak<Slot>>>,
@@ -126,6 +147,11 @@ impl Traces {
     /// Whether a RECEIVE or GET CONVERSATION GROUP was run.
     pub(super) fn received(&self) -> bool {
         self.received.load(SeqCst)
+    }
+
+    /// Whether the reader leaves because it is one too many.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(SeqCst)
     }
 
     /// Rolls back the reader's open transactions; returns whether they, or those it dropped without an end, did any

@@ -32,6 +32,12 @@ impl Error {
         )
     }
 
+    /// 60042: no reader has the job.
+    pub(crate) fn job_never_taken(job: impl Display, token: u64) -> Self {
+        let what = format!("job {job} is not held with token {token}: no reader has taken it yet; take it first");
+        Self::new(Code::LEASE_LOST, what)
+    }
+
     /// 60043: an open transaction is in the way.
     pub(crate) fn job_locked(what: impl Display) -> Self {
         Self::new(Code::JOB_LOCKED, format!("{what}; try again when that transaction has ended"))

@@ -96,6 +96,8 @@ numbers! {
     RateMs = "RATE_MS", 1000, 1..=86_400_000;
     /// The most jobs of one key taken in RATE_MS; 0 is no limit.
     KeyRateJobs = "KEY_RATE_JOBS", 0, 0..=1_000_000_000;
+    /// The most activated readers at a time, over all processes; 0 is no limit but those of the workers themselves.
+    MaxQueueReaders = "MAX_QUEUE_READERS", 0, 0..=32767;
 }
 
 /// One option that a statement names.

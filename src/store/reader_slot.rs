@@ -4,17 +4,26 @@ use std::fmt;
 
 /// Held while a reader runs; dropping it frees the place. The end of the process also frees the place.
 #[must_use = "dropping it frees the place"]
-pub struct ReaderSlot(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub struct ReaderSlot {
+    number: Option<i32>,
+    free: Option<Box<dyn FnOnce() + Send + Sync>>,
+}
 
 impl ReaderSlot {
     /// A place without a shared count: only one process owns the store.
     pub fn granted() -> Self {
-        Self(None)
+        Self { number: None, free: None }
     }
 
-    /// A place that this function frees.
-    pub(crate) fn freed_by(free: impl FnOnce() + Send + Sync + 'static) -> Self {
-        Self(Some(Box::new(free)))
+    /// A place of this number that this function frees.
+    pub(crate) fn freed_by(number: Option<i32>, free: impl FnOnce() + Send + Sync + 'static) -> Self {
+        Self { number, free: Some(Box::new(free)) }
+    }
+
+    /// Whether the place is beyond a maximum that was lowered since it was taken; one that was taken again after a lost
+    /// connection keeps its first number.
+    pub(crate) fn is_beyond(&self, maximum: u16) -> bool {
+        self.number.is_some_and(|number| number >= i32::from(maximum))
     }
 }
 
@@ -26,7 +35,7 @@ impl fmt::Debug for ReaderSlot {
 
 impl Drop for ReaderSlot {
     fn drop(&mut self) {
-        if let Some(free) = self.0.take() {
+        if let Some(free) = self.free.take() {
             free();
         }
     }

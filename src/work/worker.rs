@@ -2,6 +2,7 @@
 
 use super::{Job, NamesQueue, TakenJob, WorkQueue};
 use crate::act::Act;
+use crate::activation::{HandlerResult, MonitorRow, Procedure, Ramp, Readers, Session};
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::WorkNumber;
@@ -21,6 +22,9 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long one take waits before it looks whether the worker is to stop; the stop itself ends it at once.
 const TAKE_WAIT: Duration = Duration::from_secs(60);
 
+/// How long an activated reader waits for its next job before it leaves; as that of a queue of messages.
+const IDLE_WAIT: Duration = Duration::from_millis(500);
+
 /// Set between the taking of a job and its handler.
 const BEFORE_HANDLER: &str = "dialoq_before_handler";
 
@@ -37,13 +41,44 @@ pub struct Context {
     /// The transaction that holds the job, if the worker runs [in transactions](Worker::in_transactions): what is done in
     /// it is committed with the job.
     pub tx: Option<Arc<Tx>>,
-    result: Arc<Mutex<Option<Vec<u8>>>>,
+    choices: Arc<Mutex<Choices>>,
+}
+
+/// What a handler wants for its attempt.
+#[derive(Debug, Default)]
+struct Choices {
+    result: Option<Vec<u8>>,
+    after_failure: Option<AfterFailure>,
 }
 
 impl Context {
     /// Keeps a result with the history of the job, if the handler succeeds; the last one counts.
     pub fn keep_result(&self, result: impl Into<Vec<u8>>) {
-        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result.into());
+        self.choices.lock().unwrap_or_else(PoisonError::into_inner).result = Some(result.into());
+    }
+
+    /// What becomes of the job if this attempt fails, instead of what the queue's options say: dead at once, because no
+    /// attempt can succeed, or a pause that the failure itself names. The last one counts, also for a panic.
+    ///
+    /// ```
+    /// # use dialoq::work::{AfterFailure, Context};
+    /// # enum Failed { NoSuchAddress, BusyFor(i64) }
+    /// # async fn send(_: &str) -> Result<(), Failed> { Ok(()) }
+    /// async fn handle(context: Context, to: String) -> Result<(), String> {
+    ///     send(&to).await.map_err(|failed| match failed {
+    ///         Failed::NoSuchAddress => {
+    ///             context.after_failure(AfterFailure::Dead);
+    ///             "no such address".to_owned()
+    ///         }
+    ///         Failed::BusyFor(ms) => {
+    ///             context.after_failure(AfterFailure::RetryInMs(ms));
+    ///             format!("busy for {ms} ms")
+    ///         }
+    ///     })
+    /// }
+    /// ```
+    pub fn after_failure(&self, then: AfterFailure) {
+        self.choices.lock().unwrap_or_else(PoisonError::into_inner).after_failure = Some(then);
     }
 }
 
@@ -53,6 +88,16 @@ struct Counters {
     completed: AtomicU64,
     failed: AtomicU64,
     lost: AtomicU64,
+}
+
+impl Counters {
+    fn done(&self) -> WorkDone {
+        WorkDone {
+            completed: self.completed.load(Relaxed),
+            failed: self.failed.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+        }
+    }
 }
 
 /// What a worker has done since it was started.
@@ -74,6 +119,7 @@ pub struct Worker<T> {
     queue: WorkQueue<T>,
     handler: BoxedHandler<T>,
     readers: usize,
+    activated: Option<Ramp>,
     job_type: Option<Arc<str>>,
     lease: Option<Duration>,
     in_transactions: bool,
@@ -116,6 +162,7 @@ impl Broker {
             queue,
             handler,
             readers: 1,
+            activated: None,
             job_type: None,
             lease: None,
             in_transactions: false,
@@ -128,6 +175,23 @@ impl<T: Send + 'static> Worker<T> {
     /// How many jobs are worked on at a time; 1 without it. Readers that wait cost a task each and nothing else.
     pub fn readers(mut self, readers: usize) -> Self {
         self.readers = readers.max(1);
+        self
+    }
+
+    /// Readers are started while there are jobs, one for each job that no reader takes, and leave when none came for half a
+    /// second. [`Worker::readers`] is the most of this worker, the queue's `MAX_QUEUE_READERS` the most over all workers of
+    /// all processes; 0, its default, is no such maximum. A process that dies gives its readers' places back. ALTER WORK
+    /// QUEUE changes the maximum while readers run: those that it has no room for leave after their job.
+    ///
+    /// With [`Worker::job_type`], jobs of other types start readers too, which leave again.
+    pub fn activated(mut self) -> Self {
+        self.activated = Some(Ramp::Fast);
+        self
+    }
+
+    /// As [`Worker::activated`], with another growth of their number.
+    pub fn activated_by(mut self, ramp: Ramp) -> Self {
+        self.activated = Some(ramp);
         self
     }
 
@@ -161,47 +225,88 @@ impl<T: Send + 'static> Worker<T> {
         let (stop, stopped) = watch::channel(false);
         let counters = Arc::new(Counters::default());
         let worker = Arc::new(self);
-        let mut readers = JoinSet::new();
-        for _ in 0..worker.readers {
-            let reader = Reader { worker: worker.clone(), stopped: stopped.clone(), counters: counters.clone() };
-            readers.spawn(reader.run());
-        }
-        RunningWorker { stop, readers, counters }
+        let Some(ramp) = worker.activated else {
+            let mut readers = JoinSet::new();
+            for _ in 0..worker.readers {
+                let reader = Reader {
+                    worker: worker.clone(),
+                    stopped: stopped.clone(),
+                    counters: counters.clone(),
+                    session: None,
+                };
+                readers.spawn(reader.run());
+            }
+            return RunningWorker { readers: Running::Fixed { stop, readers }, counters };
+        };
+        let of_readers = (worker.clone(), counters.clone());
+        let procedure = Procedure::new("worker", async move |session: Session| {
+            let (worker, counters) = of_readers;
+            Reader { worker, stopped: session.stop_signal(), counters, session: Some(session) }.run_while_busy().await
+        });
+        let most = u16::try_from(worker.readers).unwrap_or(u16::MAX);
+        let readers = Readers::of_worker(&worker.broker, worker.queue.name().into(), procedure, most, ramp);
+        RunningWorker { readers: Running::Activated(readers), counters }
     }
 }
 
 /// Readers that run; dropping it ends them at once: their jobs are given back when the leases are over.
 #[must_use = "dropping it ends the readers"]
 pub struct RunningWorker {
-    stop: watch::Sender<bool>,
-    readers: JoinSet<()>,
+    readers: Running,
     counters: Arc<Counters>,
+}
+
+enum Running {
+    Fixed { stop: watch::Sender<bool>, readers: JoinSet<()> },
+    Activated(Readers),
 }
 
 impl RunningWorker {
     /// What has been done so far.
     pub fn done(&self) -> WorkDone {
-        WorkDone {
-            completed: self.counters.completed.load(Relaxed),
-            failed: self.counters.failed.load(Relaxed),
-            lost: self.counters.lost.load(Relaxed),
+        self.counters.done()
+    }
+
+    /// The monitor that starts the readers, if they are [activated](Worker::activated); `None` while the queue is paused.
+    pub async fn monitor(&self) -> Option<MonitorRow> {
+        match &self.readers {
+            Running::Fixed { .. } => None,
+            Running::Activated(readers) => readers.monitor().await,
         }
     }
 
     /// Takes nothing more, and waits until the handlers that run have ended and are reported.
-    pub async fn stop(mut self) -> WorkDone {
-        let _ = self.stop.send(true);
-        while self.readers.join_next().await.is_some() {}
-        self.done()
+    pub async fn stop(self) -> WorkDone {
+        self.stop_in(None).await
     }
 
     /// Stops, but gives handlers this long; then they are dropped, and their jobs are given back as failed attempts.
-    pub async fn stop_within(mut self, patience: Duration) -> WorkDone {
-        let _ = self.stop.send(true);
-        let ended = async { while self.readers.join_next().await.is_some() {} };
-        let _ = tokio::time::timeout(patience, ended).await;
-        self.readers.shutdown().await;
-        self.done()
+    pub async fn stop_within(self, patience: Duration) -> WorkDone {
+        self.stop_in(Some(patience)).await
+    }
+
+    async fn stop_in(mut self, patience: Option<Duration>) -> WorkDone {
+        match &mut self.readers {
+            Running::Fixed { stop, readers } => {
+                let _ = stop.send(true);
+                let ended = async { while readers.join_next().await.is_some() {} };
+                match patience {
+                    None => ended.await,
+                    Some(patience) => drop(tokio::time::timeout(patience, ended).await),
+                }
+                readers.shutdown().await;
+            }
+            Running::Activated(readers) => readers.stop_within(patience).await,
+        }
+        self.counters.done()
+    }
+}
+
+impl Drop for RunningWorker {
+    fn drop(&mut self) {
+        if let Running::Activated(readers) = &self.readers {
+            readers.end();
+        }
     }
 }
 
@@ -209,6 +314,8 @@ struct Reader<T> {
     worker: Arc<Worker<T>>,
     stopped: watch::Receiver<bool>,
     counters: Arc<Counters>,
+    /// Of an activated reader.
+    session: Option<Session>,
 }
 
 /// How an attempt ended.
@@ -221,9 +328,7 @@ impl<T: Send + 'static> Reader<T> {
     async fn run(self) {
         while !*self.stopped.borrow() {
             let mut stopped = self.stopped.clone();
-            let turn =
-                async { if self.worker.in_transactions { self.in_transaction().await } else { self.leased().await } };
-            if let Err(error) = turn.await {
+            if let Err(error) = self.turn().await {
                 if error.code() == Code::STORE_CLOSED {
                     return;
                 }
@@ -236,10 +341,29 @@ impl<T: Send + 'static> Reader<T> {
         }
     }
 
+    /// Works until no job comes, or the reader is to leave.
+    async fn run_while_busy(self) -> HandlerResult {
+        let is_surplus = || self.session.as_ref().is_some_and(Session::is_surplus);
+        while !*self.stopped.borrow() && !is_surplus() {
+            if !self.turn().await? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a job and handles it; false if none came.
+    async fn turn(&self) -> Result<bool> {
+        if self.worker.in_transactions { self.in_transaction().await } else { self.leased().await }
+    }
+
     /// Takes one job; `None` if the worker stops or none came.
     async fn take(&self, act: &impl Act) -> Result<Option<Job>> {
         let worker = &self.worker;
-        let mut take = act.take_jobs(worker.queue).wait(TAKE_WAIT);
+        if let Some(session) = &self.session {
+            session.note_receive();
+        }
+        let mut take = act.take_jobs(worker.queue).wait(if self.session.is_some() { IDLE_WAIT } else { TAKE_WAIT });
         if let Some(job_type) = &worker.job_type {
             take = take.job_type(job_type.clone());
         }
@@ -257,9 +381,9 @@ impl<T: Send + 'static> Reader<T> {
         }
     }
 
-    async fn leased(&self) -> Result<()> {
+    async fn leased(&self) -> Result<bool> {
         let broker = &self.worker.broker;
-        let Some(job) = self.take(broker).await? else { return Ok(()) };
+        let Some(job) = self.take(broker).await? else { return Ok(false) };
         let job = Arc::new(job);
         let ended = {
             let handled = self.handle(job.clone(), None);
@@ -269,46 +393,48 @@ impl<T: Send + 'static> Reader<T> {
                 lost = beating => {
                     self.counters.lost.fetch_add(1, Relaxed);
                     tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost while its handler ran");
-                    return Ok(());
+                    return Ok(true);
                 }
             }
         };
         match ended {
-            Ended::Done(result) => self.note(&job, complete(broker, &job, result).await),
+            Ended::Done(result) => self.note(&job, complete(broker, &job, result).await)?,
             Ended::Failed(reason, then) => {
                 self.note_failure(&job, &reason);
-                match broker.fail_job_then(&*job, reason, then).await {
-                    Err(error) if !is_lost(&error) => Err(error),
+                match report_failure(broker, &job, reason, then).await {
+                    Err(error) if !is_lost(&error) => return Err(error),
                     // A job that was lost meanwhile has failed already.
-                    Ok(_) | Err(_) => Ok(()),
+                    Ok(_) | Err(_) => {}
                 }
             }
         }
+        Ok(true)
     }
 
-    async fn in_transaction(&self) -> Result<()> {
+    async fn in_transaction(&self) -> Result<bool> {
         let tx = Arc::new(self.worker.broker.begin().await?);
-        let Some(job) = self.take(&*tx).await? else { return Ok(()) };
+        let Some(job) = self.take(&*tx).await? else { return Ok(false) };
         let job = Arc::new(job);
         tx.savepoint(BEFORE_HANDLER).await?;
         let ended = self.handle(job.clone(), Some(tx.clone())).await;
         let Some(tx) = Arc::into_inner(tx) else {
             self.note_failure(&job, "its handler kept the transaction; the job is given back when it lets go");
-            return Ok(());
+            return Ok(true);
         };
         match ended {
             Ended::Done(result) => {
                 let completed = complete(&tx, &job, result).await;
-                self.note(&job, if completed.is_ok() { tx.commit().await } else { completed })
+                self.note(&job, if completed.is_ok() { tx.commit().await } else { completed })?;
             }
             Ended::Failed(reason, then) => {
                 self.note_failure(&job, &reason);
                 // Undoes what the handler did and keeps why it failed; if that cannot be, a rollback gives the job back.
                 tx.rollback_to(BEFORE_HANDLER).await?;
-                tx.fail_job_then(&*job, reason, then).await?;
-                tx.commit().await
+                report_failure(&tx, &job, reason, then).await?;
+                tx.commit().await?;
             }
         }
+        Ok(true)
     }
 
     /// Runs the handler on one job.
@@ -318,20 +444,24 @@ impl<T: Send + 'static> Reader<T> {
             // It will not decode the next time either.
             Err(error) => return Ended::Failed(error.to_string(), AfterFailure::Dead),
         };
-        let result = Arc::<Mutex<Option<Vec<u8>>>>::default();
-        let context = Context { broker: self.worker.broker.clone(), job, tx, result: result.clone() };
+        let choices = Arc::<Mutex<Choices>>::default();
+        let context = Context { broker: self.worker.broker.clone(), job, tx, choices: choices.clone() };
         let handler = self.worker.handler.clone();
         // A task of its own, so that a panic is an error here.
         let mut running = tokio::spawn(async move { handler(context, value).await });
         let _aborts = AbortOnDrop(running.abort_handle());
-        match (&mut running).await {
-            Ok(Ok(())) => Ended::Done(result.lock().unwrap_or_else(PoisonError::into_inner).take()),
-            Ok(Err(reason)) => Ended::Failed(shortened(reason), AfterFailure::Policy),
+        let reason = match (&mut running).await {
+            Ok(Ok(())) => {
+                return Ended::Done(choices.lock().unwrap_or_else(PoisonError::into_inner).result.take());
+            }
+            Ok(Err(reason)) => shortened(reason),
             Err(error) => match error.try_into_panic() {
-                Ok(panic) => Ended::Failed(shortened(panic_text(&*panic)), AfterFailure::Policy),
-                Err(_) => Ended::Failed("its handler was ended with the runtime".to_owned(), AfterFailure::Policy),
+                Ok(panic) => shortened(panic_text(&*panic)),
+                Err(_) => "its handler was ended with the runtime".to_owned(),
             },
-        }
+        };
+        let then = choices.lock().unwrap_or_else(PoisonError::into_inner).after_failure;
+        Ended::Failed(reason, then.unwrap_or(AfterFailure::Policy))
     }
 
     fn lease(&self) -> Duration {
@@ -369,6 +499,17 @@ async fn complete(act: &impl Act, job: &Job, result: Option<Vec<u8>>) -> Result<
     match result {
         Some(result) => act.complete_job_with(job, result).await,
         None => act.complete_job(job).await,
+    }
+}
+
+/// A pause that no job can have is the handler's error, not the job's: the queue's options decide then.
+async fn report_failure(act: &impl Act, job: &Job, reason: String, then: AfterFailure) -> Result<()> {
+    match act.fail_job_then(job, reason.as_str(), then).await {
+        Err(error) if error.code() == Code::OUT_OF_RANGE => {
+            tracing::warn!(job = job.taken.job.0, %error, "the pause that its handler asked for is not possible");
+            act.fail_job_then(job, reason, AfterFailure::Policy).await.map(drop)
+        }
+        done => done.map(drop),
     }
 }
 

@@ -186,21 +186,21 @@ staged!(hosts, a_queue_activates_when_another_process_sends, async |store| {
     other.close().await.unwrap();
 });
 
-/// `dialoq activate` with a program that never ends, and with everything it starts in a group of its own.
+/// A process of the command that runs programs, with everything it starts in a group of its own.
 #[cfg(unix)]
-struct Host(Child);
+pub(crate) struct Host(Child);
 
 #[cfg(unix)]
 impl Host {
-    fn start(url: &str) -> Self {
+    pub(crate) fn start(url: &str, args: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_dialoq"));
-        command.args(["--db", url, "activate", "work", "--max-queue-readers", "1", "--exec", "sleep", "--", "600"]);
+        command.args(["--db", url]).args(args);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         Self(command.spawn().unwrap())
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let group = format!("-{}", self.0.id());
         let done = Command::new("kill").args(["-9", "--", &group]).stderr(Stdio::null()).status();
         assert!(done.is_ok(), "{done:?}");
@@ -222,7 +222,9 @@ staged!(hosts, the_place_and_the_message_of_a_killed_process_go_to_another, asyn
     let database = Database::fresh(store);
     let broker = Broker::open(database.url()).await.unwrap();
     define(&broker).await;
-    let mut host = Host::start(database.url());
+    // The program never ends.
+    let command = ["activate", "work", "--max-queue-readers", "1", "--exec", "sleep", "--", "600"];
+    let mut host = Host::start(database.url(), &command);
     let dialog = broker.begin_dialog("client", "worker").await.unwrap();
     broker.send(dialog, "DEFAULT", "work").await.unwrap();
     let text = format!("select count(*) as n from {}", store.view("dm_broker_activated_tasks"));

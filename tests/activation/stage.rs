@@ -67,6 +67,11 @@ impl Stage {
         Broker::open_with(&self.url, options).await.unwrap()
     }
 
+    /// The activated readers of this broker.
+    pub(crate) fn broker_tasks(&self) -> usize {
+        self.activated_tasks().len()
+    }
+
     /// Waits until the facts show this many messages in queue `work`. A server's queues are polled now and then, and the poll
     /// counts groups, so this is for groups of one message each.
     pub(crate) async fn left(&self, messages: u64) {

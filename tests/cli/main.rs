@@ -16,6 +16,7 @@ mod send;
 mod servers;
 mod shop;
 mod status;
+mod work;
 
 /// A limit for a test, held to its end.
 fn limit() -> servers::limit::Limit {

@@ -1,7 +1,7 @@
 //! Workers of work queues: readers that run a handler for each job.
 
 use super::*;
-use dialoq::work::{JobFilter, RunningWorker, StatisticsBy, WorkQueue};
+use dialoq::work::{AfterFailure, JobFilter, RunningWorker, StatisticsBy, WorkQueue};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use tokio::sync::Semaphore;
@@ -178,4 +178,45 @@ async fn what_a_handler_does_in_its_transaction_is_committed_with_the_job() {
     assert_eq!(broker.take_jobs("after").count(9).await.unwrap().len(), 1);
     let dead_jobs = broker.jobs(&dead(), 9).await.unwrap();
     assert_eq!(dead_jobs[0].last_error.as_deref(), Some("not this one"));
+}
+
+#[tokio::test]
+async fn a_handler_chooses_what_becomes_of_its_job() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 3, RETRY_DELAY_MS = 0").await;
+    for number in 0..4_u32 {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    for in_transactions in [false, true] {
+        let worker = broker.worker(TASKS, async |context: dialoq::work::Context, number| {
+            match number {
+                0 => context.after_failure(AfterFailure::Dead),
+                1 => context.after_failure(AfterFailure::RetryInMs(7000)),
+                2 => context.after_failure(AfterFailure::RetryInMs(-1)),
+                _ => {
+                    context.after_failure(AfterFailure::Dead);
+                    panic!("hopeless");
+                }
+            }
+            Err::<(), _>(format!("no {number}"))
+        });
+        let worker = if in_transactions { worker.in_transactions() } else { worker };
+        let worker = worker.start();
+        // The pause of -1 ms is none, so the options of the queue count: three attempts.
+        finished(&worker, 6).await;
+        assert_eq!(worker.stop().await.failed, 6);
+        let jobs = broker.jobs(&JobFilter::default(), 9).await.unwrap();
+        let mut ends: Vec<_> = jobs
+            .iter()
+            .map(|job| (job.last_error.as_deref().unwrap(), &*job.state, job.attempts, job.due_at))
+            .collect();
+        ends.sort_unstable();
+        let later = Some(broker.clock().now().after(Duration::from_secs(7)));
+        let panicked = ("its handler panicked: hopeless", "dead", 1, None);
+        let right = [panicked, ("no 0", "dead", 1, None), ("no 1", "scheduled", 1, later), ("no 2", "dead", 3, None)];
+        assert_eq!(ends, right);
+        broker.redrive_jobs(&dead()).await.unwrap();
+        broker.cancel_jobs(&JobFilter { state: Some("scheduled".into()), ..JobFilter::default() }).await.unwrap();
+        broker.push_job(TASKS, &1).await.unwrap();
+    }
 }

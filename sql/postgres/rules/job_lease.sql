@@ -46,6 +46,8 @@ BEGIN
     END;
     IF NOT v_is_free OR p_now IS NULL THEN
         PERFORM dialoq.fail(60043, format('job %s is held by an open transaction', p_job_id));
+    ELSIF j.token IS DISTINCT FROM p_token AND j.token = 0 THEN
+        PERFORM dialoq.fail(60042, format('job %s is not held with token %s: no reader has taken it yet', p_job_id, p_token));
     ELSIF j.token IS DISTINCT FROM p_token THEN
         PERFORM dialoq.fail(60042, format('the taking of job %s with token %s is over: another attempt has begun since',
             p_job_id, p_token));

@@ -20,7 +20,8 @@ CREATE TABLE dialoq.work_queue (
     max_taken_per_key bigint NOT NULL CHECK (max_taken_per_key BETWEEN 0 AND 1000000),
     rate_jobs bigint NOT NULL CHECK (rate_jobs BETWEEN 0 AND 1000000000),
     rate_ms bigint NOT NULL CHECK (rate_ms BETWEEN 1 AND 86400000),
-    key_rate_jobs bigint NOT NULL CHECK (key_rate_jobs BETWEEN 0 AND 1000000000)
+    key_rate_jobs bigint NOT NULL CHECK (key_rate_jobs BETWEEN 0 AND 1000000000),
+    max_queue_readers bigint NOT NULL CHECK (max_queue_readers BETWEEN 0 AND 32767)
 );
 
 -- Jobs that are not finished. state: 0 scheduled, 1 ready, 2 taken, 3 dead. A job is taken in the order of rank_from_top

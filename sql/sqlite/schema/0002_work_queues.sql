@@ -18,7 +18,8 @@ CREATE TABLE dialoq_work_queue (
     max_taken_per_key INTEGER NOT NULL,
     rate_jobs INTEGER NOT NULL,
     rate_ms INTEGER NOT NULL,
-    key_rate_jobs INTEGER NOT NULL
+    key_rate_jobs INTEGER NOT NULL,
+    max_queue_readers INTEGER NOT NULL
 ) STRICT;
 
 -- All numbers ever given to jobs and to their takings are below these.

@@ -4,12 +4,14 @@ use super::failed;
 use super::process::Process;
 use crate::error::{Error, Result};
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write as _};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// The longest answer a program may give for one message, in bytes: that of the largest body, as base64 in JSON.
 const LONGEST_ANSWER: usize = 96 << 20;
@@ -17,12 +19,25 @@ const LONGEST_ANSWER: usize = 96 << 20;
 /// How long a program may take to leave after its input has ended; then it is killed.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The last bytes of a program's standard error that its failure tells.
+const KEPT_ERRORS: usize = 2000;
+
+/// Where the standard error of a program goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Errors {
+    /// Where ours goes.
+    Inherited,
+    /// The same, and its end into the text of a failure.
+    Kept,
+}
+
 /// A running program; dropping it kills it and what it has started.
 pub(super) struct Child {
     name: String,
     process: Process,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    errors: Option<BufReader<ChildStderr>>,
     early: UnreadOutput,
     /// Bytes of the answer under way.
     answered: usize,
@@ -67,29 +82,60 @@ impl UnreadOutput {
     }
 }
 
+/// The end of what a program wrote to its standard error.
+#[derive(Default)]
+struct Complaint(Vec<u8>);
+
+impl Complaint {
+    fn add(&mut self, piece: &[u8]) {
+        // Where it would have gone without us; a closed one is no failure of the program.
+        let _ = io::stderr().write_all(piece);
+        self.0.extend_from_slice(piece);
+        let surplus = self.0.len().saturating_sub(KEPT_ERRORS);
+        self.0.drain(..surplus);
+    }
+
+    fn text(&self) -> String {
+        match String::from_utf8_lossy(&self.0).trim() {
+            "" => String::new(),
+            text => format!(": {text}"),
+        }
+    }
+}
+
 impl Child {
-    pub(super) fn spawn(program: &OsStr, args: &[OsString], environment: Vec<(&str, String)>) -> Result<Self> {
+    pub(super) fn spawn(
+        program: &OsStr,
+        args: &[OsString],
+        environment: Vec<(&str, String)>,
+        errors: Errors,
+    ) -> Result<Self> {
         let name = program.to_string_lossy().into_owned();
-        // Its standard error goes where ours goes.
         let mut command = Command::new(program);
         command.args(args).envs(environment).stdin(Stdio::piped()).stdout(Stdio::piped());
+        if errors == Errors::Kept {
+            command.stderr(Stdio::piped());
+        }
         let mut process = Process::spawn(&mut command)
             .map_err(|error| failed(format!("program '{name}' cannot be started: {error}")).caused_by(error))?;
         let leader = process.leader();
         let (Some(input), Some(output)) = (leader.stdin.take(), leader.stdout.take()) else {
             return Err(failed(format!("program '{name}' has no standard input or output")));
         };
-        Ok(Self { name, process, input, output: BufReader::new(output), early: UnreadOutput::default(), answered: 0 })
+        let errors = leader.stderr.take().map(BufReader::new);
+        let (output, early) = (BufReader::new(output), UnreadOutput::default());
+        Ok(Self { name, process, input, output, errors, early, answered: 0 })
     }
 
     /// Writes all the input, reads all the output, and waits for the end.
     ///
     /// Only the program's own end counts: a child that it left running may hold its input and its output open for ever.
     pub(super) async fn run(self, input: Vec<u8>) -> Result<Vec<String>> {
-        let Self { name, mut process, input: mut pipe, mut output, .. } = self;
+        let Self { name, mut process, input: mut pipe, mut output, mut errors, .. } = self;
         let lost = |error: io::Error| failed(format!("program '{name}' cannot be talked to: {error}")).caused_by(error);
         let too_long = || failed(format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes"));
         let mut text = Vec::new();
+        let mut complaint = Complaint::default();
         let status = {
             let write = async move {
                 let written = pipe.write_all(&input).await;
@@ -107,7 +153,17 @@ impl Child {
                 }
                 Ok(())
             };
-            let mut talk = pin!(async { tokio::try_join!(write, read) });
+            let complain = async {
+                let Some(errors) = &mut errors else { return Ok(()) };
+                loop {
+                    let mut piece = Vec::new();
+                    if errors.read_buf(&mut piece).await.map_err(lost)? == 0 {
+                        return Ok(());
+                    }
+                    complaint.add(&piece);
+                }
+            };
+            let mut talk = pin!(async { tokio::try_join!(write, read, complain) });
             let mut is_talking = true;
             loop {
                 tokio::select! {
@@ -123,8 +179,13 @@ impl Child {
         if text.len() > LONGEST_ANSWER {
             return Err(too_long());
         }
+        if let Some(errors) = &mut errors {
+            let mut rest = Vec::new();
+            take_rest(errors, &mut rest).await.map_err(lost)?;
+            complaint.add(&rest);
+        }
         if !status.success() {
-            return Err(failed(format!("program '{name}' ended with {status}")));
+            return Err(failed(format!("program '{name}' ended with {status}{}", complaint.text())));
         }
         let text = String::from_utf8(text).map_err(|_| failed(format!("program '{name}' answered with no UTF-8")))?;
         Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
@@ -258,7 +319,7 @@ impl Child {
 /// Reads the output that an ended process has left in its pipe. It waits for nothing: all output is there, and other
 /// holders of the pipe may never close it.
 #[cfg(unix)]
-async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> io::Result<()> {
+async fn take_rest<R: AsyncRead + AsFd + Unpin>(output: &mut BufReader<R>, text: &mut Vec<u8>) -> io::Result<()> {
     use rustix::io::Errno;
     let buffered = output.buffer().len();
     text.extend_from_slice(output.buffer());
@@ -277,7 +338,7 @@ async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> i
 }
 
 #[cfg(not(unix))]
-async fn take_rest(output: &mut BufReader<ChildStdout>, text: &mut Vec<u8>) -> io::Result<()> {
+async fn take_rest<R: AsyncRead + Unpin>(output: &mut BufReader<R>, text: &mut Vec<u8>) -> io::Result<()> {
     /// The pipe cannot be read without waiting, so this waits so long for its end.
     const PIPE_GRACE: Duration = Duration::from_secs(1);
     let mut output = output.take(LONGEST_ANSWER as u64 + 1);

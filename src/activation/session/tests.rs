@@ -279,7 +279,7 @@ async fn a_transaction_that_a_deadlock_has_ended_was_not_left_open() {
         let (_stop, stopping) = watch::channel(false);
         let (failures, _failures) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared(store.clone()));
-        let (session, traces) = Session::new(shared, "q".into(), 1, stopping, failures);
+        let (session, traces) = Session::new(shared, "q".into(), 1, stopping, failures, Arc::default());
         let tx = session.begin().await.unwrap();
         assert!(tx.receive("q").await.unwrap().is_some());
         store.refuse_next(code);

@@ -71,6 +71,10 @@ enum Change {
     Cancel,
 }
 
+fn number_of(jobs: u64) -> String {
+    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
+}
+
 async fn each(
     broker: &Broker,
     filter: &JobFilter,
@@ -89,7 +93,7 @@ async fn each(
     if !is_confirmed {
         return match output.json {
             true => output.json(&json!({ "would": verb, "jobs": found })),
-            false => output.text(&format!("would {verb} {found} jobs; --yes does it")),
+            false => output.text(&format!("would {verb} {}; --yes does it", number_of(found as u64))),
         };
     }
     let jobs = match change {
@@ -98,7 +102,7 @@ async fn each(
     };
     match output.json {
         true => output.json(&json!({ done: jobs })),
-        false => output.text(&format!("{done} {jobs} jobs")),
+        false => output.text(&format!("{done} {}", number_of(jobs))),
     }
 }
 

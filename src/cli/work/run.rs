@@ -15,12 +15,13 @@ use std::time::Duration;
 ///
 /// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
 /// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job; anything else is a
-/// failed attempt. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
+/// failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
 /// kills them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq work run emails --exec ./send-mail --readers 8
+  dialoq work run emails --exec ./send-mail --readers 50 --activated
   dialoq work run videos --exec ffmpeg --timeout 1h -- -i pipe:0 out.mp4")]
 pub(super) struct Run {
     /// The work queue.
@@ -31,6 +32,10 @@ pub(super) struct Run {
     /// How many programs run at a time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     readers: u16,
+    /// Start readers while there are jobs and end them when there are none: at most --readers of this process, and at most
+    /// MAX_QUEUE_READERS of the work queue over all processes.
+    #[arg(long)]
+    activated: bool,
     /// Only jobs of this type.
     #[arg(long = "type", value_name = "TYPE")]
     job_type: Option<String>,
@@ -81,6 +86,9 @@ impl Run {
             }
         });
         let mut worker = worker.readers(self.readers.into());
+        if self.activated {
+            worker = worker.activated();
+        }
         if let Some(job_type) = &self.job_type {
             worker = worker.job_type(job_type.as_str());
         }

@@ -105,7 +105,7 @@ fn finished(output: &Output, jobs: &[FinishedJob]) -> Result<(), Failure> {
         table(&["#job", "queue", "type", "finished as", "#attempts", "#to take", "#to complete", "taken by"]);
     for job in jobs {
         let between = |from: Option<Timestamp>, to: Option<Timestamp>| match (from, to) {
-            (Some(from), Some(to)) => span(to.since(from)),
+            (Some(from), Some(to)) => exact(to.since(from)),
             _ => String::new(),
         };
         table.add_row([
@@ -226,7 +226,7 @@ impl Stats {
                     row.jobs.to_string(),
                     what.to_owned(),
                 ];
-                cells.extend([average_us, p50_us, p95_us, p99_us].map(ms));
+                cells.extend([average_us, p50_us, p95_us, p99_us].map(|us| exact(Duration::from_micros(us))));
                 table.add_row(cells);
             }
         }
@@ -234,6 +234,24 @@ impl Stats {
     }
 }
 
-fn ms(us: u64) -> String {
-    if us < 1_000_000 { format!("{}.{:03} ms", us / 1000, us % 1000) } else { span(Duration::from_micros(us)) }
+/// A time of which thousandths count.
+fn exact(time: Duration) -> String {
+    let us = time.as_micros();
+    match us {
+        0..1_000_000 => format!("{}.{:03} ms", us / 1000, us % 1000),
+        1_000_000..60_000_000 => format!("{}.{:03} s", us / 1_000_000, us / 1000 % 1000),
+        _ => span(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_seconds_has_thousandths() {
+        let texts =
+            [7, 999_999, 1_000_000, 1_994_600, 59_999_999, 61_000_000].map(|us| exact(Duration::from_micros(us)));
+        assert_eq!(texts, ["0.007 ms", "999.999 ms", "1.000 s", "1.994 s", "59.999 s", "1 min 1 s"]);
+    }
 }

@@ -111,7 +111,11 @@ impl Work {
         let (queue_id, key) = (job.queue_id, job.key);
         let Some(queue) = self.queues.get_mut(&queue_id) else { return };
         let position = Place::new(queue.settings.order, job, place);
-        queue.ready.remove(position, job.job_type);
+        if queue.ready.remove(position, job.job_type) {
+            // No reader is woken: the depth of the queue has changed.
+            self.signal_many(queue_id, 0);
+        }
+        let Some(queue) = self.queues.get_mut(&queue_id) else { return };
         if let Some(of_key) = queue.keys.get_mut(&key) {
             of_key.offered.remove(&position);
             of_key.behind.remove(&position);

@@ -84,6 +84,9 @@ impl Core {
     pub(super) fn taken_for(&self, session: &Session, taken: TakenJob, now: Timestamp) -> Result<u32> {
         let place = self.job_for(session, taken.job)?;
         let job = &self.work.jobs[place];
+        if job.token != taken.token && job.token == 0 {
+            return Err(Error::job_never_taken(taken.job, taken.token));
+        }
         if job.token != taken.token {
             return Err(Error::lease_lost(taken.job, taken.token, "another attempt has begun since"));
         }

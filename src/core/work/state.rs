@@ -214,7 +214,11 @@ impl Work {
     /// How many jobs of a work queue may be taken; `None` if it is no work queue.
     pub(in crate::core) fn ready_jobs(&self, queue_id: i32) -> Option<usize> {
         let queue = self.queues.get(&queue_id)?;
-        Some(if queue.settings.is_enabled { queue.ready.all.len() } else { 0 })
+        let most = queue
+            .settings
+            .limit(WorkNumber::MaxTaken)
+            .map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(queue.taken));
+        Some(if queue.settings.is_enabled { queue.ready.all.len().min(most) } else { 0 })
     }
 
     /// Writes a row with the effects of what runs.

@@ -327,7 +327,7 @@ impl Database {
         state.places.insert(number, Place { queue_id, max_queue_readers, slot });
         drop(state);
         let database = self.clone();
-        Ok(Some(ReaderSlot::freed_by(move || {
+        Ok(Some(ReaderSlot::freed_by(slot, move || {
             let runtime = database.runtime.clone();
             runtime.spawn(async move { database.free_slot(number).await });
         })))

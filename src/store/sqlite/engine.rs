@@ -201,9 +201,9 @@ impl Engine {
     pub(super) fn publish_depths(&self) {
         {
             let mut state = self.lock_even_failed();
-            let names: Vec<_> = state.core.catalog().queues.values().map(|queue| queue.name.clone()).collect();
-            for name in names {
-                state.publish_depth(&name, &self.board);
+            let catalog = state.core.catalog().clone();
+            for queue_id in catalog.queues.keys().chain(catalog.work_queues.keys()) {
+                state.publish_depth_of(*queue_id, &self.board);
             }
         }
     }

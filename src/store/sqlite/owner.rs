@@ -263,8 +263,8 @@ fn owned(database: &Path, who: &str) -> Error {
     Error::new(
         Code::STORE_OWNED,
         format!(
-            "database '{}' cannot be opened: {who}; close it there, or read it with 'dialoq status' or \
-             'dialoq dump', which do not own it",
+            "database '{}' cannot be opened: {who}; close it there, or read it with 'dialoq status', \
+             'dialoq dump' or 'dialoq work list', 'show' and 'stats', which do not own it",
             database.display()
         ),
     )

@@ -434,6 +434,9 @@ impl State {
             let depth = self.core.depth(*queue_id);
             activity.set_depth(depth.ready_groups, depth.unread);
         }
+        // A job that was taken is news for no reader: those of one type would all wake at each take.
+        let work_queues = &self.core.catalog().work_queues;
+        taken.0.retain(|(queue_id, _, newly_ready)| *newly_ready > 0 || !work_queues.contains_key(queue_id));
         self.effects.arrivals = arrivals;
         taken
     }
@@ -453,6 +456,10 @@ impl State {
                 }
                 None => board.forget(&dropped.name),
             }
+        }
+        for dropped in before.work_queues.values().filter(|queue| !catalog.work_queues.contains_key(&queue.id)) {
+            let depth = catalog.work_queue(&dropped.name).map(|queue| self.core.depth(queue.id)).unwrap_or_default();
+            board.queue(&work_queue_on_board(&dropped.name)).set_depth(depth.ready_groups, depth.unread);
         }
     }
 
@@ -507,7 +514,13 @@ impl State {
 
     /// Publishes a queue's depth after a transaction took or released a group, with no arrival to signal.
     pub(super) fn publish_depth(&mut self, queue: &str, board: &ActivityBoard) {
-        let Some(queue_id) = self.queue_id(queue) else { return };
+        if let Some(queue_id) = self.queue_id(queue) {
+            self.publish_depth_of(queue_id, board);
+        }
+    }
+
+    /// Publishes the depth of a queue or of a work queue.
+    pub(super) fn publish_depth_of(&mut self, queue_id: i32, board: &ActivityBoard) {
         let depth = self.core.depth(queue_id);
         if let Some(activity) = self.activity(queue_id, board) {
             activity.set_depth(depth.ready_groups, depth.unread);

@@ -224,8 +224,11 @@ impl Database {
         }
         for queue in catalog.work_queues.values() {
             let jobs = states.ready.get(&queue.id).copied().unwrap_or(0);
+            let activity = self.board.queue(&work_queue_on_board(&queue.name));
             if jobs > 0 && is_awaited {
-                self.board.queue(&work_queue_on_board(&queue.name)).arrived(jobs, jobs, jobs as u64);
+                activity.arrived(jobs, jobs, jobs as u64);
+            } else if jobs != activity.facts().ready_groups {
+                activity.set_depth_for_monitors(jobs, jobs as u64);
             }
         }
         self.watch.polled_changes.store(changes + 1, SeqCst);

@@ -174,6 +174,7 @@ impl Database {
         let notices = notices_in(&rows);
         let outcome = verbs::outcome(verb, rows)?;
         self.publish_local(&notices, 1).await;
+        self.jobs_were_asked_for();
         Ok(outcome)
     }
 

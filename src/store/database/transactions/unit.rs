@@ -179,6 +179,9 @@ impl Database {
 
     /// Updates the facts of a queue after a receiving verb.
     pub(in crate::store::database) fn observe(&self, verb: &Verb, outcome: &Outcome) {
+        if matches!(verb, Verb::Work(WorkVerb::Take(_))) {
+            return self.jobs_were_asked_for();
+        }
         let (Some(queue), is_whole) = (received_queue(verb), takes_anything(verb)) else { return };
         let is_empty = found_nothing(outcome);
         if is_whole || !is_empty {
@@ -188,6 +191,13 @@ impl Database {
                 _ => 0,
             };
             self.update_queue_facts(&self.board.queue(queue), usize::from(!is_empty), messages, is_empty);
+        }
+    }
+
+    /// A take has changed the depth of its work queue; only queue monitors want it, and a poll counts it.
+    pub(in crate::store::database) fn jobs_were_asked_for(&self) {
+        if self.board.monitors().has_monitors() {
+            self.watch.note_change();
         }
     }
 
