@@ -34,11 +34,8 @@ impl Desk {
         let worker = host.worker(JOBS, move |_, _| {
             let desk = desk.clone();
             async move {
-                let now = desk.at_work.fetch_add(1, SeqCst) + 1;
-                desk.most.fetch_max(now, SeqCst);
-                let let_go = desk.gate.acquire().await.map(tokio::sync::SemaphorePermit::forget);
-                desk.at_work.fetch_sub(1, SeqCst);
-                let_go
+                let _at_work = AtWork::begin(&desk);
+                desk.gate.acquire().await.map(tokio::sync::SemaphorePermit::forget)
             }
         });
         worker.readers(readers).activated().start()
@@ -50,6 +47,22 @@ impl Desk {
 
     fn let_go(&self, jobs: usize) {
         self.gate.add_permits(jobs);
+    }
+}
+
+/// A handler that works; it may be dropped.
+struct AtWork(Arc<AtomicUsize>);
+
+impl AtWork {
+    fn begin(desk: &Desk) -> Self {
+        desk.most.fetch_max(desk.at_work.fetch_add(1, SeqCst) + 1, SeqCst);
+        Self(desk.at_work.clone())
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
     }
 }
 
@@ -163,7 +176,7 @@ staged!(not_mssql, a_worker_that_is_stopped_in_time_leaves_and_one_that_is_not_i
 
 staged!(hosts_with_work, hosts_share_the_maximum, async |store| {
     let stage = Stage::new(store).await;
-    stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 3").await;
+    stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 3, LEASE_MS = 31536000000").await;
     let desk = Desk::new();
     let mut hosts = Vec::new();
     for _ in 0..4 {
