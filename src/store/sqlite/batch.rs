@@ -10,12 +10,13 @@ use super::user_sql::{self, UserUnit};
 use super::write::{Writer, strike, subject};
 use super::{guard::Guard, options::Fault};
 use crate::catalog::Catalog;
-use crate::core::{Change, JobRead, ReadRow, Taken, TakenRow};
+use crate::core::{Change, JobRead, JobRow, MessageRow, ReadRow, Taken, TakenRow, WorkChange};
 use crate::error::Result;
 use crate::protocol::{Outcome, Unit};
 use crate::sql::sqlite::transaction::{BEGIN, COMMIT, ROLLBACK};
 use rusqlite::Connection;
 use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -148,7 +149,8 @@ pub(super) struct WriteSide {
     pub(super) reserved: Reserved,
     pub(super) fault: Option<Arc<Fault>>,
     /// Shared with the threads that read for a transaction.
-    pub(super) recent: Arc<Mutex<Recent>>,
+    pub(super) recent: Arc<Mutex<Recent<MessageRow>>>,
+    pub(super) recent_jobs: RefCell<Recent<JobRow>>,
     /// Kept for its room.
     pub(super) spare: Batch,
     /// The version of the monitors' board that the tables show.
@@ -228,7 +230,11 @@ impl WriteSide {
                 Slot::Rows { taken, rows, .. } => (taken, rows),
                 Slot::Jobs { taken, rows } => {
                     for taken in taken {
-                        rows.push(reader.job(taken.job_id()).map_err(reading)?);
+                        let kept = self.recent_jobs.borrow().read(taken.job_id());
+                        rows.push(match kept {
+                            Some(row) => row,
+                            None => reader.job(taken.job_id()).map_err(reading)?,
+                        });
                     }
                     return Ok(());
                 }
@@ -254,6 +260,10 @@ impl WriteSide {
                 Change::DeleteMessage { queuing_order } | Change::RetainMessage { queuing_order } => {
                     self.recent().forget(queuing_order);
                 }
+                Change::Work(WorkChange::InsertJob(row)) => self.recent_jobs.borrow_mut().keep(row),
+                Change::Work(WorkChange::FailJob { job_id, .. } | WorkChange::FinishJob { job_id, .. }) => {
+                    self.recent_jobs.borrow_mut().forget(job_id);
+                }
                 _ => {}
             }
         }
@@ -265,7 +275,7 @@ impl WriteSide {
     }
 
     /// Locked for one row at a time, so that no reader waits long.
-    fn recent(&self) -> MutexGuard<'_, Recent> {
+    fn recent(&self) -> MutexGuard<'_, Recent<MessageRow>> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -14,7 +14,7 @@ use super::recent::Recent;
 use super::state::{SqlCommit, State};
 use super::{board, read};
 use crate::catalog::Catalog;
-use crate::core::{ReadRow, Taken, TransmissionRow};
+use crate::core::{MessageRow, ReadRow, Taken, TransmissionRow};
 use crate::error::{Error, Result};
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
@@ -63,7 +63,7 @@ pub(super) struct Engine {
     /// The file, if there is one.
     pub(super) path: Option<PathBuf>,
     pub(super) readers: Mutex<Vec<ReadConnection>>,
-    recent: Arc<Mutex<Recent>>,
+    recent: Arc<Mutex<Recent<MessageRow>>>,
     pub(super) ending: Arc<Ending>,
     /// Set once the connections are released.
     pub(super) is_released: AtomicBool,

@@ -46,6 +46,7 @@ use limit::{Caller, Ending, Limits};
 use owner::Owner;
 use reserved::Reserved;
 use state::{SqlCommit, State};
+use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
@@ -111,6 +112,7 @@ impl SqliteStore {
             fault: None,
             spare: Batch::default(),
             recent: Arc::default(),
+            recent_jobs: RefCell::default(),
             board_version: 0,
             board_written: engine::long_ago(),
             is_shut: false,

@@ -1,8 +1,9 @@
-//! The latest messages, kept in memory for a short while: a receiver that keeps up with the senders reads no table.
+//! The latest messages and jobs, kept in memory for a short while: a receiver that keeps up with the senders reads no
+//! table.
 //!
-//! Bounded by rows and by bytes, whatever the depth of the queues. All other messages are read by key.
+//! Bounded by rows and by bytes, whatever the depth of the queues. All other rows are read by key.
 
-use crate::core::{MessageRow, ReadRow};
+use crate::core::{JobRead, JobRow, MessageRow, ReadRow};
 use std::collections::VecDeque;
 
 /// The most rows kept.
@@ -14,25 +15,86 @@ const MOST_BYTES: usize = 4 << 20;
 /// A body above this size would push out too many others.
 const MOST_BODY_BYTES: usize = 64 << 10;
 
-/// Rows by `queuing_order`, which ascends nearly without gaps.
-#[derive(Debug, Default)]
-pub(super) struct Recent {
+/// A row that can be kept.
+pub(super) trait Numbered {
+    /// What its reader needs of it.
+    type Read;
+
+    /// Its key, which ascends nearly without gaps.
+    fn number(&self) -> u64;
+
+    /// The bytes of its body.
+    fn body_bytes(&self) -> usize;
+
+    /// The row as it would be read.
+    fn read(&self) -> Self::Read;
+}
+
+impl Numbered for MessageRow {
+    type Read = ReadRow;
+
+    fn number(&self) -> u64 {
+        self.queuing_order
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.len())
+    }
+
+    fn read(&self) -> ReadRow {
+        ReadRow {
+            message_type_id: self.message_type_id,
+            message_id: self.message_id,
+            enqueued_at: self.enqueued_at,
+            body: self.body.as_ref().map(|body| body.to_vec()),
+            trace: self.trace.clone(),
+        }
+    }
+}
+
+/// Until its first failure, which writes the reason into the row.
+impl Numbered for JobRow {
+    type Read = JobRead;
+
+    fn number(&self) -> u64 {
+        self.job_id
+    }
+
+    fn body_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.len())
+    }
+
+    fn read(&self) -> JobRead {
+        let body = self.body.as_ref().map(|body| body.to_vec());
+        JobRead { pushed_by: self.pushed_by.clone(), last_error: None, body }
+    }
+}
+
+/// Rows by their numbers.
+#[derive(Debug)]
+pub(super) struct Recent<R> {
     first: u64,
-    rows: VecDeque<Option<Box<MessageRow>>>,
+    rows: VecDeque<Option<Box<R>>>,
     bytes: usize,
 }
 
-impl Recent {
+impl<R> Default for Recent<R> {
+    fn default() -> Self {
+        Self { first: 0, rows: VecDeque::new(), bytes: 0 }
+    }
+}
+
+impl<R: Numbered> Recent<R> {
     /// Keeps a row that was written.
-    pub(super) fn keep(&mut self, row: Box<MessageRow>) {
-        let size = size(&row);
+    pub(super) fn keep(&mut self, row: Box<R>) {
+        let size = row.body_bytes();
         let next = self.first + self.rows.len() as u64;
-        if size > MOST_BODY_BYTES || row.queuing_order < next {
+        if size > MOST_BODY_BYTES || row.number() < next {
             return;
         }
-        let gap = row.queuing_order - next;
+        let gap = row.number() - next;
         if self.rows.is_empty() || gap > MOST_ROWS as u64 {
-            *self = Self { first: row.queuing_order, ..Self::default() };
+            *self = Self { first: row.number(), ..Self::default() };
         } else {
             self.rows.extend((0..gap).map(|_| None));
         }
@@ -40,29 +102,22 @@ impl Recent {
         self.bytes += size;
         while self.rows.len() > MOST_ROWS || self.bytes > MOST_BYTES {
             if let Some(row) = self.rows.pop_front().flatten() {
-                self.bytes -= self::size(&row);
+                self.bytes -= row.body_bytes();
             }
             self.first += 1;
         }
     }
 
-    /// The table row of that message, if it is here.
-    pub(super) fn read(&self, queuing_order: u64) -> Option<ReadRow> {
-        let row = self.rows.get(self.place(queuing_order)?)?.as_ref()?;
-        Some(ReadRow {
-            message_type_id: row.message_type_id,
-            message_id: row.message_id,
-            enqueued_at: row.enqueued_at,
-            body: row.body.as_ref().map(|body| body.to_vec()),
-            trace: row.trace.clone(),
-        })
+    /// The table row of that number, if it is here.
+    pub(super) fn read(&self, number: u64) -> Option<R::Read> {
+        Some(self.rows.get(self.place(number)?)?.as_ref()?.read())
     }
 
-    /// Drops a row that was deleted.
-    pub(super) fn forget(&mut self, queuing_order: u64) {
-        let Some(place) = self.place(queuing_order) else { return };
+    /// Drops a row that was deleted or changed.
+    pub(super) fn forget(&mut self, number: u64) {
+        let Some(place) = self.place(number) else { return };
         if let Some(row) = self.rows.get_mut(place).and_then(Option::take) {
-            self.bytes -= size(&row);
+            self.bytes -= row.body_bytes();
         }
         while let Some(None) = self.rows.front() {
             self.rows.pop_front();
@@ -70,13 +125,9 @@ impl Recent {
         }
     }
 
-    fn place(&self, queuing_order: u64) -> Option<usize> {
-        usize::try_from(queuing_order.checked_sub(self.first)?).ok()
+    fn place(&self, number: u64) -> Option<usize> {
+        usize::try_from(number.checked_sub(self.first)?).ok()
     }
-}
-
-fn size(row: &MessageRow) -> usize {
-    row.body.as_ref().map_or(0, |body| body.len())
 }
 
 #[cfg(test)]
@@ -102,7 +153,7 @@ mod tests {
         })
     }
 
-    fn has(recent: &Recent, queuing_order: u64) -> bool {
+    fn has(recent: &Recent<MessageRow>, queuing_order: u64) -> bool {
         let found = recent.read(queuing_order);
         assert!(found.as_ref().is_none_or(|row| row.message_id.0.as_u128() == queuing_order.into()));
         found.is_some()
