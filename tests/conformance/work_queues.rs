@@ -246,6 +246,46 @@ case!(two_transactions_do_not_push_one_unique_key, [242], async |t| {
     assert!(t.broker.push_job("w", "a").unique("u").await?.is_new);
 });
 
+case!(a_transaction_may_replace_a_unique_job, [242], async |t| {
+    with(&t, "").await?;
+    let again = async |act: &dialoq::Tx| act.push_job(W, &"again".to_owned()).unique("u").await;
+    t.broker.push_job(W, &"first".to_owned()).unique("u").await?;
+    for (is_cancelled, is_commit, left) in [(true, false, "first"), (true, true, "again"), (false, true, "again")] {
+        let job = take(&t.broker, 1).await?.remove(0);
+        let tx = t.begin().await?;
+        assert!(!again(&tx.0).await?.is_new);
+        if is_cancelled {
+            tx.0.cancel_job(job.taken.job).await?;
+        } else {
+            tx.0.complete_job(&job).await?;
+        }
+        let pushed = again(&tx.0).await?;
+        assert!(pushed.is_new && !again(&tx.0).await?.is_new);
+        if is_commit {
+            tx.commit().await?;
+        } else {
+            tx.rollback().await?;
+            t.broker.fail_job_then(&job, "", AfterFailure::RetryInMs(0)).await?;
+        }
+        let now = take(&t.broker, 9).await?;
+        assert_eq!(names(&now), [left]);
+        assert!(!t.broker.push_job(W, &"no".to_owned()).unique("u").await?.is_new);
+        t.broker.fail_job_then(&now[0], "", AfterFailure::RetryInMs(0)).await?;
+    }
+    // A job of the transaction itself, and a name that is kept for its time.
+    let tx = t.begin().await?;
+    for _ in 0..2 {
+        let own = tx.0.push_job(W, &"own".to_owned()).unique("v").await?;
+        assert!(own.is_new);
+        tx.0.cancel_job(own.job.unwrap()).await?;
+    }
+    let kept = tx.0.push_job(W, &"kept".to_owned()).unique_within("v", Duration::from_secs(9)).await?;
+    tx.0.cancel_job(kept.job.unwrap()).await?;
+    assert!(!tx.0.push_job(W, &"no".to_owned()).unique("v").await?.is_new);
+    tx.commit().await?;
+    assert_eq!(taken(&t.broker, 9).await?, "again");
+});
+
 case!(a_cancelled_job_is_gone_for_its_reader_too, [243], async |t| {
     with(&t, "").await?;
     let one = push(&t.broker, "a").await?;

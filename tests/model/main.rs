@@ -2,6 +2,7 @@
 //! the same. What was sent and received is kept in a ledger that must balance whatever happened.
 
 mod definitions;
+mod jobs;
 mod ledger;
 mod run;
 #[path = "../servers/mod.rs"]
@@ -14,13 +15,17 @@ use servers::{OnStores, Store};
 use std::process::ExitCode;
 
 /// Seeds as [`servers::seeds`] says; `DIALOQ_SEED=fresh DIALOQ_MINUTES=60 cargo test --test model` looks for an hour.
-fn check(store: Store, steps: impl proptest::strategy::Strategy<Value = Vec<steps::Step>>) {
+fn check<S: std::fmt::Debug>(
+    store: Store,
+    steps: impl proptest::strategy::Strategy<Value = Vec<S>>,
+    run: impl AsyncFn(Store, &[S]) -> Result<(), String>,
+) {
     // A server's steps take a hundred times as long.
     let (by_default, max_shrink_iters) = if store.is_server() { (12, 100) } else { (48, 400) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     servers::seeds::check(by_default, max_shrink_iters, &steps, |seed, steps| {
         servers::limit::doing(format!("DIALOQ_SEED={seed}"));
-        runtime.block_on(run::run(store, &steps)).map_err(proptest::test_runner::TestCaseError::fail)
+        runtime.block_on(run(store, &steps)).map_err(proptest::test_runner::TestCaseError::fail)
     });
 }
 
@@ -29,12 +34,17 @@ fn main() -> ExitCode {
         OnStores {
             name: "the_store_does_what_the_core_does",
             stores: &Store::ALL,
-            run: |store| check(store, steps::any_steps(60)),
+            run: |store| check(store, steps::any_steps(60), run::run),
         },
         OnStores {
             name: "conversations_that_never_end_lose_nothing",
             stores: &Store::ALL,
-            run: |store| check(store, steps::peaceful_steps(80)),
+            run: |store| check(store, steps::peaceful_steps(80), run::run),
+        },
+        OnStores {
+            name: "the_store_does_with_jobs_what_the_core_does",
+            stores: &[Store::Sqlite, Store::Postgres],
+            run: |store| check(store, jobs::steps(60), jobs::run),
         },
         OnStores { name: "a_storm_of_tasks_loses_and_doubles_nothing", stores: &Store::ALL, run: storm::storm_on },
     ])

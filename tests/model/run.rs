@@ -247,7 +247,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
     run.finish().await
 }
 
-async fn open(url: &str, clock: &Clock, gathering: &Gathering) -> Result<Broker, String> {
+pub(crate) async fn open(url: &str, clock: &Clock, gathering: &Gathering) -> Result<Broker, String> {
     Broker::open_with(url, OpenOptions::default().clock(clock.clone()).gathering(gathering.clone()))
         .await
         .map_err(|error| format!("{error:?}"))

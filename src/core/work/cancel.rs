@@ -4,7 +4,7 @@ use super::DONE;
 use super::session::WorkOp;
 use crate::core::session::{Op, Session};
 use crate::core::state::Core;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::JobId;
 use crate::protocol::Outcome;
 
@@ -12,11 +12,10 @@ impl Core {
     /// The reader of a leased job learns it from its next report, which finds no job.
     pub(super) fn cancel_job(&mut self, session: &mut Session, job: JobId) -> Result<Outcome> {
         let place = self.job_for(session, job)?;
-        if self.work.jobs[place].is_reported {
-            return Err(Error::job_not_found(job));
-        }
+        let was_reported = self.work.jobs[place].is_reported;
         let was_free = self.hold_job(session, place, true);
-        session.record(Op::Work(WorkOp::Cancel { job: place, was_free }));
+        self.work.jobs[place].is_finished = true;
+        session.record(Op::Work(WorkOp::Cancel { job: place, was_free, was_reported }));
         Ok(DONE)
     }
 }

@@ -29,6 +29,7 @@ impl Core {
         let bytes = result.as_ref().map_or(0, |result| result.len());
         super::push::check_bytes("the result of a job", bytes, self.limits.max_body_bytes)?;
         let was_free = self.hold_job(session, job, true);
+        self.work.jobs[job].is_finished = true;
         session.record(Op::Work(WorkOp::Complete { job, was_free, result }));
         Ok(DONE)
     }

@@ -30,6 +30,8 @@ pub(in crate::core) struct Job {
     pub(super) is_uncommitted: bool,
     /// Its session has reported how it ends.
     pub(super) is_reported: bool,
+    /// Its session has completed or cancelled it.
+    pub(super) is_finished: bool,
     /// It waits for another attempt, not for its first.
     pub(super) is_retry: bool,
 }

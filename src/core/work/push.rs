@@ -27,6 +27,7 @@ impl Core {
         check_push(&push, self.limits.max_body_bytes)?;
         if let Some(unique) = &push.unique
             && let Some(holder) = self.work.job_of_name(queue.id, &unique.key, now)
+            && !self.has_finished(session, &holder)
         {
             let pusher = self.work.places.get(&holder.job_id).map(|place| &self.work.jobs[*place]);
             if pusher.is_some_and(|job| job.is_uncommitted && job.session != session.id) {
@@ -41,8 +42,14 @@ impl Core {
         let id = work.take_job_id();
         let (job_type, key) = (work.types.place(&push.job_type), work.keys.optional(push.key.as_ref()));
         let unique = push.unique.as_ref().map_or(NO_NAME, |unique| {
-            let until = None;
-            work.unique.insert(UniqueName { queue_id: queue.id, key: unique.key.clone(), job_id: id, until })
+            work.unique.insert(UniqueName {
+                queue_id: queue.id,
+                key: unique.key.clone(),
+                job_id: id,
+                until: None,
+                has_window: unique.window_ms.is_some(),
+                before: None,
+            })
         });
         let place = work.add(Job {
             id,
@@ -59,6 +66,7 @@ impl Core {
             state: JobState::Ready,
             is_uncommitted: true,
             is_reported: false,
+            is_finished: false,
             is_retry: false,
         });
         session.record(Op::Work(WorkOp::Push { job: place, push: Box::new(push) }));
@@ -102,6 +110,12 @@ impl Core {
             body: push.body.filter(|body| !body.is_empty()),
         })));
         work.enter(place);
+    }
+
+    /// Whether the session has completed or cancelled the job of a name, so that the name is free for it.
+    fn has_finished(&self, session: &Session, holder: &UniqueName) -> bool {
+        let job = self.work.places.get(&holder.job_id).map(|place| &self.work.jobs[*place]);
+        !holder.has_window && job.is_some_and(|job| job.is_finished && job.session == session.id)
     }
 
     /// Forgets a job whose push was rolled back.

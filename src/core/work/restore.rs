@@ -150,6 +150,7 @@ impl Core {
             state,
             is_uncommitted: false,
             is_reported: false,
+            is_finished: false,
             is_retry: row.attempts > 0,
         });
         work.enter(place);
@@ -167,7 +168,8 @@ impl Core {
             return;
         }
         let until = until.map(|until| until.0);
-        let name = work.unique.insert(UniqueName { queue_id, key, job_id: job.map_or(0, |_| job_id), until });
+        let (job_id, has_window) = (job.map_or(0, |_| job_id), until.is_some());
+        let name = work.unique.insert(UniqueName { queue_id, key, job_id, until, has_window, before: None });
         if let Some(job) = job {
             work.jobs[job].unique = name;
         }

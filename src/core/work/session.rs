@@ -50,6 +50,8 @@ pub(in crate::core) enum WorkOp {
     Cancel {
         job: u32,
         was_free: bool,
+        /// The same session has reported how its attempt ends.
+        was_reported: bool,
     },
     Redrive {
         job: u32,
@@ -71,8 +73,12 @@ impl Core {
     /// The place of a job that this session may change.
     pub(super) fn job_for(&self, session: &Session, job: JobId) -> Result<u32> {
         let place = self.work.places.get(&job.0).copied();
-        let found = place.filter(|place| !self.work.jobs[*place].is_uncommitted);
-        let place = found.ok_or_else(|| Error::job_not_found(job))?;
+        let is_seen = |place: &u32| {
+            let job = &self.work.jobs[*place];
+            let is_own = job.session == session.id;
+            !(job.is_uncommitted && !is_own || job.is_finished && is_own)
+        };
+        let place = place.filter(is_seen).ok_or_else(|| Error::job_not_found(job))?;
         let holder = self.work.jobs[place].session;
         if holder != 0 && holder != session.id {
             return Err(Error::job_locked(format_args!("job {job} is held by an open transaction")));
@@ -128,9 +134,15 @@ impl Core {
         match op {
             WorkOp::Push { job, .. } => self.undo_push_job(job),
             WorkOp::Take { job, token, .. } => self.undo_take_job(job, token, undone),
-            WorkOp::Complete { job, was_free, .. }
-            | WorkOp::Fail { job, was_free, .. }
-            | WorkOp::Cancel { job, was_free } => {
+            WorkOp::Complete { job, was_free, .. } => {
+                (self.work.jobs[job].is_reported, self.work.jobs[job].is_finished) = (false, false);
+                self.free_job(job, was_free);
+            }
+            WorkOp::Cancel { job, was_free, was_reported } => {
+                (self.work.jobs[job].is_reported, self.work.jobs[job].is_finished) = (was_reported, false);
+                self.free_job(job, was_free);
+            }
+            WorkOp::Fail { job, was_free, .. } => {
                 self.work.jobs[job].is_reported = false;
                 self.free_job(job, was_free);
             }

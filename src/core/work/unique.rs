@@ -16,6 +16,10 @@ pub(super) struct UniqueName {
     pub(super) job_id: u64,
     /// The end of its window in microseconds; `None` is the end of its job.
     pub(super) until: Option<i64>,
+    /// Its push asks for a window, which begins at the commit.
+    pub(super) has_window: bool,
+    /// The same name of a job that this transaction has finished; it is in use again after a rollback.
+    pub(super) before: Option<u32>,
 }
 
 /// The names in use.
@@ -30,8 +34,9 @@ impl UniqueJobs {
         self.by_key.get(&(queue_id, key.clone())).copied()
     }
 
-    pub(super) fn insert(&mut self, name: UniqueName) -> u32 {
+    pub(super) fn insert(&mut self, mut name: UniqueName) -> u32 {
         let key = (name.queue_id, name.key.clone());
+        name.before = self.by_key.get(&key).copied();
         let place = self.names.insert(name);
         self.by_key.insert(key, place);
         place
@@ -39,7 +44,22 @@ impl UniqueJobs {
 
     pub(super) fn remove(&mut self, place: u32) -> Option<UniqueName> {
         let name = self.names.remove(place)?;
-        self.by_key.remove(&(name.queue_id, name.key.clone()));
+        let key = (name.queue_id, name.key.clone());
+        let mut later = self.by_key.get(&key).copied();
+        if later == Some(place) {
+            match name.before {
+                Some(before) => self.by_key.insert(key, before),
+                None => self.by_key.remove(&key),
+            };
+            return Some(name);
+        }
+        while let Some(other) = later {
+            later = self.names[other].before;
+            if later == Some(place) {
+                self.names[other].before = name.before;
+                break;
+            }
+        }
         Some(name)
     }
 }

@@ -72,7 +72,7 @@ fn a_report_in_a_transaction_comes_with_its_commit() {
         let taken = take(&mut memory, 1, NOW).remove(0).taken;
         let mut session = begin(&mut memory);
         execute(&mut memory, &mut session, complete(taken)).unwrap();
-        assert_eq!(refusal(execute(&mut memory, &mut session, complete(taken))), Code::JOB_NOT_TAKEN);
+        assert_eq!(refusal(execute(&mut memory, &mut session, complete(taken))), Code::JOB_NOT_FOUND);
         memory.tick(after_ms(70_000));
         assert_eq!(memory.jobs().jobs.len(), 1, "no lease ends under a transaction that reports on it");
         if is_commit {

@@ -1,0 +1,444 @@
+//! Random jobs against a store and, step by step, against the pure core with its rows in memory: every answer, and after
+//! every step every job, must be the same.
+
+use crate::run::{open, same};
+use crate::servers::{Database, Store};
+use dialoq::act::Perform;
+use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
+use dialoq::protocol::definition::{WorkNumber, WorkOption, WorkOrder};
+use dialoq::protocol::work::{AfterFailure, Due, Hold, JobState, Push, Take, TakeFrom, TakenJob, Unique, WorkVerb};
+use dialoq::protocol::{Outcome, Verb, definition::Definition};
+use dialoq::work::JobFilter;
+use dialoq::{Broker, Clock, Error, Gathering, JobId, Timestamp, Tx};
+use proptest::prelude::*;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+const START: Timestamp = Timestamp(1_767_225_600_000_000);
+const SESSIONS: usize = 3;
+/// The states in which a job has a time: when it is due, or the end of its lease.
+const HAS_TIME: [&str; 3] = ["scheduled", "taken", "lost"];
+/// One queue of each order that says which job is next.
+const QUEUES: [(&str, WorkOrder); 4] = [
+    ("fifo", WorkOrder::Fifo),
+    ("strict", WorkOrder::FifoStrict),
+    ("lifo", WorkOrder::Lifo),
+    ("levels", WorkOrder::Priority),
+];
+
+#[derive(Debug, Clone)]
+pub(crate) enum Step {
+    Begin(usize),
+    Commit(usize),
+    Rollback(usize),
+    Savepoint(usize),
+    RollbackTo(usize),
+    /// In the transaction of that place; at once if none is open there.
+    Do(usize, Op),
+    /// Several verbs in one call.
+    Unit(Vec<Op>),
+    AdvanceMs(u16),
+    Alter(usize, WorkOption),
+    Restart,
+}
+
+/// Jobs and takings are named by their place among those seen so far.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    Push { queue: usize, job_type: u8, key: Option<u8>, level: u8, due: Due, unique: Option<(u8, Option<i64>)> },
+    Take { queue: usize, count: i64, job_type: Option<u8>, from: TakeFrom, hold: Hold },
+    Complete(usize),
+    Fail(usize, AfterFailure),
+    Extend(usize, Option<i64>),
+    Report(usize),
+    Cancel(usize),
+    Redrive(usize),
+}
+
+fn op() -> BoxedStrategy<Op> {
+    let due = prop_oneof![
+        4 => Just(Due::Now),
+        1 => (0..4000i64).prop_map(Due::InMs),
+        1 => (-2000..4000i64).prop_map(|ms| Due::At(Timestamp(START.0 + ms * 1000))),
+    ];
+    let unique = prop::option::weighted(0.25, (0..3u8, prop::option::of(1..5000i64)));
+    let from = prop_oneof![
+        4 => Just(TakeFrom::Any),
+        1 => (1..=10u8, 1..=10u8).prop_map(|(one, other)| TakeFrom::Levels { lowest: one.min(other), highest: one.max(other) }),
+        1 => Just(TakeFrom::Oldest),
+    ];
+    let hold = prop_oneof![
+        2 => Just(Hold::Transaction),
+        2 => Just(Hold::Lease(None)),
+        2 => (1..4000i64).prop_map(|ms| Hold::Lease(Some(ms))),
+    ];
+    let then = prop_oneof![
+        4 => Just(AfterFailure::Policy),
+        1 => (0..2000i64).prop_map(AfterFailure::RetryInMs),
+        1 => Just(AfterFailure::Dead),
+    ];
+    let place = any::<usize>();
+    prop_oneof![
+        8 => (0..QUEUES.len(), 0..3u8, prop::option::of(0..2u8), 1..=10u8, due, unique)
+            .prop_map(|(queue, job_type, key, level, due, unique)| Op::Push { queue, job_type, key, level, due, unique }),
+        8 => (0..QUEUES.len(), 1..4i64, prop::option::weighted(0.3, 0..4u8), from, hold)
+            .prop_map(|(queue, count, job_type, from, hold)| Op::Take { queue, count, job_type, from, hold }),
+        4 => place.clone().prop_map(Op::Complete),
+        4 => (place.clone(), then).prop_map(|(place, then)| Op::Fail(place, then)),
+        1 => (place.clone(), prop::option::of(1..4000i64)).prop_map(|(place, ms)| Op::Extend(place, ms)),
+        1 => place.clone().prop_map(Op::Report),
+        1 => place.clone().prop_map(Op::Cancel),
+        2 => place.prop_map(Op::Redrive),
+    ]
+    .boxed()
+}
+
+fn option() -> impl Strategy<Value = WorkOption> {
+    prop_oneof![
+        any::<bool>().prop_map(WorkOption::Status),
+        (1..5i64).prop_map(|most| WorkOption::Number(WorkNumber::MaxAttempts, most)),
+        (0..3i64).prop_map(|most| WorkOption::Number(WorkNumber::MaxTaken, most)),
+        (0..3i64).prop_map(|most| WorkOption::Number(WorkNumber::MaxTakenPerKey, most)),
+        (0..2000i64).prop_map(|ms| WorkOption::Number(WorkNumber::RetryDelayMs, ms)),
+        (0..=100i64).prop_map(|percent| WorkOption::Number(WorkNumber::RetryJitterPercent, percent)),
+        (1..4000i64).prop_map(|ms| WorkOption::Number(WorkNumber::LeaseMs, ms)),
+    ]
+}
+
+pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    let place = 0..SESSIONS;
+    let step = prop_oneof![
+        4 => place.clone().prop_map(Step::Begin),
+        3 => place.clone().prop_map(Step::Commit),
+        2 => place.clone().prop_map(Step::Rollback),
+        2 => place.clone().prop_map(Step::Savepoint),
+        2 => place.prop_map(Step::RollbackTo),
+        // The place after the last one never has a transaction.
+        26 => (0..=SESSIONS, op()).prop_map(|(place, op)| Step::Do(place, op)),
+        3 => prop::collection::vec(op(), 2..5).prop_map(Step::Unit),
+        5 => (1..3000u16).prop_map(Step::AdvanceMs),
+        2 => (0..QUEUES.len(), option()).prop_map(|(queue, option)| Step::Alter(queue, option)),
+        1 => Just(Step::Restart),
+    ];
+    prop::collection::vec(step, 1..most)
+}
+
+/// One side's ids; both sides learn them in the same order.
+#[derive(Default)]
+struct Known {
+    jobs: Vec<JobId>,
+    taken: Vec<TakenJob>,
+    tokens: HashMap<u64, usize>,
+}
+
+impl Known {
+    fn job(&self, place: usize) -> JobId {
+        self.jobs.get(place % self.jobs.len().max(1)).copied().unwrap_or(JobId(u64::from(u32::MAX)))
+    }
+
+    /// Mostly the latest takings; the others are stale.
+    fn taken(&self, place: usize) -> TakenJob {
+        let recent = self.taken.len().min(if place % 4 == 0 { usize::MAX } else { 4 });
+        let unknown = TakenJob { job: JobId(u64::from(u32::MAX)), token: 1 };
+        self.taken.iter().rev().take(recent).nth(place / 4 % recent.max(1)).copied().unwrap_or(unknown)
+    }
+
+    fn name(&mut self, job: JobId) -> usize {
+        self.jobs.iter().position(|known| *known == job).unwrap_or_else(|| {
+            self.jobs.push(job);
+            self.jobs.len() - 1
+        })
+    }
+
+    fn token(&mut self, token: u64) -> usize {
+        let next = self.tokens.len();
+        if token == 0 { usize::MAX } else { *self.tokens.entry(token).or_insert(next) }
+    }
+
+    /// The outcome with names for ids.
+    fn shown(&mut self, outcome: &Result<Outcome, Error>) -> String {
+        match outcome {
+            Err(error) => format!("error {}", error.code()),
+            Ok(Outcome::Pushed { job, is_new }) => format!("job {:?}, new {is_new}", job.map(|job| self.name(job))),
+            Ok(Outcome::Jobs(jobs)) => {
+                let mut lines = Vec::new();
+                for job in jobs {
+                    self.taken.push(job.taken);
+                    let (name, token) = (self.name(job.taken.job), self.token(job.taken.token));
+                    let mut rest = job.clone();
+                    rest.taken = TakenJob { job: JobId(0), token: 0 };
+                    lines.push(format!("{name} by {token}: {rest:?}"));
+                }
+                format!("took [{}]", lines.join("\n    "))
+            }
+            Ok(other) => format!("{other:?}"),
+        }
+    }
+
+    /// `number` is the content of a push.
+    fn verb(&self, op: &Op, number: u64) -> Verb {
+        Verb::Work(match op {
+            Op::Push { queue, job_type, key, level, due, unique } => WorkVerb::Push(Box::new(Push {
+                queue: QUEUES[*queue].0.into(),
+                job_type: format!("t{job_type}").into(),
+                key: key.map(|key| format!("k{key}").into()),
+                level: *level,
+                due: *due,
+                unique: unique.map(|(key, window_ms)| Unique { key: format!("u{key}").into(), window_ms }),
+                body: Some(Arc::new(number.to_string().into_bytes())),
+                pushed_by: "writer".into(),
+            })),
+            Op::Take { queue, count, job_type, from, hold } => WorkVerb::Take(Box::new(Take {
+                queue: QUEUES[*queue].0.into(),
+                count: *count,
+                job_type: job_type.map(|job_type| format!("t{job_type}").into()),
+                from: *from,
+                hold: *hold,
+                taken_by: "reader".into(),
+            })),
+            Op::Complete(place) => WorkVerb::Complete {
+                taken: self.taken(*place),
+                result: (place % 2 == 0).then(|| Arc::new(number.to_string().into_bytes())),
+            },
+            Op::Fail(place, then) => {
+                WorkVerb::Fail { taken: self.taken(*place), reason: format!("why {number}").into(), then: *then }
+            }
+            Op::Extend(place, lease_ms) => WorkVerb::Extend { taken: self.taken(*place), lease_ms: *lease_ms },
+            Op::Report(place) => {
+                WorkVerb::Report { taken: self.taken(*place), progress: format!("at {number}").into() }
+            }
+            Op::Cancel(place) => WorkVerb::Cancel { job: self.job(*place) },
+            Op::Redrive(place) => WorkVerb::Redrive { job: self.job(*place) },
+        })
+    }
+}
+
+struct Pair {
+    model: Session,
+    savepoint: Option<Savepoint>,
+    tx: Tx,
+    /// It has pushed or reported.
+    has_changed: bool,
+}
+
+struct Run {
+    model: Memory,
+    model_known: Known,
+    broker: Broker,
+    known: Known,
+    clock: Clock,
+    database: Database,
+    sessions: [Option<Pair>; SESSIONS],
+    numbers: u64,
+}
+
+/// Runs the steps on both sides; returns the first difference.
+pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
+    let database = Database::fresh(store);
+    let clock = Clock::manual(START);
+    let broker = open(database.url(), &clock, &Gathering::default()).await?;
+    let mut run = Run {
+        model: Memory::new(Limits::default()),
+        model_known: Known::default(),
+        broker,
+        known: Known::default(),
+        clock,
+        database,
+        sessions: Default::default(),
+        numbers: 0,
+    };
+    let definitions = QUEUES.map(|(name, order)| Definition::CreateWorkQueue {
+        name: name.to_owned(),
+        options: vec![WorkOption::Order(order), WorkOption::History(order != WorkOrder::Lifo)],
+    });
+    run.define(definitions.to_vec()).await?;
+    for (place, step) in steps.iter().enumerate() {
+        run.step(step).await.map_err(|why| format!("step {place}, {step:?}: {why}"))?;
+        run.settle().await;
+        run.compare().await.map_err(|why| format!("after step {place}, {step:?}: {why}"))?;
+    }
+    for place in 0..SESSIONS {
+        run.step(&Step::Commit(place)).await?;
+    }
+    run.compare().await?;
+    run.broker.close().await.map_err(|error| format!("{error:?}"))
+}
+
+impl Run {
+    async fn step(&mut self, step: &Step) -> Result<(), String> {
+        let now = self.clock.now();
+        match step {
+            Step::Begin(place) => {
+                if self.sessions[*place].is_none() {
+                    let tx = self.broker.begin().await.map_err(text)?;
+                    self.sessions[*place] = Some(Pair {
+                        model: self.model.core.begin_transaction(),
+                        savepoint: None,
+                        tx,
+                        has_changed: false,
+                    });
+                }
+            }
+            Step::Commit(place) => {
+                if let Some(pair) = self.sessions[*place].take() {
+                    self.model.commit(pair.model, now);
+                    pair.tx.commit().await.map_err(text)?;
+                }
+            }
+            Step::Rollback(place) => {
+                if let Some(pair) = self.sessions[*place].take() {
+                    self.model.rollback(pair.model, now);
+                    pair.tx.rollback().await.map_err(text)?;
+                }
+            }
+            Step::Savepoint(place) => {
+                if let Some(pair) = &mut self.sessions[*place] {
+                    pair.savepoint = Some(self.model.core.savepoint(&pair.model));
+                    pair.tx.savepoint("s").await.map_err(text)?;
+                }
+            }
+            Step::RollbackTo(place) => {
+                if let Some(pair) = &mut self.sessions[*place]
+                    && let Some(savepoint) = pair.savepoint
+                {
+                    self.model.rollback_to(&mut pair.model, savepoint, now);
+                    pair.tx.rollback_to("s").await.map_err(text)?;
+                }
+            }
+            Step::Do(place, op) => self.op(*place, op).await?,
+            Step::Unit(ops) => self.unit(ops).await?,
+            // On a server a change in a transaction has the time of its call, in the core that of the commit.
+            Step::AdvanceMs(_) if self.database.store().is_server() && self.is_changed() => {}
+            Step::AdvanceMs(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
+            Step::Alter(queue, option) => {
+                let options = vec![*option];
+                self.define(vec![Definition::AlterWorkQueue { name: QUEUES[*queue].0.to_owned(), options }]).await?;
+            }
+            Step::Restart => {
+                for place in 0..SESSIONS {
+                    if let Some(pair) = self.sessions[place].take() {
+                        self.model.rollback(pair.model, now);
+                        pair.tx.rollback().await.map_err(text)?;
+                    }
+                }
+                self.model
+                    .restored(now)
+                    .map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
+                self.broker.close().await.map_err(text)?;
+                self.broker = open(self.database.url(), &self.clock, &Gathering::default()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_changed(&self) -> bool {
+        self.sessions.iter().flatten().any(|pair| pair.has_changed)
+    }
+
+    async fn define(&mut self, definitions: Vec<Definition>) -> Result<(), String> {
+        let verb = Verb::Define(definitions);
+        let model = self.model.submit(vec![verb.clone()], self.clock.now()).transpose().expect("no lock is in the way");
+        let store = self.broker.perform(verb).await;
+        same(&self.model_known.shown(&model.map(|mut all| all.remove(0))), &self.known.shown(&store))
+    }
+
+    async fn op(&mut self, place: usize, op: &Op) -> Result<(), String> {
+        self.numbers += 1;
+        let (model_verb, verb) = (self.model_known.verb(op, self.numbers), self.known.verb(op, self.numbers));
+        let now = self.clock.now();
+        let (model, store) = match self.sessions.get_mut(place).and_then(Option::as_mut) {
+            Some(pair) => {
+                pair.has_changed |= !matches!(op, Op::Take { .. });
+                let model = self.model.execute(&mut pair.model, model_verb, now).transpose();
+                (model.expect("no verb of a work queue waits"), pair.tx.perform(verb).await)
+            }
+            None => {
+                let model =
+                    self.model.submit(vec![model_verb], now).transpose().expect("no verb of a work queue waits");
+                (model.map(|mut all| all.remove(0)), self.broker.perform(verb).await)
+            }
+        };
+        same(&self.model_known.shown(&model), &self.known.shown(&store))
+    }
+
+    async fn unit(&mut self, ops: &[Op]) -> Result<(), String> {
+        let (mut model_unit, mut unit) = (Vec::new(), Vec::new());
+        for op in ops {
+            self.numbers += 1;
+            model_unit.push(self.model_known.verb(op, self.numbers));
+            unit.push(self.known.verb(op, self.numbers));
+        }
+        let model = self.model.submit(model_unit, self.clock.now()).transpose().expect("no verb of a work queue waits");
+        let store = self.broker.submit(unit).await;
+        let whole = |known: &mut Known, outcomes: Result<Vec<Outcome>, Error>| match outcomes {
+            Ok(outcomes) => {
+                outcomes.into_iter().map(|outcome| known.shown(&Ok(outcome))).collect::<Vec<_>>().join("\n  ")
+            }
+            Err(error) => known.shown(&Err(error)),
+        };
+        same(&whole(&mut self.model_known, model), &whole(&mut self.known, store))
+    }
+
+    /// What is due has happened on both sides.
+    async fn settle(&mut self) {
+        self.model.tick(self.clock.now());
+        for _ in 0..2 {
+            self.database.store().barrier(&self.broker).await;
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Every job that is not finished, and every one that is kept.
+    async fn compare(&mut self) -> Result<(), String> {
+        let mut store = Vec::new();
+        for mut job in self.broker.jobs(&JobFilter::default(), 10_000).await.map_err(text)? {
+            job.due_at = job.due_at.filter(|_| HAS_TIME.contains(&&*job.state));
+            let (name, token) = (self.known.name(job.job), self.known.token(job.token));
+            store.push(format!(
+                "job {name} in {}: {} {:?} {} {} {} by {token} {:?} {:?} {:?}",
+                job.queue,
+                job.job_type,
+                job.key,
+                job.level,
+                job.state,
+                job.attempts,
+                job.due_at,
+                job.pushed_at,
+                job.last_error,
+            ));
+        }
+        for job in self.broker.finished_jobs(&JobFilter::default(), 10_000).await.map_err(text)? {
+            let name = self.known.name(job.job);
+            store.push(format!("job {name}: {} {:?} {:?}", job.finished_as, job.finished_at, job.result));
+        }
+        let mut model = Vec::new();
+        for (row, last_error) in self.model.jobs().jobs.values() {
+            let (name, token) = (self.model_known.name(JobId(row.job_id)), self.model_known.token(row.token));
+            let queue = &self.model.core.catalog().work_queues[&row.queue_id].name;
+            // A time that has come writes no row.
+            let state = match row.state {
+                JobState::Scheduled if row.at.is_some_and(|at| at <= self.clock.now()) => "ready",
+                JobState::Taken if row.at.is_some_and(|at| at <= self.clock.now()) => "lost",
+                state => state.name(),
+            };
+            let at = row.at.filter(|_| HAS_TIME.contains(&state));
+            model.push(format!(
+                "job {name} in {queue}: {} {:?} {} {state} {} by {token} {at:?} {:?} {last_error:?}",
+                row.job_type, row.key, row.level, row.attempts, row.pushed_at,
+            ));
+        }
+        for job in self.model.jobs().history.values() {
+            let name = self.model_known.name(JobId(job.job_id));
+            let finished_as = format!("{:?}", job.finished_as).to_lowercase();
+            model.push(format!("job {name}: {finished_as} {:?} {:?}", job.finished_at, job.result));
+        }
+        store.sort();
+        model.sort();
+        same(&model.join("\n  "), &store.join("\n  "))
+    }
+}
+
+fn text(error: Error) -> String {
+    format!("{error:?}")
+}
