@@ -5,6 +5,7 @@ pub mod strategy;
 mod stream;
 pub(crate) mod wait;
 
+pub(crate) use strategic::{Chosen, next_by};
 pub use strategic::{Strategic, Turn};
 pub use strategy::{
     aging, by_contract, by_levels, drain_high_then_one_low, dual_queue_loop, independent_readers, weighted,

@@ -1,6 +1,6 @@
 //! Queues read by a strategy, as a stream of transactions.
 
-use super::strategy::{Found, Plan, Served, Strategy, WhenEmpty};
+use super::strategy::{ClassAttempt, Found, Plan, Served, Strategy, WhenEmpty};
 use super::wait::{Deadline, ReceiveAttempt, receive_first};
 use crate::act::Perform;
 use crate::broker::Broker;
@@ -116,50 +116,105 @@ async fn run(broker: Broker, mut strategy: Box<dyn Strategy>) -> (Box<dyn Strate
 async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy) -> Result<Turn> {
     let tx = broker.begin().await?;
     loop {
-        let planned_at = broker.clock().now();
-        let plan = strategy.plan(planned_at);
-        let answer = try_plan(&tx, &plan).await?;
-        let found = answer.as_ref().map(|(attempt, batch)| describe(*attempt, batch));
-        strategy.served(Served { planned_at, found });
-        if let Some((attempt, batch)) = answer {
-            let class = plan.attempts[attempt].class.clone();
+        if let Some((class, batch)) = next_by(&Messages, &tx, strategy, Deadline::Never).await? {
             return Ok(Turn { tx, batch, class });
         }
     }
 }
 
-fn describe(attempt: usize, batch: &Batch) -> Found {
-    let mut found = Found {
-        attempt,
-        messages: batch.len() as u64,
-        level: batch.first().priority,
-        oldest: batch.first().message_enqueue_time,
-    };
-    for message in batch {
-        found.level = found.level.max(message.priority);
-        found.oldest = found.oldest.min(message.message_enqueue_time);
-    }
-    found
+/// What the plans of a strategy are carried out on: queues of messages, or work queues.
+pub(crate) trait Chosen: Sync {
+    /// What an attempt finds.
+    type Batch: Send;
+
+    /// Makes the attempts in order and returns the first that finds something; while all are empty, waits on all of them.
+    fn first<'a>(
+        &'a self,
+        act: &'a dyn Perform,
+        attempts: &'a [ClassAttempt],
+        deadline: Deadline,
+    ) -> BoxFuture<'a, Result<Option<(usize, Self::Batch)>>>;
+
+    /// What the strategy learns of it.
+    fn describe(attempt: usize, batch: &Self::Batch) -> Option<Found>;
 }
 
-/// Makes the receive attempts of a plan once, each with its own wait, and then follows the plan's `when_empty`.
-async fn try_plan(act: &dyn Perform, plan: &Plan) -> Result<Option<(usize, Batch)>> {
-    let attempts: Vec<ReceiveAttempt> = plan.attempts.iter().map(|attempt| attempt.receive.clone()).collect();
-    if plan.attempts.iter().all(|attempt| attempt.wait.is_zero()) {
-        return receive_first(act, &attempts, Deadline::Never).await;
+/// Queues of messages.
+struct Messages;
+
+impl Chosen for Messages {
+    type Batch = Batch;
+
+    fn first<'a>(
+        &'a self,
+        act: &'a dyn Perform,
+        attempts: &'a [ClassAttempt],
+        deadline: Deadline,
+    ) -> BoxFuture<'a, Result<Option<(usize, Batch)>>> {
+        Box::pin(async move {
+            let attempts: Vec<ReceiveAttempt> = attempts.iter().map(|attempt| attempt.receive.clone()).collect();
+            receive_first(act, &attempts, deadline).await
+        })
     }
-    for (place, attempt) in plan.attempts.iter().enumerate() {
-        let deadline = match attempt.wait {
+
+    fn describe(attempt: usize, batch: &Batch) -> Option<Found> {
+        let level = batch.iter().map(|message| message.priority).max()?;
+        let oldest = batch.iter().map(|message| message.message_enqueue_time).min()?;
+        Some(Found { attempt, messages: batch.len() as u64, level, oldest })
+    }
+}
+
+/// What a strategy chooses next, with its class; `None` at the deadline.
+pub(crate) async fn next_by<C: Chosen>(
+    chosen: &C,
+    act: &dyn Perform,
+    strategy: &mut dyn Strategy,
+    deadline: Deadline,
+) -> Result<Option<(Arc<str>, C::Batch)>> {
+    let clock = act.store().clock().clone();
+    loop {
+        let planned_at = clock.now();
+        let plan = strategy.plan(planned_at);
+        let answer = try_plan(chosen, act, &plan, deadline).await?;
+        let found = answer.as_ref().and_then(|(attempt, batch)| C::describe(*attempt, batch));
+        strategy.served(Served { planned_at, found });
+        if let Some((attempt, batch)) = answer {
+            return Ok(Some((plan.attempts[attempt].class.clone(), batch)));
+        }
+        let is_over = match deadline {
+            Deadline::Now => true,
+            Deadline::At(due) => clock.now() >= due,
+            Deadline::Never => false,
+        };
+        if is_over {
+            return Ok(None);
+        }
+    }
+}
+
+/// Makes the attempts of a plan once, each with its own wait, and then follows the plan's `when_empty`.
+async fn try_plan<C: Chosen>(
+    chosen: &C,
+    act: &dyn Perform,
+    plan: &Plan,
+    deadline: Deadline,
+) -> Result<Option<(usize, C::Batch)>> {
+    let attempts = &plan.attempts;
+    if attempts.iter().all(|attempt| attempt.wait.is_zero()) {
+        return chosen.first(act, attempts, deadline).await;
+    }
+    for (place, attempt) in attempts.iter().enumerate() {
+        let wait = match attempt.wait {
             Duration::ZERO => Deadline::Now,
             wait => Deadline::after(act.store().clock(), wait),
         };
-        if let Some((_, batch)) = receive_first(act, &attempts[place..=place], deadline).await? {
+        if let Some((_, batch)) = chosen.first(act, &attempts[place..=place], wait).await? {
             return Ok(Some((place, batch)));
         }
     }
     match plan.when_empty {
         WhenEmpty::Replan => Ok(None),
-        WhenEmpty::WaitOnAll => receive_first(act, &attempts, Deadline::Never).await,
+        WhenEmpty::WaitOnAll => chosen.first(act, attempts, deadline).await,
     }
 }
 

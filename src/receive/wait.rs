@@ -75,9 +75,7 @@ impl ReceiveAttempt {
         let verb = Verb::Receive { queue: self.queue.clone(), top: self.top, from: self.from };
         let levels = match self.from {
             ReceiveFrom::Conversation(_) | ReceiveFrom::Group(_) => 0,
-            ReceiveFrom::Levels { lowest, highest } => {
-                (lowest..=highest.min(10)).fold(0, |levels, level| levels | 1 << level)
-            }
+            ReceiveFrom::Levels { lowest, highest } => level_bits(lowest, highest),
             ReceiveFrom::Any | ReceiveFrom::Oldest => EVERY_LEVEL,
         };
         let choosy = !matches!(self.from, ReceiveFrom::Any | ReceiveFrom::Oldest);
@@ -109,15 +107,36 @@ pub async fn receive_first(
 /// Takes jobs, or waits for the first.
 pub(crate) async fn take_jobs(act: &dyn Perform, take: Take, wait: WaitLimit) -> Result<Vec<Job>> {
     let deadline = wait.deadline(act.store());
-    let choosy = take.job_type.is_some() || take.from != TakeFrom::Any;
-    let queue = work_queue_on_board(&take.queue).into();
-    let verb = Verb::Work(WorkVerb::Take(Box::new(take)));
-    let question = Question { queue, verb, levels: if choosy { 0 } else { EVERY_LEVEL }, choosy };
-    match first_answer(act, &[question], deadline).await? {
-        Some((_, Outcome::Jobs(jobs))) => Ok(jobs),
+    Ok(take_first(act, vec![take], deadline).await?.map_or_else(Vec::new, |(_, jobs)| jobs))
+}
+
+/// Makes the takes in order and returns the first that finds jobs, with its index; as [`receive_first`].
+pub(crate) async fn take_first(
+    act: &dyn Perform,
+    takes: Vec<Take>,
+    deadline: Deadline,
+) -> Result<Option<(usize, Vec<Job>)>> {
+    let questions: Vec<Question> = takes.into_iter().map(question_of_take).collect();
+    match first_answer(act, &questions, deadline).await? {
+        Some((place, Outcome::Jobs(jobs))) => Ok(Some((place, jobs))),
         Some((_, other)) => Err(unexpected(&other)),
-        None => Ok(Vec::new()),
+        None => Ok(None),
     }
+}
+
+fn question_of_take(take: Take) -> Question {
+    let levels = match (&take.job_type, take.from) {
+        (Some(_), _) => 0,
+        (None, TakeFrom::Levels { lowest, highest }) => level_bits(lowest, highest),
+        (None, TakeFrom::Any | TakeFrom::Oldest) => EVERY_LEVEL,
+    };
+    let choosy = levels != EVERY_LEVEL;
+    let queue = work_queue_on_board(&take.queue).into();
+    Question { queue, verb: Verb::Work(WorkVerb::Take(Box::new(take))), levels, choosy }
+}
+
+fn level_bits(lowest: u8, highest: u8) -> u16 {
+    (lowest..=highest.min(10)).fold(0, |levels, level| levels | 1 << level)
 }
 
 /// A verb that may find nothing, and the kind of wait for it.

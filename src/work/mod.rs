@@ -38,12 +38,14 @@
 
 mod inspect;
 mod queue;
+mod strategic;
 mod verbs;
 mod worker;
 
 pub use crate::protocol::work::{AfterFailure, Job, JobState, TakenJob};
 pub use inspect::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus, WorkStatistics};
 pub use queue::{NamesQueue, PushesTo, WorkQueue};
+pub use strategic::{JobTurn, JobTurns};
 pub(crate) use verbs::whole_ms;
 pub use verbs::{PushJob, Pushed, TakeJobs};
-pub use worker::{Context, RunningWorker, WorkDone, Worker};
+pub use worker::{Context, RunningWorker, StrategicWorker, WorkDone, Worker};

@@ -138,6 +138,11 @@ impl<'a> TakeJobs<'a> {
         Self { act, take, wait: WaitLimit::None }
     }
 
+    /// What is asked of the store.
+    pub(super) fn into_take(self) -> Take {
+        self.take
+    }
+
     /// At most so many, 1 to 10000; without it, one.
     pub fn count(mut self, count: u32) -> Self {
         self.take.count = i64::from(count);

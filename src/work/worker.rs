@@ -1,12 +1,15 @@
 //! Workers: readers that take jobs and run a handler for each.
 
-use super::{Job, NamesQueue, TakenJob, WorkQueue};
+use super::strategic::{Takes, prepare};
+use super::{Job, TakenJob, WorkQueue};
 use crate::act::Act;
 use crate::activation::{HandlerResult, MonitorRow, Procedure, Ramp, Readers, Session};
 use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::WorkNumber;
 use crate::protocol::work::AfterFailure;
+use crate::receive::strategy::Strategy;
+use crate::receive::{Deadline, next_by};
 use crate::tx::Tx;
 use std::fmt::Display;
 use std::pin::Pin;
@@ -27,6 +30,9 @@ const IDLE_WAIT: Duration = Duration::from_millis(500);
 
 /// Set between the taking of a job and its handler.
 const BEFORE_HANDLER: &str = "dialoq_before_handler";
+
+/// Makes the strategy of each reader.
+type MakeStrategy = Arc<dyn Fn() -> Box<dyn Strategy> + Send + Sync>;
 
 type BoxedHandler<T> =
     Arc<dyn Fn(Context, T) -> Pin<Box<dyn Future<Output = std::result::Result<(), String>> + Send>> + Send + Sync>;
@@ -124,6 +130,7 @@ pub struct Worker<T> {
     lease: Option<Duration>,
     in_transactions: bool,
     name: Option<Arc<str>>,
+    strategy: Option<MakeStrategy>,
 }
 
 impl Broker {
@@ -167,6 +174,7 @@ impl Broker {
             lease: None,
             in_transactions: false,
             name: None,
+            strategy: None,
         }
     }
 }
@@ -220,6 +228,53 @@ impl<T: Send + 'static> Worker<T> {
         self
     }
 
+    /// Takes the jobs that a strategy chooses, from several work queues or several levels of one: those of
+    /// [`Broker::take_jobs_by`], one job at a time. Each reader has a strategy of its own, so a bound holds for the takes of
+    /// one reader. The jobs of all these queues have the type of this worker's; its own queue is not read unless the
+    /// strategy names it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> dialoq::Result<()> {
+    /// # use dialoq::{Act, testing::TestBroker, work::WorkQueue};
+    /// # let broker = TestBroker::in_memory().await?;
+    /// use dialoq::receive::weighted;
+    /// const URGENT: WorkQueue<String> = WorkQueue::text("urgent");
+    /// broker.execute("CREATE WORK QUEUE urgent; CREATE WORK QUEUE routine").await?;
+    /// # broker.push_job("routine", "tidy").await?;
+    /// let worker = broker.worker(URGENT, async |context, text| {
+    ///     println!("{text} of {}", context.job.queue);
+    ///     Ok::<_, String>(())
+    /// });
+    /// let running = worker.readers(4).by(weighted([("urgent", 8), ("routine", 1)]))?.start();
+    /// # while running.done().completed == 0 { tokio::task::yield_now().await; }
+    /// running.stop().await;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Broker::take_jobs_by`]; 60005 for a worker with a job type, or one that is activated: its readers are
+    /// started for one queue.
+    pub fn by(mut self, strategy: impl Strategy + Clone + Sync + 'static) -> Result<StrategicWorker<T>> {
+        let refused = match (&self.job_type, self.activated) {
+            (Some(_), _) => Some("a job type"),
+            (None, Some(_)) => Some("activated readers"),
+            (None, None) => None,
+        };
+        if let Some(found) = refused {
+            return Err(Error::out_of_range("a worker by strategy", found, "neither a job type nor activated readers"));
+        }
+        prepare(&mut strategy.clone(), &self.broker)?;
+        let broker = self.broker.clone();
+        self.strategy = Some(Arc::new(move || {
+            let mut strategy: Box<dyn Strategy> = Box::new(strategy.clone());
+            if let Err(error) = prepare(&mut *strategy, &broker) {
+                tracing::warn!(%error, "the definitions have changed since the strategy of a worker was checked");
+            }
+            strategy
+        }));
+        Ok(StrategicWorker(self))
+    }
+
     /// Starts the readers.
     pub fn start(self) -> RunningWorker {
         let (stop, stopped) = watch::channel(false);
@@ -228,24 +283,29 @@ impl<T: Send + 'static> Worker<T> {
         let Some(ramp) = worker.activated else {
             let mut readers = JoinSet::new();
             for _ in 0..worker.readers {
-                let reader = Reader {
-                    worker: worker.clone(),
-                    stopped: stopped.clone(),
-                    counters: counters.clone(),
-                    session: None,
-                };
-                readers.spawn(reader.run());
+                readers.spawn(Reader::new(&worker, stopped.clone(), &counters, None).run());
             }
             return RunningWorker { readers: Running::Fixed { stop, readers }, counters };
         };
         let of_readers = (worker.clone(), counters.clone());
         let procedure = Procedure::new("worker", async move |session: Session| {
             let (worker, counters) = of_readers;
-            Reader { worker, stopped: session.stop_signal(), counters, session: Some(session) }.run_while_busy().await
+            Reader::new(&worker, session.stop_signal(), &counters, Some(session)).run_while_busy().await
         });
         let most = u16::try_from(worker.readers).unwrap_or(u16::MAX);
         let readers = Readers::of_worker(&worker.broker, worker.queue.name().into(), procedure, most, ramp);
         RunningWorker { readers: Running::Activated(readers), counters }
+    }
+}
+
+/// A worker whose jobs a strategy chooses; see [`Worker::by`].
+#[must_use = "no reader runs before start"]
+pub struct StrategicWorker<T>(Worker<T>);
+
+impl<T: Send + 'static> StrategicWorker<T> {
+    /// Starts the readers.
+    pub fn start(self) -> RunningWorker {
+        self.0.start()
     }
 }
 
@@ -316,6 +376,7 @@ struct Reader<T> {
     counters: Arc<Counters>,
     /// Of an activated reader.
     session: Option<Session>,
+    strategy: Option<tokio::sync::Mutex<Box<dyn Strategy>>>,
 }
 
 /// How an attempt ended.
@@ -325,6 +386,16 @@ enum Ended {
 }
 
 impl<T: Send + 'static> Reader<T> {
+    fn new(
+        worker: &Arc<Worker<T>>,
+        stopped: watch::Receiver<bool>,
+        counters: &Arc<Counters>,
+        session: Option<Session>,
+    ) -> Self {
+        let strategy = worker.strategy.as_ref().map(|make| tokio::sync::Mutex::new(make()));
+        Self { worker: worker.clone(), stopped, counters: counters.clone(), session, strategy }
+    }
+
     async fn run(self) {
         while !*self.stopped.borrow() {
             let mut stopped = self.stopped.clone();
@@ -363,21 +434,32 @@ impl<T: Send + 'static> Reader<T> {
         if let Some(session) = &self.session {
             session.note_receive();
         }
-        let mut take = act.take_jobs(worker.queue).wait(if self.session.is_some() { IDLE_WAIT } else { TAKE_WAIT });
-        if let Some(job_type) = &worker.job_type {
-            take = take.job_type(job_type.clone());
-        }
-        if let Some(lease) = worker.lease.filter(|_| !worker.in_transactions) {
-            take = take.lease(lease);
-        }
-        if let Some(name) = &worker.name {
-            take = take.taken_by(name.clone());
-        }
+        let lease = worker.lease.filter(|_| !worker.in_transactions);
         let mut stopped = self.stopped.clone();
+        let taking = async {
+            if let Some(strategy) = &self.strategy {
+                let takes = Takes { lease, taken_by: worker.name.clone(), is_single: true };
+                let deadline = Deadline::after(worker.broker.clock(), TAKE_WAIT);
+                let turn = next_by(&takes, act, &mut **strategy.lock().await, deadline).await?;
+                return Ok(turn.and_then(|(_, mut jobs)| jobs.pop()));
+            }
+            let idle = if self.session.is_some() { IDLE_WAIT } else { TAKE_WAIT };
+            let mut take = act.take_jobs(worker.queue).wait(idle);
+            if let Some(job_type) = &worker.job_type {
+                take = take.job_type(job_type.clone());
+            }
+            if let Some(lease) = lease {
+                take = take.lease(lease);
+            }
+            if let Some(name) = &worker.name {
+                take = take.taken_by(name.clone());
+            }
+            Ok(take.await?.pop())
+        };
         tokio::select! {
             biased;
             _ = stopped.wait_for(|stopped| *stopped) => Ok(None),
-            taken = take => Ok(taken?.pop()),
+            taken = taking => taken,
         }
     }
 
@@ -387,7 +469,7 @@ impl<T: Send + 'static> Reader<T> {
         let job = Arc::new(job);
         let ended = {
             let handled = self.handle(job.clone(), None);
-            let beating = beat(broker, &job, self.lease());
+            let beating = beat(broker, &job, self.lease(&job));
             tokio::select! {
                 ended = handled => ended,
                 lost = beating => {
@@ -464,10 +546,10 @@ impl<T: Send + 'static> Reader<T> {
         Ended::Failed(reason, then.unwrap_or(AfterFailure::Policy))
     }
 
-    fn lease(&self) -> Duration {
+    fn lease(&self, job: &Job) -> Duration {
         let of_queue = || {
             let catalog = self.worker.broker.catalog();
-            let queue = catalog.work_queue(self.worker.queue.queue_name());
+            let queue = catalog.work_queue(&job.queue);
             queue.map_or(60_000, |queue| queue.settings.get(WorkNumber::LeaseMs)).unsigned_abs()
         };
         self.worker.lease.unwrap_or_else(|| Duration::from_millis(of_queue()))

@@ -24,6 +24,7 @@ mod transactions;
 mod validation;
 mod views;
 mod work_queues;
+mod work_strategies;
 
 use libtest_mimic::{Arguments, Failed};
 use rig::{Case, Rig};

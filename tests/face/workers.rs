@@ -1,9 +1,10 @@
 //! Workers of work queues: readers that run a handler for each job.
 
 use super::*;
+use dialoq::receive::weighted;
 use dialoq::work::{AfterFailure, JobFilter, RunningWorker, StatisticsBy, WorkQueue};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
 const TASKS: WorkQueue<u32> = WorkQueue::json("tasks");
@@ -218,5 +219,39 @@ async fn a_handler_chooses_what_becomes_of_its_job() {
         broker.redrive_jobs(&dead()).await.unwrap();
         broker.cancel_jobs(&JobFilter { state: Some("scheduled".into()), ..JobFilter::default() }).await.unwrap();
         broker.push_job(TASKS, &1).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_worker_serves_several_queues_by_a_strategy() {
+    let _limit = limit();
+    let broker = broker("").await;
+    broker.execute("CREATE WORK QUEUE routine WITH LEASE_MS = 5000").await.unwrap();
+    for in_transactions in [false, true] {
+        for number in 0..30_u32 {
+            broker.push_job(if number % 3 == 0 { "routine" } else { "tasks" }, &number.to_string()).await.unwrap();
+        }
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let seen = order.clone();
+        let worker = broker.worker(TASKS, move |context, _| {
+            seen.lock().unwrap().push(context.job.queue.to_string());
+            async { Ok::<_, String>(()) }
+        });
+        let worker = if in_transactions { worker.in_transactions() } else { worker };
+        let worker = worker.by(weighted([("tasks", 2), ("routine", 1)])).unwrap().start();
+        finished(&worker, 30).await;
+        // It waits on both queues, with a clock that stands still.
+        broker.push_job("routine", "1").await.unwrap();
+        finished(&worker, 31).await;
+        assert_eq!(worker.stop().await.completed, 31);
+        let order = order.lock().unwrap();
+        for window in order[..30].windows(3) {
+            assert_eq!(window.iter().filter(|queue| *queue == "routine").count(), 1, "{order:?}");
+        }
+    }
+    let typed = broker.worker(TASKS, async |_, _| Ok::<_, String>(())).job_type("x");
+    let activated = broker.worker(TASKS, async |_, _| Ok::<_, String>(())).activated();
+    for worker in [typed.by(weighted([("tasks", 1)])), activated.by(weighted([("tasks", 1)]))] {
+        assert_eq!(worker.err().unwrap().code(), dialoq::Code::OUT_OF_RANGE);
     }
 }
