@@ -15,12 +15,12 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-const FILE: &str = "DIALOQ_KILL_FILE";
-const ROUND: &str = "DIALOQ_KILL_ROUND";
+pub(crate) const FILE: &str = "DIALOQ_KILL_FILE";
+pub(crate) const ROUND: &str = "DIALOQ_KILL_ROUND";
 const CONVERSATIONS: usize = 6;
 
 /// One line, whole or not at all: shorter than a pipe's atomic write.
-fn print_line(line: &str) {
+pub(crate) fn print_line(line: &str) {
     let mut out = std::io::stdout().lock();
     // The parent is gone only when the test is.
     let _ = out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush());
@@ -84,10 +84,15 @@ async fn work(path: &Path, round: &str) {
     }
 }
 
-/// Runs the child until it has printed so many lines, kills it, and returns all its lines.
-fn run_and_kill(path: &Path, round: usize, lines: usize) -> Vec<String> {
+/// How often a process is killed.
+pub(crate) fn rounds() -> usize {
+    std::env::var("DIALOQ_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3)
+}
+
+/// Runs that test as a child until it has printed so many lines, kills it, and returns all its lines.
+pub(crate) fn run_and_kill(child: &str, path: &Path, round: usize, lines: usize) -> Vec<String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["kill::child", "--exact", "--ignored", "--nocapture"])
+        .args([child, "--exact", "--ignored", "--nocapture"])
         .env(FILE, path)
         .env(ROUND, round.to_string())
         .stdout(Stdio::piped())
@@ -111,7 +116,7 @@ fn run_and_kill(path: &Path, round: usize, lines: usize) -> Vec<String> {
 #[test]
 fn nothing_acknowledged_is_lost_or_doubled_by_a_kill() {
     let limit = crate::limit();
-    let rounds = std::env::var("DIALOQ_KILL_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3);
+    let rounds = rounds();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("killed.db");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -125,7 +130,7 @@ fn nothing_acknowledged_is_lost_or_doubled_by_a_kill() {
     for round in 0..rounds {
         limit.doing(format!("round {round}"));
         // Kills at many places of the load, early and late, without a random number that no one could repeat.
-        for line in run_and_kill(&path, round, 20 + round * 37 % 400) {
+        for line in run_and_kill("kill::child", &path, round, 20 + round * 37 % 400) {
             // The harness may have begun a line of its own before the child's first.
             if let Some((_, body)) = line.split_once("sent ") {
                 sent.insert(body.to_owned());

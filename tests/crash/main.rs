@@ -1,11 +1,12 @@
 //! A crash loses no acknowledged work and doubles none.
 //!
-//! `kill.rs` kills a process under load, `faults.rs` makes every single statement that writes fail in turn, `disk.rs` every
-//! write and sync below SQLite, `rows.rs` compares the tables with the model after random work.
+//! `kill.rs` and `kill_jobs.rs` kill a process under load, `faults.rs` makes every single statement that writes fail in
+//! turn, `disk.rs` every write and sync below SQLite, `rows.rs` compares the tables with the model after random work.
 
 mod disk;
 mod faults;
 mod kill;
+mod kill_jobs;
 #[path = "../servers/limit.rs"]
 mod limits;
 mod rows;
