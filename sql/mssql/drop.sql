@@ -6,11 +6,11 @@ DECLARE @strangers nvarchar(max), @text nvarchar(2048);
 SELECT @strangers = STRING_AGG(CAST(QUOTENAME(o.name) AS nvarchar(max)), N', ')
 FROM sys.objects AS o
 WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.type = 'U' AND o.name NOT IN (
-    N'activated_task', N'broker', N'conversation_endpoint', N'conversation_priority', N'done_unit',
-    N'event_notification', N'installed', N'message_type', N'queue_message', N'queue_monitor', N'queue_rollback',
-    N'ready_group', N'receive_attempt', N'recheck_queue', N'retained_message', N'service', N'service_contract',
-    N'service_contract_message_usage', N'service_contract_usage', N'service_queue', N'tick_failure', N'transmission',
-    N'unsettled', N'xml_schema_collection');
+    N'activated_task', N'broker', N'conversation_endpoint', N'conversation_priority', N'done_unit', N'dropped_work_queue',
+    N'event_notification', N'installed', N'job', N'job_history', N'job_history_cut', N'message_type', N'queue_message',
+    N'queue_monitor', N'queue_rollback', N'ready_group', N'receive_attempt', N'recheck_queue', N'retained_message', N'service',
+    N'service_contract', N'service_contract_message_usage', N'service_contract_usage', N'service_queue', N'tick_failure',
+    N'transmission', N'unique_job', N'unsettled', N'work_queue', N'work_rate', N'xml_schema_collection');
 IF @strangers IS NOT NULL
 BEGIN
     -- THROW takes a doubled % for one.
@@ -35,5 +35,7 @@ SELECT @tables = STRING_AGG(CAST(CONCAT(N'dialoq.', QUOTENAME(o.name)) AS nvarch
 FROM sys.objects AS o WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.type = 'U';
 IF @types IS NOT NULL EXEC(@types);
 IF @tables IS NOT NULL EXEC(N'DROP TABLE ' + @tables);
+DROP SEQUENCE IF EXISTS dialoq.next_job_id;
+DROP SEQUENCE IF EXISTS dialoq.next_job_token;
 DROP SCHEMA dialoq;
 GO

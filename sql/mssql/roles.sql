@@ -26,6 +26,8 @@ BEGIN
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.send_many_rows TO dialoq_user, dialoq_admin');
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.send_batch_rows TO dialoq_user, dialoq_admin');
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.receive_batch_rows TO dialoq_user, dialoq_admin');
+    EXEC(N'GRANT EXECUTE ON TYPE::dialoq.job_id_rows TO dialoq_user, dialoq_admin');
+    EXEC(N'GRANT EXECUTE ON TYPE::dialoq.job_rows TO dialoq_user, dialoq_admin');
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.usage_rows TO dialoq_admin');
     EXEC(N'GRANT EXECUTE ON TYPE::dialoq.contract_id_rows TO dialoq_admin');
 END

@@ -7,8 +7,8 @@ pub struct StoreTexts {
     pub status: StatusTexts,
     /// The queries of [`Broker::doctor`](crate::Broker::doctor).
     pub doctor: DoctorTexts,
-    /// The queries of work queues; `None` if the store has none.
-    pub work: Option<WorkTexts>,
+    /// The queries of work queues.
+    pub work: WorkTexts,
 }
 
 /// `work/*.sql`
@@ -58,18 +58,8 @@ pub struct DoctorTexts {
 
 /// The texts below `sql/<dialect>/status` and `sql/<dialect>/doctor`.
 macro_rules! store_texts {
-    ($dialect:ident, work) => {{
-        use crate::sql::$dialect::work;
-        let work = $crate::store::WorkTexts {
-            queues: work::QUEUES,
-            jobs: work::JOBS,
-            finished: work::FINISHED,
-            statistics: work::STATISTICS,
-        };
-        $crate::store::StoreTexts { work: Some(work), ..$crate::store::store_texts!($dialect) }
-    }};
     ($dialect:ident) => {{
-        use crate::sql::$dialect::{doctor, status};
+        use crate::sql::$dialect::{doctor, status, work};
         $crate::store::StoreTexts {
             status: $crate::store::StatusTexts {
                 broker: status::BROKER,
@@ -86,7 +76,12 @@ macro_rules! store_texts {
                 undelivered: doctor::UNDELIVERED,
                 without_lifetime: doctor::WITHOUT_LIFETIME,
             },
-            work: None,
+            work: $crate::store::WorkTexts {
+                queues: work::QUEUES,
+                jobs: work::JOBS,
+                finished: work::FINISHED,
+                statistics: work::STATISTICS,
+            },
         }
     }};
 }

@@ -169,10 +169,10 @@ impl Broker {
     /// Every work queue with the number of its jobs.
     ///
     /// # Errors
-    /// 60026 if the store has no work queues, and those of the store.
+    /// Those of the store.
     pub async fn work_queues(&self) -> Result<Vec<WorkQueueStatus>> {
         let now = self.clock().now();
-        let rows = self.query(self.work_texts()?.queues, (now.0,)).await?.rows;
+        let rows = self.query(self.work_texts().queues, (now.0,)).await?.rows;
         let status = |row: &SqlRow| {
             let oldest: Option<i64> = row.get("oldest_ready_us")?;
             Ok(WorkQueueStatus {
@@ -194,7 +194,7 @@ impl Broker {
     /// Jobs that are not finished, the first pushed first; at most so many.
     ///
     /// # Errors
-    /// 60026 if the store has no work queues, and those of the store.
+    /// Those of the store.
     pub async fn jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<JobStatus>> {
         let JobFilter { queue, state, job_type, error, job, taken_before } = filter;
         let params = vec![
@@ -207,7 +207,7 @@ impl Broker {
             SqlValue::Integer(most.into()),
             SqlValue::Integer(self.clock().now().0),
         ];
-        let rows = self.query(self.work_texts()?.jobs, params).await?.rows;
+        let rows = self.query(self.work_texts().jobs, params).await?.rows;
         rows.iter().map(job_status).collect()
     }
 
@@ -215,7 +215,7 @@ impl Broker {
     /// `taken_before` are not for finished jobs.
     ///
     /// # Errors
-    /// 60026 if the store has no work queues, and those of the store.
+    /// Those of the store.
     pub async fn finished_jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<FinishedJob>> {
         let params = vec![
             text(&filter.queue),
@@ -224,14 +224,14 @@ impl Broker {
             number(filter.job.map(|job| job.0.cast_signed())),
             SqlValue::Integer(most.into()),
         ];
-        let rows = self.query(self.work_texts()?.finished, params).await?.rows;
+        let rows = self.query(self.work_texts().finished, params).await?.rows;
         rows.iter().map(finished_job).collect()
     }
 
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
     ///
     /// # Errors
-    /// 60026 if the store has no work queues, and those of the store.
+    /// Those of the store.
     pub async fn work_statistics(&self, queue: Option<&str>, by: StatisticsBy) -> Result<Vec<WorkStatistics>> {
         let by = match by {
             StatisticsBy::Queue => "queue",
@@ -239,7 +239,7 @@ impl Broker {
             StatisticsBy::Writer => "writer",
         };
         let params = vec![text(&queue.map(str::to_owned)), SqlValue::Text(by.to_owned())];
-        let rows = self.query(self.work_texts()?.statistics, params).await?.rows;
+        let rows = self.query(self.work_texts().statistics, params).await?.rows;
         let spread = |row: &SqlRow, what: &str| -> Result<Spread> {
             Ok(Spread {
                 average_us: count(row, &format!("{what}_avg_us"))?,
@@ -302,10 +302,8 @@ impl Broker {
         Ok(done)
     }
 
-    fn work_texts(&self) -> Result<WorkTexts> {
-        self.shared_store().texts().work.ok_or_else(|| {
-            Error::new(Code::UNSUPPORTED, "this store has no work queues yet; the embedded one (SQLite) has them")
-        })
+    fn work_texts(&self) -> WorkTexts {
+        self.shared_store().texts().work
     }
 }
 

@@ -1,15 +1,9 @@
 //! Work queues: jobs without conversations. Ours.
 
-use crate::rig::{Case, Rig, code};
-use crate::servers::Store;
+use crate::rig::{Rig, code};
 use dialoq::work::{AfterFailure, Job, JobFilter, JobState, StatisticsBy, TakenJob, WorkQueue};
 use dialoq::{Act, Broker, Code, JobId, Result, Timestamp};
 use std::time::Duration;
-
-/// SQL Server has the verbs of work queues later.
-pub(crate) fn runs_on(case: &Case, store: Store) -> bool {
-    !case.section().starts_with("work_") || store != Store::Mssql
-}
 
 const W: WorkQueue<String> = WorkQueue::text("w");
 

@@ -85,6 +85,9 @@ pub(super) fn reuse(name: &str) {
             schema => write!(text, "DROP TABLE [{schema}].[{table}];"),
         };
     }
+    for sequence in ["next_job_id", "next_job_token"] {
+        let _ = write!(text, "ALTER SEQUENCE dialoq.{sequence} RESTART WITH 1;");
+    }
     text.push_str("UPDATE dialoq.broker SET service_broker_guid = NEWID(); COMMIT;");
     match try_sql(&url, &text) {
         Ok(_) => USED.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned()),

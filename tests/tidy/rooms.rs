@@ -1,7 +1,6 @@
 //! A rule has one file name in `src/core`, `sql/postgres` and `sql/mssql`.
 
 use crate::source::{files, root};
-use crate::verbs::is_of_work_queues;
 use std::collections::BTreeSet;
 
 /// Rules of the databases without a file in `src/core` or `src/catalog`, and why.
@@ -53,14 +52,20 @@ fn assert_listed(side: &str, alone: &BTreeSet<&String>, listed: &[(&str, &str)])
 
 /// The names of the files of a folder of a dialect.
 fn scripts(dialect: &str, folder: &str) -> BTreeSet<String> {
-    let all = names(&format!("sql/{dialect}/{folder}"), "sql");
-    all.into_iter().filter(|name| !is_of_work_queues(name)).collect()
+    names(&format!("sql/{dialect}/{folder}"), "sql")
 }
 
-/// The rules of a dialect, and all its files of rules and verbs.
+/// Whether a script is of work queues. Their rules are in `src/core/work`, many to a file.
+fn is_of_work_queues(name: &str) -> bool {
+    name.contains("job") || name.contains("work_queue")
+}
+
+/// The rules of a dialect, and all its files of rules and verbs, but those of work queues.
 fn rules_and_all(dialect: &str) -> (BTreeSet<String>, BTreeSet<String>) {
-    let rules = scripts(dialect, "rules");
-    let all = rules.union(&scripts(dialect, "verbs")).cloned().collect();
+    let of_conversations =
+        |folder| scripts(dialect, folder).into_iter().filter(|name| !is_of_work_queues(name)).collect::<BTreeSet<_>>();
+    let rules = of_conversations("rules");
+    let all = rules.union(&of_conversations("verbs")).cloned().collect();
     (rules, all)
 }
 

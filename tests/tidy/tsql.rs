@@ -117,10 +117,14 @@ fn seeks_are_forced_in_the_form_that_changes_allow() {
 
 /// The columns that verbs seek rows by when they change a table that other verbs write. Every other change names an index:
 /// SQL Server scans a small table, and a scan waits for the rows of transactions that have nothing to do with it.
-const CLUSTERED: [(&str, &str); 12] = [
+const CLUSTERED: [(&str, &str); 18] = [
     ("activated_task", ""),
     ("conversation_endpoint", "endpoint_id"),
     ("done_unit", "done_at"),
+    ("dropped_work_queue", "queue_id"),
+    ("job", "job_id"),
+    ("job_history", "queue_id"),
+    ("job_history_cut", "queue_id"),
     ("queue_message", "endpoint_id"),
     ("queue_monitor", ""),
     ("queue_rollback", "rollback_id"),
@@ -130,6 +134,8 @@ const CLUSTERED: [(&str, &str); 12] = [
     ("retained_message", "endpoint_id"),
     ("tick_failure", "endpoint_id"),
     ("transmission", "transmission_id"),
+    ("unique_job", "queue_id"),
+    ("work_rate", "queue_id"),
 ];
 
 #[test]

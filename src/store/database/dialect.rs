@@ -77,14 +77,14 @@ pub struct Reads {
     pub xml_schema_collections: &'static str,
     /// Event notifications.
     pub event_notifications: &'static str,
-    /// Work queues; `None` if the server's dialect has none.
-    pub work_queues: Option<&'static str>,
+    /// Work queues.
+    pub work_queues: &'static str,
 }
 
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, work_queues: $work_queues:expr, texts: $texts:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -119,7 +119,7 @@ macro_rules! dialect {
                 conversation_priorities: texts::read::CONVERSATION_PRIORITIES,
                 xml_schema_collections: texts::read::XML_SCHEMA_COLLECTIONS,
                 event_notifications: texts::read::EVENT_NOTIFICATIONS,
-                work_queues: $work_queues,
+                work_queues: texts::read::WORK_QUEUES,
             },
             texts: $texts,
         }

@@ -87,7 +87,6 @@ pub static DIALECT: Dialect = dialect!(
     has_batches: true,
     call: texts::client::CALL,
     stop: texts::install::STOP,
-    work_queues: None,
     texts: crate::store::store_texts!(mssql)
 );
 

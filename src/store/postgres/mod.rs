@@ -96,8 +96,7 @@ pub static DIALECT: Dialect = dialect!(
     has_batches: false,
     call: texts::install::CALL,
     stop: "",
-    work_queues: Some(texts::read::WORK_QUEUES),
-    texts: crate::store::store_texts!(postgres, work)
+    texts: crate::store::store_texts!(postgres)
 );
 
 impl Driver for PostgresDriver {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 const MESSAGE: &str = read::QUEUE_MESSAGE;
 
 /// The queries of status and doctor.
-pub(super) static TEXTS: StoreTexts = store_texts!(sqlite, work);
+pub(super) static TEXTS: StoreTexts = store_texts!(sqlite);
 
 /// Reads messages by their keys.
 pub(super) struct Reader<'c> {

@@ -10,7 +10,7 @@ use crate::error::{Code, Error, Result};
 use crate::protocol::work::WorkVerb;
 use crate::protocol::{Body, Relation, Verb, system};
 use crate::store::database::Database;
-use crate::store::database::calls::verbs::{CallContext, no_work_queues};
+use crate::store::database::calls::verbs::CallContext;
 use crate::store::database::definitions::catalog::Known;
 use std::sync::Arc;
 
@@ -39,7 +39,6 @@ impl Database {
             | Verb::PostQueueActivation { queue } => {
                 context.folded_name = fold_name(queue);
             }
-            Verb::Work(_) if self.driver.dialect().reads.work_queues.is_none() => return Err(no_work_queues()),
             Verb::Work(WorkVerb::Push(push)) => {
                 self.check_size(&push.body)?;
                 context.folded_name = fold_name(&push.queue);

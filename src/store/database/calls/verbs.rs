@@ -130,11 +130,6 @@ pub(in crate::store::database) fn received_queue(verb: &Verb) -> Option<&Arc<str
     }
 }
 
-/// 60026: not yet.
-pub(in crate::store::database) fn no_work_queues() -> Error {
-    Error::new(Code::UNSUPPORTED, "this store has no work queues yet; the embedded one (SQLite) has them")
-}
-
 fn no_handle() -> Error {
     let message = "SEND names no conversation; it needs at least one handle";
     Error::new(Code::HANDLE_MISSING, message)

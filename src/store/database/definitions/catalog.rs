@@ -125,10 +125,7 @@ impl Database {
                 priorities: link.read(reads.conversation_priorities).await?,
                 collections: link.read(reads.xml_schema_collections).await?,
                 notifications: link.read(reads.event_notifications).await?,
-                work_queues: match reads.work_queues {
-                    Some(text) => link.read(text).await?,
-                    None => Vec::new(),
-                },
+                work_queues: link.read(reads.work_queues).await?,
             };
             let again = link.read(reads.broker).await?;
             if version(&again).ok() == version(&broker).ok() {

@@ -1,14 +1,13 @@
 //! Definitions: the change is computed here, against one version of the definitions, and written if that version is
 //! still current.
 
-use crate::catalog::apply::{self, Applied, Touched};
+use crate::catalog::apply::{self, Applied};
 use crate::catalog::body::BodyChecks;
 use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use crate::store::database::Database;
 use crate::store::database::calls::rows::{notices_in, only};
-use crate::store::database::calls::verbs::no_work_queues;
 use crate::store::database::definitions::catalog::Known;
 use crate::store::database::definitions::definition_effects::{folded_name, follow, row};
 use crate::store::database::link::{Arg, Call, Fate, Link, Linked};
@@ -96,7 +95,7 @@ impl Database {
     fn apply(&self, known: &Known, definitions: &[Definition]) -> Result<(crate::catalog::Catalog, Vec<Applied>)> {
         let mut catalog = (*known.catalog).clone();
         let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
-        let applied: Result<Vec<Applied>> = definitions
+        let applied: Result<_> = definitions
             .iter()
             .enumerate()
             .map(|(index, definition)| {
@@ -104,13 +103,7 @@ impl Database {
                     .map_err(|error| error.in_statement(index))
             })
             .collect();
-        let applied = applied?;
-        let is_work_queue = |touched: &Touched| matches!(touched, Touched::WorkQueue(_) | Touched::WorkQueueDeleted(_));
-        let has_work_queues = self.driver.dialect().reads.work_queues.is_some();
-        if !has_work_queues && applied.iter().flat_map(|applied| &applied.touched).any(is_work_queue) {
-            return Err(no_work_queues());
-        }
-        Ok((catalog, applied))
+        Ok((catalog, applied?))
     }
 
     async fn write(

@@ -5,7 +5,7 @@ use crate::store::database::DatabaseStore;
 use crate::store::database::dialect::{Dialect, Install, Reads};
 use crate::store::database::link::{Arg, Call, Column, Driver, Failure, Fate, Link, Linked, Listener};
 use crate::store::{
-    BoxFuture, DoctorTexts, OpenOptions, SqlRow, SqlRows, SqlStatement, SqlValue, StatusTexts, StoreTexts,
+    BoxFuture, DoctorTexts, OpenOptions, SqlRow, SqlRows, SqlStatement, SqlValue, StatusTexts, StoreTexts, WorkTexts,
 };
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -39,7 +39,7 @@ static DIALECT: Dialect = Dialect {
         conversation_priorities: "",
         xml_schema_collections: "",
         event_notifications: "",
-        work_queues: None,
+        work_queues: "",
     },
     texts: StoreTexts {
         status: StatusTexts { broker: "", queues: "", levels: "", conversations: "", transmission: "" },
@@ -51,7 +51,7 @@ static DIALECT: Dialect = Dialect {
             undelivered: "",
             without_lifetime: "",
         },
-        work: None,
+        work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "" },
     },
 };
 

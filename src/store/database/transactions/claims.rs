@@ -116,14 +116,13 @@ impl Claims {
     pub(in crate::store::database) fn finish(&self, process: Uuid) -> Option<Call<'static>> {
         let left = self.jobs.iter().enumerate().filter(|(place, _)| !self.reported.contains(place));
         let ids: Vec<_> = left.map(|(_, taken)| Some(signed(taken.job.0))).collect();
-        let args = vec![Arg::Uuid(process), Arg::Uuid(self.holder), rows(vec![Column::BigInt(ids.clone())])];
+        let args = vec![Arg::Uuid(process), Arg::Uuid(self.holder), rows("job_id_rows", vec![Column::BigInt(ids.clone())])];
         (!ids.is_empty()).then_some(Call { name: "finish_held_jobs", args })
     }
 }
 
-/// `job_rows`
-fn rows(columns: Vec<Column<'static>>) -> Arg<'static> {
-    Arg::Rows { type_name: "job_rows", columns }
+fn rows(type_name: &'static str, columns: Vec<Column<'static>>) -> Arg<'static> {
+    Arg::Rows { type_name, columns }
 }
 
 fn signed(number: u64) -> i64 {
@@ -220,7 +219,7 @@ impl Database {
     pub(in crate::store::database) async fn return_unseen_jobs(self: &Arc<Self>, jobs: &[TakenJob]) {
         let ids = jobs.iter().map(|taken| Some(signed(taken.job.0))).collect();
         let tokens = jobs.iter().map(|taken| Some(signed(taken.token))).collect();
-        let args = vec![rows(vec![Column::BigInt(ids), Column::BigInt(tokens)])];
+        let args = vec![rows("job_rows", vec![Column::BigInt(ids), Column::BigInt(tokens)])];
         match self.control.call(Call { name: "return_jobs", args }).await {
             Ok(rows) => self.publish_local(&notices_in(&rows), jobs.len()).await,
             Err(failure) => {

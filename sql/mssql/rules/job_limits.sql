@@ -1,0 +1,171 @@
+-- Limits: how many jobs are taken at a time, and how fast. A limit counts what other takes have committed, so the takes of
+-- a queue with limits come one after the other. A queue without limits (work_queue.is_limited) has no such lock.
+-- Takes: see each routine
+-- Gives: see each routine
+-- Errors: none of its own
+-- Locks: see each routine
+
+-- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
+-- short, or an open transaction of T-SQL that has taken; that one is not waited for.
+-- Gives: whether this transaction has it now
+CREATE PROCEDURE dialoq.lock_limits
+    @queue_id int, @is_locked bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':limits:', @queue_id), @got int;
+    EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
+    IF @is_locked = 1 RETURN;
+    EXEC @got = sp_getapplock
+        @Resource = @resource, @LockMode = N'Exclusive', @LockOwner = N'Transaction', @LockTimeout = 250,
+        @DbPrincipal = N'dialoq_user';
+    SET @is_locked = CASE WHEN @got >= 0 THEN 1 ELSE 0 END;
+END
+GO
+
+-- The time between two jobs of a rate, in microseconds.
+CREATE FUNCTION dialoq.rate_gap(@jobs bigint, @rate_ms bigint) RETURNS bigint AS
+BEGIN
+    RETURN CASE WHEN @rate_ms * 1000 / @jobs > 1 THEN @rate_ms * 1000 / @jobs ELSE 1 END;
+END
+GO
+
+-- How far the jobs of a rate may run ahead of the time, in microseconds: so many may be taken at once.
+CREATE FUNCTION dialoq.rate_burst(@jobs bigint, @rate_ms bigint) RETURNS bigint AS
+BEGIN
+    DECLARE @burst bigint = @rate_ms * 1000 - dialoq.rate_gap(@jobs, @rate_ms);
+    RETURN CASE WHEN @burst > 0 THEN @burst ELSE 0 END;
+END
+GO
+
+-- Counts a taken job against the rates of its queue. tick wakes readers when a rate lets another job go, and forgets it when it
+-- holds nothing back. The caller holds lock_limits.
+-- Gives: a notice of the time when readers are woken, if a rate lets no further job go now, added to @notices
+CREATE PROCEDURE dialoq.count_rates
+    @queue_id int, @job_key nvarchar(256), @now datetime2(6), @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @rate_jobs bigint, @key_rate_jobs bigint, @rate_ms bigint;
+    SELECT @rate_jobs = w.rate_jobs, @key_rate_jobs = w.key_rate_jobs, @rate_ms = w.rate_ms
+    FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
+    IF @rate_jobs > 0 EXEC dialoq.count_rate @queue_id, 0, N'', @rate_jobs, @rate_ms, @now, @notices OUTPUT;
+    IF @key_rate_jobs > 0 AND @job_key IS NOT NULL
+        EXEC dialoq.count_rate @queue_id, 1, @job_key, @key_rate_jobs, @rate_ms, @now, @notices OUTPUT;
+END
+GO
+
+-- The same of one rate.
+CREATE PROCEDURE dialoq.count_rate
+    @queue_id int, @is_of_key bit, @job_key nvarchar(256), @jobs bigint, @rate_ms bigint, @now datetime2(6),
+    @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @gap bigint = dialoq.rate_gap(@jobs, @rate_ms), @burst bigint = dialoq.rate_burst(@jobs, @rate_ms);
+    DECLARE @next datetime2(6), @wake datetime2(6);
+    SELECT @next = r.next_take
+    FROM dialoq.work_rate AS r
+    WHERE r.queue_id = @queue_id AND r.is_of_key = @is_of_key AND r.job_key = @job_key AND r.key_bytes = DATALENGTH(@job_key);
+    IF @next IS NULL OR @next < @now SET @next = @now;
+    SET @next = dialoq.add_us(@next, @gap);
+    SET @wake = @next;
+    IF @next > dialoq.add_us(@now, @burst)
+    BEGIN
+        SET @wake = dialoq.add_us(@next, -@burst);
+        SET @notices = CONCAT(@notices, dialoq.due_notice(@wake));
+    END
+    UPDATE dialoq.work_rate SET next_take = @next, wake_at = @wake
+    WHERE queue_id = @queue_id AND is_of_key = @is_of_key AND job_key = @job_key AND key_bytes = DATALENGTH(@job_key);
+    IF @@ROWCOUNT = 0
+        INSERT INTO dialoq.work_rate (queue_id, is_of_key, job_key, key_bytes, next_take, wake_at)
+        VALUES (@queue_id, @is_of_key, @job_key, DATALENGTH(@job_key), @next, @wake);
+END
+GO
+
+-- The keys of which no job may be taken now; a row without a key says that jobs without one are held back.
+CREATE VIEW dialoq.blocked_job_key AS
+SELECT t.queue_id, t.job_key, DATALENGTH(t.job_key) AS key_bytes
+FROM (
+    SELECT j.queue_id, j.job_key, w.max_taken_per_key, w.work_order
+    FROM dialoq.job AS j
+    JOIN dialoq.work_queue AS w ON w.queue_id = j.queue_id
+    WHERE j.state = 2 AND (w.max_taken_per_key > 0 OR w.work_order = N'FIFO_STRICT')
+    UNION ALL
+    SELECT j.queue_id, j.job_key, w.max_taken_per_key, w.work_order
+    FROM dialoq.job AS j
+    JOIN dialoq.work_queue AS w ON w.queue_id = j.queue_id
+    WHERE j.state = 0 AND j.attempts > 0 AND w.work_order = N'FIFO_STRICT'
+) AS t
+WHERE t.job_key IS NOT NULL OR t.work_order = N'FIFO_STRICT'
+GROUP BY t.queue_id, t.job_key, DATALENGTH(t.job_key), t.max_taken_per_key
+HAVING t.job_key IS NULL OR COUNT_BIG(*) >= CASE WHEN t.max_taken_per_key > 0 THEN t.max_taken_per_key ELSE 1 END
+UNION ALL
+SELECT r.queue_id, r.job_key, r.key_bytes
+FROM dialoq.work_rate AS r
+JOIN dialoq.work_queue AS w ON w.queue_id = r.queue_id
+WHERE r.is_of_key = 1 AND w.key_rate_jobs > 0
+    AND r.next_take > dialoq.add_us(dialoq.current_time_utc(), dialoq.rate_burst(w.key_rate_jobs, w.rate_ms));
+GO
+
+-- How many more jobs the limits of the queue itself let go now; NULL if there is no such limit. 0 also if an open transaction
+-- has completed or failed a job of the queue, and the server keeps no version of its row that could be counted
+-- (READ_COMMITTED_SNAPSHOT OFF): its end gives a notice.
+CREATE PROCEDURE dialoq.room_of_queue
+    @queue_id int, @now datetime2(6), @room bigint OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    DECLARE @max_taken bigint, @rate_jobs bigint, @rate_ms bigint, @next datetime2(6), @keys bigint;
+    SET @room = NULL;
+    BEGIN TRY
+        SELECT @max_taken = w.max_taken, @rate_jobs = w.rate_jobs, @rate_ms = w.rate_ms
+        FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
+        IF @max_taken > 0
+            SELECT @room = @max_taken - COUNT_BIG(*)
+            FROM (
+                SELECT TOP (@max_taken) j.job_id FROM dialoq.job AS j WITH (INDEX (job_state), FORCESEEK)
+                WHERE j.queue_id = @queue_id AND j.state = 2
+            ) AS t;
+        IF @rate_jobs > 0
+        BEGIN
+            SELECT @next = r.next_take
+            FROM dialoq.work_rate AS r WHERE r.queue_id = @queue_id AND r.is_of_key = 0 AND r.job_key = N'' AND r.key_bytes = 0;
+            IF @next > dialoq.add_us(@now, dialoq.rate_burst(@rate_jobs, @rate_ms)) SET @room = 0;
+            -- The caller asks again after each job.
+            ELSE IF @room IS NULL OR @room > 1 SET @room = 1;
+        END
+        -- Whether the caller can read them.
+        SELECT @keys = COUNT_BIG(*) FROM dialoq.blocked_job_key AS b WHERE b.queue_id = @queue_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @room = 0;
+    END CATCH
+END
+GO
+
+-- Whether the limits of a queue let a job be taken now. Without a lock, so that it is only a hint.
+CREATE PROCEDURE dialoq.has_job_to_take
+    @queue_id int, @now datetime2(6), @is_there bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @room bigint;
+    SET @is_there = 0;
+    EXEC dialoq.room_of_queue @queue_id, @now, @room OUTPUT;
+    IF @room <= 0 RETURN;
+    DECLARE @blocked TABLE (job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL, key_bytes int NULL);
+    INSERT INTO @blocked (job_key, key_bytes)
+    SELECT b.job_key, b.key_bytes FROM dialoq.blocked_job_key AS b WHERE b.queue_id = @queue_id;
+    IF EXISTS (
+        SELECT 1
+        FROM dialoq.job AS r WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_state), FORCESEEK)
+        WHERE r.queue_id = @queue_id AND r.state = 1 AND NOT EXISTS (
+            SELECT 1 FROM @blocked AS b
+            WHERE b.job_key = r.job_key AND b.key_bytes = DATALENGTH(r.job_key) OR b.job_key IS NULL AND r.job_key IS NULL))
+        SET @is_there = 1;
+END
+GO

@@ -1,0 +1,46 @@
+-- TAKE: jobs that are ready, to a reader. Never waits. A job without a lease is completed by the commit of the transaction
+-- that takes it, and a rollback gives it back as if it had not been taken. claim_jobs is for the transactions of Dialoq's
+-- clients: a short transaction on another connection takes the jobs, so that the attempt counts although the transaction
+-- that holds them is rolled back or dies.
+-- Takes: the queue; how many at most, 1 to 10000; the type (NULL: any); bounds of the level, and whether age counts and not
+--     level, in a queue of ORDER = PRIORITY; whether the jobs are leased, and for how long in milliseconds (NULL: LEASE_MS of
+--     the queue); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
+--     that the transaction has got: jobs that it holds under later ones were claimed by a call whose answer was lost
+-- Gives: the jobs in the order of their queue, notices in the first
+-- Errors: 60002, 60005
+-- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting 250 ms at most
+-- Called by: dialoq_user (take_jobs, claim_jobs)
+CREATE PROCEDURE dialoq.take_jobs
+    @queue nvarchar(4000), @job_count bigint = 1, @job_type nvarchar(4000) = NULL, @lowest int = NULL, @highest int = NULL,
+    @oldest bit = 0, @has_lease bit = 0, @lease_ms bigint = NULL, @taken_by nvarchar(4000) = NULL
+AS
+BEGIN
+    -- <settings>
+    -- Columns of the result: job_id, token, queue, job_type, job_key, level, attempt, pushed_at, pushed_by, lease_until,
+    -- last_error, body, notices.
+    EXEC dialoq.take_ready_jobs @queue, @job_count, @job_type, @lowest, @highest, @oldest, @has_lease, @lease_ms, @taken_by,
+        NULL, NULL;
+END
+GO
+
+CREATE PROCEDURE dialoq.claim_jobs
+    @process uniqueidentifier, @holder uniqueidentifier, @last_token bigint, @queue nvarchar(4000), @job_count bigint,
+    @job_type nvarchar(4000), @lowest int, @highest int, @oldest bit, @has_lease bit, @lease_ms bigint, @taken_by nvarchar(4000)
+AS
+BEGIN
+    -- <settings>
+    DECLARE @notices nvarchar(max), @has_more bit;
+    IF @process IS NULL OR @holder IS NULL
+        THROW 60005, N'the process or the transaction that holds the jobs is NULL; give their ids', 1;
+    IF @@TRANCOUNT > 0
+        THROW 60005, N'claim_jobs was called in a transaction; its claim must not be undone with other work; call it outside', 1;
+    -- The jobs are ready at once, so that this call's readers find them.
+    IF EXISTS (
+        SELECT 1
+        FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
+        WHERE j.process = @process AND j.holder = @holder AND j.token > @last_token)
+        EXEC dialoq.release_held @process, @holder, @last_token, 9223372036854775807, 0, @has_more OUTPUT, @notices OUTPUT;
+    EXEC dialoq.take_ready_jobs @queue, @job_count, @job_type, @lowest, @highest, @oldest, @has_lease, @lease_ms, @taken_by,
+        @process, @holder;
+END
+GO
