@@ -8,8 +8,10 @@ use crate::hostile_mssql::{number, run};
 use crate::servers::called_by::called_by;
 use crate::servers::{Store, limit, seeds};
 use dialoq::mssql::Client;
+use dialoq::work::AfterFailure;
 use dialoq::{Act, Broker, Code, ConversationHandle};
 use std::path::Path;
+use std::time::Duration;
 
 /// A procedure, and the names and types of its arguments.
 pub(crate) struct Routine {
@@ -53,9 +55,11 @@ fn values(of: &str, ids: &[String]) -> Vec<String> {
         "int" => {
             ["0", "-1", "1", "10", "11", "32768", "65536", "2147483647", "-2147483648"].map(str::to_owned).to_vec()
         }
-        "bigint" => ["0", "-1", "1", "10", "65536", "9223372036854775807", "-9223372036854775808", "1000000000001"]
-            .map(str::to_owned)
-            .to_vec(),
+        "bigint" => {
+            ["0", "-1", "1", "3", "10", "65536", "9223372036854775807", "-9223372036854775808", "1000000000001"]
+                .map(str::to_owned)
+                .to_vec()
+        }
         "uniqueidentifier" => {
             let fixed = ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"];
             fixed.iter().map(|id| format!("'{id}'")).chain(ids.iter().cloned()).collect()
@@ -68,6 +72,8 @@ fn values(of: &str, ids: &[String]) -> Vec<String> {
                 "garbage",
                 "asker",
                 "SERVER",
+                "jobs",
+                "LIMITED",
                 "//t/Asker",
                 "//t/Server",
                 "//t/Talk",
@@ -90,7 +96,7 @@ fn values(of: &str, ids: &[String]) -> Vec<String> {
     }
 }
 
-/// The columns of the table types, as 0001_broker.sql makes them.
+/// The columns of the table types, as the scripts of sql/mssql/schema make them.
 fn columns(of: &str) -> &'static [&'static str] {
     match of {
         "dialoq.send_many_rows" => &["uniqueidentifier"],
@@ -102,7 +108,8 @@ fn columns(of: &str) -> &'static [&'static str] {
             "nvarchar(max)",
             "uniqueidentifier",
         ],
-        "dialoq.receive_batch_rows" => &["bigint"],
+        "dialoq.receive_batch_rows" | "dialoq.job_id_rows" => &["bigint"],
+        "dialoq.job_rows" => &["bigint", "bigint"],
         other => panic!("there are no columns for {other}; add them here"),
     }
 }
@@ -151,23 +158,39 @@ fn is_documented(number: u32) -> bool {
     Code::ALL.iter().any(|known| u32::from(known.0.0) == code)
 }
 
-/// A conversation that has nothing to do with the calls: a message, a tick and a definition go their way.
+/// A conversation and a work queue that have nothing to do with the calls: a message, a tick and a job go their way.
 async fn goes_on(broker: &Broker, client: &mut Client, witness: ConversationHandle) -> Result<(), String> {
     broker.send(witness, "//t/Word", "still here").await.map_err(|error| format!("SEND: {error}"))?;
     let batch = broker.receive("witness").await.map_err(|error| format!("RECEIVE: {error}"))?;
     batch.ok_or("the message did not arrive")?;
     match number(client, "EXEC dialoq.tick").await {
-        0 => Ok(()),
-        refused => Err(format!("tick: {refused}")),
+        0 => {}
+        refused => return Err(format!("tick: {refused}")),
     }
+    broker.push_job("witnesses", "a").await.map_err(|error| format!("a push: {error}"))?;
+    let jobs = broker.take_jobs("witnesses").await.map_err(|error| format!("a take: {error}"))?;
+    let job = jobs.first().ok_or("no job was taken")?;
+    broker.complete_job(job).await.map_err(|error| format!("a completion: {error}"))
 }
 
 pub(crate) fn no_argument_stops_another_conversation(store: Store) {
     limit::allow(8);
     on(store, |broker, mut client| async move {
         let more = "CREATE QUEUE witness; CREATE SERVICE [//t/Witness] ON QUEUE witness ([//t/Talk]);
-            CREATE QUEUE stuck WITH STATUS = OFF; CREATE SERVICE [//t/Stuck] ON QUEUE stuck ([//t/Talk]);";
+            CREATE QUEUE stuck WITH STATUS = OFF; CREATE SERVICE [//t/Stuck] ON QUEUE stuck ([//t/Talk]);
+            CREATE WORK QUEUE jobs WITH ORDER = PRIORITY; CREATE WORK QUEUE witnesses;
+            CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, KEY_RATE_JOBS = 1000000;";
         broker.execute(more).await.unwrap();
+        // Ready, scheduled, taken and dead.
+        for queue in ["jobs", "limited"] {
+            for number in 1..=6 {
+                broker.push_job(queue, "a").key("garbage").unique(number.to_string()).await.unwrap();
+            }
+            broker.push_job(queue, "a").run_after(Duration::from_secs(1000)).await.unwrap();
+            broker.take_jobs(queue).count(2).await.unwrap();
+        }
+        let dead = broker.take_jobs("jobs").await.unwrap().remove(0);
+        broker.fail_job_then(&dead, "why", AfterFailure::Dead).await.unwrap();
         let witness = broker.begin_dialog("//t/Asker", "//t/Witness").contract("//t/Talk").await.unwrap();
         broker.send(witness, "//t/Word", "a").await.unwrap();
         broker.receive("witness").await.unwrap().expect("the first message");

@@ -12,6 +12,7 @@ mod garbage_mssql;
 mod held;
 mod hostile_mssql;
 mod jobs;
+mod jobs_mssql;
 mod leaving;
 mod measured;
 mod plans;
@@ -127,6 +128,10 @@ fn main() -> ExitCode {
             a_definition_that_waits_for_a_row_stops_no_other
             a_poll_that_waits_for_a_lock_stops_no_transaction
             definitions_that_wait_for_a_lock_stop_no_transaction a_database_that_is_not_there_is_named;
+        Mssql jobs_mssql: a_job_of_an_enlisted_transaction_comes_back_uncounted a_job_that_a_transaction_cancels_is_passed_over
+            plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
+            a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too
+            the_history_keeps_to_its_bounds;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_gives_up_while_a_transaction_stays_open;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;

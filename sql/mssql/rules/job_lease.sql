@@ -2,8 +2,8 @@
 -- id: its process took them in a short transaction of its own, so that the attempt counts even if the process dies.
 -- Each transaction that changes a job holds the application lock 'dialoq:', the database, ':job:' and the job's number to its
 -- end, and takes it without waiting; only a take in a transaction of its own, which is short, goes without. So no verb waits
--- for a transaction of a caller, and a job that another transaction has changed is told from one that is not there, with
--- READ_COMMITTED_SNAPSHOT ON and OFF.
+-- for a transaction of a caller, and a verb distinguishes a job that another transaction has changed from one that is not
+-- there, with READ_COMMITTED_SNAPSHOT ON and OFF.
 -- Takes: see each procedure
 -- Gives: see each procedure
 -- Errors: see each procedure
@@ -68,8 +68,11 @@ BEGIN
     IF @now IS NULL RETURN;
     IF @token IS NULL OR @last_token <> @token
     BEGIN
-        SET @text = CONCAT(N'the taking of job ', @job_id, N' with token ', @token,
-            N' is over: another attempt has begun since');
+        IF @last_token = 0
+            SET @text = CONCAT(N'job ', @job_id, N' is not held with token ', @token, N': no reader has taken it yet');
+        ELSE
+            SET @text = CONCAT(N'the taking of job ', @job_id, N' with token ', @token,
+                N' is over: another attempt has begun since');
         THROW 60042, @text, 1;
     END
     IF @state <> 2

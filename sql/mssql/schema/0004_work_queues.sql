@@ -22,6 +22,7 @@ CREATE TABLE dialoq.work_queue (
     rate_jobs bigint NOT NULL CHECK (rate_jobs BETWEEN 0 AND 1000000000),
     rate_ms bigint NOT NULL CHECK (rate_ms BETWEEN 1 AND 86400000),
     key_rate_jobs bigint NOT NULL CHECK (key_rate_jobs BETWEEN 0 AND 1000000000),
+    max_queue_readers bigint NOT NULL CHECK (max_queue_readers BETWEEN 0 AND 32767),
     -- Whether the queue has a limit, so that the end of one job may let another one be taken.
     is_limited AS CAST(
         CASE WHEN work_order = N'FIFO_STRICT' OR max_taken + max_taken_per_key + rate_jobs + key_rate_jobs > 0 THEN 1 ELSE 0 END

@@ -1,14 +1,14 @@
 -- Writes a work queue, new or not, or removes one with its jobs and its history.
 -- Takes: the columns of work_queue; or the queue_id
 -- Gives: put_work_queue: nothing; delete_work_queue: notices
--- Errors: 60003, 60005; 53716 if a transaction holds a job of the queue that is removed
+-- Errors: 60003, 60005; delete_work_queue: 53716 if a transaction holds a job of the queue that is removed
 -- Locks: the row, the jobs
 -- Called by: dialoq_admin (put_work_queue, delete_work_queue)
 CREATE PROCEDURE dialoq.put_work_queue
     @queue_id int, @name nvarchar(256), @folded_name nvarchar(512), @is_enabled bit, @work_order nvarchar(32), @has_history bit,
     @max_attempts bigint, @retry_delay_ms bigint, @retry_factor_percent bigint, @max_retry_delay_ms bigint,
     @retry_jitter_percent bigint, @lease_ms bigint, @history_seconds bigint, @history_rows bigint, @max_taken bigint,
-    @max_taken_per_key bigint, @rate_jobs bigint, @rate_ms bigint, @key_rate_jobs bigint
+    @max_taken_per_key bigint, @rate_jobs bigint, @rate_ms bigint, @key_rate_jobs bigint, @max_queue_readers bigint
 AS
 BEGIN
     -- <definition>
@@ -20,23 +20,33 @@ BEGIN
             N'''; it must be ''', dialoq.fold_name(@name), N''''));
         THROW 60005, @text, 1;
     END
-    UPDATE dialoq.work_queue SET
-        is_enabled = @is_enabled, has_history = @has_history, max_attempts = @max_attempts, retry_delay_ms = @retry_delay_ms,
-        retry_factor_percent = @retry_factor_percent, max_retry_delay_ms = @max_retry_delay_ms,
-        retry_jitter_percent = @retry_jitter_percent, lease_ms = @lease_ms, history_seconds = @history_seconds,
-        history_rows = @history_rows, max_taken = @max_taken, max_taken_per_key = @max_taken_per_key,
-        rate_jobs = @rate_jobs, rate_ms = @rate_ms, key_rate_jobs = @key_rate_jobs
-    WHERE queue_id = @queue_id;
-    IF @@ROWCOUNT = 0
-        INSERT INTO dialoq.work_queue (
-            queue_id, name, folded_name, is_enabled, work_order, has_history, max_attempts, retry_delay_ms,
-            retry_factor_percent, max_retry_delay_ms, retry_jitter_percent, lease_ms, history_seconds, history_rows,
-            max_taken, max_taken_per_key, rate_jobs, rate_ms, key_rate_jobs
-        ) VALUES (
-            @queue_id, @name, @folded_name, @is_enabled, @work_order, @has_history, @max_attempts, @retry_delay_ms,
-            @retry_factor_percent, @max_retry_delay_ms, @retry_jitter_percent, @lease_ms, @history_seconds, @history_rows,
-            @max_taken, @max_taken_per_key, @rate_jobs, @rate_ms, @key_rate_jobs
-        );
+    BEGIN TRY
+        UPDATE dialoq.work_queue SET
+            is_enabled = @is_enabled, has_history = @has_history, max_attempts = @max_attempts,
+            retry_delay_ms = @retry_delay_ms, retry_factor_percent = @retry_factor_percent,
+            max_retry_delay_ms = @max_retry_delay_ms, retry_jitter_percent = @retry_jitter_percent, lease_ms = @lease_ms,
+            history_seconds = @history_seconds, history_rows = @history_rows, max_taken = @max_taken,
+            max_taken_per_key = @max_taken_per_key, rate_jobs = @rate_jobs, rate_ms = @rate_ms,
+            key_rate_jobs = @key_rate_jobs, max_queue_readers = @max_queue_readers
+        WHERE queue_id = @queue_id;
+        IF @@ROWCOUNT = 0
+            INSERT INTO dialoq.work_queue (
+                queue_id, name, folded_name, is_enabled, work_order, has_history, max_attempts, retry_delay_ms,
+                retry_factor_percent, max_retry_delay_ms, retry_jitter_percent, lease_ms, history_seconds, history_rows,
+                max_taken, max_taken_per_key, rate_jobs, rate_ms, key_rate_jobs, max_queue_readers
+            ) VALUES (
+                @queue_id, @name, @folded_name, @is_enabled, @work_order, @has_history, @max_attempts, @retry_delay_ms,
+                @retry_factor_percent, @max_retry_delay_ms, @retry_jitter_percent, @lease_ms, @history_seconds, @history_rows,
+                @max_taken, @max_taken_per_key, @rate_jobs, @rate_ms, @key_rate_jobs, @max_queue_readers
+            );
+    END TRY
+    BEGIN CATCH
+        -- NULL where a value is needed, a number that is too large, a name that another row has.
+        IF ERROR_NUMBER() NOT IN (515, 547, 2601, 2627) THROW;
+        SET @text = dialoq.throw_text(CONCAT(N'the arguments of dialoq.put_work_queue make no row: ', ERROR_MESSAGE(),
+            N'; correct them'));
+        THROW 60005, @text, 1;
+    END CATCH
     -- </definition>
 END
 GO
@@ -46,6 +56,7 @@ AS
 BEGIN
     -- <definition>
     DECLARE @held bigint, @text nvarchar(2048), @notices nvarchar(max);
+    EXEC dialoq.check_range N'@queue_id', @queue_id, -2147483648, 2147483647;
     -- A push or a take that has read the row before goes on; tick removes what it leaves.
     DELETE FROM dialoq.work_queue WHERE queue_id = @queue_id;
     EXEC dialoq.find_held_job @queue_id, @held OUTPUT;

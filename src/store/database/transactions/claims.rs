@@ -116,7 +116,8 @@ impl Claims {
     pub(in crate::store::database) fn finish(&self, process: Uuid) -> Option<Call<'static>> {
         let left = self.jobs.iter().enumerate().filter(|(place, _)| !self.reported.contains(place));
         let ids: Vec<_> = left.map(|(_, taken)| Some(signed(taken.job.0))).collect();
-        let args = vec![Arg::Uuid(process), Arg::Uuid(self.holder), rows("job_id_rows", vec![Column::BigInt(ids.clone())])];
+        let args =
+            vec![Arg::Uuid(process), Arg::Uuid(self.holder), rows("job_id_rows", vec![Column::BigInt(ids.clone())])];
         (!ids.is_empty()).then_some(Call { name: "finish_held_jobs", args })
     }
 }
