@@ -21,16 +21,13 @@ const SERVERS: &[Store] = &[Store::Postgres, Store::Mssql];
 const NOT_MSSQL: &[Store] = &[Store::Sqlite, Store::Postgres];
 
 /// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `hosts, ` too, but on
-/// servers only, with `hosts_with_work, ` on those that have work queues, with `postgres, ` on PostgreSQL only, and with `not_mssql, ` on every store but SQL Server.
+/// servers only, with `postgres, ` on PostgreSQL only, and with `not_mssql, ` on every store but SQL Server.
 macro_rules! staged {
     (threads, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &$crate::Store::ALL, $name, $store, $body);
     };
     (hosts, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, $crate::SERVERS, $name, $store, $body);
-    };
-    (hosts_with_work, $name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 4, &[$crate::Store::Postgres], $name, $store, $body);
     };
     (postgres, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &[$crate::Store::Postgres], $name, $store, $body);

@@ -88,7 +88,7 @@ async fn comes_to(stage: &Stage, worker: &RunningWorker, readers: u64) {
     soon(&format!("{readers} readers"), checking).await;
 }
 
-staged!(not_mssql, readers_start_for_jobs_and_leave_when_none_come, async |store| {
+staged!(readers_start_for_jobs_and_leave_when_none_come, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("CREATE WORK QUEUE jobs").await;
     let desk = Desk::new();
@@ -111,7 +111,7 @@ staged!(not_mssql, readers_start_for_jobs_and_leave_when_none_come, async |store
     assert_eq!(soon("the end of the worker", worker.stop()).await.completed, 6);
 });
 
-staged!(not_mssql, a_paused_queue_has_no_monitor_and_a_job_that_falls_due_starts_a_reader, async |store| {
+staged!(a_paused_queue_has_no_monitor_and_a_job_that_falls_due_starts_a_reader, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH STATUS = OFF").await;
     let desk = Desk::new();
@@ -129,7 +129,7 @@ staged!(not_mssql, a_paused_queue_has_no_monitor_and_a_job_that_falls_due_starts
     soon("the end of the worker", worker.stop()).await;
 });
 
-staged!(not_mssql, a_maximum_that_is_altered_takes_effect_while_readers_run, async |store| {
+staged!(a_maximum_that_is_altered_takes_effect_while_readers_run, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 2").await;
     let desk = Desk::new();
@@ -156,7 +156,7 @@ staged!(not_mssql, a_maximum_that_is_altered_takes_effect_while_readers_run, asy
     soon("the end of the worker", worker.stop()).await;
 });
 
-staged!(not_mssql, a_worker_that_is_stopped_in_time_leaves_and_one_that_is_not_is_ended, async |store| {
+staged!(a_worker_that_is_stopped_in_time_leaves_and_one_that_is_not_is_ended, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH RETRY_DELAY_MS = 0").await;
     let desk = Desk::new();
@@ -174,7 +174,7 @@ staged!(not_mssql, a_worker_that_is_stopped_in_time_leaves_and_one_that_is_not_i
     until("no reader", || stage.broker_tasks() == 0).await;
 });
 
-staged!(hosts_with_work, hosts_share_the_maximum, async |store| {
+staged!(hosts, hosts_share_the_maximum, async |store| {
     let stage = Stage::new(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 3, LEASE_MS = 31536000000").await;
     let desk = Desk::new();
@@ -232,7 +232,7 @@ staged!(hosts_with_work, hosts_share_the_maximum, async |store| {
 });
 
 #[cfg(unix)]
-staged!(hosts_with_work, the_place_and_the_job_of_a_killed_process_go_to_another, async |store| {
+staged!(hosts, the_place_and_the_job_of_a_killed_process_go_to_another, async |store| {
     let database = Database::fresh(store);
     let broker = Broker::open(database.url()).await.unwrap();
     broker

@@ -43,7 +43,7 @@ fn main() -> ExitCode {
         },
         OnStores {
             name: "the_store_does_with_jobs_what_the_core_does",
-            stores: &[Store::Sqlite, Store::Postgres],
+            stores: &Store::ALL,
             run: |store| check(store, jobs::steps(60), jobs::run),
         },
         OnStores { name: "a_storm_of_tasks_loses_and_doubles_nothing", stores: &Store::ALL, run: storm::storm_on },

@@ -182,20 +182,22 @@ BEGIN
         -- One after the other, so that many jobs of few processes are not all read.
         SET @next = NULL;
         SELECT TOP (1) @next = j.process
-        FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
+        FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder))
         WHERE j.process IS NOT NULL AND (@process IS NULL OR j.process > @process) ORDER BY j.process;
         IF @next IS NULL BREAK;
         SET @process = @next;
         IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Exclusive',
             N'Transaction') = 0
             CONTINUE;
-        SET @token = -1;
+        SET @holder = NULL;
         WHILE @did < @top
         BEGIN
             SET @job_id = NULL;
             SELECT TOP (1) @job_id = j.job_id, @token = j.token, @holder = j.holder
             FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
-            WHERE j.process = @process AND j.token > @token ORDER BY j.token;
+            WHERE j.process = @process
+                AND (@holder IS NULL OR j.holder > @holder OR j.holder = @holder AND j.token > @token)
+            ORDER BY j.holder, j.token;
             IF @job_id IS NULL BREAK;
             EXEC dialoq.try_lock_job @job_id, @is_locked OUTPUT;
             IF @is_locked = 0 OR NOT EXISTS (

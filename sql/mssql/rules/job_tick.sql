@@ -91,7 +91,7 @@ BEGIN
         SET @at = DATEADD(second, 1, @now);
     -- Its host may die without closing its connection.
     ELSE IF @is_manual = 0 AND EXISTS (
-        SELECT 1 FROM dialoq.job AS j WITH (READUNCOMMITTED, INDEX (job_holder), FORCESEEK) WHERE j.process IS NOT NULL)
+        SELECT 1 FROM dialoq.job AS j WITH (READUNCOMMITTED, INDEX (job_holder)) WHERE j.process IS NOT NULL)
         SET @at = DATEADD(second, 5, @now);
     IF @at < @due_at OR @due_at IS NULL SET @due_at = @at;
 END

@@ -60,7 +60,7 @@ CREATE TABLE dialoq.job (
 CREATE INDEX job_state ON dialoq.job (queue_id, state, rank_from_top, take_order) INCLUDE (job_key);
 CREATE INDEX job_ready_type ON dialoq.job (queue_id, job_type, rank_from_top, take_order) INCLUDE (job_key) WHERE state = 1;
 -- Scheduled jobs, and leases that no open transaction keeps from ending.
-CREATE INDEX job_due ON dialoq.job (due_at) WHERE due_at IS NOT NULL AND holder IS NULL;
+CREATE INDEX job_due ON dialoq.job (due_at) INCLUDE (holder) WHERE due_at IS NOT NULL AND holder IS NULL;
 -- What limits count: taken jobs, and failed jobs that wait for their next attempt.
 CREATE INDEX job_taken ON dialoq.job (queue_id, job_key) WHERE state = 2;
 CREATE INDEX job_retry ON dialoq.job (queue_id, job_key) WHERE state = 0 AND attempts > 0;

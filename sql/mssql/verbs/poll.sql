@@ -74,12 +74,12 @@ BEGIN
         IF @jobs > 0 SET @queues = CONCAT(@queues + N' ', @queue_id, N':', @jobs);
     END
     SELECT TOP (1) @recheck_at = j.due_at
-    FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_due), FORCESEEK)
+    FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_due))
     WHERE j.due_at IS NOT NULL AND j.holder IS NULL ORDER BY j.due_at;
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     SET @recheck_at = NULL;
     SELECT TOP (1) @recheck_at = r.wake_at
-    FROM dialoq.work_rate AS r WITH (READCOMMITTEDLOCK, READPAST, INDEX (work_rate_wake), FORCESEEK)
+    FROM dialoq.work_rate AS r WITH (READCOMMITTEDLOCK, READPAST, INDEX (work_rate_wake))
     WHERE r.wake_at IS NOT NULL ORDER BY r.wake_at;
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     SET @recheck_at = NULL;
@@ -90,7 +90,7 @@ BEGIN
     IF @is_manual = 0 AND (
         EXISTS (SELECT 1 FROM dialoq.receive_attempt AS a WITH (READCOMMITTEDLOCK, READPAST))
         OR EXISTS (
-            SELECT 1 FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
+            SELECT 1 FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder))
             WHERE j.process IS NOT NULL))
     BEGIN
         SET @recheck_at = DATEADD(second, 5, SYSUTCDATETIME());
