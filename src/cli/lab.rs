@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
 use super::output::{Output, table, wrapped};
-use crate::lab::{self, Options, Report, Server, Source};
+use crate::lab::{self, On, Options, Report, Server, Source};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use dialoq::internals::store::url::StoreUrl;
@@ -18,6 +18,9 @@ use std::time::Duration;
 /// improved form, serves them from a database of its own. Shown are waiting times, order violations, the longest
 /// starvation of each class and the throughput, the stated bound with the observed value. Takes under a minute.
 ///
+/// With --on work, jobs of work queues carry the same load: a level is the level of the job, and a conversation is a key of
+/// which one job is taken at a time. The classic form of drain_high_then_one_low needs a conversation and is left out.
+///
 /// With --db and the URL of a server it plays there, one strategy after the other. The database must have no other
 /// uses; what the lab makes there it removes, after the first ctrl-C too.
 #[derive(Debug, Args)]
@@ -25,6 +28,7 @@ use std::time::Duration;
 Examples:
   dialoq lab                                 all strategies; the report with its charts goes to lab.html
   dialoq lab --strategy dual_queue_loop      one strategy, both forms
+  dialoq lab --on work                       the same load as jobs of work queues
   dialoq lab --recorded arrivals.jsonl       arrivals as they were recorded
   dialoq lab --db postgres://me@host/empty   on a server
 
@@ -35,6 +39,9 @@ pub(super) struct Lab {
     #[arg(long = "strategy", value_name = "NAME", value_delimiter = ',')]
     #[arg(value_parser = PossibleValuesParser::new(lab::strategy_names()))]
     strategies: Vec<String>,
+    /// What carries the load.
+    #[arg(long, value_name = "WHAT", value_parser = ["messages", "work"], default_value = "messages")]
+    on: String,
     /// Where the report with its charts is written: one page that stands by itself.
     #[arg(long, value_name = "FILE", default_value = "lab.html")]
     html: PathBuf,
@@ -112,6 +119,7 @@ impl Lab {
             service: self.service,
             strategies: self.strategies.clone(),
             folder: self.folder.clone().unwrap_or_else(std::env::temp_dir),
+            on: if self.on == "work" { On::Work } else { On::Messages },
             server: is_server.then(|| Server { url: url.to_owned(), is_in_use: self.in_use }),
         })
     }
@@ -161,9 +169,11 @@ fn shown(report: &Report) -> String {
             Some(false) => "NO",
             None => "–",
         };
-        bounds.add_row([name, &form, &strategy.bound.to_string(), &strategy.observed, kept]);
+        let bound = report.on.words(&strategy.bound.to_string());
+        bounds.add_row([name, &form, &bound, &strategy.observed, kept]);
     }
-    let mut text = format!("On {}: {}\n\n{figures}\n\n{}\n", report.store, report.load, wrapped(bounds));
+    let work = if report.on == On::Work { ", work queues" } else { "" };
+    let mut text = format!("On {}{}: {}\n\n{figures}\n\n{}\n", report.store, work, report.load, wrapped(bounds));
     for finding in &report.findings {
         text.push_str(&format!("\n{}\n  {}\n", finding.title, finding.text));
     }

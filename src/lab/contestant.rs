@@ -1,13 +1,13 @@
 //! The strategies that the lab compares, each with the queues it needs.
 
-use super::load::Class;
-use super::scene::{HIGH_LEVEL, HIGH_QUEUE, LOW_QUEUE, Layout, QUEUE, Scene};
+use super::On;
+use super::scene::{HIGH_LEVEL, HIGH_QUEUE, LOW_QUEUE, Layout, QUEUE};
 use dialoq::internals::ErrorConstructors;
 use dialoq::receive::strategy::{
     Bound, Form, ReaderPools, Strategy, aging, by_levels, drain_high_then_one_low, drain_one_conversation,
     dual_queue_loop, dual_queue_loop_classic, independent_readers, weighted,
 };
-use dialoq::{Code, Error, Result};
+use dialoq::{Code, ConversationHandle, Error, Result};
 use std::time::Duration;
 
 /// Readers of the high queue in strategy 3; the low queue has one.
@@ -55,6 +55,11 @@ impl Contestant {
         Self::Weighted,
         Self::Aging,
     ];
+
+    /// Whether it can be played on these. The classic form of strategy 1 knows a conversation, and a job has none.
+    pub(super) fn plays(self, on: On) -> bool {
+        on == On::Messages || self != Self::Drain(Form::Classic)
+    }
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -118,12 +123,13 @@ impl Contestant {
         }
     }
 
-    pub(super) fn reading(self, scene: &Scene) -> Result<Reading> {
+    /// How it reads; `known` is the receiver's side of the one conversation that the classic form of strategy 1 knows.
+    pub(super) fn reading(self, known: Option<ConversationHandle>) -> Result<Reading> {
         let led = |strategy: Box<dyn Strategy>| Ok(Reading::ByStrategy(strategy));
         let pools = || independent_readers([(HIGH_QUEUE, HIGH_READERS), (LOW_QUEUE, 1)]);
         match self {
             Self::Drain(Form::Classic) => {
-                let known = scene.receiver((Class::High, 0)).ok_or_else(|| {
+                let known = known.ok_or_else(|| {
                     let why = "the lab's first message of the high conversation did not arrive";
                     Error::new(Code::STORE_DAMAGED, why)
                 })?;

@@ -6,6 +6,7 @@
 mod contestant;
 mod findings;
 mod html;
+mod jobs;
 mod load;
 mod measure;
 mod play;
@@ -41,6 +42,39 @@ pub(crate) struct Options {
     pub folder: PathBuf,
     /// A server to play on instead. Default none.
     pub server: Option<Server>,
+    /// What carries the load. Default messages.
+    pub on: On,
+}
+
+/// What carries the load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum On {
+    /// Messages of conversations.
+    #[default]
+    Messages,
+    /// Jobs of work queues; a conversation is a key, of which one job is taken at a time.
+    Work,
+}
+
+impl On {
+    /// A text about messages, in the words of what carries the load.
+    pub(crate) fn words(self, text: &str) -> String {
+        const JOBS: [(&str, &str); 9] = [
+            ("messages", "jobs"),
+            ("Messages", "Jobs"),
+            ("message", "job"),
+            ("conversations", "keys"),
+            ("conversation", "key"),
+            ("receives", "takes"),
+            ("one receive of", "one take of"),
+            ("Receives", "Takes"),
+            ("enqueueing", "push"),
+        ];
+        match self {
+            Self::Messages => text.to_owned(),
+            Self::Work => JOBS.iter().fold(text.to_owned(), |text, (message, job)| text.replace(message, job)),
+        }
+    }
 }
 
 /// A database on a server, which is left as it was found.
@@ -60,6 +94,7 @@ impl Default for Options {
             strategies: Vec::new(),
             folder: std::env::temp_dir(),
             server: None,
+            on: On::default(),
         }
     }
 }
@@ -102,7 +137,8 @@ pub(crate) async fn run(
     check(&options)?;
     let load = Load::of(&options.source, options.service)?;
     let wanted = |contestant: &Contestant| {
-        options.strategies.is_empty() || options.strategies.iter().any(|name| name == contestant.name())
+        let is_named = options.strategies.is_empty() || options.strategies.iter().any(|name| name == contestant.name());
+        is_named && contestant.plays(options.on)
     };
     let contestants: Vec<Contestant> = Contestant::ALL.into_iter().filter(wanted).collect();
     let runs = contestants.len();
@@ -127,9 +163,12 @@ pub(crate) async fn run(
                 progress(Progress { strategy, form, run, runs, served, messages });
             };
             report_progress(0);
-            let played = play::play(contestant, &load, options.service, site, report_progress, interrupt).await?;
+            let played = match options.on {
+                On::Messages => play::play(contestant, &load, options.service, site, report_progress, interrupt).await?,
+                On::Work => jobs::play(contestant, &load, options.service, site, report_progress, interrupt).await?,
+            };
             let Some(trace) = played else { return Ok(None) };
-            results.push((run, StrategyResult::of(contestant, trace)));
+            results.push((run, StrategyResult::of(contestant, trace, options.on)));
         }
     };
     // Readers sleep most of the time, so two runs side by side do not disturb each other and take half as long. On one
@@ -144,7 +183,7 @@ pub(crate) async fn run(
         Some(server) if server.url.starts_with("mssql:") => "SQL Server",
         Some(_) => "PostgreSQL",
     };
-    Ok(Some(Report::new(load, options.service, store, strategies)))
+    Ok(Some(Report::new(load, options.service, (store, options.on), strategies)))
 }
 
 async fn check_server(server: &Server) -> Result<()> {

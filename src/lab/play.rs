@@ -48,13 +48,28 @@ pub(super) struct Trace {
 }
 
 /// What the readers write down.
-struct Recorder {
+pub(super) struct Recorder {
     clock: Clock,
     start: Timestamp,
-    lines: HashMap<ConversationHandle, Line>,
     service: Duration,
     takes: Mutex<Vec<Take>>,
-    done: watch::Sender<usize>,
+    pub(super) done: watch::Sender<usize>,
+}
+
+/// A message or a job as its reader got it.
+pub(super) struct Served {
+    pub(super) line: Line,
+    pub(super) sequence: u64,
+    pub(super) enqueued: Timestamp,
+}
+
+/// A message with the conversation of the load that it came on.
+fn served(lines: &HashMap<ConversationHandle, Line>, message: &Message) -> Result<Served> {
+    let Some(&line) = lines.get(&message.conversation_handle) else {
+        let why = format!("a message came on conversation {}, which the lab never began", message.conversation_handle);
+        return Err(Error::new(Code::STORE_DAMAGED, why));
+    };
+    Ok(Served { line, sequence: message.message_sequence_number, enqueued: message.message_enqueue_time })
 }
 
 impl Recorder {
@@ -62,18 +77,14 @@ impl Recorder {
         self.clock.now().0 - self.start.0
     }
 
-    /// Serves a message and writes it down.
-    async fn serve(&self, message: &Message) -> Result<()> {
-        let Some(&(class, conversation)) = self.lines.get(&message.conversation_handle) else {
-            let why =
-                format!("a message came on conversation {}, which the lab never began", message.conversation_handle);
-            return Err(Error::new(Code::STORE_DAMAGED, why));
-        };
+    /// Serves what came and writes it down.
+    pub(super) async fn serve(&self, served: Served) -> Result<()> {
+        let (class, conversation) = served.line;
         let take = Take {
             class,
             conversation,
-            sequence: message.message_sequence_number,
-            enqueued_us: message.message_enqueue_time.0 - self.start.0,
+            sequence: served.sequence,
+            enqueued_us: served.enqueued.0 - self.start.0,
             taken_us: self.now_us(),
             done_us: i64::MAX,
         };
@@ -86,7 +97,7 @@ impl Recorder {
         // A thread sleeps to within a tenth of a millisecond; the runtime's timer would round up to whole ones.
         let slept = tokio::task::spawn_blocking(move || std::thread::sleep(service)).await;
         slept.map_err(|cause| {
-            let why = "the lab was stopped while it served a message";
+            let why = "the lab was stopped while a reader worked";
             Error::new(Code::HANDLER_FAILED, why).caused_by(cause)
         })?;
         self.takes.lock().unwrap_or_else(PoisonError::into_inner)[place].done_us = self.now_us();
@@ -119,35 +130,57 @@ async fn play_in(
     service: Duration,
     progress: &mut impl FnMut(usize),
 ) -> Result<Trace> {
-    let reading = contestant.reading(scene)?;
-    let bound = reading.bound();
-    let is_single_reader = matches!(reading, Reading::ByStrategy(_));
-    let (done, mut received) = watch::channel(0);
-    let recorder = Arc::new(Recorder {
-        clock: scene.broker.clock().clone(),
-        start: scene.broker.clock().now(),
-        lines: scene.receivers.clone(),
-        service,
-        takes: Mutex::default(),
-        done,
-    });
-    let total = load.arrivals.len();
-    let mut tasks = JoinSet::new();
-    let (clock, start) = (recorder.clock.clone(), recorder.start);
-    tasks.spawn(send(scene.broker.clone(), scene.senders.clone(), load.arrivals.clone(), clock, start));
-    tasks.spawn(read(scene.broker.clone(), reading, recorder.clone(), total));
-    loop {
-        tokio::select! {
-            ended = tasks.join_next() => match ended {
-                Some(ended) => joined(ended)?,
-                None => break,
-            },
-            Ok(()) = received.changed() => progress(*received.borrow_and_update()),
+    let known = scene.receiver((Class::High, 0));
+    let (broker, lines) = (scene.broker.clone(), scene.receivers.clone());
+    let run = Run { reading: contestant.reading(known)?, clock: broker.clock().clone(), load, service };
+    let senders = scene.senders.clone();
+    let sender = broker.clone();
+    let send = |clock, start| send(sender, senders, load.arrivals.clone(), clock, start);
+    run.go(send, |reading, recorder, total| read(broker, lines, reading, recorder, total), progress).await
+}
+
+/// A sender and readers side by side.
+pub(super) struct Run<'a> {
+    pub(super) reading: Reading,
+    pub(super) clock: Clock,
+    pub(super) load: &'a Load,
+    pub(super) service: Duration,
+}
+
+impl Run<'_> {
+    pub(super) async fn go<S, R>(
+        self,
+        send: impl FnOnce(Clock, Timestamp) -> S,
+        read: impl FnOnce(Reading, Arc<Recorder>, usize) -> R,
+        progress: &mut impl FnMut(usize),
+    ) -> Result<Trace>
+    where
+        S: Future<Output = Result<()>> + Send + 'static,
+        R: Future<Output = Result<()>> + Send + 'static,
+    {
+        let bound = self.reading.bound();
+        let is_single_reader = matches!(self.reading, Reading::ByStrategy(_));
+        let (done, mut received) = watch::channel(0);
+        let start = self.clock.now();
+        let clock = self.clock.clone();
+        let recorder = Arc::new(Recorder { clock, start, service: self.service, takes: Mutex::default(), done });
+        let total = self.load.arrivals.len();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(send(self.clock, start));
+        tasks.spawn(read(self.reading, recorder.clone(), total));
+        loop {
+            tokio::select! {
+                ended = tasks.join_next() => match ended {
+                    Some(ended) => joined(ended)?,
+                    None => break,
+                },
+                Ok(()) = received.changed() => progress(*received.borrow_and_update()),
+            }
         }
+        let takes = std::mem::take(&mut *recorder.takes.lock().unwrap_or_else(PoisonError::into_inner));
+        check_complete(&takes, total)?;
+        Ok(Trace { takes, bound, is_single_reader })
     }
-    let takes = std::mem::take(&mut *recorder.takes.lock().unwrap_or_else(PoisonError::into_inner));
-    check_complete(&takes, total)?;
-    Ok(Trace { takes, bound, is_single_reader })
 }
 
 fn joined(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
@@ -185,21 +218,21 @@ async fn send(
     Ok(())
 }
 
-async fn read(broker: Broker, reading: Reading, recorder: Arc<Recorder>, total: usize) -> Result<()> {
+type Lines = HashMap<ConversationHandle, Line>;
+
+async fn read(broker: Broker, lines: Lines, reading: Reading, recorder: Arc<Recorder>, total: usize) -> Result<()> {
     match reading {
-        Reading::ByStrategy(strategy) => read_by_strategy(&broker, strategy, &recorder, total).await,
+        Reading::ByStrategy(strategy) => read_by_strategy(&broker, &lines, strategy, &recorder, total).await,
         Reading::ByPools(pools) => {
             pools.prepare(&broker.catalog())?;
-            let ramp = match pools.form() {
-                Form::Classic => Ramp::ServiceBroker,
-                Form::Improved => Ramp::Fast,
-            };
+            let lines = Arc::new(lines);
+            let ramp = ramp(pools.form());
             let mut received = recorder.done.subscribe();
             let running: Vec<_> = pools
                 .pools()
                 .iter()
                 .map(|(queue, most)| {
-                    let readers = broker.activate(queue.clone(), handlers(recorder.clone()));
+                    let readers = broker.activate(queue.clone(), handlers(&lines, recorder.clone()));
                     readers.max_queue_readers(*most).ramp(ramp).start()
                 })
                 .collect();
@@ -213,28 +246,40 @@ async fn read(broker: Broker, reading: Reading, recorder: Arc<Recorder>, total: 
     }
 }
 
+/// How the readers of a pool are launched.
+pub(super) fn ramp(form: Form) -> Ramp {
+    match form {
+        Form::Classic => Ramp::ServiceBroker,
+        Form::Improved => Ramp::Fast,
+    }
+}
+
 async fn read_by_strategy(
     broker: &Broker,
+    lines: &Lines,
     strategy: Box<dyn Strategy>,
     recorder: &Recorder,
     total: usize,
 ) -> Result<()> {
     let mut turns = broker.receive_by(strategy)?;
-    let mut served = 0;
-    while served < total {
+    let mut count = 0;
+    while count < total {
         let Some(turn) = turns.next().await else { return Ok(()) };
         let turn = turn?;
         for message in &turn.batch {
-            recorder.serve(message).await?;
-            served += 1;
+            recorder.serve(served(lines, message)?).await?;
+            count += 1;
         }
         turn.commit().await?;
     }
     Ok(())
 }
 
-fn handlers(recorder: Arc<Recorder>) -> Handlers {
-    let serve = async move |_: &Context, message: Message| recorder.serve(&message).await.map_err(HandlerError::from);
+fn handlers(lines: &Arc<Lines>, recorder: Arc<Recorder>) -> Handlers {
+    let lines = lines.clone();
+    let serve = async move |_: &Context, message: Message| {
+        recorder.serve(served(&lines, &message)?).await.map_err(HandlerError::from)
+    };
     Handlers::new().on_message(ADD_ITEM.name(), serve).top(1)
 }
 

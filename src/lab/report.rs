@@ -1,5 +1,6 @@
 //! What the lab found, as data.
 
+use super::On;
 use super::contestant::Contestant;
 use super::findings::{Finding, findings};
 use super::load::{Class, Load, Phase};
@@ -22,6 +23,9 @@ pub(crate) struct Report {
     /// The kind of store it was played on: `SQLite`, `PostgreSQL`, `SQL Server`.
     #[serde(skip)]
     pub store: &'static str,
+    /// What carried the load.
+    #[serde(skip)]
+    pub on: On,
     /// The time each message was worked on.
     #[serde(skip)]
     pub service: Duration,
@@ -63,16 +67,16 @@ pub(crate) struct StrategyResult {
 }
 
 impl StrategyResult {
-    pub(super) fn of(contestant: Contestant, trace: Trace) -> Self {
+    pub(super) fn of(contestant: Contestant, trace: Trace, on: On) -> Self {
         let classes = Class::ALL.map(|class| ClassResult::of(&trace, class)).to_vec();
         Self {
             name: contestant.name(),
             form: contestant.form(),
             order_violations: measure::order_violations(&trace.takes),
             throughput_per_s: measure::throughput_per_s(&trace.takes),
-            observed: measure::observed(&trace, &classes),
+            observed: on.words(&measure::observed(&trace, &classes)),
             is_bound_kept: measure::kept(&trace, LOW_LEVEL),
-            definition: contestant.definition(),
+            definition: on.words(&contestant.definition()),
             bound: trace.bound,
             takes: trace.takes,
             classes,
@@ -86,12 +90,21 @@ impl StrategyResult {
 }
 
 impl Report {
-    pub(super) fn new(load: Load, service: Duration, store: &'static str, strategies: Vec<StrategyResult>) -> Self {
-        let findings = findings(&strategies, &load.phases);
+    pub(super) fn new(
+        load: Load,
+        service: Duration,
+        (store, on): (&'static str, On),
+        strategies: Vec<StrategyResult>,
+    ) -> Self {
+        let mut findings = findings(&strategies, &load.phases);
+        for finding in &mut findings {
+            (finding.title, finding.text) = (on.words(&finding.title), on.words(&finding.text));
+        }
         Self {
             strategies,
-            load: load.description,
+            load: on.words(&load.description),
             store,
+            on,
             service,
             findings,
             arrivals_us: load.arrivals.iter().map(|arrival| (arrival.at_us, arrival.class)).collect(),

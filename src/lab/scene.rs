@@ -34,7 +34,7 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    fn queue_of(self, class: Class) -> &'static str {
+    pub(super) fn queue_of(self, class: Class) -> &'static str {
         match (self, class) {
             (Self::OneQueue | Self::OneQueueWithLevels, _) => QUEUE,
             (Self::TwoQueues, Class::High) => HIGH_QUEUE,
@@ -124,12 +124,25 @@ pub(super) struct Scene {
     folder: Option<Folder>,
 }
 
-struct Folder(PathBuf);
+pub(super) struct Folder(PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
         // A file that another process holds open cannot be removed in a folder for temporary files.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Site<'_> {
+    /// Opens the database.
+    pub(super) async fn open(self) -> Result<(Broker, Option<Folder>)> {
+        Ok(match self {
+            Self::Below(parent) => {
+                let folder = Folder::new(parent)?;
+                (Broker::open(&format!("sqlite:{}", folder.0.join("lab.db").display())).await?, Some(folder))
+            }
+            Self::Server(url) => (Broker::open(url).await?, None),
+        })
     }
 }
 
@@ -150,13 +163,7 @@ impl Scene {
     /// Opens the database, defines everything, and has one message through each conversation, so that both sides of it
     /// are there and their handles known.
     pub(super) async fn set(layout: Layout, site: Site<'_>) -> Result<Self> {
-        let (broker, folder) = match site {
-            Site::Below(parent) => {
-                let folder = Folder::new(parent)?;
-                (Broker::open(&format!("sqlite:{}", folder.0.join("lab.db").display())).await?, Some(folder))
-            }
-            Site::Server(url) => (Broker::open(url).await?, None),
-        };
+        let (broker, folder) = site.open().await?;
         broker.define(|definitions| layout.define(definitions)).await?;
         let made = Self::create_objects(&broker, layout).await;
         if made.is_err() && folder.is_none() {

@@ -3,15 +3,17 @@
 use super::load::Class;
 use super::*;
 
-async fn short() -> Report {
+async fn short(on: On) -> Report {
+    let runs = if on == On::Work { 7 } else { 8 };
     let options = Options {
         source: Source::Synthetic { seed: 3, length: Duration::from_secs(1) },
         service: Duration::from_millis(1),
+        on,
         ..Options::default()
     };
-    let served = Mutex::new(vec![0; 8]);
+    let served = Mutex::new(vec![0; runs]);
     let progress = |progress: Progress| {
-        assert_eq!(progress.runs, 8);
+        assert_eq!(progress.runs, runs);
         served.lock().unwrap()[progress.run] = progress.served;
     };
     let never = Interrupt::never();
@@ -24,7 +26,7 @@ async fn short() -> Report {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
     let _limit = crate::limit();
-    let report = short().await;
+    let report = short(On::Messages).await;
     assert_eq!(report.strategies.len(), 8);
     for result in &report.strategies {
         let served: u64 = result.classes.iter().map(|class| class.count).sum();
@@ -66,6 +68,36 @@ async fn every_strategy_serves_the_load_in_order_and_keeps_its_bound() {
     assert_eq!(report.findings.len(), 6);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn every_strategy_serves_the_same_load_as_jobs_and_keeps_its_bound() {
+    let _limit = crate::limit();
+    let report = short(On::Work).await;
+    let names: Vec<_> = report.strategies.iter().map(|result| (result.name, result.form)).collect();
+    assert_eq!(names.len(), 7);
+    assert!(!names.contains(&("drain_high_then_one_low", Form::Classic)), "a job has no conversation");
+    for result in &report.strategies {
+        let served: u64 = result.classes.iter().map(|class| class.count).sum();
+        assert_eq!(served, report.arrivals_us.len() as u64, "{} {}", result.name, result.form);
+        assert_eq!(result.order_violations, 0, "{} {}", result.name, result.form);
+        assert_ne!(result.is_bound_kept, Some(false), "{} {}: {}", result.name, result.form, result.observed);
+    }
+    let low = |name: &str, form| report.strategy(name, form).unwrap().class(Class::Low).unwrap();
+    let classic = low("dual_queue_loop", Form::Classic);
+    assert!(classic.idle_p50_ms > Some(9.0), "low pays the polling: {classic:?}");
+    assert!(low("dual_queue_loop", Form::Improved).idle_p50_ms < classic.idle_p50_ms);
+    let past = low("drain_high_then_one_low", Form::Improved).longest_run_past.unwrap();
+    assert!(past > 20, "the flood passes low over, {past} takes in a row");
+    let weighted = low("weighted", Form::Improved).longest_run_past.unwrap();
+    assert!(weighted <= 3, "shares do not: {weighted}");
+    assert_eq!(report.findings.len(), 5, "that of the one conversation is not there");
+    let page = report.to_html();
+    assert_eq!(page.matches("<svg").count(), 15, "two charts a strategy and the load");
+    assert!(page.contains("work queues") && !page.contains("message"), "jobs are called jobs");
+    for finding in &report.findings {
+        assert!(page.contains(&finding.title), "{finding:?}");
+    }
+}
+
 #[tokio::test]
 async fn settings_out_of_range_are_refused() {
     let _limit = crate::limit();
@@ -96,6 +128,7 @@ async fn a_recording_is_played_to_the_strategies_named() {
         strategies: vec!["aging".to_owned()],
         folder: folder.path().to_owned(),
         server: None,
+        on: On::Messages,
     };
     let report = run(options, |_| (), &Interrupt::never()).await.unwrap().unwrap();
     assert_eq!(report.strategies.len(), 1);

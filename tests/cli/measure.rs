@@ -15,6 +15,21 @@ fn the_lab_compares_and_writes_its_page() {
     let report = &shop.json(&[&["--json"], &arguments[..], &["--no-html"]].concat())[0];
     assert_eq!(report["strategies"][0]["name"], "weighted");
     assert_eq!(report["strategies"][0]["order_violations"], 0);
+    let jobs = shop.ok(&[&arguments[..], &["--on", "work"]].concat());
+    for part in ["On SQLite, work queues", "of any 4 takes in a row, a class with jobs", "fewest of 4"] {
+        let words = |text: &str| {
+            text.split_whitespace().filter(|word| *word != "│" && *word != "┆").collect::<Vec<_>>().join(" ")
+        };
+        let column = |place: usize| {
+            let lines = jobs.lines().filter(|line| line.starts_with('│'));
+            lines.filter_map(|line| line.split('┆').nth(place)).collect::<Vec<_>>().join(" ")
+        };
+        let places = [jobs.clone(), column(2), column(3)];
+        assert!(places.iter().any(|text| words(text).contains(part)), "no '{part}' in {jobs}");
+    }
+    let page = std::fs::read_to_string(shop.path("lab.html")).unwrap();
+    assert!(page.contains("jobs were served") && !page.contains("message"), "jobs are called jobs");
+    assert!(shop.fails(2, &["lab", "--on", "paper"]).contains("messages, work"));
     assert!(shop.fails(2, &["lab", "--strategy", "magic"]).contains("weighted"), "the names are listed");
     assert!(shop.fails(1, &["lab", "--length", "1ms"]).contains("error[60005]"));
     assert!(shop.fails(1, &["lab", "--recorded", "missing.jsonl"]).contains("missing.jsonl"));

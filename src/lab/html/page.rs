@@ -1,6 +1,7 @@
 //! The page around the charts.
 
 use super::chart::{self, Frame};
+use crate::lab::On;
 use crate::lab::findings::time;
 use crate::lab::load::Class;
 use crate::lab::report::{Report, StrategyResult};
@@ -24,6 +25,10 @@ pub(super) fn escape(text: &str) -> String {
 impl Report {
     /// The report as one HTML page that needs nothing else.
     pub(crate) fn to_html(&self) -> String {
+        self.on.words(&self.page())
+    }
+
+    fn page(&self) -> String {
         let ends_us = self.strategies.iter().flat_map(|result| result.takes.iter().map(|take| take.done_us));
         let load_end_us = self.arrivals_us.last().map_or(0, |(at_us, _)| *at_us);
         let end_us = ends_us.max().unwrap_or(0).max(i64::try_from(load_end_us).unwrap_or(i64::MAX));
@@ -40,9 +45,10 @@ impl Report {
         page.push_str("</style></head><body>");
         let _ = write!(
             page,
-            "<h1>The same load under every strategy</h1><p class=\"quiet\">Dialoq lab on {}. {} messages; a reader works \
+            "<h1>The same load under every strategy</h1><p class=\"quiet\">Dialoq lab on {}{}. {} messages; a reader works \
              {} ms on each. Load: {}. {} messages were served in {} runs, {} of them out of their conversation's order.</p>",
             self.store,
+            if self.on == On::Work { ", work queues" } else { "" },
             self.arrivals_us.len(),
             self.service.as_micros() as f64 / 1000.0,
             escape(&self.load),
