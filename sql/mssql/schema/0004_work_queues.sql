@@ -51,8 +51,8 @@ CREATE TABLE dialoq.job (
     job_type nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL,
     job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL,
     unique_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL,
-    pushed_by nvarchar(256) NOT NULL,
-    taken_by nvarchar(256) NULL,
+    pushed_by nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    taken_by nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL,
     last_error nvarchar(max) NULL,
     progress nvarchar(max) NULL,
     body varbinary(max) NULL
@@ -113,8 +113,8 @@ CREATE TABLE dialoq.job_history (
     finished_at datetime2(6) NOT NULL,
     job_type nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL,
     job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL,
-    pushed_by nvarchar(256) NOT NULL,
-    taken_by nvarchar(256) NULL,
+    pushed_by nvarchar(256) COLLATE Latin1_General_100_BIN2 NOT NULL,
+    taken_by nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL,
     last_error nvarchar(max) NULL,
     result varbinary(max) NULL,
     PRIMARY KEY CLUSTERED (queue_id, finish_number)
