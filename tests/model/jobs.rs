@@ -260,6 +260,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
     }
     for place in 0..SESSIONS {
         run.step(&Step::Commit(place)).await?;
+        run.settle().await;
     }
     run.compare().await?;
     run.broker.close().await.map_err(|error| format!("{error:?}"))
