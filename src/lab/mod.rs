@@ -164,7 +164,9 @@ pub(crate) async fn run(
             };
             report_progress(0);
             let played = match options.on {
-                On::Messages => play::play(contestant, &load, options.service, site, report_progress, interrupt).await?,
+                On::Messages => {
+                    play::play(contestant, &load, options.service, site, report_progress, interrupt).await?
+                }
                 On::Work => jobs::play(contestant, &load, options.service, site, report_progress, interrupt).await?,
             };
             let Some(trace) = played else { return Ok(None) };
