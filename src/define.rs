@@ -1,8 +1,10 @@
 //! Definitions by builder: the definition language without its text.
 
 mod missing;
+mod work;
 
 pub(crate) use missing::missing;
+pub use work::{WorkQueueDefinition, WorkScheduleDefinition};
 
 use crate::error::{Error, Result};
 use crate::message::DeclaresType;
@@ -222,7 +224,7 @@ macro_rules! view {
     ($(#[doc = $doc:literal])* $name:ident) => {
         $(#[doc = $doc])*
         #[derive(Debug)]
-        pub struct $name<'a>(&'a mut Definitions);
+        pub struct $name<'a>(pub(super) &'a mut Definitions);
 
         impl Deref for $name<'_> {
             type Target = Definitions;
@@ -239,6 +241,8 @@ macro_rules! view {
         }
     };
 }
+
+use view;
 
 view! {
     /// The contract just begun: its message types.

@@ -7,9 +7,11 @@ pub mod ddl;
 mod name;
 mod objects;
 mod priority;
+mod timetable;
 
 pub use objects::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
-    XmlSchemaCollection,
+    WorkSchedule, XmlSchemaCollection,
 };
 pub(crate) use objects::{fold_name, same_name};
+pub use timetable::{Firing, Timetable};

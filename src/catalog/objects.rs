@@ -1,8 +1,13 @@
 //! The objects of the catalog.
 
-use crate::protocol::MessageValidation;
-use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation, WorkSettings};
+use super::timetable::Timetable;
+use crate::error::Result;
+use crate::protocol::definition::{
+    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, SentBy, Validation, WorkSettings,
+};
 use crate::protocol::system::FIRST_USER_ID;
+use crate::protocol::{Body, MessageValidation};
+use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -26,6 +31,8 @@ pub struct Catalog {
     pub event_notifications: BTreeMap<i32, Arc<EventNotification>>,
     /// By id.
     pub work_queues: BTreeMap<i32, Arc<WorkQueue>>,
+    /// By id.
+    pub work_schedules: BTreeMap<i32, Arc<WorkSchedule>>,
     /// The broker's own settings.
     pub settings: BrokerSettings,
 }
@@ -196,6 +203,59 @@ pub struct WorkQueue {
     pub settings: WorkSettings,
 }
 
+/// A work schedule (ours): the jobs that a work queue gets at certain times. When it fires next is no definition; it stands
+/// in the row beside this.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkSchedule {
+    /// From 65536.
+    pub id: i32,
+    /// As declared; compared without regard to case.
+    pub name: Arc<str>,
+    /// The work queue that gets the jobs.
+    pub queue_id: i32,
+    /// Whether it fires.
+    pub is_enabled: bool,
+    /// As declared.
+    pub cron: Arc<str>,
+    /// The name in the IANA time zone database.
+    pub time_zone: Arc<str>,
+    /// What happens to times that passed while no process ran the broker.
+    pub missed: Missed,
+    /// The type of its jobs.
+    pub job_type: Arc<str>,
+    /// The key of its jobs.
+    pub key: Option<Arc<str>>,
+    /// The level of its jobs, 1 to 10.
+    pub level: u8,
+    /// The body of its jobs.
+    pub body: Arc<str>,
+}
+
+impl WorkSchedule {
+    /// When it fires.
+    ///
+    /// # Errors
+    /// 60045 if the line or the time zone is not usable.
+    pub fn timetable(&self) -> Result<Timetable> {
+        Timetable::parse(&self.name, &self.cron, &self.time_zone)
+    }
+
+    /// The body of the job of a time; `None` if it is empty.
+    pub fn body_at(&self, time: Timestamp) -> Body {
+        let body = match jiff::Timestamp::from_microsecond(time.0) {
+            Ok(time) => self.body.replace("{time}", &time.to_string()),
+            Err(_) => self.body.to_string(),
+        };
+        (!body.is_empty()).then(|| Arc::new(body.into_bytes()))
+    }
+
+    /// The writer of its jobs.
+    pub fn writer(&self) -> String {
+        const MOST: usize = 128;
+        format!("schedule {}", self.name).chars().take(MOST).collect()
+    }
+}
+
 /// The broker columns of `sys.databases`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BrokerSettings {
@@ -244,6 +304,11 @@ impl Catalog {
     /// The work queue of that name, without regard to case.
     pub fn work_queue(&self, name: &str) -> Option<&Arc<WorkQueue>> {
         self.work_queues.values().find(|candidate| same_name(&candidate.name, name))
+    }
+
+    /// The work schedule of that name, without regard to case.
+    pub fn work_schedule(&self, name: &str) -> Option<&Arc<WorkSchedule>> {
+        self.work_schedules.values().find(|candidate| same_name(&candidate.name, name))
     }
 
     /// The broker priority of that name.

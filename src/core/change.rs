@@ -2,7 +2,8 @@
 
 use super::work::WorkChange;
 use crate::catalog::{
-    BrokerSettings, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue, XmlSchemaCollection,
+    BrokerSettings, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue, WorkSchedule,
+    XmlSchemaCollection,
 };
 use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
 use crate::protocol::{Body, ConversationState};
@@ -87,6 +88,10 @@ pub enum Change {
     PutWorkQueue(Arc<WorkQueue>),
     /// Removes a work queue.
     DeleteWorkQueue(i32),
+    /// Writes a work schedule, new or not; its times are a row change of their own.
+    PutWorkSchedule(Arc<WorkSchedule>),
+    /// Removes a work schedule.
+    DeleteWorkSchedule(i32),
     /// Writes a row of a work queue.
     Work(WorkChange),
 }

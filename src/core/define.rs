@@ -107,6 +107,8 @@ impl Core {
             }
             Touched::WorkQueue(id) => Change::PutWorkQueue(catalog.work_queues.get(&id)?.clone()),
             Touched::WorkQueueDeleted(id) => Change::DeleteWorkQueue(before.work_queues.get(&id).map(|_| id)?),
+            Touched::WorkSchedule(id) => Change::PutWorkSchedule(catalog.work_schedules.get(&id)?.clone()),
+            Touched::WorkScheduleDeleted(id) => Change::DeleteWorkSchedule(before.work_schedules.get(&id).map(|_| id)?),
             Touched::Settings => Change::PutSettings(catalog.settings),
         })
     }

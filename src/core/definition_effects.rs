@@ -69,6 +69,8 @@ impl Core {
             }
             Consequence::WorkQueueAltered { queue_id } => self.work_queue_altered(queue_id),
             Consequence::WorkQueueDropped { queue_id } => self.work_queue_dropped(queue_id),
+            Consequence::WorkScheduleAltered { schedule_id } => self.work_schedule_altered(schedule_id, now),
+            Consequence::WorkScheduleDropped { schedule_id } => self.work.forget_schedule(schedule_id),
             // Waiting messages are tried again after all definitions are in.
             Consequence::BrokerEnabledChanged { .. } => {}
             Consequence::NotificationCreated { notification } => self.begin_notification(&notification, now),

@@ -266,6 +266,7 @@ impl Memory {
                 }
             }
             Change::Work(change) => self.jobs.write(change),
+            Change::DeleteWorkSchedule(id) => drop(self.jobs.schedules.remove(&id)),
             // Definitions live in the core's catalog.
             _ => {}
         }

@@ -99,6 +99,16 @@ pub(super) fn mend_catalog(catalog: &mut Catalog, changes: &mut Vec<Change>, rep
         let what = "its contract or service does not exist, so that it never counts; removed";
         repairs.note("dialoq_conversation_priority", what, &priority.name);
     }
+    let schedules: Vec<i32> = catalog
+        .work_schedules
+        .iter()
+        .filter_map(|(id, schedule)| gone(id, catalog.work_queues.contains_key(&schedule.queue_id)))
+        .collect();
+    for id in schedules {
+        let Some(schedule) = catalog.work_schedules.remove(&id) else { continue };
+        changes.push(Change::DeleteWorkSchedule(id));
+        repairs.note("dialoq_work_schedule", "its work queue does not exist; removed", &schedule.name);
+    }
     for service in catalog.services.values_mut() {
         if service.contract_ids.iter().all(|id| catalog.contracts.contains_key(id)) {
             continue;

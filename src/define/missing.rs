@@ -1,9 +1,10 @@
 //! The definitions of a list that are still to be made, and those that contradict existing ones.
 
-use crate::catalog::{Activation, Catalog, Priority, Queue, same_name};
+use crate::catalog::{Activation, Catalog, Priority, Queue, WorkQueue, WorkSchedule, same_name};
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions,
+    ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions, WorkOption,
+    WorkScheduleOptions,
 };
 
 /// The definitions of a list of creations that the catalog does not have yet.
@@ -75,6 +76,14 @@ fn is_there(catalog: &Catalog, wanted: &Definition) -> Result<bool> {
                 &(*event, service),
             )
         }
+        Definition::CreateWorkQueue { name, options } => match catalog.work_queue(name) {
+            Some(found) => same_work_queue(found, options),
+            None => Ok(false),
+        },
+        Definition::CreateWorkSchedule { name, queue, options } => match catalog.work_schedule(name) {
+            Some(found) => same_work_schedule(catalog, found, queue, options),
+            None => Ok(false),
+        },
         other => Err(Error::new(
             Code::UNSUPPORTED,
             format!("ensure only creates what is missing; {other:?} changes what is there: use define for it"),
@@ -136,6 +145,44 @@ fn same_activation(queue: &str, found: &Activation, wanted: &ActivationOptions) 
     named("queue", queue, "PROCEDURE_NAME", &procedure, wanted.procedure_name.as_ref())?;
     let readers = i64::from(found.max_queue_readers);
     named("queue", queue, "MAX_QUEUE_READERS", &readers, wanted.max_queue_readers.as_ref())
+}
+
+fn same_work_queue(found: &WorkQueue, wanted: &[WorkOption]) -> Result<bool> {
+    let (what, name, settings) = ("work queue", &*found.name, &found.settings);
+    for option in wanted {
+        match option {
+            WorkOption::Status(is_on) => same(what, name, "STATUS", &settings.is_enabled, is_on)?,
+            WorkOption::Order(order) => same(what, name, "ORDER", &settings.order, order)?,
+            WorkOption::History(is_on) => same(what, name, "HISTORY", &settings.has_history, is_on)?,
+            WorkOption::Number(number, value) => same(what, name, number.word(), &settings.get(*number), value)?,
+        };
+    }
+    Ok(true)
+}
+
+fn same_work_schedule(
+    catalog: &Catalog,
+    found: &WorkSchedule,
+    queue: &str,
+    wanted: &WorkScheduleOptions,
+) -> Result<bool> {
+    let (what, name) = ("work schedule", &*found.name);
+    let its_queue = catalog.work_queues.get(&found.queue_id).map_or("", |queue| &*queue.name);
+    if !same_name(its_queue, queue) {
+        return Err(differs(what, name, "its work queue", &its_queue, &queue));
+    }
+    let WorkScheduleOptions { cron, time_zone, missed, job_type, job_key, level, body, status } = wanted;
+    if let Some(zone) = time_zone.as_ref().filter(|zone| !same_name(&found.time_zone, zone)) {
+        return Err(differs(what, name, "TIME_ZONE", &found.time_zone, zone));
+    }
+    let key = found.key.as_deref().unwrap_or_default();
+    named(what, name, "CRON", &found.cron.to_string(), cron.as_ref())?;
+    named(what, name, "MISSED", &found.missed, missed.as_ref())?;
+    named(what, name, "JOB_TYPE", &found.job_type.to_string(), job_type.as_ref())?;
+    named(what, name, "JOB_KEY", &key.to_owned(), job_key.as_ref())?;
+    named(what, name, "LEVEL", &i64::from(found.level), level.as_ref())?;
+    named(what, name, "BODY", &found.body.to_string(), body.as_ref())?;
+    named(what, name, "STATUS", &found.is_enabled, status.as_ref())
 }
 
 fn same_priority(catalog: &Catalog, found: &Priority, wanted: &PriorityOptions) -> Result<bool> {

@@ -1,3 +1,5 @@
+mod work;
+
 use super::*;
 use crate::MessageType;
 use crate::catalog::{Catalog, apply, ddl};

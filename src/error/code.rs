@@ -213,6 +213,8 @@ codes! {
     JOB_LOCKED = 60043, Conflict;
     /// The job is not dead, so that it needs no other attempts.
     JOB_NOT_DEAD = 60044, State;
+    /// The CRON or the TIME_ZONE of a work schedule is not usable.
+    BAD_CRON = 60045, Input;
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! and the DDL text both produce these, and `dump` turns them into text again.
 
 pub use super::work_queue::{WorkNumber, WorkOption, WorkOrder, WorkSettings};
+pub use super::work_schedule::{Missed, WorkScheduleOptions};
 use serde::{Deserialize, Serialize};
 
 /// One statement of the definition language.
@@ -156,7 +157,28 @@ pub enum Definition {
     },
     /// `DROP WORK QUEUE name`
     DropWorkQueue {
-        /// The work queue; its jobs and its history go with it.
+        /// The work queue; its jobs and its history go with it. Refused with 3716 while a work schedule pushes into it.
+        name: String,
+    },
+    /// `CREATE WORK SCHEDULE name ON WORK QUEUE queue WITH CRON = '...' [, ...]`. Ours.
+    CreateWorkSchedule {
+        /// Up to 128 characters, compared without regard to case.
+        name: String,
+        /// The work queue that gets the jobs.
+        queue: String,
+        /// The options named; the others get their defaults.
+        options: WorkScheduleOptions,
+    },
+    /// `ALTER WORK SCHEDULE name WITH ...`
+    AlterWorkSchedule {
+        /// The work schedule; its next time is counted from now.
+        name: String,
+        /// The options named; the others stay.
+        options: WorkScheduleOptions,
+    },
+    /// `DROP WORK SCHEDULE name`
+    DropWorkSchedule {
+        /// The work schedule; jobs that it has pushed stay.
         name: String,
     },
     /// `ALTER DATABASE { CURRENT | name } SET option`

@@ -11,6 +11,7 @@ mod texts;
 pub mod verb;
 pub mod work;
 mod work_queue;
+mod work_schedule;
 
 pub use outcome::{Message, MessageValidation, Outcome};
 pub use state::ConversationState;

@@ -3,7 +3,7 @@
 //! PostgreSQL keeps no NUL character in a text, and SQLite's own tools end a text there. So every store refuses it,
 //! with the same code, before the verb reaches it.
 
-use super::definition::{ActivationChange, Definition, ExecuteAs, Validation};
+use super::definition::{ActivationChange, Definition, ExecuteAs, Validation, WorkScheduleOptions};
 use super::work::WorkVerb;
 use super::{Addressee, EndForm, Verb};
 use crate::error::{Code, Error, Result};
@@ -126,6 +126,17 @@ fn definition(definition: &Definition) -> Result<()> {
             _ => Ok(()),
         },
         Definition::CreateXmlSchemaCollection { schemas, .. } => text("the XML schema collection", schemas),
+        Definition::CreateWorkSchedule { options, .. } | Definition::AlterWorkSchedule { options, .. } => {
+            let WorkScheduleOptions { cron, time_zone, job_type, job_key, body, .. } = options;
+            let texts = [
+                ("the CRON of a work schedule", cron),
+                ("the TIME_ZONE of a work schedule", time_zone),
+                ("the JOB_TYPE of a work schedule", job_type),
+                ("the JOB_KEY of a work schedule", job_key),
+                ("the BODY of a work schedule", body),
+            ];
+            texts.into_iter().try_for_each(|(what, given)| given.as_deref().map_or(Ok(()), |given| text(what, given)))
+        }
         _ => Ok(()),
     }
 }

@@ -302,7 +302,7 @@ impl Broker {
         Ok(done)
     }
 
-    fn work_texts(&self) -> WorkTexts {
+    pub(super) fn work_texts(&self) -> WorkTexts {
         self.shared_store().texts().work
     }
 }
@@ -358,10 +358,10 @@ fn number(value: Option<i64>) -> SqlValue {
     value.map_or(SqlValue::Null, SqlValue::Integer)
 }
 
-fn count(row: &SqlRow, column: &str) -> Result<u64> {
+pub(super) fn count(row: &SqlRow, column: &str) -> Result<u64> {
     Ok(row.get::<i64>(column)?.max(0).unsigned_abs())
 }
 
-fn moment(row: &SqlRow, column: &str) -> Result<Option<Timestamp>> {
+pub(super) fn moment(row: &SqlRow, column: &str) -> Result<Option<Timestamp>> {
     Ok(row.get::<Option<i64>>(column)?.map(Timestamp))
 }

@@ -38,6 +38,7 @@
 
 mod inspect;
 mod queue;
+mod schedules;
 mod strategic;
 mod verbs;
 mod worker;
@@ -45,6 +46,7 @@ mod worker;
 pub use crate::protocol::work::{AfterFailure, Job, JobState, TakenJob};
 pub use inspect::{FinishedJob, JobFilter, JobStatus, Spread, StatisticsBy, WorkQueueStatus, WorkStatistics};
 pub use queue::{NamesQueue, PushesTo, WorkQueue};
+pub use schedules::{WorkScheduleStatus, coming_times};
 pub use strategic::{JobTurn, JobTurns};
 pub(crate) use verbs::whole_ms;
 pub use verbs::{PushJob, Pushed, TakeJobs};

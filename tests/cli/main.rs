@@ -10,6 +10,7 @@ mod install;
 mod measure;
 mod names;
 mod receive;
+mod schedules;
 mod secrets;
 mod send;
 #[path = "../servers/mod.rs"]

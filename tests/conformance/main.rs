@@ -24,6 +24,7 @@ mod transactions;
 mod validation;
 mod views;
 mod work_queues;
+mod work_schedules;
 mod work_strategies;
 
 use libtest_mimic::{Arguments, Failed};
@@ -42,7 +43,7 @@ fn main() -> ExitCode {
         }),
     ];
     for store in Store::here() {
-        for case in inventory::iter::<Case> {
+        for case in inventory::iter::<Case>.into_iter().filter(|case| work_schedules::runs_on(case, store)) {
             trials.push(servers::trial(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
                 run(store, case)
             }));

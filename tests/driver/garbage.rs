@@ -19,7 +19,7 @@ const SCRIPT: &str = "
     CREATE SERVICE [//t/Stuck] ON QUEUE stuck ([//t/Talk]);
     CREATE QUEUE witness; CREATE SERVICE [//t/Witness] ON QUEUE witness ([//t/Talk]);
     CREATE WORK QUEUE jobs WITH ORDER = PRIORITY; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, KEY_RATE_JOBS = 1000000;
-    CREATE WORK QUEUE witnesses";
+    CREATE WORK SCHEDULE often ON WORK QUEUE jobs WITH CRON = '* * * * *'; CREATE WORK QUEUE witnesses";
 
 /// A function of the catalog: its name, the names and types of its arguments.
 const ROUTINES: &str = "
@@ -204,6 +204,7 @@ async fn prepare(owner: &Client) -> Material {
         "SELECT q.queue_id::text FROM dialoq.service_queue AS q WHERE q.name <> 'witness'
          UNION SELECT s.service_id::text FROM dialoq.service AS s WHERE s.name <> '//t/Witness'
          UNION SELECT w.queue_id::text FROM dialoq.work_queue AS w WHERE w.name <> 'witnesses'
+         UNION SELECT w.schedule_id::text FROM dialoq.work_schedule AS w
          UNION SELECT n::text FROM dialoq.job AS j, LATERAL (VALUES (j.job_id), (j.token)) AS i (n)",
     )
     .await;

@@ -19,6 +19,7 @@ mod plans;
 mod restored;
 mod rights_mssql;
 mod rollbacks;
+mod schedules;
 mod session;
 mod stage;
 mod strangers;
@@ -108,6 +109,8 @@ fn main() -> ExitCode {
             the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_transaction_whose_connection_is_lost_is_a_failed_attempt a_claim_whose_answer_was_lost_goes_back
             jobs_pushed_into_a_queue_while_it_is_dropped_go_too the_history_keeps_to_its_bounds;
+        Postgres schedules: many_processes_fire_each_time_once a_step_is_taken_from_the_row_as_it_was_read
+            a_process_that_leaves_takes_no_time_with_it;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;

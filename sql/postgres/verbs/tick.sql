@@ -2,12 +2,13 @@
 -- counted yet, rows of ended processes, ids of units older than a week; scheduled jobs, leases, limits and history of work
 -- queues. It skips locked rows. Several sessions may call it at the same time; each step happens once.
 -- Takes: how many events at most (NULL: 500), up to 10000
--- Gives: did, how many it ran; due_at, the time of the next event (NULL: none); notices; now_at, the server's clock
+-- Gives: did, how many it ran; due_at, the time of the next event (NULL: none); notices; now_at, the server's clock;
+--     has_due_schedules, whether a client has to fire a work schedule (fire_schedule)
 -- Errors: 60005 in a transaction that has written something
 -- Locks: groups, without waiting
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.tick(p_top integer DEFAULT 500)
-RETURNS TABLE (did integer, due_at timestamptz, notices text, now_at timestamptz)
+RETURNS TABLE (did integer, due_at timestamptz, notices text, now_at timestamptz, has_due_schedules boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 #variable_conflict use_column
@@ -64,5 +65,8 @@ BEGIN
         -- Its host may die without a notice.
         v_due := least(v_due, v_now + interval '5 seconds');
     END IF;
-    RETURN QUERY SELECT v_did, least(v_due, v_jobs.due_at), dialoq.publish_notices(v_notices), dialoq.current_time_utc();
+    v_due := least(v_due, v_jobs.due_at,
+        (SELECT s.next_at FROM dialoq.work_schedule AS s WHERE s.next_at > v_now ORDER BY s.next_at LIMIT 1));
+    RETURN QUERY SELECT v_did, v_due, dialoq.publish_notices(v_notices), dialoq.current_time_utc(),
+        EXISTS (SELECT FROM dialoq.work_schedule AS s WHERE s.next_at <= v_now);
 END $$;

@@ -59,3 +59,9 @@ SELECT
     max_retry_delay_ms, retry_jitter_percent, lease_ms, history_seconds, history_rows, max_taken, max_taken_per_key,
     rate_jobs, rate_ms, key_rate_jobs, max_queue_readers
 FROM dialoq.work_queue;
+
+CREATE VIEW dialoq.read_work_schedules AS
+SELECT
+    schedule_id, name, queue_id, is_enabled, cron, time_zone, missed, job_type, job_key, level::integer AS level, body, next_at,
+    last_at
+FROM dialoq.work_schedule;

@@ -12,6 +12,7 @@ mod priority;
 mod queue;
 mod service;
 mod work_queue;
+mod work_schedule;
 
 use super::body::BodyChecks;
 use super::objects::{Catalog, EventNotification};
@@ -64,6 +65,10 @@ pub enum Touched {
     WorkQueue(i32),
     /// Removed, with its jobs.
     WorkQueueDeleted(i32),
+    /// Written.
+    WorkSchedule(i32),
+    /// Removed.
+    WorkScheduleDeleted(i32),
     /// The broker's settings, among them the next object id.
     Settings,
 }
@@ -122,6 +127,16 @@ pub enum Consequence {
         /// The work queue.
         queue_id: i32,
     },
+    /// A work schedule was created or altered: its next time is counted from now.
+    WorkScheduleAltered {
+        /// The work schedule.
+        schedule_id: i32,
+    },
+    /// A work schedule fires no more.
+    WorkScheduleDropped {
+        /// The work schedule.
+        schedule_id: i32,
+    },
     /// All conversations, groups and messages vanish; no peer gets a message.
     NewBroker,
     /// Every conversation gets Error -9719, the peers Error -9720.
@@ -153,7 +168,7 @@ pub enum Consequence {
 /// Service Broker's numbers for what it refuses too (3716, 8403, 8404, 8492, 8493, 9613, 9614, 9663, 9717, 9718, 9742);
 /// 60001 for a name that is taken, 60002 for a name that does not exist, 60003 for a name that is not usable, 60004 for
 /// an option that the statement does not have, 60005 for a value out of its range, 60006 for a schema that is not
-/// usable, 60007 for broker priorities with the same criteria.
+/// usable, 60007 for broker priorities with the same criteria, 60045 for a time of a work schedule that is not usable.
 pub fn apply(catalog: &mut Catalog, definition: &Definition, ids: &mut IdSource) -> Result<Applied> {
     apply_with(catalog, definition, ids, &BodyChecks::new())
 }
@@ -199,6 +214,9 @@ pub fn apply_with(
         D::CreateWorkQueue { name, options } => work_queue::create(catalog, name, options),
         D::AlterWorkQueue { name, options } => work_queue::alter(catalog, name, options),
         D::DropWorkQueue { name } => work_queue::drop(catalog, name),
+        D::CreateWorkSchedule { name, queue, options } => work_schedule::create(catalog, name, queue, options),
+        D::AlterWorkSchedule { name, options } => work_schedule::alter(catalog, name, options),
+        D::DropWorkSchedule { name } => work_schedule::drop(catalog, name),
         D::AlterDatabase { option } => Ok(broker::alter(catalog, *option, ids)),
     }
 }

@@ -43,6 +43,9 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, options: &[WorkOption]) -
 
 pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
     let id = catalog.work_queue(name).ok_or_else(|| Error::object_not_found(WHAT, name))?.id;
+    if let Some(schedule) = catalog.work_schedules.values().find(|schedule| schedule.queue_id == id) {
+        return Err(Error::in_use(WHAT, name, format_args!("work schedule '{}'", schedule.name)));
+    }
     catalog.work_queues.remove(&id);
     Ok(Applied::of(Touched::WorkQueueDeleted(id)).then(Consequence::WorkQueueDropped { queue_id: id }))
 }

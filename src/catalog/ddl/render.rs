@@ -1,10 +1,10 @@
 //! From definitions back to text.
 
 use crate::catalog::builtin::is_system_id;
-use crate::catalog::objects::{Activation, Catalog, Priority, Queue, Service};
+use crate::catalog::objects::{Activation, Catalog, Priority, Queue, Service, WorkSchedule};
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, PriorityOptions,
-    QueueEvent, QueueOptions, SentBy, Validation, WorkOption,
+    ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, Missed,
+    PriorityOptions, QueueEvent, QueueOptions, SentBy, Validation, WorkOption, WorkScheduleOptions,
 };
 use std::sync::Arc;
 
@@ -50,6 +50,7 @@ pub fn definitions(catalog: &Catalog) -> Vec<Definition> {
             .values()
             .map(|row| Definition::CreateWorkQueue { name: row.name.to_string(), options: row.settings.options() }),
     );
+    all.extend(catalog.work_schedules.values().map(|row| create_work_schedule(catalog, row)));
     if !catalog.settings.is_broker_enabled {
         all.push(Definition::AlterDatabase { option: BrokerOption::DisableBroker });
     }
@@ -104,6 +105,22 @@ fn create_priority(catalog: &Catalog, row: &Priority) -> Definition {
         level: Some(i64::from(row.level)),
     };
     Definition::CreateBrokerPriority { name: row.name.to_string(), set }
+}
+
+fn create_work_schedule(catalog: &Catalog, row: &WorkSchedule) -> Definition {
+    let text = |value: &str| (!value.is_empty()).then(|| value.to_owned());
+    let options = WorkScheduleOptions {
+        cron: Some(row.cron.to_string()),
+        time_zone: text(&row.time_zone).filter(|zone| zone != "UTC"),
+        missed: (row.missed != Missed::default()).then_some(row.missed),
+        job_type: text(&row.job_type),
+        job_key: row.key.as_deref().and_then(text),
+        level: (row.level != 5).then_some(row.level.into()),
+        body: text(&row.body),
+        status: (!row.is_enabled).then_some(false),
+    };
+    let queue = name_of(catalog.work_queues.get(&row.queue_id).map(|queue| &queue.name));
+    Definition::CreateWorkSchedule { name: row.name.to_string(), queue, options }
 }
 
 /// One statement with its `;`, names in brackets.
@@ -190,6 +207,13 @@ pub fn render_definition(definition: &Definition) -> String {
             format!("ALTER WORK QUEUE {} WITH {};", id(name), work_options(options))
         }
         D::DropWorkQueue { name } => format!("DROP WORK QUEUE {};", id(name)),
+        D::CreateWorkSchedule { name, queue, options } => {
+            format!("CREATE WORK SCHEDULE {} ON WORK QUEUE {} WITH {};", id(name), id(queue), schedule_options(options))
+        }
+        D::AlterWorkSchedule { name, options } => {
+            format!("ALTER WORK SCHEDULE {} WITH {};", id(name), schedule_options(options))
+        }
+        D::DropWorkSchedule { name } => format!("DROP WORK SCHEDULE {};", id(name)),
         D::AlterDatabase { option } => {
             let option = match option {
                 BrokerOption::EnableBroker => "ENABLE_BROKER",
@@ -245,6 +269,22 @@ fn work_options(options: &[WorkOption]) -> String {
         WorkOption::History(is_on) => format!("HISTORY = {}", on_off(*is_on)),
         WorkOption::Number(number, value) => format!("{} = {value}", number.word()),
     }))
+}
+
+fn schedule_options(options: &WorkScheduleOptions) -> String {
+    let WorkScheduleOptions { cron, time_zone, missed, job_type, job_key, level, body, status } = options;
+    let texts = |name: &str, value: &Option<String>| value.as_ref().map(|value| format!("{name} = {}", text(value)));
+    let all = [
+        texts("CRON", cron),
+        texts("TIME_ZONE", time_zone),
+        missed.map(|missed| format!("MISSED = {}", missed.word())),
+        texts("JOB_TYPE", job_type),
+        texts("JOB_KEY", job_key),
+        level.map(|level| format!("LEVEL = {level}")),
+        texts("BODY", body),
+        status.map(|is_on| format!("STATUS = {}", on_off(is_on))),
+    ];
+    join(all.into_iter().flatten())
 }
 
 fn queue_options(options: &QueueOptions) -> String {

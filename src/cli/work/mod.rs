@@ -4,6 +4,7 @@ mod change;
 mod push;
 mod report;
 mod run;
+mod schedule;
 mod show;
 mod take;
 
@@ -29,7 +30,8 @@ Examples:
   dialoq work complete 17 42
   dialoq work run emails --exec ./send-mail --readers 8
   dialoq work stats emails --by reader
-  dialoq work redrive emails --error timeout --yes")]
+  dialoq work redrive emails --error timeout --yes
+  dialoq work schedule add nightly reports '0 3 * * *' --time-zone Europe/Berlin")]
 pub(super) struct Work {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +52,7 @@ enum Command {
     Cancel(change::Cancel),
     Pause(change::Pause),
     Resume(change::Resume),
+    Schedule(schedule::Schedule),
 }
 
 impl Work {
@@ -73,6 +76,7 @@ impl Work {
             Command::Cancel(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Pause(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Resume(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Schedule(command) => interrupt.stops(command.run(globals, output)).await,
         }
     }
 }

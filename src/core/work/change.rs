@@ -99,6 +99,15 @@ pub enum WorkChange {
         /// Those with a number below this one, whatever their age.
         first_number: u64,
     },
+    /// A work schedule has fired, or its next time was counted anew.
+    SetScheduleTimes {
+        /// The work schedule.
+        schedule_id: i32,
+        /// When it fires next; `None` if it does not.
+        next_at: Option<Timestamp>,
+        /// The time that it last pushed a job for; `None` leaves it as it is.
+        last_at: Option<Timestamp>,
+    },
     /// Frees a unique name.
     DeleteUniqueJob {
         /// The work queue.
@@ -122,6 +131,7 @@ impl WorkChange {
             | Self::FinishJob { job_id, .. } => format!("job {job_id}"),
             Self::DeleteUniqueJob { key, .. } => format!("the unique key '{key}'"),
             Self::DeleteJobs { queue_id } | Self::CutHistory { queue_id, .. } => format!("work queue {queue_id}"),
+            Self::SetScheduleTimes { schedule_id, .. } => format!("work schedule {schedule_id}"),
             Self::SetWorkMarks { .. } => "the marks of the work queues".to_owned(),
         }
     }

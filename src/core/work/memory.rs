@@ -19,6 +19,8 @@ pub struct JobRows {
     /// Finished jobs, by queue and number.
     pub history: BTreeMap<(i32, u64), Finished>,
     unique: BTreeMap<(i32, Arc<str>), (u64, Option<Timestamp>)>,
+    /// The next and the last time of each work schedule.
+    pub schedules: BTreeMap<i32, (Option<Timestamp>, Option<Timestamp>)>,
     marks: (u64, u64),
 }
 
@@ -46,6 +48,9 @@ impl JobRows {
         restore.work_marks(self.marks.0, self.marks.1);
         for (queue_id, finish_number) in self.history.keys() {
             restore.finish_number(*queue_id, *finish_number, now);
+        }
+        for (schedule_id, (next_at, _)) in &self.schedules {
+            restore.schedule_time(*schedule_id, *next_at);
         }
         for (row, _) in self.jobs.values() {
             restore.job(row.clone(), now);
@@ -100,6 +105,10 @@ impl JobRows {
                 let is_kept =
                     |number: u64, row: &Finished| number >= first_number && row.finished_at >= finished_before;
                 self.history.retain(|(of_queue, number), row| *of_queue != queue_id || is_kept(*number, row));
+            }
+            WorkChange::SetScheduleTimes { schedule_id, next_at, last_at } => {
+                let times = self.schedules.entry(schedule_id).or_default();
+                *times = (next_at, last_at.or(times.1));
             }
             WorkChange::DeleteUniqueJob { queue_id, key } => {
                 self.unique.remove(&(queue_id, key)).expect("a unique key is freed once");

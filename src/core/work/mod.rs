@@ -18,6 +18,7 @@ mod push;
 mod ready;
 mod redrive;
 mod restore;
+mod schedule;
 mod session;
 mod state;
 mod take;

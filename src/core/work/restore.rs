@@ -34,6 +34,11 @@ impl Restore {
         self.core.restore_job(row, now);
     }
 
+    /// When a work schedule fires next.
+    pub fn schedule_time(&mut self, schedule_id: i32, next_at: Option<Timestamp>) {
+        self.core.restore_schedule(schedule_id, next_at);
+    }
+
     /// A unique name; after the jobs.
     pub fn unique_job(&mut self, queue_id: i32, key: Arc<str>, job_id: u64, until: Option<Timestamp>) {
         self.core.restore_unique_job(queue_id, key, job_id, until);
@@ -57,6 +62,7 @@ impl Core {
                     }
                 }
                 Due::History { queue_id } => self.cut_history(queue_id, now),
+                Due::Schedule { schedule_id } => self.fire_schedule(schedule_id, Timestamp(at), now),
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::change::WorkChange;
 use super::job::{Job, NO_NAME};
 use super::ready::{KeyState, Ready};
+use super::schedule::ScheduleState;
 use super::unique::UniqueJobs;
 use crate::catalog::Catalog;
 use crate::core::change::Change;
@@ -27,6 +28,7 @@ pub(in crate::core) struct Work {
     pub(super) types: Names,
     pub(super) keys: Names,
     pub(super) unique: UniqueJobs,
+    pub(super) schedules: HashMap<i32, ScheduleState>,
     /// What falls due, by its time: scheduled jobs and leases by job id, then the end of a unique name or of a rate's
     /// pause.
     pub(super) due: BTreeSet<(i64, Due)>,
@@ -53,6 +55,8 @@ pub(super) enum Due {
     KeyRate { queue_id: i32, key: u32 },
     /// A history that is to be cut.
     History { queue_id: i32 },
+    /// A work schedule that fires.
+    Schedule { schedule_id: i32 },
 }
 
 /// A work queue in memory.

@@ -13,6 +13,7 @@ pub mod link;
 mod notifications;
 mod presence;
 mod retry;
+mod schedules;
 mod transactions;
 mod upkeep;
 

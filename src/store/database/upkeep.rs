@@ -140,6 +140,7 @@ impl Database {
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
         self.upkeep.forget();
         self.release_owed_jobs().await;
+        let mut has_due_schedules = false;
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
             let rows = self.upkeep_control.call(call).await?;
@@ -149,10 +150,12 @@ impl Database {
             let notices = notices_in(&rows);
             let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
             self.publish_local(&notices, groups).await;
+            has_due_schedules |= row.has("has_due_schedules") && row.flag("has_due_schedules")?;
             if did < i64::from(MOST_AT_ONCE) {
-                return Ok(());
+                break;
             }
         }
+        if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
     }
 
     pub(super) fn is_manual(&self) -> bool {

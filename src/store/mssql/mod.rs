@@ -87,7 +87,8 @@ pub static DIALECT: Dialect = dialect!(
     has_batches: true,
     call: texts::client::CALL,
     stop: texts::install::STOP,
-    texts: crate::store::store_texts!(mssql)
+    work_schedules: None,
+    texts: crate::store::store_texts!(mssql, schedules: None)
 );
 
 impl Driver for MssqlDriver {

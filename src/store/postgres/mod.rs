@@ -96,6 +96,7 @@ pub static DIALECT: Dialect = dialect!(
     has_batches: false,
     call: texts::install::CALL,
     stop: "",
+    work_schedules: Some(texts::read::WORK_SCHEDULES),
     texts: crate::store::store_texts!(postgres)
 );
 

@@ -187,6 +187,7 @@ pub(super) fn catalog(connection: &Connection) -> Result<(Catalog, (u64, u64, u6
         Ok(())
     })?;
     work::work_queues(connection, &mut catalog)?;
+    work::work_schedules(connection, &mut catalog)?;
     Ok((catalog, marks))
 }
 

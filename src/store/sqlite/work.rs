@@ -3,12 +3,12 @@
 use super::failure::storage;
 use super::read::unsigned;
 use super::write::{Write, Writer, int};
-use crate::catalog::{Catalog, WorkQueue};
+use crate::catalog::{Catalog, WorkQueue, WorkSchedule};
 use crate::core::{JobRead, JobRow, Restore, WorkChange};
 use crate::protocol::Body;
-use crate::protocol::definition::{WorkNumber, WorkOption, WorkOrder, WorkSettings};
+use crate::protocol::definition::{Missed, WorkNumber, WorkOption, WorkOrder, WorkSettings};
 use crate::protocol::work::JobState;
-use crate::sql::sqlite::read::{JOBS, LAST_FINISH_NUMBERS, UNIQUE_JOBS, WORK_MARKS, WORK_QUEUES};
+use crate::sql::sqlite::read::{JOBS, LAST_FINISH_NUMBERS, UNIQUE_JOBS, WORK_MARKS, WORK_QUEUES, WORK_SCHEDULES};
 use crate::time::Timestamp;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Result, Row, params, params_from_iter};
@@ -66,6 +66,10 @@ impl Writer<'_> {
             WorkChange::CutHistory { queue_id, finished_before, first_number } => {
                 self.run(Write::CutJobHistory, params![queue_id, finished_before.0, int(*first_number)])?;
             }
+            WorkChange::SetScheduleTimes { schedule_id, next_at, last_at } => {
+                let times = (next_at.map(|at| at.0), last_at.map(|at| at.0));
+                self.run(Write::SetScheduleTimes, params![schedule_id, times.0, times.1])?;
+            }
             WorkChange::DeleteUniqueJob { queue_id, key } => {
                 self.run(Write::DeleteUniqueJob, params![queue_id, &**key])?;
             }
@@ -85,6 +89,27 @@ impl Writer<'_> {
         ];
         values.extend(WorkNumber::ALL.iter().map(|number| Value::from(settings.get(*number))));
         self.run(Write::PutWorkQueue, params_from_iter(values)).map(drop)
+    }
+
+    /// Writes a work schedule, new or not.
+    pub(super) fn put_work_schedule(&mut self, row: &WorkSchedule) -> Result<()> {
+        self.run(
+            Write::PutWorkSchedule,
+            params![
+                row.id,
+                &*row.name,
+                row.queue_id,
+                row.is_enabled,
+                &*row.cron,
+                &*row.time_zone,
+                row.missed.word(),
+                &*row.job_type,
+                row.key.as_deref(),
+                row.level,
+                &*row.body,
+            ],
+        )
+        .map(drop)
     }
 
     fn insert_job(&mut self, row: &JobRow) -> Result<()> {
@@ -132,6 +157,33 @@ pub(super) fn work_queues(connection: &Connection, catalog: &mut Catalog) -> cra
     })
 }
 
+/// Reads the work schedules into the catalog.
+pub(super) fn work_schedules(connection: &Connection, catalog: &mut Catalog) -> crate::error::Result<()> {
+    each(connection, WORK_SCHEDULES, |row| {
+        let word = row.get_ref(6)?.as_str()?;
+        let missed = Missed::ALL.into_iter().find(|(known, _)| *known == word);
+        let (_, missed) = missed.ok_or_else(|| {
+            rusqlite::Error::InvalidColumnType(6, "a known keyword".to_owned(), rusqlite::types::Type::Text)
+        })?;
+        let text = |column| Ok::<Arc<str>, rusqlite::Error>(row.get_ref(column)?.as_str()?.into());
+        let schedule = WorkSchedule {
+            id: row.get(0)?,
+            name: text(1)?,
+            queue_id: row.get(2)?,
+            is_enabled: row.get(3)?,
+            cron: text(4)?,
+            time_zone: text(5)?,
+            missed,
+            job_type: text(7)?,
+            key: row.get::<_, Option<String>>(8)?.map(Arc::from),
+            level: row.get(9)?,
+            body: text(10)?,
+        };
+        catalog.work_schedules.insert(schedule.id, Arc::new(schedule));
+        Ok(())
+    })
+}
+
 /// Reads the jobs into a broker that is being restored.
 pub(super) fn jobs(connection: &Connection, restore: &mut Restore, now: Timestamp) -> crate::error::Result<()> {
     each(connection, WORK_MARKS, |row| {
@@ -140,6 +192,10 @@ pub(super) fn jobs(connection: &Connection, restore: &mut Restore, now: Timestam
     })?;
     each(connection, LAST_FINISH_NUMBERS, |row| {
         restore.finish_number(row.get(0)?, unsigned(row, 1)?, now);
+        Ok(())
+    })?;
+    each(connection, WORK_SCHEDULES, |row| {
+        restore.schedule_time(row.get(0)?, row.get::<_, Option<i64>>(11)?.map(Timestamp));
         Ok(())
     })?;
     each(connection, JOBS, |row| {

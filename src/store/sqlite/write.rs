@@ -51,6 +51,9 @@ statements! {
     SetTransmissionStatus = SET_TRANSMISSION_STATUS;
     PutWorkQueue = PUT_WORK_QUEUE;
     DeleteWorkQueue = DELETE_WORK_QUEUE;
+    PutWorkSchedule = PUT_WORK_SCHEDULE;
+    DeleteWorkSchedule = DELETE_WORK_SCHEDULE;
+    SetScheduleTimes = SET_SCHEDULE_TIMES;
     DeleteJobs = DELETE_JOBS;
     DeleteJobHistory = DELETE_JOB_HISTORY;
     SetWorkMarks = SET_WORK_MARKS;
@@ -185,6 +188,8 @@ impl<'c> Writer<'c> {
             }
             Change::PutWorkQueue(row) => self.put_work_queue(row)?,
             Change::DeleteWorkQueue(id) => drop(self.run(Write::DeleteWorkQueue, [id])?),
+            Change::PutWorkSchedule(row) => self.put_work_schedule(row)?,
+            Change::DeleteWorkSchedule(id) => drop(self.run(Write::DeleteWorkSchedule, [id])?),
             Change::Work(change) => self.write_work(change)?,
         }
         Ok(())

@@ -5,6 +5,7 @@ mod queue;
 mod service;
 mod vocabulary;
 mod work_queue;
+mod work_schedule;
 
 use super::Statement;
 use super::cursor::{Cursor, either, unsupported};
@@ -54,7 +55,7 @@ impl Action {
 type Rest = fn(&mut Cursor, Action) -> Definitions;
 
 /// The kinds of objects: first word, further words, and the function that reads on.
-const KINDS: [(&str, &str, Rest); 9] = [
+const KINDS: [(&str, &str, Rest); 10] = [
     ("MESSAGE", "TYPE", vocabulary::message_type),
     ("CONTRACT", "", vocabulary::contract),
     ("XML", "SCHEMA COLLECTION", vocabulary::xml_schema_collection),
@@ -63,6 +64,7 @@ const KINDS: [(&str, &str, Rest); 9] = [
     ("SERVICE", "", service::service),
     ("BROKER", "PRIORITY", service::broker_priority),
     ("WORK", "QUEUE", work_queue::work_queue),
+    ("WORK", "SCHEDULE", work_schedule::work_schedule),
     ("DATABASE", "", broker::database),
 ];
 
@@ -74,11 +76,17 @@ fn statement(cursor: &mut Cursor) -> Definitions {
     if let Some(refusal) = refused_kind(cursor) {
         return Err(refusal);
     }
-    let Some((first, further, rest)) = KINDS.into_iter().find(|(first, ..)| cursor.is_word(first)) else {
+    let found: Vec<_> = KINDS.into_iter().filter(|(first, ..)| cursor.is_word(first)).collect();
+    let Some(&(first, ..)) = found.first() else {
         let kinds = KINDS.map(|(first, further, _)| format!("{first} {further}").trim_end().to_owned());
         return Err(cursor.unexpected(&either(&kinds.each_ref().map(String::as_str))));
     };
     cursor.words(first)?;
+    let follows = |further: &str| further.split(' ').next().is_some_and(|word| word.is_empty() || cursor.is_word(word));
+    let Some(&(_, further, rest)) = found.iter().find(|(_, further, _)| follows(further)) else {
+        let further: Vec<&str> = found.iter().filter_map(|(_, further, _)| further.split(' ').next()).collect();
+        return Err(cursor.unexpected(&either(&further)));
+    };
     if !further.is_empty() {
         cursor.words(further)?;
     }

@@ -2,6 +2,7 @@
 
 mod limits;
 mod random;
+mod schedules;
 mod transactions;
 
 use crate::core::{FinishedAs, Limits, Memory, Session};
@@ -84,7 +85,10 @@ fn shown(work: &super::Work) -> Vec<String> {
         let ready: Vec<u64> = queue.ready.all.iter().map(|place| work.jobs[place.job].id).collect();
         format!("{id}: {ready:?}")
     });
-    jobs.chain(ready).collect()
+    let mut schedules: Vec<_> =
+        work.schedules.iter().map(|(id, schedule)| format!("{id}: {:?}", schedule.next_at)).collect();
+    schedules.sort_unstable();
+    jobs.chain(ready).chain(schedules).collect()
 }
 
 fn take_verb(count: i64, hold: Hold) -> WorkVerb {

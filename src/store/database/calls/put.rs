@@ -2,10 +2,11 @@
 
 use crate::catalog::{
     BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
-    XmlSchemaCollection,
+    WorkSchedule, XmlSchemaCollection,
 };
 use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation, WorkNumber};
 use crate::store::database::link::{Arg, Call, Column};
+use crate::time::Timestamp;
 
 /// The built-in definitions of every broker, and its settings.
 pub fn builtins(catalog: &Catalog) -> Vec<Call<'_>> {
@@ -104,6 +105,30 @@ pub fn work_queue<'a>(row: &'a WorkQueue, folded_name: &'a str) -> Call<'a> {
     ];
     args.extend(WorkNumber::ALL.iter().map(|number| Arg::BigInt(settings.get(*number))));
     Call { name: "put_work_queue", args }
+}
+
+/// `put_work_schedule`, which fires next at the first of its times after `now`.
+pub fn work_schedule<'a>(row: &'a WorkSchedule, folded_name: &'a str, now: Timestamp) -> Call<'a> {
+    // Definitions were checked.
+    let next_at = row.timetable().ok().filter(|_| row.is_enabled).and_then(|timetable| timetable.next(now));
+    Call {
+        name: "put_work_schedule",
+        args: vec![
+            Arg::Int(row.id),
+            Arg::Text(&row.name),
+            Arg::Text(folded_name),
+            Arg::Int(row.queue_id),
+            Arg::Bool(row.is_enabled),
+            Arg::Text(&row.cron),
+            Arg::Text(&row.time_zone),
+            Arg::Text(row.missed.word()),
+            Arg::Text(&row.job_type),
+            text(row.key.as_deref()),
+            Arg::Int(row.level.into()),
+            Arg::Text(&row.body),
+            next_at.map_or(Arg::Null, Arg::Time),
+        ],
+    }
 }
 
 /// `put_service`

@@ -2,11 +2,12 @@
 
 use crate::catalog::{
     Activation, BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
-    XmlSchemaCollection,
+    WorkSchedule, XmlSchemaCollection,
 };
 use crate::error::{Code, Result};
 use crate::protocol::definition::{
-    AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation, WorkNumber, WorkOption, WorkOrder, WorkSettings,
+    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, SentBy, Validation, WorkNumber, WorkOption, WorkOrder,
+    WorkSettings,
 };
 use crate::store::SqlRow;
 use crate::store::database::Database;
@@ -126,6 +127,10 @@ impl Database {
                 collections: link.read(reads.xml_schema_collections).await?,
                 notifications: link.read(reads.event_notifications).await?,
                 work_queues: link.read(reads.work_queues).await?,
+                work_schedules: match reads.work_schedules {
+                    Some(text) => link.read(text).await?,
+                    None => Vec::new(),
+                },
             };
             let again = link.read(reads.broker).await?;
             if version(&again).ok() == version(&broker).ok() {
@@ -147,6 +152,7 @@ struct Tables {
     collections: Vec<SqlRow>,
     notifications: Vec<SqlRow>,
     work_queues: Vec<SqlRow>,
+    work_schedules: Vec<SqlRow>,
 }
 
 fn version(broker: &[SqlRow]) -> Result<i64> {
@@ -170,6 +176,7 @@ fn known(broker: &[SqlRow], tables: &Tables) -> Result<Known> {
         xml_schema_collections: by_id(&tables.collections, collection)?,
         event_notifications: by_id(&tables.notifications, notification)?,
         work_queues: by_id(&tables.work_queues, work_queue)?,
+        work_schedules: by_id(&tables.work_schedules, work_schedule)?,
         settings,
     };
     Ok(Known { catalog: Arc::new(catalog), version: row.int("catalog_version")? })
@@ -313,4 +320,27 @@ fn work_queue(row: Row<'_>) -> Result<(i32, WorkQueue)> {
         settings.set(WorkOption::Number(*number, row.int(&number.word().to_ascii_lowercase())?));
     }
     Ok((id, WorkQueue { id, name: row.name("name")?, settings }))
+}
+
+/// A work schedule of [`Reads::work_schedules`](crate::store::database::dialect::Reads), with its id.
+pub(in crate::store::database) fn work_schedule(row: Row<'_>) -> Result<(i32, WorkSchedule)> {
+    let id = row.id("schedule_id")?;
+    let word = row.text("missed")?;
+    let missed = Missed::ALL.into_iter().find(|(known, _)| *known == word);
+    let (_, missed) = missed.ok_or_else(|| damaged(format!("'{word}' is no MISSED of a work schedule")))?;
+    let schedule = WorkSchedule {
+        id,
+        name: row.name("name")?,
+        queue_id: row.id("queue_id")?,
+        is_enabled: row.flag("is_enabled")?,
+        cron: row.name("cron")?,
+        time_zone: row.name("time_zone")?,
+        missed,
+        job_type: row.name("job_type")?,
+        key: row.maybe_text("job_key")?.map(Arc::from),
+        level: u8::try_from(row.int("level")?)
+            .map_err(|_| damaged("the level of a work schedule is out of its range"))?,
+        body: row.name("body")?,
+    };
+    Ok((id, schedule))
 }

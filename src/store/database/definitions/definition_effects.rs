@@ -4,21 +4,26 @@ use crate::catalog::apply::{Consequence, Touched};
 use crate::catalog::{Catalog, fold_name};
 use crate::store::database::calls::put;
 use crate::store::database::link::{Arg, Call};
+use crate::time::Timestamp;
 
 /// The folded name of a queue, for [`row`]; empty for other objects.
 pub(in crate::store::database) fn folded_name(catalog: &Catalog, touched: Touched) -> String {
     match touched {
         Touched::Queue(id) => catalog.queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
         Touched::WorkQueue(id) => catalog.work_queues.get(&id).map_or(String::new(), |queue| fold_name(&queue.name)),
+        Touched::WorkSchedule(id) => {
+            catalog.work_schedules.get(&id).map_or(String::new(), |schedule| fold_name(&schedule.name))
+        }
         _ => String::new(),
     }
 }
 
-/// The call that writes or removes a row; `None` if a later statement of the same script dropped the object.
+/// The call that writes or removes a row; the times of a schedule are counted from `now`; `None` if a later statement of the same script dropped the object.
 pub(in crate::store::database) fn row<'a>(
     catalog: &'a Catalog,
     touched: Touched,
     folded_name: &'a str,
+    now: Timestamp,
 ) -> Option<Call<'a>> {
     let delete = |name, id| Call { name, args: vec![Arg::Int(id)] };
     Some(match touched {
@@ -37,6 +42,8 @@ pub(in crate::store::database) fn row<'a>(
         Touched::WorkQueue(id) => put::work_queue(catalog.work_queues.get(&id)?, folded_name),
         // Its jobs and its row go together: `follow`.
         Touched::WorkQueueDeleted(_) => return None,
+        Touched::WorkSchedule(id) => put::work_schedule(catalog.work_schedules.get(&id)?, folded_name, now),
+        Touched::WorkScheduleDeleted(id) => delete("delete_work_schedule", id),
         Touched::Settings => put::settings(&catalog.settings),
     })
 }
@@ -61,6 +68,8 @@ pub(in crate::store::database) fn follow(consequence: &Consequence) -> Option<Ca
         Consequence::NewBroker => ("on_new_broker", Vec::new()),
         Consequence::ErrorBrokerConversations => ("on_error_broker_conversations", Vec::new()),
         Consequence::WorkQueueDropped { queue_id } => ("delete_work_queue", vec![Arg::Int(*queue_id)]),
+        Consequence::WorkScheduleAltered { schedule_id } => ("on_work_schedule_altered", vec![Arg::Int(*schedule_id)]),
+        Consequence::WorkScheduleDropped { .. } => return None,
         // Every process that reads the definitions wakes its readers.
         Consequence::WorkQueueAltered { .. } => return None,
         // `define_end` checks waiting messages again, after all definitions are written.

@@ -40,6 +40,7 @@ static DIALECT: Dialect = Dialect {
         xml_schema_collections: "",
         event_notifications: "",
         work_queues: "",
+        work_schedules: None,
     },
     texts: StoreTexts {
         status: StatusTexts { broker: "", queues: "", levels: "", conversations: "", transmission: "" },
@@ -51,7 +52,7 @@ static DIALECT: Dialect = Dialect {
             undelivered: "",
             without_lifetime: "",
         },
-        work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "" },
+        work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: None },
     },
 };
 

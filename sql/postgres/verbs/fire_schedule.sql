@@ -1,0 +1,49 @@
+-- One step of a work schedule: pushes a job and sets the next time, if the row still has the version and the time that the
+-- caller has read. So any number of processes may call it, and each time fires once.
+-- Takes: the schedule; its version and its next time as they were read; its next time from now on (NULL: it fires no more); the
+--     time that the job is for (NULL: no job, the time is left out); the job's body
+-- Gives: is_fired, whether the row was as it was read; notices
+-- Errors: 8459, 60005
+-- Locks: the row; if another session has locked it, nothing happens
+-- Called by: dialoq_user
+CREATE OR REPLACE FUNCTION dialoq.fire_schedule(
+    p_schedule_id integer, p_version bigint, p_due_at timestamptz, p_next_at timestamptz, p_time timestamptz, p_body bytea)
+RETURNS TABLE (is_fired boolean, notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    s dialoq.work_schedule;
+    q dialoq.work_queue;
+    v_now timestamptz := dialoq.current_time_utc();
+    v_id bigint;
+BEGIN
+    PERFORM dialoq.check_isolation();
+    IF NOT coalesce(p_next_at > p_due_at AND p_next_at < '9999-12-31 23:59:59Z', true) THEN
+        PERFORM dialoq.fail(60005, format('the next time of a work schedule is %s; it must be after %s, in or before the year 9999',
+            p_next_at, p_due_at));
+    END IF;
+    IF NOT coalesce(p_time >= p_due_at AND p_time < '9999-12-31 23:59:59Z', true) THEN
+        PERFORM dialoq.fail(60005, format('the time that a job is for is %s; it must not be before %s', p_time, p_due_at));
+    END IF;
+    PERFORM dialoq.check_bytes('the body of a job', p_body);
+    SELECT * INTO s FROM dialoq.work_schedule AS f
+    WHERE f.schedule_id = p_schedule_id AND f.version = p_version AND f.next_at = p_due_at AND f.next_at <= v_now
+    FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN QUERY SELECT false, NULL::text;
+        RETURN;
+    END IF;
+    UPDATE dialoq.work_schedule AS f SET next_at = p_next_at, last_at = coalesce(p_time, f.last_at)
+    WHERE f.schedule_id = s.schedule_id;
+    IF p_time IS NOT NULL THEN
+        SELECT * INTO STRICT q FROM dialoq.work_queue AS w WHERE w.queue_id = s.queue_id;
+        v_id := nextval('dialoq.next_job_id');
+        INSERT INTO dialoq.job (
+            job_id, queue_id, rank_from_top, take_order, state, level, pushed_at, job_type, job_key, pushed_by, body)
+        VALUES (
+            v_id, q.queue_id, dialoq.job_rank(q.work_order, s.level), dialoq.job_place(q.work_order, v_id), 1, s.level, v_now,
+            s.job_type, s.job_key, left('schedule ' || s.name, 128), CASE WHEN length(p_body) > 0 THEN p_body END);
+    END IF;
+    RETURN QUERY SELECT true, dialoq.publish_notices(concat_ws(' ',
+        CASE WHEN p_time IS NOT NULL THEN 'q:' || q.queue_id END, dialoq.due_notice(p_next_at)));
+END $$;

@@ -1,0 +1,127 @@
+use super::*;
+
+fn at(text: &str) -> Timestamp {
+    Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_microsecond())
+}
+
+fn table(line: &str, zone: &str) -> Timetable {
+    Timetable::parse("s", line, zone).unwrap()
+}
+
+/// The next times after one, as UTC.
+fn next(line: &str, zone: &str, after: &str, count: usize) -> Vec<String> {
+    let (table, mut last) = (table(line, zone), at(after));
+    let mut times = Vec::new();
+    for _ in 0..count {
+        last = table.next(last).unwrap();
+        times.push(last.to_string().replace(":00.000Z", "Z"));
+    }
+    times
+}
+
+fn refusal(line: &str, zone: &str) -> String {
+    let error = Timetable::parse("nightly", line, zone).unwrap_err();
+    assert_eq!(error.code(), Code::BAD_CRON);
+    error.to_string()
+}
+
+#[test]
+fn a_time_is_read_in_its_zone() {
+    let winter = next("0 3 * * *", "Europe/Berlin", "2026-11-22T12:00:00Z", 1);
+    let summer = next("0 3 * * *", "Europe/Berlin", "2026-07-01T12:00:00Z", 1);
+    assert_eq!((winter, summer), (vec!["2026-11-23T02:00Z".to_owned()], vec!["2026-07-02T01:00Z".to_owned()]));
+    assert_eq!(next("0 3 * * *", "UTC", "2026-11-23T03:00:00Z", 1), ["2026-11-24T03:00Z"], "after, not at");
+    assert_eq!(next("@daily", "america/new_york", "2026-11-22T12:00:00Z", 1), ["2026-11-23T05:00Z"]);
+    assert_eq!(table("@daily", "america/new_york").zone_name(), "America/New_York");
+    assert_eq!(next("*/20 * * * * *", "UTC", "2026-11-22T12:00:00.5Z", 1), ["2026-11-22T12:00:20.000Z"]);
+}
+
+#[test]
+fn a_time_that_the_clocks_skip_comes_at_the_end_of_the_gap() {
+    let nightly = next("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00Z", 2);
+    assert_eq!(nightly, ["2026-03-29T01:00Z", "2026-03-30T00:30Z"]);
+    let hourly = next("0 * * * *", "Europe/Berlin", "2026-03-28T23:30:00Z", 3);
+    assert_eq!(hourly, ["2026-03-29T00:00Z", "2026-03-29T01:00Z", "2026-03-29T02:00Z"]);
+}
+
+#[test]
+fn a_time_that_the_clocks_repeat_comes_once_and_a_step_goes_on() {
+    let nightly = next("30 2 * * *", "Europe/Berlin", "2026-10-24T12:00:00Z", 2);
+    assert_eq!(nightly, ["2026-10-25T00:30Z", "2026-10-26T01:30Z"]);
+    let steps = next("*/30 * * * *", "Europe/Berlin", "2026-10-25T00:00:00Z", 4);
+    assert_eq!(steps, ["2026-10-25T00:30Z", "2026-10-25T01:00Z", "2026-10-25T01:30Z", "2026-10-25T02:00Z"]);
+}
+
+#[test]
+fn a_malformed_line_is_refused_with_its_field_and_place() {
+    let cases = [
+        ("61 3 * * *", "field 1 (minute) is '61', at character 1; it must be 0 to 59"),
+        ("0  3 * * 8", "field 5 (day of week) is '8', at character 10; it must be 0 to 7"),
+        ("0 0 3 * 13 *", "field 5 (month) is '13', at character 9"),
+        ("60 * * * * *", "field 1 (second) is '60'"),
+        ("1,,2 * * * *", "field 1 (minute) is '1,,2'"),
+        ("*/0 * * * *", "field 1 (minute) is '*/0'"),
+        ("0 3 * * MÖN", "field 5 (day of week) is 'MÖN', at character 9"),
+        ("0 3 * *", "it has 4 fields; give 5"),
+        ("", "it has 0 fields"),
+        ("* * * * * * *", "it has 7 fields"),
+        ("@reboot", "the words are @yearly"),
+        ("0 0 31 2 *", "it never comes"),
+        ("0 0 31 4,6,9,11 *", "it never comes"),
+    ];
+    for (line, why) in cases {
+        let refusal = refusal(line, "UTC");
+        assert!(
+            refusal.contains(why) && refusal.contains("CRON") && refusal.contains("'nightly'"),
+            "{line}: {refusal}"
+        );
+    }
+    let refusal = refusal("0 3 * * *", "Europe/Bern");
+    assert!(refusal.contains("TIME_ZONE 'Europe/Bern'"), "{refusal}");
+    assert_eq!(next("0 0 29 2 *", "UTC", "2026-11-22T00:00:00Z", 1), ["2028-02-29T00:00Z"], "rare is not never");
+}
+
+#[test]
+fn no_step_before_the_time() {
+    let table = table("0 * * * *", "UTC");
+    for (_, missed) in Missed::ALL {
+        assert_eq!(table.firings(at("2026-11-22T10:00:00Z"), at("2026-11-22T09:59:59.999Z"), missed), []);
+    }
+}
+
+#[test]
+fn a_punctual_schedule_has_one_job_whatever_missed_says() {
+    let table = table("0 * * * *", "UTC");
+    let due = at("2026-11-22T10:00:00Z");
+    let right = Firing { due, next: Some(at("2026-11-22T11:00:00Z")), time: Some(due) };
+    for (word, missed) in Missed::ALL {
+        assert_eq!(table.firings(due, due, missed), [right], "{word}");
+        assert_eq!(table.firings(due, at("2026-11-22T10:00:59Z"), missed), [right], "{word}");
+    }
+}
+
+#[test]
+fn missed_times() {
+    let table = table("0 * * * *", "UTC");
+    let (due, now) = (at("2026-11-22T10:00:00Z"), at("2026-11-22T13:20:00Z"));
+    let hour = |hour: u32| Some(at(&format!("2026-11-22T{hour}:00:00Z")));
+    let once = Firing { due, next: hour(14), time: hour(13) };
+    assert_eq!(table.firings(due, now, Missed::Once), [once], "one job, for the last time");
+    assert_eq!(table.firings(due, now, Missed::Skip), [Firing { time: None, ..once }]);
+    assert_eq!(table.firings(due, at("2026-11-22T13:00:30Z"), Missed::Skip), [once], "the last is not missed");
+    let all = table.firings(due, now, Missed::All);
+    let times: Vec<_> = all.iter().map(|firing| (Some(firing.due), firing.time, firing.next)).collect();
+    let right: Vec<_> = (10..=13).map(|n| (hour(n), hour(n), hour(n + 1))).collect();
+    assert_eq!(times, right, "each step begins where the one before ended");
+}
+
+#[test]
+fn all_missed_times_are_the_last_thousand() {
+    let table = table("* * * * * *", "UTC");
+    let (due, now) = (at("2025-11-22T10:00:00Z"), at("2026-11-22T10:00:00Z"));
+    let all = table.firings(due, now, Missed::All);
+    assert_eq!(all.len(), MOST_MISSED);
+    let (first, last) = (all[0], all[MOST_MISSED - 1]);
+    assert_eq!((first.due, first.time), (due, Some(at("2026-11-22T09:43:21Z"))), "from the time in the row on");
+    assert_eq!((last.time, last.next), (Some(now), Some(at("2026-11-22T10:00:01Z"))));
+}

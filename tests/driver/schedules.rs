@@ -1,0 +1,115 @@
+//! Work schedules of one database in several processes.
+
+use crate::enlisting::on;
+use crate::servers::Store;
+use crate::stage::SOON;
+use dialoq::work::JobFilter;
+use dialoq::{Act, Broker, Clock, OpenOptions, Timestamp};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Every process wakes at the same moment, because all follow one clock.
+pub(crate) fn many_processes_fire_each_time_once(store: Store) {
+    on(store, |broker, _, database| async move {
+        broker.close().await.unwrap();
+        let clock = Clock::manual(Timestamp(1_767_225_600_000_000));
+        let mut brokers = Vec::new();
+        for _ in 0..6 {
+            let options = OpenOptions::default().clock(clock.clone());
+            brokers.push(Broker::open_with(database.url(), options).await.unwrap());
+        }
+        let definitions = "CREATE WORK QUEUE w;
+            CREATE WORK SCHEDULE hourly ON WORK QUEUE w WITH CRON = '0 * * * *', BODY = '{time}';
+            CREATE WORK SCHEDULE all_missed ON WORK QUEUE w WITH CRON = '*/20 * * * *', MISSED = ALL";
+        brokers[0].execute(definitions).await.unwrap();
+        for hours in 1..=12_usize {
+            clock.advance(HOUR);
+            // Each has asked the server since the clock moved.
+            let asked: Vec<_> = brokers
+                .iter()
+                .cloned()
+                .map(|broker| tokio::spawn(async move { broker.take_jobs("w").job_type("none").await.unwrap() }))
+                .collect();
+            for one in asked {
+                assert!(one.await.unwrap().is_empty());
+            }
+            let is_done = async || {
+                let schedules = brokers[0].work_schedules().await.unwrap();
+                schedules.iter().all(|schedule| schedule.next_at.unwrap() > clock.now())
+            };
+            tokio::time::timeout(SOON, async { while !is_done().await {} }).await.expect("all times fire");
+            let jobs = brokers[0].jobs(&JobFilter::default(), 10_000).await.unwrap();
+            let by = |writer: &str| jobs.iter().filter(|job| job.pushed_by == writer).count();
+            assert_eq!((by("schedule hourly"), by("schedule all_missed")), (hours, 3 * hours), "after {hours} hours");
+        }
+        for broker in brokers {
+            broker.close().await.unwrap();
+        }
+    });
+}
+
+/// A process that has read a schedule before it fired or was altered fires nothing.
+pub(crate) fn a_step_is_taken_from_the_row_as_it_was_read(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.close().await.unwrap();
+        let clock = Clock::manual(Timestamp(1_767_225_600_000_000));
+        let broker = Broker::open_with(database.url(), OpenOptions::default().clock(clock)).await.unwrap();
+        let definitions = "CREATE WORK QUEUE w; CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '0 * * * *'";
+        broker.execute(definitions).await.unwrap();
+        // The broker's clock stands still, so that it fires nothing itself.
+        client.batch_execute("SELECT dialoq.set_manual_now('2026-01-01 01:30:00Z')").await.unwrap();
+        let due = client.query("SELECT schedule_id, version FROM dialoq.due_schedules()", &[]).await.unwrap();
+        let (id, version): (i32, i64) = (due[0].get(0), due[0].get(1));
+        let fire = async |version: i64, due: &str| -> bool {
+            let text = format!(
+                "SELECT is_fired FROM dialoq.fire_schedule($1, $2, '{due}', '{due}'::timestamptz + interval '1 hour', '{due}', 'b'::bytea)"
+            );
+            client.query_one(&text, &[&id, &version]).await.unwrap().get(0)
+        };
+        let time = "2026-01-01 01:00:00Z";
+        let fired = [
+            fire(version + 1, time).await,
+            fire(version, "2026-01-01 00:00:00Z").await,
+            fire(version, time).await,
+            fire(version, time).await,
+            fire(version, "2026-01-01 02:00:00Z").await,
+        ];
+        assert_eq!(fired, [false, false, true, false, false]);
+        assert_eq!(broker.jobs(&JobFilter::default(), 9).await.unwrap().len(), 1);
+        broker.close().await.unwrap();
+    });
+}
+
+/// With the real clock: half of the processes leave without a word while the schedule fires.
+pub(crate) fn a_process_that_leaves_takes_no_time_with_it(store: Store) {
+    on(store, |broker, _, database| async move {
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            others.push(Broker::open(database.url()).await.unwrap());
+        }
+        let definitions = "CREATE WORK QUEUE w;
+            CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '* * * * * *', BODY = '{time}', MISSED = ALL";
+        others[0].execute(definitions).await.unwrap();
+        let mut times = Vec::new();
+        while times.len() < 5 {
+            let jobs = broker.take_jobs("w").count(100).pop().wait(SOON).await.unwrap();
+            assert!(!jobs.is_empty(), "no job came after {times:?}");
+            times.extend(jobs.iter().map(|job| String::from_utf8(job.body().to_vec()).unwrap()));
+            // The one that defined it first.
+            others.drain(..others.len().min(1));
+        }
+        let seconds: BTreeSet<i64> = times.iter().map(|time| second(time)).collect();
+        assert_eq!(seconds.len(), times.len(), "each time fires once: {times:?}");
+        let (first, last) = (seconds.first().unwrap(), seconds.last().unwrap());
+        assert_eq!(last - first + 1, i64::try_from(seconds.len()).unwrap(), "none is left out: {times:?}");
+        broker.close().await.unwrap();
+    });
+}
+
+/// The second of the day of a time such as 2026-01-01T00:00:09Z; a day that ends meanwhile goes on.
+fn second(time: &str) -> i64 {
+    let part = |range: std::ops::Range<usize>| time[range].parse::<i64>().unwrap();
+    ((part(8..10) * 24 + part(11..13)) * 60 + part(14..16)) * 60 + part(17..19)
+}
