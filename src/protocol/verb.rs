@@ -181,7 +181,7 @@ verbs! {
         unique_key Text(push.unique.as_ref().map(|unique| &*unique.key)),
         unique_ms BigInt(push.unique.as_ref().and_then(|unique| unique.window_ms)), body Bytes(&push.body),
         pushed_by Text(&*push.pushed_by)
-    ) -> ResultForm::Pushed, [8459, 60002, 60005, 60043], alone;
+    ) -> ResultForm::Pushed, [8459, 60002, 60005, 60043], batched("push_job_batch");
 
     TAKE_JOBS = "take_jobs", "takes jobs that are ready (ours)":
     Verb::Work(WorkVerb::Take(take)) => (
@@ -189,12 +189,12 @@ verbs! {
         lowest Int(take.from.levels().map(|levels| levels.0)), highest Int(take.from.levels().map(|levels| levels.1)),
         oldest Bool(take.from == TakeFrom::Oldest), has_lease Bool(matches!(take.hold, Hold::Lease(_))),
         lease_ms BigInt(take.hold.lease_ms()), taken_by Text(&*take.taken_by)
-    ) -> ResultForm::Jobs, [60002, 60005], alone;
+    ) -> ResultForm::Jobs, [60002, 60005], batched("take_job_batch");
 
     COMPLETE_JOB = "complete_job", "reports a taken job as done (ours)":
     Verb::Work(WorkVerb::Complete { taken, result }) => (
         job_id BigInt(signed(taken.job.0)), token BigInt(signed(taken.token)), result Bytes(result)
-    ) -> ResultForm::Nothing, [8459, 60040, 60041, 60042, 60043], alone;
+    ) -> ResultForm::Nothing, [8459, 60040, 60041, 60042, 60043], batched("complete_job_batch");
 
     FAIL_JOB = "fail_job", "reports that an attempt failed (ours)":
     Verb::Work(WorkVerb::Fail { taken, reason, then }) => (

@@ -182,7 +182,7 @@ pub enum JobState {
 
 impl Due {
     /// The delay, if it is one.
-    pub(super) fn delay_ms(self) -> Option<i64> {
+    pub(crate) fn delay_ms(self) -> Option<i64> {
         match self {
             Self::InMs(delay_ms) => Some(delay_ms),
             Self::Now | Self::At(_) => None,
@@ -190,7 +190,7 @@ impl Due {
     }
 
     /// The time in microseconds, if it is one.
-    pub(super) fn at_us(self) -> Option<i64> {
+    pub(crate) fn at_us(self) -> Option<i64> {
         match self {
             Self::At(at) => Some(at.0),
             Self::Now | Self::InMs(_) => None,
@@ -210,7 +210,7 @@ impl TakeFrom {
 
 impl Hold {
     /// The length of the lease, if one is given.
-    pub(super) fn lease_ms(self) -> Option<i64> {
+    pub(crate) fn lease_ms(self) -> Option<i64> {
         match self {
             Self::Lease(lease_ms) => lease_ms,
             Self::Transaction => None,

@@ -36,6 +36,21 @@ BEGIN
     END IF;
 END $$;
 
+-- Whether an array is a column of so many values: one dimension, beginning with 1.
+CREATE OR REPLACE FUNCTION dialoq.is_column(p_values anyarray, p_count integer) RETURNS boolean
+LANGUAGE sql IMMUTABLE AS $$
+    SELECT cardinality(p_values) = p_count AND array_ndims(p_values) = 1 AND array_lower(p_values, 1) = 1
+$$;
+
+-- Refuses arguments that are not columns of one table.
+-- Errors: 60005
+CREATE OR REPLACE FUNCTION dialoq.refuse_columns(p_function text) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM dialoq.fail(60005, format('the arguments of dialoq.%s are the columns of a table; they must be arrays of one dimension, '
+        'of as many values each, that begin with 1', p_function));
+END $$;
+
 -- Refuses NULL where an id is needed.
 -- Errors: 60005
 CREATE OR REPLACE FUNCTION dialoq.check_id(p_name text, p_value uuid) RETURNS void

@@ -2,16 +2,18 @@
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Jobs leave their queues. The caller has locked the rows.
--- Takes: the jobs, 4 done or 5 cancelled, the result
--- Gives: how many there were; notices
+-- Takes: where their rows are; 4 done or 5 cancelled; their results, by place (NULL: none)
+-- Gives: the places of those that were there; notices
 CREATE OR REPLACE FUNCTION dialoq.finish_jobs(
-    p_job_ids bigint[], p_finished_as integer, p_result bytea, p_now timestamptz, OUT finished integer, OUT notices text)
+    p_rows tid[], p_finished_as integer, p_results bytea[], p_now timestamptz, OUT places bigint[], OUT notices text)
 LANGUAGE plpgsql AS $$
 BEGIN
     WITH gone AS (
-        DELETE FROM dialoq.job AS j WHERE j.job_id = ANY (p_job_ids)
-        RETURNING j.job_id, j.queue_id, j.level, j.attempts, j.pushed_at, j.taken_at, j.job_type, j.job_key, j.unique_key,
-            j.pushed_by, j.taken_by, j.last_error
+        DELETE FROM dialoq.job AS j
+        USING unnest(p_rows) WITH ORDINALITY AS r (row, place)
+        WHERE j.ctid = r.row
+        RETURNING r.place, j.job_id, j.queue_id, j.level, j.attempts, j.pushed_at, j.taken_at, j.job_type, j.job_key,
+            j.unique_key, j.pushed_by, j.taken_by, j.last_error
     ), freed AS (
         DELETE FROM dialoq.unique_job AS u
         WHERE u.ctid = ANY (ARRAY(
@@ -22,23 +24,23 @@ BEGIN
                 WHERE o.queue_id = g.queue_id AND o.unique_key = g.unique_key AND o.job_id = g.job_id AND o.until_at IS NULL
                 OFFSET 0) AS n
             WHERE g.unique_key IS NOT NULL))
-    ), settings AS (
-        SELECT g.job_id, w.has_history, dialoq.is_limited(w) AS is_limited
-        FROM gone AS g
-        CROSS JOIN LATERAL (SELECT * FROM dialoq.work_queue AS q WHERE q.queue_id = g.queue_id OFFSET 0) AS w
+    ), settings AS MATERIALIZED (
+        SELECT w.queue_id, w.has_history, dialoq.is_limited(w) AS is_limited
+        FROM dialoq.work_queue AS w
+        WHERE w.queue_id IN (SELECT g.queue_id FROM gone AS g)
     ), kept AS (
         INSERT INTO dialoq.job_history (
             queue_id, job_id, finished_as, level, attempts, pushed_at, taken_at, finished_at, job_type, job_key, pushed_by,
             taken_by, last_error, result)
         SELECT g.queue_id, g.job_id, p_finished_as, g.level, g.attempts, g.pushed_at, g.taken_at, p_now, g.job_type, g.job_key,
-            g.pushed_by, g.taken_by, g.last_error, CASE WHEN length(p_result) > 0 THEN p_result END
+            g.pushed_by, g.taken_by, g.last_error, CASE WHEN length(p_results[g.place]) > 0 THEN p_results[g.place] END
         FROM gone AS g
-        JOIN settings AS s ON s.job_id = g.job_id
+        JOIN settings AS s ON s.queue_id = g.queue_id
         WHERE s.has_history
     )
-    SELECT count(*), string_agg(DISTINCT 'q:' || g.queue_id, ' ') FILTER (WHERE s.is_limited)
-    INTO finished, notices
-    FROM gone AS g LEFT JOIN settings AS s ON s.job_id = g.job_id;
+    SELECT ARRAY(SELECT g.place FROM gone AS g),
+        (SELECT string_agg('q:' || s.queue_id, ' ') FROM settings AS s WHERE s.is_limited)
+    INTO places, notices;
 END $$;
 
 -- Removes finished jobs that the histories need not keep, the oldest first.

@@ -9,20 +9,33 @@ LANGUAGE sql STABLE AS $$
     SELECT p_holder::text = current_setting('dialoq.holder', true)
 $$;
 
+-- Begins a transaction that takes jobs for others.
+-- Errors: 60005
+CREATE OR REPLACE FUNCTION dialoq.begin_claim() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
+        PERFORM dialoq.fail(60005, 'jobs were claimed in a transaction that has written something; a claim must not be undone with '
+            'other work; claim outside');
+    END IF;
+    -- If the server falls before this is on its disk, the transactions that hold the jobs are gone too.
+    PERFORM set_config('synchronous_commit', 'off', true);
+END $$;
+
 -- Locks a job that the caller may change. A refusal leaves no lock for a moment, in which a take would pass the job over: so
 -- a row is locked only if nothing is wrong with it.
 -- Takes: the job; the token of its taking and the time, if it is to be reported on (NULL: it is not)
--- Gives: its row, without the texts and the body
+-- Gives: where its row is, and of the row what its callers need
 -- Errors: 60040, 60043; with a token 60041, 60042
 CREATE OR REPLACE FUNCTION dialoq.lock_job(
-    p_job_id bigint, p_token bigint, p_now timestamptz, OUT queue_id integer, OUT state smallint, OUT due_at timestamptz)
+    p_job_id bigint, p_token bigint, p_now timestamptz, OUT place tid, OUT queue_id integer, OUT state smallint, OUT due_at timestamptz)
 LANGUAGE plpgsql AS $$
 DECLARE
     j record;
     v_is_free boolean;
 BEGIN
     PERFORM dialoq.check_isolation();
-    SELECT f.queue_id, f.state, f.due_at INTO queue_id, state, due_at
+    SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
     FROM dialoq.job AS f
     WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
         AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))

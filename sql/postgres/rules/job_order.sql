@@ -13,6 +13,23 @@ LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE p_work_order WHEN 'LIFO' THEN -p_job_id ELSE p_job_id END
 $$;
 
+-- When a job that is pushed now is due: after a delay, or at a time in microseconds since 1970; NULL is now.
+CREATE OR REPLACE FUNCTION dialoq.job_due(p_now timestamptz, p_delay_ms bigint, p_due_us bigint) RETURNS timestamptz
+LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+    v_due timestamptz;
+BEGIN
+    IF p_delay_ms IS NOT NULL THEN
+        v_due := p_now + p_delay_ms * interval '1 millisecond';
+    ELSIF p_due_us IS NOT NULL THEN
+        -- The last time that every language can name.
+        v_due := timestamptz '1970-01-01 00:00:00+00'
+            + least(greatest(p_due_us, 0), 253402300799999999) / 1000000 * interval '1 second'
+            + least(greatest(p_due_us, 0), 253402300799999999) % 1000000 * interval '1 microsecond';
+    END IF;
+    RETURN CASE WHEN v_due > p_now THEN v_due END;
+END $$;
+
 -- The next job of a queue, locked. Jobs that another session has locked are passed over.
 -- Takes: the queue; the type (NULL: any); the ranks; whether only age counts; keys whose jobs are held back, and whether jobs
 --     without a key are

@@ -8,9 +8,11 @@ CREATE OR REPLACE FUNCTION dialoq.cancel_job(p_job_id bigint)
 RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    j record;
 BEGIN
-    PERFORM dialoq.lock_job(p_job_id, NULL, NULL);
+    SELECT * INTO j FROM dialoq.lock_job(p_job_id, NULL, NULL) AS l;
     RETURN QUERY
     SELECT dialoq.publish_notices(f.notices)
-    FROM dialoq.finish_jobs(ARRAY[p_job_id], 5, NULL, dialoq.current_time_utc()) AS f;
+    FROM dialoq.finish_jobs(ARRAY[j.place], 5, NULL, dialoq.current_time_utc()) AS f;
 END $$;

@@ -10,9 +10,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_now timestamptz := dialoq.current_time_utc();
+    j record;
 BEGIN
-    PERFORM dialoq.lock_job(p_job_id, p_token, v_now);
+    SELECT * INTO j FROM dialoq.lock_job(p_job_id, p_token, v_now) AS l;
     PERFORM dialoq.check_bytes('the result of a job', p_result);
     RETURN QUERY
-    SELECT dialoq.publish_notices(f.notices) FROM dialoq.finish_jobs(ARRAY[p_job_id], 4, p_result, v_now) AS f;
+    SELECT dialoq.publish_notices(f.notices) FROM dialoq.finish_jobs(ARRAY[j.place], 4, ARRAY[p_result], v_now) AS f;
 END $$;

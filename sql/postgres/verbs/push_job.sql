@@ -44,17 +44,7 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    IF p_delay_ms IS NOT NULL THEN
-        v_due := v_now + p_delay_ms * interval '1 millisecond';
-    ELSIF p_due_us IS NOT NULL THEN
-        -- The last time that every language can name.
-        v_due := timestamptz '1970-01-01 00:00:00+00'
-            + least(greatest(p_due_us, 0), 253402300799999999) / 1000000 * interval '1 second'
-            + least(greatest(p_due_us, 0), 253402300799999999) % 1000000 * interval '1 microsecond';
-    END IF;
-    IF v_due <= v_now THEN
-        v_due := NULL;
-    END IF;
+    v_due := dialoq.job_due(v_now, p_delay_ms, p_due_us);
     v_id := nextval('dialoq.next_job_id');
     INSERT INTO dialoq.job (
         job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key, pushed_by, body)

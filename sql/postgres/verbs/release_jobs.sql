@@ -24,16 +24,16 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_now timestamptz := dialoq.current_time_utc();
-    v_held bigint[];
-    v_leased bigint[];
+    v_held tid[];
+    v_leased tid[];
     v_due timestamptz;
     v_done record;
 BEGIN
-    SELECT coalesce(array_agg(j.job_id) FILTER (WHERE j.due_at IS NULL), '{}'),
-        coalesce(array_agg(j.job_id) FILTER (WHERE j.due_at IS NOT NULL), '{}'), min(j.due_at)
+    SELECT coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NULL), '{}'),
+        coalesce(array_agg(j.ctid) FILTER (WHERE j.due_at IS NOT NULL), '{}'), min(j.due_at)
     INTO v_held, v_leased, v_due
     FROM (
-        SELECT f.job_id, f.due_at FROM dialoq.job AS f
+        SELECT f.ctid, f.due_at FROM dialoq.job AS f
         WHERE f.job_id = ANY (p_job_ids) AND f.process = p_process AND f.holder = p_holder AND f.state = 2
         FOR UPDATE) AS j;
     IF cardinality(v_held) + cardinality(v_leased) < cardinality(p_job_ids) THEN
@@ -41,7 +41,7 @@ BEGIN
             'and the attempts as failed; %s of %s are left', cardinality(v_held) + cardinality(v_leased), cardinality(p_job_ids)));
     END IF;
     IF cardinality(v_leased) > 0 THEN
-        UPDATE dialoq.job AS j SET process = NULL, holder = NULL WHERE j.job_id = ANY (v_leased);
+        UPDATE dialoq.job AS j SET process = NULL, holder = NULL WHERE j.ctid = ANY (v_leased);
     END IF;
     SELECT * INTO v_done FROM dialoq.finish_jobs(v_held, 4, NULL, v_now);
     RETURN QUERY SELECT dialoq.publish_notices(concat_ws(' ', v_done.notices,

@@ -21,8 +21,10 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 BEGIN
     RETURN QUERY
-    SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_count, p_job_type, p_lowest, p_highest, p_oldest, p_has_lease IS TRUE,
-        p_lease_ms, p_taken_by, NULL, NULL);
+    SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
+        t.body, t.notices
+    FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
+        ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL) AS t;
 END $$;
 
 CREATE OR REPLACE FUNCTION dialoq.claim_jobs(
@@ -36,15 +38,12 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET e
 BEGIN
     PERFORM dialoq.check_id('p_process', p_process);
     PERFORM dialoq.check_id('p_holder', p_holder);
-    IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
-        PERFORM dialoq.fail(60005, 'claim_jobs was called in a transaction that has written something; its claim must not be '
-            'undone with other work; call it outside');
-    END IF;
-    -- If the server falls before this is on its disk, the transaction that holds the jobs is gone too.
-    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM dialoq.begin_claim();
     PERFORM dialoq.return_job(j.job_id)
     FROM dialoq.job AS j WHERE j.process = p_process AND j.holder = p_holder AND j.token > p_last_token;
     RETURN QUERY
-    SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_count, p_job_type, p_lowest, p_highest, p_oldest, p_has_lease IS TRUE,
-        p_lease_ms, p_taken_by, p_process, p_holder);
+    SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
+        t.body, t.notices
+    FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
+        ARRAY[p_lease_ms], ARRAY[p_taken_by], p_process, ARRAY[p_holder]) AS t;
 END $$;

@@ -16,6 +16,8 @@ pub struct Dialect {
     pub drop: &'static str,
     /// Whether scripts are cut into batches at lines with GO.
     pub has_batches: bool,
+    /// Whether it has the batches of work queues (`push_job_batch` and its like).
+    pub has_job_batches: bool,
     /// The texts of an installation.
     pub install: Install,
     /// Definition reads.
@@ -86,7 +88,7 @@ pub struct Reads {
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, work_schedules: $work_schedules:expr, texts: $texts:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, work_schedules: $work_schedules:expr, has_job_batches: $has_job_batches:literal, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -100,6 +102,7 @@ macro_rules! dialect {
             ],
             drop: texts::DROP,
             has_batches: $has_batches,
+            has_job_batches: $has_job_batches,
             install: Install {
                 schema_state: texts::install::SCHEMA_STATE,
                 version: texts::install::VERSION,

@@ -31,7 +31,7 @@ use crate::error::{Code, Error, Result};
 use crate::id::IdSource;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::{Clock, Timestamp};
-use batching::{batcher, receive_batches, send_batches};
+use batching::{batcher, job_batches, receive_batches, send_batches};
 use calls::rows;
 use definitions::catalog;
 use installation::install;
@@ -71,6 +71,7 @@ struct Database {
     outbox: publish::Outbox,
     sends: batcher::Batcher<send_batches::Sending>,
     receives: receive_batches::Receives,
+    jobs: job_batches::JobBatches,
     upkeep: upkeep::Upkeep,
     control: control_connection::ControlConnection,
     upkeep_control: control_connection::ControlConnection,
@@ -139,7 +140,8 @@ impl DatabaseStore {
             uncommitted: Arc::default(),
             outbox: publish::Outbox::default(),
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
-            receives: receive_batches::Receives::new(kinds, options.gathering),
+            receives: receive_batches::Receives::new(kinds.clone(), options.gathering.clone()),
+            jobs: job_batches::JobBatches::new(kinds, options.gathering),
             upkeep: upkeep::Upkeep::new(clock.clone()),
             control: control_connection::ControlConnection::new(driver.clone()),
             upkeep_control: control_connection::ControlConnection::new(driver.clone()),

@@ -88,6 +88,7 @@ pub static DIALECT: Dialect = dialect!(
     call: texts::client::CALL,
     stop: texts::install::STOP,
     work_schedules: None,
+    has_job_batches: false,
     texts: crate::store::store_texts!(mssql, schedules: None)
 );
 

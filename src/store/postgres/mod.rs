@@ -97,6 +97,7 @@ pub static DIALECT: Dialect = dialect!(
     call: texts::install::CALL,
     stop: "",
     work_schedules: Some(texts::read::WORK_SCHEDULES),
+    has_job_batches: true,
     texts: crate::store::store_texts!(postgres)
 );
 

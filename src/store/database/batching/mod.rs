@@ -2,5 +2,6 @@
 
 pub(in crate::store::database) mod batcher;
 pub(in crate::store::database) mod body;
+pub(in crate::store::database) mod job_batches;
 pub(in crate::store::database) mod receive_batches;
 pub(in crate::store::database) mod send_batches;

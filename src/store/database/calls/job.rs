@@ -22,7 +22,8 @@ pub(in crate::store::database) fn jobs(rows: Vec<SqlRow>) -> Result<Outcome> {
     jobs.collect::<Result<_>>().map(Outcome::Jobs)
 }
 
-fn job(mut row: SqlRow) -> Result<Job> {
+/// One of them.
+pub(in crate::store::database) fn job(mut row: SqlRow) -> Result<Job> {
     let place = row.columns.iter().position(|name| name == "body").ok_or_else(|| damaged("a take gives no body"))?;
     let body = match std::mem::replace(&mut row.values[place], SqlValue::Null) {
         SqlValue::Blob(bytes) => Some(bytes),

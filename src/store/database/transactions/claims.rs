@@ -7,8 +7,9 @@ use crate::error::{Error, Result};
 use crate::protocol::work::{Job, TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
+use crate::store::database::batching::job_batches::Claimant;
 use crate::store::database::calls::rows::{notices_in, only};
-use crate::store::database::calls::verbs::{self, CallContext};
+use crate::store::database::calls::verbs;
 use crate::store::database::link::{Arg, Call, Column, Linked};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -55,6 +56,13 @@ pub(in crate::store::database) struct OwedReleases(Mutex<Vec<Release>>);
 impl Default for Claims {
     fn default() -> Self {
         Self { holder: Uuid::new_v4(), jobs: Vec::new(), reported: Vec::new(), last_token: 0, is_uncertain: false }
+    }
+}
+
+impl Release {
+    /// The jobs of a claim whose caller has left.
+    pub(in crate::store::database) fn unseen(holder: Uuid, last_token: i64) -> Self {
+        Self { holder, tokens: (last_token, i64::MAX), is_attempt: false }
     }
 }
 
@@ -126,7 +134,7 @@ fn rows(type_name: &'static str, columns: Vec<Column<'static>>) -> Arg<'static> 
     Arg::Rows { type_name, columns }
 }
 
-fn signed(number: u64) -> i64 {
+pub(in crate::store::database) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
@@ -136,21 +144,14 @@ impl Database {
         self: &Arc<Self>,
         claims: &mut Claims,
         verb: Verb,
-        context: CallContext,
     ) -> Result<Outcome> {
         self.presence.hold().await?;
         claims.is_uncertain = true;
-        let (holder, last_token) = (claims.holder, claims.last_token);
-        let (answer, jobs) = oneshot::channel();
-        let database = self.clone();
-        self.runtime.spawn(async move {
-            let claimed = database.claim_now(holder, last_token, &verb, &context).await;
-            if answer.send(claimed).is_err() {
-                let release = Release { holder, tokens: (last_token, i64::MAX), is_attempt: false };
-                database.give_back_jobs(release).await;
-            }
-        });
-        let outcome = jobs.await.map_err(|_| Error::closed())??;
+        let claimant = Claimant { holder: claims.holder, last_token: claims.last_token };
+        let outcome = match self.goes_in_batch(&verb, true) {
+            true => self.ask_in_batch(verb, Some(claimant), None).await?,
+            false => self.claim_alone(claimant, verb).await?,
+        };
         claims.is_uncertain = false;
         if let Outcome::Jobs(jobs) = &outcome
             && !jobs.is_empty()
@@ -161,15 +162,27 @@ impl Database {
         Ok(outcome)
     }
 
-    async fn claim_now(
+    async fn claim_alone(self: &Arc<Self>, claimant: Claimant, verb: Verb) -> Result<Outcome> {
+        let (answer, jobs) = oneshot::channel();
+        let database = self.clone();
+        self.runtime.spawn(async move {
+            if answer.send(database.claim_now(claimant, &verb).await).is_err() {
+                database.give_back_jobs(Release::unseen(claimant.holder, claimant.last_token)).await;
+            }
+        });
+        jobs.await.map_err(|_| Error::closed())?
+    }
+
+    /// Takes jobs for a transaction in a call of its own.
+    pub(in crate::store::database) async fn claim_now(
         self: &Arc<Self>,
-        holder: Uuid,
-        last_token: i64,
+        claimant: Claimant,
         verb: &Verb,
-        context: &CallContext,
     ) -> Result<Outcome> {
+        let Claimant { holder, last_token } = claimant;
+        let context = self.call_context(verb).await?;
         let mut args = vec![Arg::Uuid(self.process), Arg::Uuid(holder), Arg::BigInt(last_token)];
-        args.extend(verbs::call(verb, context)?.args);
+        args.extend(verbs::call(verb, &context)?.args);
         let rows = self.control.call(Call { name: "claim_jobs", args }).await?;
         let notices = notices_in(&rows);
         let outcome = verbs::outcome(verb, rows)?;

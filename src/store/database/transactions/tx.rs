@@ -9,7 +9,7 @@ use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::body::normalise_empty_body;
 use crate::store::database::calls::rows::{notices_in, only};
-use crate::store::database::calls::verbs::{self, CallContext, received_queue};
+use crate::store::database::calls::verbs::{self, received_queue};
 use crate::store::database::closing::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
@@ -231,10 +231,10 @@ impl Session {
         verb.check_texts()?;
         self.database.before_work().await?;
         let verb = normalise_empty_body(verb);
-        let mut context = self.database.call_context(&verb).await?;
         if matches!(&verb, Verb::Work(WorkVerb::Take(_))) {
-            return self.take_jobs(verb, context).await;
+            return self.take_jobs(verb).await;
         }
+        let mut context = self.database.call_context(&verb).await?;
         self.introduce(&verb).await?;
         let mut tries = Retry::default();
         let rows = loop {
@@ -254,8 +254,8 @@ impl Session {
     }
 
     /// Jobs are taken on another connection, so a reader that waits for them holds none.
-    async fn take_jobs(&mut self, verb: Verb, context: CallContext) -> Result<Outcome> {
-        let outcome = self.database.clone().claim(&mut self.claims, verb, context).await?;
+    async fn take_jobs(&mut self, verb: Verb) -> Result<Outcome> {
+        let outcome = self.database.clone().claim(&mut self.claims, verb).await?;
         if found_nothing(&outcome) {
             self.give_back_if_untouched().await;
         } else {

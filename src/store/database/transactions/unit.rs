@@ -59,6 +59,7 @@ impl Database {
                 self.clone().receive_in_batch(&queue, top, work).await?
             }
             verb @ Verb::Send { .. } if is_single(&verb) => self.clone().send_in_batch(verb, work).await?,
+            verb if self.goes_in_batch(&verb, false) => self.ask_in_batch(verb, None, Some(work)).await?,
             verb => {
                 let (_here, caller) = caller::present();
                 self.detached(|database| async move {
@@ -126,7 +127,8 @@ impl Database {
         }
     }
 
-    async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
+    /// One verb in a call of its own.
+    pub(in crate::store::database) async fn alone(self: Arc<Self>, verb: Verb, caller: &Caller) -> Result<Outcome> {
         let mut context = self.call_context(&verb).await?;
         let repeat = if verb.declaration().reads_only { Repeat::Always } else { Repeat::IfUndone };
         let mut tries = Retry::default();

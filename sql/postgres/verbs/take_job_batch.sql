@@ -1,0 +1,62 @@
+-- TAKEs of different callers from one work queue in one transaction: by leases, and, for the transactions of Dialoq's
+-- clients, as claim_jobs (in take_jobs.sql).
+-- Takes: the queue; the type (NULL: any); for each caller how many jobs at most, the length of its leases in milliseconds
+--     (NULL: LEASE_MS of the queue), the reader's name; claim_job_batch: first the process; of each caller the transaction and
+--     its last token
+-- Gives: the jobs in the order of their queue, each with the place of its caller from 0, notices in the first; the callers are
+--     served in their order
+-- Errors: 60002, 60005: then none is taken
+-- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting 250 ms at most
+-- Called by: dialoq_user (take_job_batch, claim_job_batch)
+CREATE OR REPLACE FUNCTION dialoq.take_job_batch(
+    p_queue text, p_job_type text, p_job_counts bigint[], p_leases_ms bigint[], p_taken_by text[])
+RETURNS TABLE (
+    item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
+    pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_count integer := cardinality(p_job_counts);
+BEGIN
+    IF v_count = 0 THEN
+        RETURN;
+    ELSIF (dialoq.is_column(p_job_counts, v_count) AND dialoq.is_column(p_leases_ms, v_count)
+        AND dialoq.is_column(p_taken_by, v_count)) IS NOT TRUE
+    THEN
+        PERFORM dialoq.refuse_columns('take_job_batch');
+    END IF;
+    RETURN QUERY
+    SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
+        p_leases_ms, p_taken_by, NULL, NULL);
+END $$;
+
+CREATE OR REPLACE FUNCTION dialoq.claim_job_batch(
+    p_process uuid, p_queue text, p_job_type text, p_holders uuid[], p_last_tokens bigint[], p_job_counts bigint[], p_taken_by text[])
+RETURNS TABLE (
+    item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
+    pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_count integer := cardinality(p_job_counts);
+BEGIN
+    IF v_count = 0 THEN
+        RETURN;
+    ELSIF (dialoq.is_column(p_job_counts, v_count) AND dialoq.is_column(p_holders, v_count)
+        AND dialoq.is_column(p_last_tokens, v_count) AND dialoq.is_column(p_taken_by, v_count)) IS NOT TRUE
+    THEN
+        PERFORM dialoq.refuse_columns('claim_job_batch');
+    END IF;
+    PERFORM dialoq.check_id('p_process', p_process);
+    PERFORM dialoq.check_id('a member of p_holders', h.holder) FROM unnest(p_holders) AS h (holder) WHERE h.holder IS NULL;
+    PERFORM dialoq.begin_claim();
+    PERFORM dialoq.return_job(j.job_id)
+    FROM unnest(p_holders, p_last_tokens) AS h (holder, last_token)
+    CROSS JOIN LATERAL (
+        SELECT f.job_id FROM dialoq.job AS f
+        WHERE f.process = p_process AND f.holder = h.holder AND f.token > h.last_token
+        OFFSET 0) AS j;
+    RETURN QUERY
+    SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(false, ARRAY[v_count]),
+        array_fill(NULL::bigint, ARRAY[v_count]), p_taken_by, p_process, p_holders);
+END $$;

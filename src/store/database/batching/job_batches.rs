@@ -1,0 +1,358 @@
+//! Pushes, takes and completions of concurrent callers, batched by work queue.
+//!
+//! A verb that may be refused for what its caller asked goes alone, so that a batch fails only for a reason that all its
+//! callers share.
+
+use crate::catalog::fold_name;
+use crate::error::{Code, Error, Result};
+use crate::id::JobId;
+use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, WorkVerb};
+use crate::protocol::{Outcome, Verb};
+use crate::store::database::Database;
+use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
+use crate::store::database::calls::caller::{self, Caller};
+use crate::store::database::calls::job;
+use crate::store::database::calls::rows::{Row, damaged, notices_in};
+use crate::store::database::closing::Work;
+use crate::store::database::link::{Arg, Call, Column, Failure, Fate, Linked};
+use crate::store::database::retry::{Repeat, Retry};
+use crate::store::database::transactions::claims::{Release, signed};
+use crate::store::database::transactions::unseen_jobs::UnseenJobs;
+use crate::store::{Gathering, SqlRow};
+use dashmap::DashMap;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// The most characters of a text, jobs of a take and milliseconds that the server surely accepts.
+const SURE_TEXT: usize = 128;
+const SURE_COUNT: i64 = 10_000;
+const SURE_MS: i64 = 315_360_000_000;
+
+/// The number of lanes above which those not in use are removed.
+const MOST_LANES: usize = 1024;
+
+/// What goes together: verbs of one kind, on one work queue, by its folded name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum LaneKey {
+    Push(String),
+    /// And one type of jobs.
+    Take(String, Option<Arc<str>>),
+    /// Takes of transactions, likewise.
+    Claim(String, Option<Arc<str>>),
+    /// Of all work queues.
+    Complete,
+}
+
+struct Lane {
+    key: LaneKey,
+    batcher: Batcher<Asked>,
+}
+
+/// A transaction that takes jobs, and the last token that it has got.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::store::database) struct Claimant {
+    pub(in crate::store::database) holder: Uuid,
+    pub(in crate::store::database) last_token: i64,
+}
+
+/// One verb and its caller.
+struct Asked {
+    verb: Verb,
+    claimant: Option<Claimant>,
+    caller: Caller,
+    answer: oneshot::Sender<Result<UnseenJobs<Outcome>>>,
+    _work: Option<Work>,
+}
+
+impl Item for Asked {
+    fn is_abandoned(&self) -> bool {
+        self.answer.is_closed()
+    }
+
+    fn bytes(&self) -> usize {
+        let body = match &self.verb {
+            Verb::Work(WorkVerb::Push(push)) => &push.body,
+            Verb::Work(WorkVerb::Complete { result, .. }) => result,
+            _ => &None,
+        };
+        body.as_ref().map_or(0, |body| body.len())
+    }
+
+    fn key(&self) -> Option<Uuid> {
+        None
+    }
+}
+
+/// The batches of work queues.
+pub(in crate::store::database) struct JobBatches {
+    active: ActiveBatchers,
+    gathering: Gathering,
+    lanes: DashMap<LaneKey, Arc<Lane>>,
+}
+
+impl JobBatches {
+    /// All of them count in `active`.
+    pub(in crate::store::database) fn new(active: ActiveBatchers, gathering: Gathering) -> Self {
+        Self { active, gathering, lanes: DashMap::default() }
+    }
+
+    fn lane(&self, key: LaneKey) -> Arc<Lane> {
+        if let Some(found) = self.lanes.get(&key) {
+            return found.clone();
+        }
+        // Callers may name queues that do not exist: entries without users are removed.
+        if self.lanes.len() >= MOST_LANES {
+            self.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+        }
+        let made = || {
+            let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
+            Arc::new(Lane { key: key.clone(), batcher })
+        };
+        self.lanes.entry(key.clone()).or_insert_with(made).clone()
+    }
+}
+
+/// With which others a verb goes; `None` if it goes alone.
+fn lane_of(verb: &Verb, is_claim: bool) -> Option<LaneKey> {
+    let Verb::Work(verb) = verb else { return None };
+    match verb {
+        WorkVerb::Push(push) if is_sure_push(push) => Some(LaneKey::Push(fold_name(&push.queue))),
+        WorkVerb::Take(take) if is_sure_take(take) => {
+            let place = (fold_name(&take.queue), take.job_type.clone());
+            match take.hold {
+                Hold::Transaction if is_claim => Some(LaneKey::Claim(place.0, place.1)),
+                Hold::Lease(_) if !is_claim => Some(LaneKey::Take(place.0, place.1)),
+                _ => None,
+            }
+        }
+        WorkVerb::Complete { .. } => Some(LaneKey::Complete),
+        _ => None,
+    }
+}
+
+fn is_sure_push(push: &Push) -> bool {
+    let is_sure_due = !matches!(push.due, Due::InMs(ms) if !(0..=SURE_MS).contains(&ms));
+    let texts = [Some(&push.job_type), push.key.as_ref(), Some(&push.pushed_by)];
+    push.unique.is_none()
+        && (1..=10).contains(&push.level)
+        && is_sure_due
+        && texts.into_iter().flatten().all(|text| text.len() <= SURE_TEXT)
+}
+
+fn is_sure_take(take: &Take) -> bool {
+    let texts = [take.job_type.as_ref(), Some(&take.taken_by)];
+    take.from == TakeFrom::Any
+        && (1..=SURE_COUNT).contains(&take.count)
+        && take.hold.lease_ms().is_none_or(|ms| (1..=SURE_MS).contains(&ms))
+        && texts.into_iter().flatten().all(|text| text.len() <= SURE_TEXT)
+}
+
+impl Database {
+    /// Whether a verb of a work queue can go with those of other callers.
+    pub(in crate::store::database) fn goes_in_batch(&self, verb: &Verb, is_claim: bool) -> bool {
+        self.driver.dialect().has_job_batches && lane_of(verb, is_claim).is_some()
+    }
+
+    /// Does a verb of a work queue with those of other callers.
+    pub(in crate::store::database) async fn ask_in_batch(
+        self: &Arc<Self>,
+        verb: Verb,
+        claimant: Option<Claimant>,
+        work: Option<Work>,
+    ) -> Result<Outcome> {
+        // It checks the size of the body.
+        self.call_context(&verb).await?;
+        let key = lane_of(&verb, claimant.is_some()).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
+        let lane = self.jobs.lane(key);
+        let (_here, caller) = caller::present();
+        let (answer, answered) = oneshot::channel();
+        let batch = lane.batcher.come(Asked { verb, claimant, caller, answer, _work: work });
+        if !batch.is_empty() {
+            self.runtime.spawn(self.clone().run_asked(lane, batch));
+        }
+        Ok(answered.await.unwrap_or_else(|_| Err(Error::closed()))?.take())
+    }
+
+    /// Does batch after batch, as long as verbs have gathered meanwhile.
+    async fn run_asked(self: Arc<Self>, lane: Arc<Lane>, mut batch: Vec<Asked>) {
+        while !batch.is_empty() {
+            let asked = batch.len();
+            match asked {
+                1 => self.ask_one_by_one(batch).await,
+                _ => self.ask_together(&lane.key, batch).await,
+            }
+            batch = lane.batcher.next(asked).await;
+        }
+    }
+
+    async fn ask_together(self: &Arc<Self>, key: &LaneKey, mut batch: Vec<Asked>) {
+        let mut tries = Retry::default();
+        let rows = loop {
+            let failure = match self.call_together(key, &mut batch).await {
+                Ok(rows) => break rows,
+                Err(failure) => failure,
+            };
+            if let Err(failure) = tries.after(failure, Repeat::IfUndone).await {
+                return self.asked_in_vain(batch, failure).await;
+            }
+        };
+        self.publish_local(&notices_in(&rows), batch.len()).await;
+        match outcomes(key, batch.len(), rows) {
+            Ok(outcomes) => {
+                let mut left = Vec::new();
+                for (asked, outcome) in batch.into_iter().zip(outcomes) {
+                    match outcome {
+                        Some(outcome) => self.answer(asked, Ok(outcome)),
+                        None => left.push(asked),
+                    }
+                }
+                self.ask_one_by_one(left).await;
+            }
+            Err(error) => batch.into_iter().for_each(|asked| self.answer(asked, Err(error.duplicate()))),
+        }
+    }
+
+    async fn call_together(self: &Arc<Self>, key: &LaneKey, batch: &mut Vec<Asked>) -> Linked<Vec<SqlRow>> {
+        if matches!(key, LaneKey::Claim(..)) {
+            return self.control.call(call(key, batch, self.process)).await;
+        }
+        // The pool may be slow, and callers may leave meanwhile.
+        let mut link = self.take().await?;
+        batch.retain(|asked| !asked.is_abandoned());
+        if batch.is_empty() {
+            return Ok(Vec::new());
+        }
+        link.call(call(key, batch, self.process)).await
+    }
+
+    /// If the outcome of a batch is unknown, every caller gets the error. If the batch certainly failed, its verbs are done
+    /// one by one, so that each caller gets its own error.
+    async fn asked_in_vain(self: &Arc<Self>, batch: Vec<Asked>, failure: Failure) {
+        let is_lasting =
+            matches!(failure.error.code(), Code::SERVER_UNREACHABLE | Code::POOL_EXHAUSTED | Code::ACCESS_DENIED);
+        if failure.fate != Fate::Unknown && !is_lasting {
+            return self.ask_one_by_one(batch).await;
+        }
+        let error = Error::from(failure);
+        batch.into_iter().for_each(|asked| self.answer(asked, Err(error.duplicate())));
+    }
+
+    async fn ask_one_by_one(self: &Arc<Self>, batch: Vec<Asked>) {
+        for asked in batch {
+            let outcome = match asked.claimant {
+                Some(claimant) => self.claim_now(claimant, &asked.verb).await,
+                None => self.clone().alone(asked.verb.clone(), &asked.caller).await,
+            };
+            self.answer(asked, outcome);
+        }
+    }
+
+    /// If its caller has left, the jobs go back.
+    fn answer(self: &Arc<Self>, asked: Asked, outcome: Result<Outcome>) {
+        let outcome = outcome.map(|outcome| UnseenJobs::new(self.clone(), outcome));
+        if let Err(outcome) = asked.answer.send(outcome)
+            && let Some(Claimant { holder, last_token }) = asked.claimant
+        {
+            drop(outcome);
+            let (database, release) = (self.clone(), Release::unseen(holder, last_token));
+            self.runtime.spawn(async move { database.give_back_jobs(release).await });
+        }
+    }
+}
+
+/// The call that does a batch.
+fn call<'a>(key: &'a LaneKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
+    let verbs = || batch.iter().map(|asked| &asked.verb);
+    let maybe_type = |job_type: &'a Option<Arc<str>>| job_type.as_deref().map_or(Arg::Null, Arg::Text);
+    let takes: Vec<&Take> = verbs().filter_map(take).collect();
+    let counts = || Column::BigInt(takes.iter().map(|take| Some(take.count)).collect());
+    let readers = || Column::Text(takes.iter().map(|take| Some(&*take.taken_by)).collect());
+    match key {
+        LaneKey::Push(queue) => {
+            let pushes: Vec<&Push> = verbs().filter_map(push).collect();
+            let columns = vec![
+                Column::Text(pushes.iter().map(|push| Some(&*push.job_type)).collect()),
+                Column::Text(pushes.iter().map(|push| push.key.as_deref()).collect()),
+                Column::Int(pushes.iter().map(|push| Some(push.level.into())).collect()),
+                Column::BigInt(pushes.iter().map(|push| push.due.delay_ms()).collect()),
+                Column::BigInt(pushes.iter().map(|push| push.due.at_us()).collect()),
+                Column::Bytes(pushes.iter().map(|push| push.body.clone()).collect()),
+                Column::Text(pushes.iter().map(|push| Some(&*push.pushed_by)).collect()),
+            ];
+            let rows = Arg::Rows { type_name: "push_job_batch_rows", columns };
+            Call { name: "push_job_batch", args: vec![Arg::Text(queue), rows] }
+        }
+        LaneKey::Take(queue, job_type) => {
+            let leases = Column::BigInt(takes.iter().map(|take| take.hold.lease_ms()).collect());
+            let rows = Arg::Rows { type_name: "take_job_batch_rows", columns: vec![counts(), leases, readers()] };
+            Call { name: "take_job_batch", args: vec![Arg::Text(queue), maybe_type(job_type), rows] }
+        }
+        LaneKey::Claim(queue, job_type) => {
+            let claimants = || batch.iter().map(|asked| asked.claimant);
+            let holders = Column::Uuid(claimants().map(|claimant| claimant.map(|one| one.holder)).collect());
+            let tokens = Column::BigInt(claimants().map(|claimant| claimant.map(|one| one.last_token)).collect());
+            let columns = vec![holders, tokens, counts(), readers()];
+            let rows = Arg::Rows { type_name: "claim_job_batch_rows", columns };
+            let args = vec![Arg::Uuid(process), Arg::Text(queue), maybe_type(job_type), rows];
+            Call { name: "claim_job_batch", args }
+        }
+        LaneKey::Complete => {
+            let done: Vec<_> = verbs().filter_map(completion).collect();
+            let columns = vec![
+                Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.job.0))).collect()),
+                Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.token))).collect()),
+                Column::Bytes(done.iter().map(|(_, result)| (*result).clone()).collect()),
+            ];
+            let rows = Arg::Rows { type_name: "complete_job_batch_rows", columns };
+            Call { name: "complete_job_batch", args: vec![rows] }
+        }
+    }
+}
+
+fn push(verb: &Verb) -> Option<&Push> {
+    if let Verb::Work(WorkVerb::Push(push)) = verb { Some(push) } else { None }
+}
+
+fn take(verb: &Verb) -> Option<&Take> {
+    if let Verb::Work(WorkVerb::Take(take)) = verb { Some(take) } else { None }
+}
+
+fn completion(verb: &Verb) -> Option<(&crate::protocol::work::TakenJob, &crate::protocol::Body)> {
+    if let Verb::Work(WorkVerb::Complete { taken, result }) = verb { Some((taken, result)) } else { None }
+}
+
+/// The outcomes of a batch of so many verbs; `None` for one that is to be done alone.
+fn outcomes(key: &LaneKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option<Outcome>>> {
+    match key {
+        LaneKey::Push(_) => {
+            let mut outcomes: Vec<_> = std::iter::repeat_with(|| None).take(count).collect();
+            for row in &rows {
+                let job = u64::try_from(Row(row).int("job_id")?).map_err(|_| damaged("a job has a negative id"))?;
+                outcomes[place(row, count)?] = Some(Outcome::Pushed { job: Some(JobId(job)), is_new: true });
+            }
+            Ok(outcomes)
+        }
+        LaneKey::Take(..) | LaneKey::Claim(..) => {
+            let mut shares: Vec<Vec<Job>> = std::iter::repeat_with(Vec::new).take(count).collect();
+            for row in rows.into_iter().filter(|row| Row(row).has("job_id")) {
+                let place = place(&row, count)?;
+                shares[place].push(job::job(row)?);
+            }
+            Ok(shares.into_iter().map(|jobs| Some(Outcome::Jobs(jobs))).collect())
+        }
+        LaneKey::Complete => {
+            let mut outcomes: Vec<_> = std::iter::repeat_with(|| Some(Outcome::Done)).take(count).collect();
+            for row in rows.iter().filter(|row| Row(row).has("item")) {
+                outcomes[place(row, count)?] = None;
+            }
+            Ok(outcomes)
+        }
+    }
+}
+
+fn place(row: &SqlRow, count: usize) -> Result<usize> {
+    let item = Row(row).int("item")?;
+    let place = usize::try_from(item).ok().filter(|place| *place < count);
+    place.ok_or_else(|| damaged(format!("a batch of {count} verbs gives an answer to item {item}")))
+}
