@@ -129,7 +129,7 @@ impl Options {
                 (&Workload::ALL[..], "the workload", right)
             }
             Site::Server { .. } => {
-                let right = "one of send, receive, both, depth, wake-up, hostile, idle, load";
+                let right = "one of send, receive, both, depth, wake-up, hostile, idle, load, work";
                 (&Workload::ON_SERVERS[..], "the workload on a server", right)
             }
         };
@@ -164,7 +164,8 @@ pub(crate) enum Workload {
     Flood,
     /// The latency of SEND while one caller sends bodies that are made to be expensive to check.
     Hostile,
-    /// Jobs of a work queue: pushed; taken and completed, in two calls; both at once; with and without a history.
+    /// Jobs of a work queue: pushed; taken and completed, in two calls; both at once; with and without a history. On
+    /// PostgreSQL beside a table queue by hand, River and graphile-worker, with 1, 8 and the given number of callers.
     Work,
     /// On a server: from a SEND to the RECEIVE that waited for it, on an idle system.
     WakeUp,
@@ -191,6 +192,15 @@ impl Workload {
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
-    pub(crate) const ON_SERVERS: [Self; 8] =
-        [Self::Send, Self::Receive, Self::Both, Self::WakeUp, Self::Hostile, Self::Idle, Self::Load, Self::Depth];
+    pub(crate) const ON_SERVERS: [Self; 9] = [
+        Self::Send,
+        Self::Receive,
+        Self::Both,
+        Self::WakeUp,
+        Self::Hostile,
+        Self::Idle,
+        Self::Load,
+        Self::Work,
+        Self::Depth,
+    ];
 }

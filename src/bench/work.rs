@@ -7,6 +7,7 @@ use dialoq::protocol::work::{Due, Push, WorkVerb};
 use dialoq::work::Job;
 use dialoq::{Act, Broker, Code, Error, Result};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,13 +21,43 @@ pub(super) struct Jobs {
     broker: Broker,
     queue: Arc<str>,
     seen: Mutex<HashSet<u64>>,
+    /// How often a take that did not wait got nothing.
+    empties: AtomicU64,
+    /// The user's statement in the transaction of each take; without one a take is leased, and completed by a second call.
+    statement: Option<&'static str>,
 }
 
 impl Jobs {
     /// Makes the work queue, with these options.
     pub(super) async fn create(broker: &Broker, queue: &str, options: &str) -> Result<Self> {
         broker.execute(&format!("CREATE WORK QUEUE {queue} {options}")).await?;
-        Ok(Self { broker: broker.clone(), queue: queue.into(), seen: Mutex::default() })
+        Ok(Self::on(broker, queue, None))
+    }
+
+    fn on(broker: &Broker, queue: &str, statement: Option<&'static str>) -> Self {
+        let (seen, empties) = Default::default();
+        Self { broker: broker.clone(), queue: queue.into(), seen, empties, statement }
+    }
+
+    /// The same queue, from which each job is taken and completed in a transaction with this statement about its id.
+    pub(super) fn in_tx(&self, statement: &'static str) -> Self {
+        Self::on(&self.broker, &self.queue, Some(statement))
+    }
+
+    /// How often a take that did not wait got nothing.
+    pub(super) fn empties(&self) -> u64 {
+        self.empties.load(Relaxed)
+    }
+
+    async fn take_in_tx(&self, statement: &'static str) -> Result<Vec<Job>> {
+        let tx = self.broker.begin().await?;
+        let jobs = tx.take_jobs(&*self.queue).await?;
+        self.note(&jobs)?;
+        for job in &jobs {
+            tx.sql(statement, (job.taken.job.0.cast_signed(),)).await?;
+        }
+        tx.commit().await?;
+        Ok(jobs)
     }
 
     /// Takes and completes whatever waits.
@@ -58,11 +89,17 @@ impl Side for Jobs {
     }
 
     async fn receive(&self, count: usize, waits: bool) -> Result<Vec<Stamp>> {
+        if let Some(statement) = self.statement {
+            let jobs = self.take_in_tx(statement).await?;
+            self.empties.fetch_add(u64::from(jobs.is_empty()), Relaxed);
+            return Ok(jobs.iter().map(|job| Stamp::of(job.body())).collect());
+        }
         let mut take = self.broker.take_jobs(&*self.queue).count(u32::try_from(count).unwrap_or(1));
         if waits {
             take = take.wait(LONG_WAIT);
         }
         let jobs = take.await?;
+        self.empties.fetch_add(u64::from(jobs.is_empty() && !waits), Relaxed);
         self.note(&jobs)?;
         let now = self.broker.clock().now();
         for job in &jobs {

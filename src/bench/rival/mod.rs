@@ -1,5 +1,7 @@
 //! What the broker is measured against.
 
+#[cfg(feature = "postgres")]
+pub(super) mod job_tables;
 pub(super) mod log;
 mod plain;
 pub(super) mod sqlite;

@@ -6,6 +6,8 @@
 mod ground;
 mod idle;
 pub(super) mod texts;
+#[cfg(feature = "postgres")]
+mod work;
 
 pub(crate) use ground::check_unused;
 
@@ -90,6 +92,8 @@ async fn measure(
             Workload::Idle => idle::idle(options, server, ground, report).await?,
             Workload::Load => course.load(report).await?,
             Workload::Depth => course.depth(report).await?,
+            #[cfg(feature = "postgres")]
+            Workload::Work => work::work(options, server, ground, report).await?,
             _ => {}
         }
     }
