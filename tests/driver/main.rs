@@ -13,6 +13,7 @@ mod held;
 mod hostile_mssql;
 mod jobs;
 mod jobs_mssql;
+mod jobs_together;
 mod leaving;
 mod measured;
 mod plans;
@@ -111,6 +112,8 @@ fn main() -> ExitCode {
             jobs_pushed_into_a_queue_while_it_is_dropped_go_too the_history_keeps_to_its_bounds;
         Postgres schedules: many_processes_fire_each_time_once a_step_is_taken_from_the_row_as_it_was_read
             a_process_that_leaves_takes_no_time_with_it;
+        Postgres jobs_together: each_caller_gets_its_own_answer transactions_that_take_together_end_by_themselves
+            jobs_for_a_caller_that_has_left_go_back;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;

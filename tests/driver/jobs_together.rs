@@ -1,0 +1,133 @@
+//! Verbs of work queues of several callers in one call.
+
+use crate::servers::{Database, Store};
+use crate::stage::SOON;
+use dialoq::postgres::tokio_postgres::{self, NoTls};
+use dialoq::work::{Job, TakenJob, WorkQueue};
+use dialoq::{Act, Broker, Code, Gathering, OpenOptions};
+use std::future::Future;
+use std::time::Duration;
+
+const W: WorkQueue<String> = WorkQueue::text("w");
+
+/// A broker whose next batch waits for callers, and a queue `w`.
+fn on<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Broker, Gathering, Database) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let database = Database::fresh(store);
+        let gathering = Gathering::default();
+        let options = OpenOptions::default().gathering(gathering.clone());
+        let broker = Broker::open_with(database.url(), options).await.unwrap();
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        tokio::time::timeout(3 * SOON, test(broker, gathering, database.clone())).await.expect("the test hangs");
+    });
+}
+
+/// Three jobs, pushed in one call.
+async fn push_three(broker: &Broker, gathering: &Gathering) -> Vec<u64> {
+    gathering.wait_for(3);
+    let later = Duration::from_secs(3600);
+    let (a, b, c) = tokio::join!(
+        async { broker.push_job(W, &"a".to_owned()).job_type("x").await },
+        async { broker.push_job(W, &"b".to_owned()).key("k").level(7).await },
+        async { broker.push_job(W, &"c".to_owned()).run_after(later).await },
+    );
+    let pushed = [a, b, c].map(Result::unwrap);
+    assert!(pushed.iter().all(|pushed| pushed.is_new));
+    pushed.iter().map(|pushed| pushed.job.unwrap().0).collect()
+}
+
+/// The state of a job and who has it.
+async fn state(broker: &Broker, taken: TakenJob) -> String {
+    let text = "SELECT concat_ws(' ', state, taken_by) AS s FROM dialoq.job WHERE job_id = $1";
+    let rows = broker.query(text, (taken.job.0.cast_signed(),)).await.unwrap().rows;
+    rows[0].get("s").unwrap()
+}
+
+pub(crate) fn each_caller_gets_its_own_answer(store: Store) {
+    on(store, |broker, gathering, _| async move {
+        let ids = push_three(&broker, &gathering).await;
+        let rows =
+            "SELECT count(DISTINCT pushed_at) AS times, string_agg(concat_ws(' ', state, job_type, job_key, level,
+            convert_from(body, 'UTF8')), ', ' ORDER BY convert_from(body, 'UTF8')) AS jobs FROM dialoq.job";
+        let row = broker.query(rows, ()).await.unwrap().rows.remove(0);
+        assert_eq!(row.get::<i64>("times").unwrap(), 1, "they went in one call");
+        assert_eq!(row.get::<String>("jobs").unwrap(), "1 x 5 a, 1  k 7 b, 0  5 c");
+        broker.push_job(W, &"d".to_owned()).await.unwrap();
+
+        gathering.wait_for(3);
+        let (one, two, three) = tokio::join!(
+            async { broker.take_jobs(W).taken_by("one").await },
+            async { broker.take_jobs(W).count(5).lease(Duration::from_secs(5)).taken_by("two").await },
+            async { broker.take_jobs(W).await },
+        );
+        let (mut one, mut two, three) = (one.unwrap(), two.unwrap(), three.unwrap());
+        assert_eq!((one.len(), two.len(), three.len()), (1, 2, 0), "in the order of the callers");
+        let (first, third, second) = (one.remove(0), two.remove(1), two.remove(0));
+        assert_eq!([&first, &second, &third].map(|job| job.decode(W).unwrap()), ["a", "b", "d"]);
+        assert_eq!((first.taken.job.0, second.taken.job.0), (ids[0], ids[1]));
+        assert!(first.lease_until > second.lease_until, "each has a lease of its own");
+        assert!(first.taken.token != second.taken.token && second.taken.token != third.taken.token);
+        assert_eq!(state(&broker, third.taken).await, "2 two");
+
+        // A stale token, and two reports on one job, beside one that is right.
+        gathering.wait_for(4);
+        let stale = TakenJob { token: third.taken.token + 1, ..third.taken };
+        let done = tokio::join!(
+            async { broker.complete_job_with(&first, b"r").await },
+            async { broker.complete_job(stale).await },
+            async { broker.complete_job(&second).await },
+            async { broker.complete_job(&second).await },
+        );
+        assert!(done.0.is_ok());
+        assert_eq!(done.1.unwrap_err().code(), Code::LEASE_LOST);
+        let codes = [done.2, done.3].map(|done| done.map_err(|error| error.code()));
+        assert!(codes.contains(&Ok(())) && codes.contains(&Err(Code::JOB_NOT_FOUND)), "{codes:?}");
+        assert_eq!(state(&broker, third.taken).await, "2 two");
+        let result = "SELECT count(*) AS n FROM dialoq.job_history WHERE result = convert_to('r', 'UTF8')";
+        assert_eq!(broker.query(result, ()).await.unwrap().rows[0].get::<i64>("n").unwrap(), 1);
+    });
+}
+
+pub(crate) fn transactions_that_take_together_end_by_themselves(store: Store) {
+    on(store, |broker, gathering, _| async move {
+        broker.push_job(W, &"a".to_owned()).await.unwrap();
+        broker.push_job(W, &"b".to_owned()).await.unwrap();
+        let (one, two) = (broker.begin().await.unwrap(), broker.begin().await.unwrap());
+        gathering.wait_for(2);
+        let (first, second) =
+            tokio::join!(async { one.take_jobs(W).await.unwrap() }, async { two.take_jobs(W).await.unwrap() });
+        let (first, second): (Job, Job) = (first.into_iter().next().unwrap(), second.into_iter().next().unwrap());
+        assert_eq!(first.lease_until, None);
+        one.commit().await.unwrap();
+        two.rollback().await.unwrap();
+        assert_eq!(broker.complete_job(&first).await.unwrap_err().code(), Code::JOB_NOT_FOUND);
+        let again = broker.take_jobs(W).await.unwrap();
+        assert_eq!((again[0].taken.job, again[0].attempt), (second.taken.job, 2));
+        assert_eq!(again[0].last_error.as_deref(), Some("its transaction was rolled back"));
+    });
+}
+
+pub(crate) fn jobs_for_a_caller_that_has_left_go_back(store: Store) {
+    on(store, |broker, gathering, database| async move {
+        broker.push_job(W, &"a".to_owned()).await.unwrap();
+        broker.push_job(W, &"b".to_owned()).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute("BEGIN; LOCK TABLE dialoq.work_queue").await.unwrap();
+        gathering.wait_for(2);
+        let taking = |broker: Broker| tokio::spawn(async move { broker.take_jobs(W).await.unwrap() });
+        let (leaving, staying) = (taking(broker.clone()), taking(broker.clone()));
+        while !store.waits_for_a_lock(&broker).await {
+            tokio::task::yield_now().await;
+        }
+        leaving.abort();
+        assert!(leaving.await.unwrap_err().is_cancelled());
+        client.batch_execute("ROLLBACK").await.unwrap();
+        let kept = staying.await.unwrap();
+        assert_eq!(kept.len(), 1);
+        let back = broker.take_jobs(W).wait(SOON).await.unwrap();
+        assert_ne!(back[0].taken.job, kept[0].taken.job);
+        assert_eq!(back[0].attempt, 1, "its caller never saw it");
+    });
+}
