@@ -2,7 +2,8 @@
 -- Takes: the body, how many
 -- Gives: nothing
 SELECT count(*)
-FROM generate_series(1, ($2::bigint + 999) / 1000)
-CROSS JOIN LATERAL dialoq.push_job_batch('bench_jobs', array_fill(''::text, ARRAY[1000]), array_fill(NULL::text, ARRAY[1000]),
-    array_fill(5, ARRAY[1000]), array_fill(NULL::bigint, ARRAY[1000]), array_fill(NULL::bigint, ARRAY[1000]),
-    array_fill($1::bytea, ARRAY[1000]), array_fill('bench'::text, ARRAY[1000])) AS p;
+FROM generate_series(1, ($2::bigint + 999) / 1000) AS c (n)
+-- With an argument that depends on the call, so that it is made each time.
+CROSS JOIN LATERAL (SELECT ARRAY[least(c.n, 0)::integer + 1000] AS of) AS l
+CROSS JOIN LATERAL dialoq.push_job_batch('bench_jobs', array_fill(''::text, l.of), array_fill(NULL::text, l.of), array_fill(5, l.of),
+    array_fill(NULL::bigint, l.of), array_fill(NULL::bigint, l.of), array_fill($1::bytea, l.of), array_fill('bench'::text, l.of)) AS p;

@@ -126,7 +126,8 @@ impl Sides<'_> {
     }
 
     async fn clean(&self) -> Result<()> {
-        self.server.script(texts::JOB_CLEAN).await
+        self.server.script(texts::JOB_CLEAN).await?;
+        self.server.script(texts::JOB_SETTLE).await
     }
 
     async fn push(&self, callers: usize, report: &mut Report) -> Result<()> {

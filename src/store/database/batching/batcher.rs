@@ -7,6 +7,7 @@ use crate::store::Gathering;
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// The most items of a batch, and the bytes of bodies after which no more are added to it.
@@ -20,6 +21,11 @@ const MOST_BATCHES_BESIDE_OTHERS: usize = 1;
 /// The most times a batch yields to other tasks before it leaves, so that more items can join it. 64 yields gathered no
 /// more than 16.
 const MOST_YIELDS: usize = 16;
+
+/// The most batches of a batcher under way at once if they take long, and how long that is. Such batches wait for the disk of
+/// the server, and its syncs are shared by all that wait for one; more batches cost no more of them.
+const MOST_SLOW_BATCHES: usize = 8;
+const SLOW: Duration = Duration::from_millis(1);
 
 /// The number of batchers of one store that have items under way.
 pub(in crate::store::database) type ActiveBatchers = Arc<AtomicUsize>;
@@ -42,6 +48,19 @@ pub(in crate::store::database) struct Batcher<I> {
     gathered: Mutex<Gathered<I>>,
     active: ActiveBatchers,
     gathering: Gathering,
+    /// After so long without a departure a further batch may leave; `None`: never.
+    slow_after: Option<Duration>,
+}
+
+/// What becomes of an item that comes.
+#[derive(Debug, PartialEq)]
+pub(in crate::store::database) enum Coming<I> {
+    /// It is kept until a later batch.
+    Waits,
+    /// These leave at once.
+    Leaves(Vec<I>),
+    /// A batch has a place, and is to be gathered now.
+    Gathers,
 }
 
 #[derive(Debug)]
@@ -52,6 +71,9 @@ struct Gathered<I> {
     items_under_way: usize,
     /// The keys of items under way.
     keys_under_way: HashSet<Uuid>,
+    last_departure: Instant,
+    /// A batch beyond the usual number has a place and no items yet.
+    is_gathering: bool,
 }
 
 impl<I: Item> Gathered<I> {
@@ -93,10 +115,19 @@ impl<I: Item> Batcher<I> {
                 under_way: 0,
                 items_under_way: 0,
                 keys_under_way: HashSet::new(),
+                last_departure: Instant::now(),
+                is_gathering: false,
             }),
             active,
             gathering: Gathering::default(),
+            slow_after: None,
         }
+    }
+
+    /// Lets more batches leave if those under way take long.
+    pub(in crate::store::database) fn sharing_syncs(mut self) -> Self {
+        self.slow_after = Some(SLOW);
+        self
     }
 
     /// Lets a test set how many items the next batch waits for.
@@ -121,6 +152,40 @@ impl<I: Item> Batcher<I> {
         let batch = gathered.batch();
         self.note_departure(&mut gathered, batch.len());
         batch
+    }
+
+    /// As [`Batcher::come`], for a batcher that shares syncs.
+    pub(in crate::store::database) fn join(&self, item: I) -> Coming<I> {
+        let batch = self.come(item);
+        if !batch.is_empty() {
+            return Coming::Leaves(batch);
+        }
+        let mut gathered = self.gathered();
+        if gathered.is_gathering || gathered.items.is_empty() || self.gathering.wanted() > 0 || !self.is_slow(&gathered)
+        {
+            return Coming::Waits;
+        }
+        gathered.is_gathering = true;
+        self.note_departure(&mut gathered, 0);
+        Coming::Gathers
+    }
+
+    /// The batch for which [`Coming::Gathers`] has taken the place; as [`Batcher::next`].
+    pub(in crate::store::database) async fn gather(&self) -> Vec<I> {
+        for _ in 0..MOST_YIELDS {
+            tokio::task::yield_now().await;
+        }
+        let mut gathered = self.gathered();
+        gathered.is_gathering = false;
+        let batch = gathered.batch();
+        self.keep_place(&mut gathered, batch.len());
+        batch
+    }
+
+    /// Whether the batches under way take so long that another may leave beside them.
+    fn is_slow(&self, gathered: &Gathered<I>) -> bool {
+        gathered.under_way < MOST_SLOW_BATCHES
+            && self.slow_after.is_some_and(|slow| gathered.last_departure.elapsed() >= slow)
     }
 
     /// Returns the item if it may go at once; then [`Batcher::next`] must be called when it is done. Otherwise the item
@@ -158,15 +223,22 @@ impl<I: Item> Batcher<I> {
     fn take_place(&self, back: usize) -> Vec<I> {
         let mut gathered = self.gathered();
         gathered.items_under_way -= back;
-        let batch = if gathered.under_way > self.most_under_way(&gathered) { Vec::new() } else { gathered.batch() };
-        gathered.items_under_way += batch.len();
-        if batch.is_empty() {
+        let has_place = gathered.under_way <= self.most_under_way(&gathered) || self.is_slow(&gathered);
+        let batch = if has_place { gathered.batch() } else { Vec::new() };
+        self.keep_place(&mut gathered, batch.len());
+        batch
+    }
+
+    /// So many items take a place, or give it up.
+    fn keep_place(&self, gathered: &mut Gathered<I>, items: usize) {
+        gathered.items_under_way += items;
+        gathered.last_departure = Instant::now();
+        if items == 0 {
             gathered.under_way -= 1;
             if gathered.under_way == 0 {
                 self.active.fetch_sub(1, SeqCst);
             }
         }
-        batch
     }
 
     /// The items of these keys are back. Returns the items that waited for them if a place is free; they take it.
@@ -191,6 +263,7 @@ impl<I: Item> Batcher<I> {
         }
         gathered.under_way += 1;
         gathered.items_under_way += items;
+        gathered.last_departure = Instant::now();
     }
 
     fn most_under_way(&self, gathered: &Gathered<I>) -> usize {
@@ -322,6 +395,29 @@ mod tests {
         batcher.enter(of(5, 7));
         assert!(batcher.release(key(7)).is_empty(), "no place is free");
         assert_eq!(names(&batcher.take_place(1)), [5]);
+    }
+
+    #[tokio::test]
+    async fn slow_batches_are_joined_by_others() {
+        let _limit = crate::testing::limit();
+        let batcher = Batcher { slow_after: Some(Duration::ZERO), ..Batcher::new(active()) };
+        assert!(matches!(batcher.join(item(1)), Coming::Leaves(_)));
+        assert_eq!(batcher.join(item(2)), Coming::Gathers);
+        assert_eq!(batcher.join(item(3)), Coming::Waits, "it goes with the other");
+        assert_eq!(names(&batcher.gather().await), [2, 3]);
+        for name in 4..=9 {
+            assert_eq!(batcher.join(item(name)), Coming::Gathers);
+            assert_eq!(names(&batcher.gather().await), [name]);
+        }
+        assert_eq!(batcher.join(item(10)), Coming::Waits, "so many are under way");
+        assert_eq!(names(&batcher.take_place(2)), [10]);
+        for _ in 0..8 {
+            assert!(batcher.take_place(1).is_empty());
+        }
+        assert!(matches!(batcher.join(item(11)), Coming::Leaves(_)), "every place is free");
+        let quick = Batcher::new(active());
+        assert!(matches!(quick.join(item(1)), Coming::Leaves(_)));
+        assert_eq!(quick.join(item(2)), Coming::Waits);
     }
 
     /// Enters `items` items, eight at a time, while another task runs.

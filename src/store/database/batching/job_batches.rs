@@ -9,7 +9,7 @@ use crate::id::JobId;
 use crate::protocol::work::{Due, Hold, Job, Push, Take, TakeFrom, WorkVerb};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
-use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Item};
+use crate::store::database::batching::batcher::{ActiveBatchers, Batcher, Coming, Item};
 use crate::store::database::calls::caller::{self, Caller};
 use crate::store::database::calls::job;
 use crate::store::database::calls::rows::{Row, damaged, notices_in};
@@ -106,7 +106,7 @@ impl JobBatches {
             self.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
         let made = || {
-            let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
+            let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone()).sharing_syncs();
             Arc::new(Lane { key: key.clone(), batcher })
         };
         self.lanes.entry(key.clone()).or_insert_with(made).clone()
@@ -167,9 +167,16 @@ impl Database {
         let lane = self.jobs.lane(key);
         let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
-        let batch = lane.batcher.come(Asked { verb, claimant, caller, answer, _work: work });
-        if !batch.is_empty() {
-            self.runtime.spawn(self.clone().run_asked(lane, batch));
+        match lane.batcher.join(Asked { verb, claimant, caller, answer, _work: work }) {
+            Coming::Waits => {}
+            Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_asked(lane, batch)),
+            Coming::Gathers => {
+                let database = self.clone();
+                self.runtime.spawn(async move {
+                    let batch = lane.batcher.gather().await;
+                    database.run_asked(lane, batch).await;
+                });
+            }
         }
         Ok(answered.await.unwrap_or_else(|_| Err(Error::closed()))?.take())
     }
