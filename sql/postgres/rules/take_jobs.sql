@@ -27,7 +27,6 @@ DECLARE
     v_items integer[];
     v_untils timestamptz[];
     v_until timestamptz;
-    v_finished bigint[];
     v_notices text;
 BEGIN
     PERFORM dialoq.check_isolation();
@@ -86,8 +85,10 @@ BEGIN
         v_notices := concat_ws(' ', v_notices, dialoq.due_notice(v_until));
     END IF;
     IF v_until IS NULL AND p_holders IS NULL THEN
-        v_finished := ARRAY(SELECT j.job_id FROM dialoq.job AS j WHERE j.ctid = ANY (v_rows));
-        v_notices := concat_ws(' ', v_notices, CASE WHEN dialoq.is_limited(q) THEN 'q:' || q.queue_id END);
+        -- Without a lease and a holder the taking itself completes the jobs.
+        v_notices := dialoq.publish_notices(concat_ws(' ', v_notices, CASE WHEN dialoq.is_limited(q) THEN 'q:' || q.queue_id END));
+        RETURN QUERY SELECT * FROM dialoq.take_finally(q, v_rows, p_taken_by[1], v_notices, v_now);
+        RETURN;
     END IF;
     v_notices := dialoq.publish_notices(v_notices);
     RETURN QUERY
@@ -105,10 +106,49 @@ BEGIN
         t.due_at, t.last_error, t.body, CASE t.place WHEN 1 THEN v_notices END
     FROM taken AS t
     ORDER BY t.place;
-    -- Without a lease and a holder the taking itself completes the jobs.
-    IF v_finished IS NOT NULL THEN
-        PERFORM dialoq.finish_jobs(ARRAY(SELECT j.ctid FROM dialoq.job AS j WHERE j.job_id = ANY (v_finished)), 4, NULL, v_now);
-    END IF;
+END $$;
+
+-- Takes jobs that are done with it: they leave the queue at once. The caller has locked the rows.
+-- Takes: the queue, where the rows are, the reader, the notices
+-- Gives: as take_ready_jobs
+CREATE OR REPLACE FUNCTION dialoq.take_finally(
+    q dialoq.work_queue, p_rows tid[], p_taken_by text, p_notices text, p_now timestamptz)
+RETURNS TABLE (
+    item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
+    pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
+LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    WITH gone AS (
+        DELETE FROM dialoq.job AS j
+        USING unnest(p_rows) WITH ORDINALITY AS r (row, place)
+        WHERE j.ctid = r.row
+        RETURNING r.place, nextval('dialoq.next_job_token') AS token, j.job_id, j.level, j.attempts + 1 AS attempt, j.pushed_at,
+            j.job_type, j.job_key, j.unique_key, j.pushed_by, j.last_error, j.body
+    ), freed AS (
+        DELETE FROM dialoq.unique_job AS u
+        WHERE u.ctid = ANY (ARRAY(
+            SELECT n.ctid
+            FROM gone AS g
+            CROSS JOIN LATERAL (
+                SELECT o.ctid FROM dialoq.unique_job AS o
+                WHERE o.queue_id = q.queue_id AND o.unique_key = g.unique_key AND o.job_id = g.job_id AND o.until_at IS NULL
+                OFFSET 0) AS n
+            WHERE g.unique_key IS NOT NULL))
+    ), kept AS (
+        INSERT INTO dialoq.job_history (
+            queue_id, job_id, finished_as, level, attempts, pushed_at, taken_at, finished_at, job_type, job_key, pushed_by,
+            taken_by, last_error)
+        SELECT q.queue_id, g.job_id, 4, g.level, g.attempt, g.pushed_at, p_now, p_now, g.job_type, g.job_key, g.pushed_by,
+            coalesce(p_taken_by, ''), g.last_error
+        FROM gone AS g
+        WHERE q.has_history
+    )
+    SELECT 0, g.job_id, g.token, q.name, g.job_type, g.job_key, g.level::integer, g.attempt, g.pushed_at, g.pushed_by,
+        NULL::timestamptz, g.last_error, g.body, CASE g.place WHEN 1 THEN p_notices END
+    FROM gone AS g
+    ORDER BY g.place;
 END $$;
 
 -- Takes the jobs of a queue with limits, or the oldest ones: after each job the next one is chosen anew. The jobs are marked

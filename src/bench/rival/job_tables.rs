@@ -11,9 +11,10 @@ use crate::bench::sql::postgres as texts;
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::store::postgres::PostgresDriver;
 use dialoq::internals::store::url::StoreUrl;
+use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::types::ToSql;
 use dialoq::postgres::tokio_postgres::{Client, Row, Statement};
-use dialoq::{Code, Error, Result};
+use dialoq::{Act, Broker, Code, Error, Result};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -94,6 +95,8 @@ pub(in crate::bench) enum Kind {
     OneTransaction,
     River,
     Graphile,
+    /// No rival: Dialoq in a transaction of the user's own connection, with the same row of the user's.
+    Enlisted,
 }
 
 /// How often a job was handed out twice, and how often a caller got none although jobs were pending.
@@ -127,12 +130,29 @@ pub(in crate::bench) struct JobTable {
     connections: Arc<Connections>,
     pub(in crate::bench) mistakes: Mistakes,
     river: Option<River>,
+    broker: Option<Broker>,
 }
 
 impl JobTable {
     pub(in crate::bench) fn new(kind: Kind, connections: &Arc<Connections>) -> Self {
         let river = (kind == Kind::River).then(|| River::start(connections));
-        Self { kind, connections: connections.clone(), mistakes: Mistakes::default(), river }
+        Self { kind, connections: connections.clone(), mistakes: Mistakes::default(), river, broker: None }
+    }
+
+    /// Dialoq on the user's own connections.
+    pub(in crate::bench) fn enlisted(broker: &Broker, connections: &Arc<Connections>) -> Self {
+        Self { broker: Some(broker.clone()), ..Self::new(Kind::Enlisted, connections) }
+    }
+
+    async fn take_enlisted(broker: &Broker, connection: &mut Connection) -> Result<Option<i64>> {
+        connection.client.batch_execute("BEGIN").await.map_err(failed)?;
+        let jobs = Enlisted::new(broker, &*connection.client).take_jobs("bench_jobs").await?;
+        let job = jobs.first().map(|job| job.taken.job.0.cast_signed());
+        if let Some(job) = job {
+            connection.rows(texts::JOB_RESULT, &[&job]).await?;
+        }
+        connection.client.batch_execute("COMMIT").await.map_err(failed)?;
+        Ok(job)
     }
 
     async fn push(&self, connection: &mut Connection, body: Vec<u8>) -> Result<()> {
@@ -182,7 +202,10 @@ impl Side for JobTable {
             Some(river) => river.take_and_complete().await?,
             None => {
                 let mut connection = self.connections.take().await?;
-                let job = self.take_and_complete(&mut connection).await?;
+                let job = match &self.broker {
+                    Some(broker) => Self::take_enlisted(broker, &mut connection).await?,
+                    None => self.take_and_complete(&mut connection).await?,
+                };
                 self.connections.give_back(connection);
                 job
             }
@@ -195,6 +218,7 @@ impl Side for JobTable {
         let body = bodies.next();
         match self.kind {
             Kind::River => self.connections.fill(texts::JOB_RIVER_FILL, &json(&body), count).await,
+            Kind::Enlisted => self.connections.fill(texts::JOB_FILL, &body, count).await,
             Kind::Graphile => self.connections.fill(texts::JOB_GRAPHILE_FILL, &json(&body), count).await,
             _ => self.connections.fill(texts::JOB_HAND_FILL, &body, count).await,
         }

@@ -32,6 +32,7 @@ struct Sides<'a> {
     connections: Arc<Connections>,
     ours: Arc<Jobs>,
     in_tx: Arc<Jobs>,
+    enlisted: Arc<JobTable>,
     by_hand: Arc<JobTable>,
     by_hand_in_one: Arc<JobTable>,
     river: Arc<JobTable>,
@@ -71,6 +72,7 @@ pub(super) async fn work(options: &Options, server: &Server, ground: &Ground, re
         server,
         connections: connections.clone(),
         in_tx: Arc::new(ours.in_tx(texts::JOB_RESULT)),
+        enlisted: Arc::new(JobTable::enlisted(broker, &connections)),
         ours,
         by_hand: table(Kind::TwoTransactions),
         by_hand_in_one: table(Kind::OneTransaction),
@@ -119,7 +121,7 @@ impl Sides<'_> {
     async fn empty(&self) -> Result<()> {
         self.ours.drain().await?;
         self.in_tx.drain().await?;
-        for table in [&self.by_hand, &self.by_hand_in_one, &self.river, &self.graphile] {
+        for table in [&self.by_hand, &self.by_hand_in_one, &self.river, &self.graphile, &self.enlisted] {
             table.mistakes.forget_jobs();
         }
         self.server.script(texts::JOB_EMPTY).await
@@ -168,7 +170,7 @@ impl Sides<'_> {
     }
 
     async fn in_transactions(&self, callers: usize, report: &mut Report) -> Result<()> {
-        let mut rounds = Rounds::default();
+        let (mut rounds, mut enlisted) = (Rounds::default(), Rounds::default());
         self.empty().await?;
         let mut left = [0; 2];
         for _ in 0..self.options.rounds {
@@ -177,7 +179,12 @@ impl Sides<'_> {
             self.clean().await?;
             rounds.ours.push(self.take_from(&self.in_tx, callers, &mut left[0]).await?);
             rounds.add(BY_HAND_IN_ONE, self.take_from(&self.by_hand_in_one, callers, &mut left[1]).await?);
+            self.top_up(&self.in_tx, callers, &mut left[0]).await?;
+            self.top_up(&self.by_hand_in_one, callers, &mut left[1]).await?;
+            enlisted.ours.push(self.take_from(&self.enlisted, callers, &mut left[0]).await?);
+            enlisted.add(BY_HAND_IN_ONE, self.take_from(&self.by_hand_in_one, callers, &mut left[1]).await?);
         }
+        self.conclude("take_in_enlisted_tx", callers, enlisted, report);
         self.conclude("take_in_tx", callers, rounds, report);
         Ok(())
     }
@@ -237,6 +244,7 @@ impl Sides<'_> {
         note("jobs of Dialoq handed out twice", 0, "jobs");
         note("empty answers of Dialoq while jobs were ready", self.ours.empties() + self.in_tx.empties(), "answers");
         for (name, table) in [
+            ("Dialoq in the user's own transaction", &self.enlisted),
             (BY_HAND, &self.by_hand),
             (BY_HAND_IN_ONE, &self.by_hand_in_one),
             (RIVER, &self.river),

@@ -50,6 +50,8 @@ pub(in crate::store::database) struct Batcher<I> {
     gathering: Gathering,
     /// After so long without a departure a further batch may leave; `None`: never.
     slow_after: Option<Duration>,
+    /// The most batches under way at once while no other batcher of the store is active.
+    most_alone: usize,
 }
 
 /// What becomes of an item that comes.
@@ -121,7 +123,14 @@ impl<I: Item> Batcher<I> {
             active,
             gathering: Gathering::default(),
             slow_after: None,
+            most_alone: MOST_BATCHES_ALONE,
         }
+    }
+
+    /// Lets one batch leave at a time, for batches that share one connection.
+    pub(in crate::store::database) fn one_at_a_time(mut self) -> Self {
+        self.most_alone = 1;
+        self
     }
 
     /// Lets more batches leave if those under way take long.
@@ -268,7 +277,7 @@ impl<I: Item> Batcher<I> {
 
     fn most_under_way(&self, gathered: &Gathered<I>) -> usize {
         let is_alone = self.active.load(SeqCst) <= usize::from(gathered.under_way > 0);
-        if is_alone { MOST_BATCHES_ALONE } else { MOST_BATCHES_BESIDE_OTHERS }
+        if is_alone { self.most_alone } else { MOST_BATCHES_BESIDE_OTHERS }
     }
 
     fn gathered(&self) -> MutexGuard<'_, Gathered<I>> {

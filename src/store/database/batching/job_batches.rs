@@ -106,7 +106,11 @@ impl JobBatches {
             self.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
         }
         let made = || {
-            let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone()).sharing_syncs();
+            let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
+            let batcher = match key {
+                LaneKey::Claim(..) => batcher.one_at_a_time(),
+                _ => batcher.sharing_syncs(),
+            };
             Arc::new(Lane { key: key.clone(), batcher })
         };
         self.lanes.entry(key.clone()).or_insert_with(made).clone()
