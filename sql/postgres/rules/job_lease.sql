@@ -33,6 +33,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     j record;
     v_is_free boolean;
+    v_timeout text;
 BEGIN
     PERFORM dialoq.check_isolation();
     SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
@@ -43,6 +44,24 @@ BEGIN
     IF FOUND THEN
         RETURN;
     END IF;
+    -- A take of another session that read the row just before this job was taken has locked it too, although it passes it over,
+    -- and keeps the lock until its commit. That is short, so it is waited for; a transaction that stays open is not.
+    v_timeout := current_setting('lock_timeout');
+    BEGIN
+        PERFORM set_config('lock_timeout', '100ms', true);
+        SELECT f.ctid, f.queue_id, f.state, f.due_at INTO place, queue_id, state, due_at
+        FROM dialoq.job AS f
+        WHERE f.job_id = p_job_id AND (f.holder IS NULL OR dialoq.is_own_holder(f.holder))
+            AND (p_now IS NULL OR f.token = p_token AND f.state = 2 AND (f.holder IS NOT NULL OR f.due_at > p_now))
+        FOR UPDATE;
+        IF FOUND THEN
+            PERFORM set_config('lock_timeout', v_timeout, true);
+            RETURN;
+        END IF;
+        PERFORM set_config('lock_timeout', v_timeout, true);
+    EXCEPTION WHEN lock_not_available THEN
+        NULL;
+    END;
     SELECT f.token, f.state, f.holder, f.due_at INTO j FROM dialoq.job AS f WHERE f.job_id = p_job_id;
     IF NOT FOUND THEN
         PERFORM dialoq.fail(60040, format('job %s was not found: it was never pushed, or it is finished', p_job_id));

@@ -2,7 +2,7 @@
 -- Takes: the job and the token of its taking; the result, kept with its history (NULL: none)
 -- Gives: notices
 -- Errors: 8459, 60040, 60041, 60042, 60043
--- Locks: the job, without waiting
+-- Locks: the job, waiting 100 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.complete_job(p_job_id bigint, p_token bigint, p_result bytea DEFAULT NULL)
 RETURNS TABLE (notices text)

@@ -2,7 +2,7 @@
 -- Takes: the job and the token of its taking; milliseconds from now (NULL: LEASE_MS of the queue)
 -- Gives: notices
 -- Errors: 60005, 60040, 60041, 60042, 60043
--- Locks: the job, without waiting
+-- Locks: the job, waiting 100 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.extend_job(p_job_id bigint, p_token bigint, p_lease_ms bigint DEFAULT NULL)
 RETURNS TABLE (notices text)

@@ -3,7 +3,7 @@
 --     (NULL: as the settings of the queue say); whether there is no next attempt
 -- Gives: job_state, the state after it: scheduled, ready or dead; notices
 -- Errors: 60005, 60040, 60041, 60042, 60043
--- Locks: the job, without waiting
+-- Locks: the job, waiting 100 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.fail_job(
     p_job_id bigint, p_token bigint, p_reason text DEFAULT '', p_retry_in_ms bigint DEFAULT NULL, p_is_last boolean DEFAULT false)

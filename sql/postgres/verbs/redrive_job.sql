@@ -2,7 +2,7 @@
 -- Takes: the job
 -- Gives: notices
 -- Errors: 60040, 60043, 60044
--- Locks: the job, without waiting
+-- Locks: the job, waiting 100 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.redrive_job(p_job_id bigint)
 RETURNS TABLE (notices text)

@@ -163,15 +163,17 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
-    /// As [`Batcher::come`], for a batcher that shares syncs.
+    /// As [`Batcher::come`], but no item leaves alone if others come at the same moment: callers of one batch come back
+    /// together, and one that left before the others would keep them waiting for a sync of the server.
     pub(in crate::store::database) fn join(&self, item: I) -> Coming<I> {
-        let batch = self.come(item);
-        if !batch.is_empty() {
-            return Coming::Leaves(batch);
+        if self.gathering.wanted() > 0 {
+            let batch = self.come(item);
+            return if batch.is_empty() { Coming::Waits } else { Coming::Leaves(batch) };
         }
         let mut gathered = self.gathered();
-        if gathered.is_gathering || gathered.items.is_empty() || self.gathering.wanted() > 0 || !self.is_slow(&gathered)
-        {
+        gathered.items.push_back(item);
+        let has_place = gathered.under_way < self.most_under_way(&gathered) || self.is_slow(&gathered);
+        if gathered.is_gathering || !has_place {
             return Coming::Waits;
         }
         gathered.is_gathering = true;
@@ -241,8 +243,9 @@ impl<I: Item> Batcher<I> {
     /// So many items take a place, or give it up.
     fn keep_place(&self, gathered: &mut Gathered<I>, items: usize) {
         gathered.items_under_way += items;
-        gathered.last_departure = Instant::now();
-        if items == 0 {
+        if items > 0 {
+            gathered.last_departure = Instant::now();
+        } else {
             gathered.under_way -= 1;
             if gathered.under_way == 0 {
                 self.active.fetch_sub(1, SeqCst);
@@ -410,11 +413,10 @@ mod tests {
     async fn slow_batches_are_joined_by_others() {
         let _limit = crate::testing::limit();
         let batcher = Batcher { slow_after: Some(Duration::ZERO), ..Batcher::new(active()) };
-        assert!(matches!(batcher.join(item(1)), Coming::Leaves(_)));
-        assert_eq!(batcher.join(item(2)), Coming::Gathers);
-        assert_eq!(batcher.join(item(3)), Coming::Waits, "it goes with the other");
-        assert_eq!(names(&batcher.gather().await), [2, 3]);
-        for name in 4..=9 {
+        assert_eq!(batcher.join(item(1)), Coming::Gathers);
+        assert_eq!(batcher.join(item(2)), Coming::Waits, "it goes with the first");
+        assert_eq!(names(&batcher.gather().await), [1, 2]);
+        for name in 3..=9 {
             assert_eq!(batcher.join(item(name)), Coming::Gathers);
             assert_eq!(names(&batcher.gather().await), [name]);
         }
@@ -423,9 +425,10 @@ mod tests {
         for _ in 0..8 {
             assert!(batcher.take_place(1).is_empty());
         }
-        assert!(matches!(batcher.join(item(11)), Coming::Leaves(_)), "every place is free");
+        assert_eq!(batcher.active.load(SeqCst), 1, "every place is free");
         let quick = Batcher::new(active());
-        assert!(matches!(quick.join(item(1)), Coming::Leaves(_)));
+        assert_eq!(quick.join(item(1)), Coming::Gathers);
+        assert_eq!(names(&quick.gather().await), [1]);
         assert_eq!(quick.join(item(2)), Coming::Waits);
     }
 

@@ -218,7 +218,9 @@ impl Database {
                         None => left.push(asked),
                     }
                 }
-                self.ask_one_by_one(left).await;
+                // Each may wait for the end of another session's take.
+                let database = self.clone();
+                self.runtime.spawn(async move { database.ask_one_by_one(left).await });
             }
             Err(error) => batch.into_iter().for_each(|asked| self.answer(asked, Err(error.duplicate()))),
         }
