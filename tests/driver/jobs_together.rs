@@ -131,3 +131,33 @@ pub(crate) fn jobs_for_a_caller_that_has_left_go_back(store: Store) {
         assert_eq!(back[0].attempt, 1, "its caller never saw it");
     });
 }
+
+/// A take that has read the row just before it was taken locks it, passes it over, and keeps the lock to its commit.
+pub(crate) fn a_report_waits_for_a_take_that_locks_its_row_in_passing(store: Store) {
+    on(store, |broker, _, database| async move {
+        broker.push_job(W, &"a".to_owned()).await.unwrap();
+        let job = broker.take_jobs(W).lease(Duration::from_secs(3600)).await.unwrap().remove(0);
+        let (client, connection) = tokio_postgres::connect(database.url(), NoTls).await.unwrap();
+        tokio::spawn(connection);
+        loop {
+            client.batch_execute("BEGIN; SELECT FROM dialoq.job FOR UPDATE").await.unwrap();
+            let reporting = tokio::spawn({
+                let (broker, job) = (broker.clone(), job.clone());
+                async move { broker.complete_job(&job).await }
+            });
+            while !reporting.is_finished() && !store.waits_for_a_lock(&broker).await {
+                tokio::task::yield_now().await;
+            }
+            let has_waited = !reporting.is_finished();
+            client.batch_execute("ROLLBACK").await.unwrap();
+            match reporting.await.unwrap() {
+                Ok(()) => {
+                    assert!(has_waited, "it did not meet the lock");
+                    return;
+                }
+                // It waits 100 ms, which this machine may have spent elsewhere; a transaction that stays open is not waited for.
+                Err(error) => assert_eq!(error.code(), Code::JOB_LOCKED),
+            }
+        }
+    });
+}

@@ -113,7 +113,7 @@ fn main() -> ExitCode {
         Postgres schedules: many_processes_fire_each_time_once a_step_is_taken_from_the_row_as_it_was_read
             a_process_that_leaves_takes_no_time_with_it;
         Postgres jobs_together: each_caller_gets_its_own_answer transactions_that_take_together_end_by_themselves
-            jobs_for_a_caller_that_has_left_go_back;
+            jobs_for_a_caller_that_has_left_go_back a_report_waits_for_a_take_that_locks_its_row_in_passing;
         Postgres upgrading: rows_of_version_1_are_kept a_clock_of_tests_out_of_range_is_brought_into_it
             rights_on_single_functions_and_views_survive
             logic_alone_is_refused_by_tables_of_another_version an_upgrade_that_waits_for_a_reader_stops_no_other_session;

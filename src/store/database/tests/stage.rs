@@ -18,6 +18,7 @@ static DIALECT: Dialect = Dialect {
     logic: &[],
     drop: "",
     has_batches: false,
+    has_job_batches: false,
     install: Install {
         schema_state: "schema_state",
         version: "version",
