@@ -67,10 +67,11 @@ CREATE INDEX job_retry ON dialoq.job (queue_id, job_key) WHERE state = 0 AND att
 CREATE INDEX job_holder ON dialoq.job (process, holder, token) WHERE process IS NOT NULL;
 GO
 
--- The numbers of jobs and of their takings ascend over all queues.
-CREATE SEQUENCE dialoq.next_job_id AS bigint START WITH 1 INCREMENT BY 1 CACHE 100;
-GO
-CREATE SEQUENCE dialoq.next_job_token AS bigint START WITH 1 INCREMENT BY 1 CACHE 100;
+-- The numbers of jobs and of their takings ascend over all queues. SQL Server has one cache for all sessions; Babelfish has one
+-- for each, and numbers from several caches do not ascend.
+DECLARE @cache nvarchar(16) = CASE WHEN @@VERSION LIKE N'%Babelfish%' THEN N'NO CACHE' ELSE N'CACHE 100' END;
+EXEC(N'CREATE SEQUENCE dialoq.next_job_id AS bigint START WITH 1 INCREMENT BY 1 ' + @cache);
+EXEC(N'CREATE SEQUENCE dialoq.next_job_token AS bigint START WITH 1 INCREMENT BY 1 ' + @cache);
 GO
 
 -- Names under which a queue takes one job only. until_at: NULL is until the job is finished. To SQL Server a text equals the
