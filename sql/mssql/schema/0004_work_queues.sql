@@ -69,7 +69,7 @@ GO
 
 -- The numbers of jobs and of their takings ascend over all queues. SQL Server has one cache for all sessions; Babelfish has one
 -- for each, and numbers from several caches do not ascend.
-DECLARE @cache nvarchar(16) = CASE WHEN @@VERSION LIKE N'%Babelfish%' THEN N'NO CACHE' ELSE N'CACHE 100' END;
+DECLARE @cache nvarchar(16) = CASE WHEN @@VERSION LIKE N'%Babelfish%' THEN N'CACHE 1' ELSE N'CACHE 100' END;
 EXEC(N'CREATE SEQUENCE dialoq.next_job_id AS bigint START WITH 1 INCREMENT BY 1 ' + @cache);
 EXEC(N'CREATE SEQUENCE dialoq.next_job_token AS bigint START WITH 1 INCREMENT BY 1 ' + @cache);
 GO
