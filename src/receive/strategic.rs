@@ -122,6 +122,9 @@ async fn next_turn(broker: &Broker, strategy: &mut dyn Strategy) -> Result<Turn>
     }
 }
 
+/// The place of the first attempt that found something, and what it found.
+pub(crate) type FirstFound<B> = Option<(usize, B)>;
+
 /// What the plans of a strategy are carried out on: queues of messages, or work queues.
 pub(crate) trait Chosen: Sync {
     /// What an attempt finds.
@@ -133,7 +136,7 @@ pub(crate) trait Chosen: Sync {
         act: &'a dyn Perform,
         attempts: &'a [ClassAttempt],
         deadline: Deadline,
-    ) -> BoxFuture<'a, Result<Option<(usize, Self::Batch)>>>;
+    ) -> BoxFuture<'a, Result<FirstFound<Self::Batch>>>;
 
     /// What the strategy learns of it.
     fn describe(attempt: usize, batch: &Self::Batch) -> Option<Found>;

@@ -269,7 +269,9 @@ pub(crate) fn a_long_outbox_is_delivered_in_proportion_to_its_length(store: Stor
                 .collect();
             let [_, read, left] = numbers[..] else { panic!("{numbers:?}") };
             assert_eq!(left, 0, "{visit}");
-            assert!(read < 200 * WAITING, "{read} rows were read for {WAITING} messages: {visit}");
+            // 130 to 330 each: the versions of the endpoint's row stay until the commit. Reading the delivered rows again for
+            // each would be 750 more.
+            assert!(read < 500 * WAITING, "{read} rows were read for {WAITING} messages: {visit}");
         }
         broker.close().await.unwrap();
     };

@@ -84,11 +84,11 @@ fn op() -> BoxedStrategy<Op> {
             .prop_map(|(queue, job_type, key, level, due, unique)| Op::Push { queue, job_type, key, level, due, unique }),
         8 => (0..QUEUES.len(), 1..4i64, prop::option::weighted(0.3, 0..4u8), from, hold)
             .prop_map(|(queue, count, job_type, from, hold)| Op::Take { queue, count, job_type, from, hold }),
-        4 => place.clone().prop_map(Op::Complete),
-        4 => (place.clone(), then).prop_map(|(place, then)| Op::Fail(place, then)),
-        1 => (place.clone(), prop::option::of(1..4000i64)).prop_map(|(place, ms)| Op::Extend(place, ms)),
-        1 => place.clone().prop_map(Op::Report),
-        1 => place.clone().prop_map(Op::Cancel),
+        4 => place.prop_map(Op::Complete),
+        4 => (place, then).prop_map(|(place, then)| Op::Fail(place, then)),
+        1 => (place, prop::option::of(1..4000i64)).prop_map(|(place, ms)| Op::Extend(place, ms)),
+        1 => place.prop_map(Op::Report),
+        1 => place.prop_map(Op::Cancel),
         2 => place.prop_map(Op::Redrive),
     ]
     .boxed()
@@ -139,7 +139,7 @@ impl Known {
 
     /// Mostly the latest takings; the others are stale.
     fn taken(&self, place: usize) -> TakenJob {
-        let recent = self.taken.len().min(if place % 4 == 0 { usize::MAX } else { 4 });
+        let recent = self.taken.len().min(if place.is_multiple_of(4) { usize::MAX } else { 4 });
         let unknown = TakenJob { job: JobId(u64::from(u32::MAX)), token: 1 };
         self.taken.iter().rev().take(recent).nth(place / 4 % recent.max(1)).copied().unwrap_or(unknown)
     }
@@ -199,7 +199,7 @@ impl Known {
             })),
             Op::Complete(place) => WorkVerb::Complete {
                 taken: self.taken(*place),
-                result: (place % 2 == 0).then(|| Arc::new(number.to_string().into_bytes())),
+                result: place.is_multiple_of(2).then(|| Arc::new(number.to_string().into_bytes())),
             },
             Op::Fail(place, then) => {
                 WorkVerb::Fail { taken: self.taken(*place), reason: format!("why {number}").into(), then: *then }
