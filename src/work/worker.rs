@@ -505,7 +505,11 @@ impl<T: Send + 'static> Reader<T> {
         };
         match ended {
             Ended::Done(result) => {
-                let completed = complete(&tx, &job, result).await;
+                let completed = match complete(&tx, &job, result).await {
+                    // The transaction holds the job, so only its handler can have reported it.
+                    Err(error) if [Code::JOB_NOT_FOUND, Code::JOB_NOT_TAKEN].contains(&error.code()) => Ok(()),
+                    completed => completed,
+                };
                 self.note(&job, if completed.is_ok() { tx.commit().await } else { completed })?;
             }
             Ended::Failed(reason, then) => {
@@ -521,16 +525,21 @@ impl<T: Send + 'static> Reader<T> {
 
     /// Runs the handler on one job.
     async fn handle(&self, job: Arc<Job>, tx: Option<Arc<Tx>>) -> Ended {
-        let value = match job.decode(self.worker.queue) {
-            Ok(value) => value,
-            // It will not decode the next time either.
-            Err(error) => return Ended::Failed(error.to_string(), AfterFailure::Dead),
-        };
         let choices = Arc::<Mutex<Choices>>::default();
-        let context = Context { broker: self.worker.broker.clone(), job, tx, choices: choices.clone() };
-        let handler = self.worker.handler.clone();
-        // A task of its own, so that a panic is an error here.
-        let mut running = tokio::spawn(async move { handler(context, value).await });
+        let worker = self.worker.clone();
+        let chosen = choices.clone();
+        // A task of its own, so that a panic of the handler or of the decoding is an error here.
+        let mut running = tokio::spawn(async move {
+            let value = match job.decode(worker.queue) {
+                Ok(value) => value,
+                Err(error) => {
+                    // It will not decode the next time either.
+                    chosen.lock().unwrap_or_else(PoisonError::into_inner).after_failure = Some(AfterFailure::Dead);
+                    return Err(error.to_string());
+                }
+            };
+            (worker.handler)(Context { broker: worker.broker.clone(), job, tx, choices: chosen }, value).await
+        });
         let _aborts = AbortOnDrop(running.abort_handle());
         let reason = match (&mut running).await {
             Ok(Ok(())) => {

@@ -126,10 +126,13 @@ async fn a_long_handler_keeps_its_lease_and_a_cancelled_job_ends_its_handler() {
         }
     }
     let counter = dropped.clone();
+    let started = Arc::new(AtomicUsize::new(0));
+    let starts = started.clone();
     let worker = broker.worker(TASKS, move |_, _| {
-        let counts = Counts(counter.clone());
+        let (counts, starts) = (Counts(counter.clone()), starts.clone());
         async move {
             let _counts = counts;
+            starts.fetch_add(1, SeqCst);
             std::future::pending::<Result<(), String>>().await
         }
     });
@@ -139,6 +142,8 @@ async fn a_long_handler_keeps_its_lease_and_a_cancelled_job_ends_its_handler() {
         rows.first().is_some_and(|row| row.state == "taken" && row.due_at.is_some_and(|due| due.0 >= until))
     };
     let begin = broker.clock().now().0;
+    // Its heartbeat counts from then on; the row says "taken" earlier.
+    until("the handler runs", || started.load(SeqCst) == 1).await;
     for step in 0..5 {
         // Each heartbeat comes a third of a lease later.
         while !is_taken(begin + step * 1_000_000 + 3_000_000).await {
@@ -179,6 +184,59 @@ async fn what_a_handler_does_in_its_transaction_is_committed_with_the_job() {
     assert_eq!(broker.take_jobs("after").count(9).await.unwrap().len(), 1);
     let dead_jobs = broker.jobs(&dead(), 9).await.unwrap();
     assert_eq!(dead_jobs[0].last_error.as_deref(), Some("not this one"));
+}
+
+/// A body that no one should decode.
+#[derive(Debug, serde::Serialize)]
+struct Bomb;
+
+impl<'de> serde::Deserialize<'de> for Bomb {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> std::result::Result<Self, D::Error> {
+        panic!("this body is a bomb")
+    }
+}
+
+#[tokio::test]
+async fn a_panic_while_a_body_is_decoded_is_a_failed_attempt() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 1").await;
+    for number in 0..3_u32 {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    let bombs: WorkQueue<Bomb> = WorkQueue::json("tasks");
+    let worker = broker.worker(bombs, async |_, _| Ok::<_, String>(())).readers(1).start();
+    finished(&worker, 3).await;
+    assert_eq!(worker.stop().await.failed, 3);
+    let dead_jobs = broker.jobs(&dead(), 9).await.unwrap();
+    assert_eq!(dead_jobs[0].last_error.as_deref(), Some("its handler panicked: this body is a bomb"));
+}
+
+#[tokio::test]
+async fn a_handler_may_report_the_job_of_its_transaction() {
+    let _limit = limit();
+    let broker = broker("WITH MAX_ATTEMPTS = 1").await;
+    broker.sql("create table note (n int)", ()).await.unwrap();
+    for number in 0..2_u32 {
+        broker.push_job(TASKS, &number).await.unwrap();
+    }
+    let worker = broker.worker(TASKS, async |context: dialoq::work::Context, number| {
+        let tx = context.tx.as_ref().unwrap();
+        tx.sql("insert into note values (?1)", (1,)).await.map_err(|error| error.to_string())?;
+        let reported = match number {
+            0 => tx.complete_job_with(&*context.job, "its own").await,
+            _ => tx.fail_job(&*context.job, "not today").await.map(drop),
+        };
+        reported.map_err(|error| error.to_string())
+    });
+    let worker = worker.in_transactions().start();
+    finished(&worker, 2).await;
+    let done = worker.stop().await;
+    assert_eq!((done.completed, done.lost, done.failed), (2, 0, 0));
+    let notes = broker.query("select sum(n) from note", ()).await.unwrap();
+    assert_eq!(notes.rows[0].get::<i64>("sum(n)").unwrap(), 2, "what the handlers wrote is kept");
+    let results = broker.finished_jobs(&JobFilter::default(), 9).await.unwrap();
+    assert_eq!(results[0].result.as_deref(), Some(&b"its own"[..]));
+    assert_eq!(broker.jobs(&dead(), 9).await.unwrap()[0].last_error.as_deref(), Some("not today"));
 }
 
 #[tokio::test]

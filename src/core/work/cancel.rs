@@ -1,12 +1,14 @@
 //! CANCEL: a job leaves its queue without being done.
 
 use super::DONE;
+use super::ready::most_of_key;
 use super::session::WorkOp;
 use crate::core::session::{Op, Session};
 use crate::core::state::Core;
 use crate::error::Result;
 use crate::id::JobId;
 use crate::protocol::Outcome;
+use crate::protocol::work::JobState;
 
 impl Core {
     /// The reader of a leased job learns it from its next report, which finds no job.
@@ -15,6 +17,13 @@ impl Core {
         let was_reported = self.work.jobs[place].is_reported;
         let was_free = self.hold_job(session, place, true);
         self.work.jobs[place].is_finished = true;
+        let (job, work) = (&self.work.jobs[place], &self.work);
+        let (queue_id, key) = (job.queue_id, job.key);
+        let is_limited = work.queues.get(&queue_id).is_some_and(|queue| most_of_key(&queue.settings, key).is_some());
+        if was_free && job.state == JobState::Ready && is_limited {
+            // The one behind it in its key may be taken now, and may be what another reader waits for.
+            self.work.signal(queue_id);
+        }
         session.record(Op::Work(WorkOp::Cancel { job: place, was_free, was_reported }));
         Ok(DONE)
     }

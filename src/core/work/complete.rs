@@ -4,7 +4,7 @@ use super::DONE;
 use super::change::WorkChange;
 use super::job::FinishedAs;
 use super::session::WorkOp;
-use super::state::Due;
+use super::state::{Due, Work};
 use crate::core::session::{Op, Session};
 use crate::core::state::Core;
 use crate::error::Result;
@@ -40,10 +40,8 @@ impl Core {
         let job = &work.jobs[place];
         let (job_id, queue_id) = (job.id, job.queue_id);
         let Some(queue) = work.queues.get_mut(&queue_id) else { return };
+        let is_first = queue.settings.has_history && queue.finished == 0;
         let finish_number = queue.settings.has_history.then(|| {
-            if queue.finished == 0 {
-                work.due.insert((now.0.saturating_add(CUT_EVERY_US), Due::History { queue_id }));
-            }
             queue.finished += 1;
             queue.last_finished = now.0;
             queue.finish_number += 1;
@@ -54,6 +52,8 @@ impl Core {
         work.remove(place);
         if is_cut {
             self.cut_history(queue_id, now);
+        } else if is_first {
+            work.cut_by(queue_id, now.0.saturating_add(CUT_EVERY_US));
         }
     }
 
@@ -63,13 +63,32 @@ impl Core {
         let Some(queue) = work.queues.get_mut(&queue_id) else { return };
         queue.finished = 0;
         let kept_us = queue.settings.get(WorkNumber::HistorySeconds).saturating_mul(1_000_000);
-        // Until the last one is too old: a tenth of the time apart, so that a quiet queue costs few writes.
-        if now.0.saturating_sub(queue.last_finished) <= kept_us {
-            work.due.insert((now.0.saturating_add((kept_us / 10).max(CUT_EVERY_US)), Due::History { queue_id }));
+        if let Some(at) = queue.cut_at.take() {
+            work.due.remove(&(at, Due::History { queue_id }));
         }
+        // Until the last one is too old: a tenth of the time apart, so that a quiet queue costs few writes.
+        let next = (now.0.saturating_sub(queue.last_finished) <= kept_us)
+            .then(|| now.0.saturating_add((kept_us / 10).max(CUT_EVERY_US)));
         let finished_before = Timestamp(now.0.saturating_sub(kept_us));
         let most_rows = queue.settings.get(WorkNumber::HistoryRows).unsigned_abs();
         let first_number = (queue.finish_number + 1).saturating_sub(most_rows);
         work.write(WorkChange::CutHistory { queue_id, finished_before, first_number });
+        if let Some(next) = next {
+            work.cut_by(queue_id, next);
+        }
+    }
+}
+
+impl Work {
+    /// The history of the queue is to be cut then, unless it is cut sooner.
+    pub(super) fn cut_by(&mut self, queue_id: i32, at: i64) {
+        let Some(queue) = self.queues.get_mut(&queue_id) else { return };
+        if queue.cut_at.is_some_and(|sooner| sooner <= at) {
+            return;
+        }
+        if let Some(later) = queue.cut_at.replace(at) {
+            self.due.remove(&(later, Due::History { queue_id }));
+        }
+        self.due.insert((at, Due::History { queue_id }));
     }
 }

@@ -73,7 +73,7 @@ impl Ready {
 }
 
 /// The most jobs of one key that may be held at a time; `None` if its jobs need not be counted.
-fn most_of_key(settings: &WorkSettings, key: u32) -> Option<usize> {
+pub(super) fn most_of_key(settings: &WorkSettings, key: u32) -> Option<usize> {
     let limit = settings.limit(WorkNumber::MaxTakenPerKey).filter(|_| key != NO_NAME);
     let limit = limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     if settings.order == WorkOrder::FifoStrict {

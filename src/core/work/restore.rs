@@ -25,7 +25,7 @@ impl Restore {
         if let Some(queue) = self.core.work.queues.get_mut(&queue_id) {
             queue.finish_number = finish_number;
             queue.last_finished = now.0;
-            self.core.work.due.insert((now.0, Due::History { queue_id }));
+            self.core.work.cut_by(queue_id, now.0);
         }
     }
 
@@ -103,6 +103,9 @@ impl Core {
         for place in &places {
             work.enter(*place);
         }
+        // The history may have to be shorter now.
+        let now = work.now.0;
+        work.cut_by(queue_id, now);
     }
 
     /// Refuses to drop a work queue while a transaction holds a job of it.

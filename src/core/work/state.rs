@@ -70,6 +70,8 @@ pub(super) struct WorkQueueState {
     pub(super) next_take: i64,
     /// Jobs finished since the history was last cut.
     pub(super) finished: u32,
+    /// When the history is cut next, in microseconds; `None` if nothing is to be cut.
+    pub(super) cut_at: Option<i64>,
     /// The last number in the history.
     pub(super) finish_number: u64,
     /// When the last job finished, in microseconds.
@@ -85,6 +87,7 @@ impl WorkQueueState {
             taken: 0,
             next_take: 0,
             finished: 0,
+            cut_at: None,
             finish_number: 0,
             last_finished: 0,
         }

@@ -14,6 +14,11 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, Result, Row, params, params_from_iter};
 use std::sync::Arc;
 
+/// Rows that one statement cuts from a history, and statements in a row: 200,000 rows, about a tenth of a second. A queue
+/// that finishes more between two cuts is cut more often.
+const CUT_ROWS: usize = 2000;
+const MOST_CUTS: u32 = 100;
+
 impl Writer<'_> {
     /// Writes a change of a work queue.
     pub(super) fn write_work(&mut self, change: &WorkChange) -> Result<()> {
@@ -64,7 +69,11 @@ impl Writer<'_> {
                 self.run(Write::DeleteJob, [int(*job_id)])?;
             }
             WorkChange::CutHistory { queue_id, finished_before, first_number } => {
-                self.run(Write::CutJobHistory, params![queue_id, finished_before.0, int(*first_number)])?;
+                let cut = params![queue_id, finished_before.0, int(*first_number)];
+                let mut rounds = 0;
+                while self.run(Write::CutJobHistory, cut)? == CUT_ROWS && rounds < MOST_CUTS {
+                    rounds += 1;
+                }
             }
             WorkChange::SetScheduleTimes { schedule_id, next_at, last_at } => {
                 let times = (next_at.map(|at| at.0), last_at.map(|at| at.0));

@@ -131,6 +131,36 @@ fn a_limit_that_is_altered_holds_for_jobs_that_wait() {
 }
 
 #[test]
+fn a_history_is_cut_at_one_time_at_a_time() {
+    let mut memory = broker(&[number(WorkNumber::HistorySeconds, 100)]);
+    let mut now_ms = 0;
+    for round in 0..50 {
+        for _ in 0..70 {
+            push(&mut memory, job_of("a"));
+            let take = Take {
+                queue: "w".into(),
+                count: 1,
+                job_type: None,
+                from: TakeFrom::Any,
+                hold: Hold::Transaction,
+                taken_by: "reader".into(),
+            };
+            memory.submit(vec![Verb::Work(WorkVerb::Take(Box::new(take)))], after_ms(now_ms)).unwrap();
+        }
+        now_ms += 900;
+        memory.tick(after_ms(now_ms));
+        let due = memory
+            .core
+            .work
+            .due
+            .iter()
+            .filter(|(_, due)| matches!(due, crate::core::work::state::Due::History { .. }))
+            .count();
+        assert!(due <= 1, "{due} cuts are due in round {round}");
+    }
+}
+
+#[test]
 fn the_history_keeps_to_its_bounds() {
     let mut memory = broker(&[number(WorkNumber::HistoryRows, 100), number(WorkNumber::HistorySeconds, 60)]);
     for _ in 0..1500 {

@@ -172,7 +172,8 @@ impl<I: Item> Batcher<I> {
         }
         let mut gathered = self.gathered();
         gathered.items.push_back(item);
-        let has_place = gathered.under_way < self.most_under_way(&gathered) || self.is_slow(&gathered);
+        let has_place =
+            gathered.under_way < self.most_under_way(&gathered) || self.is_slow(&gathered, gathered.under_way);
         if gathered.is_gathering || !has_place {
             return Coming::Waits;
         }
@@ -193,10 +194,9 @@ impl<I: Item> Batcher<I> {
         batch
     }
 
-    /// Whether the batches under way take so long that another may leave beside them.
-    fn is_slow(&self, gathered: &Gathered<I>) -> bool {
-        gathered.under_way < MOST_SLOW_BATCHES
-            && self.slow_after.is_some_and(|slow| gathered.last_departure.elapsed() >= slow)
+    /// Whether the batches under way take so long that another may leave beside so many others.
+    fn is_slow(&self, gathered: &Gathered<I>, others: usize) -> bool {
+        others < MOST_SLOW_BATCHES && self.slow_after.is_some_and(|slow| gathered.last_departure.elapsed() >= slow)
     }
 
     /// Returns the item if it may go at once; then [`Batcher::next`] must be called when it is done. Otherwise the item
@@ -234,7 +234,8 @@ impl<I: Item> Batcher<I> {
     fn take_place(&self, back: usize) -> Vec<I> {
         let mut gathered = self.gathered();
         gathered.items_under_way -= back;
-        let has_place = gathered.under_way <= self.most_under_way(&gathered) || self.is_slow(&gathered);
+        let has_place =
+            gathered.under_way <= self.most_under_way(&gathered) || self.is_slow(&gathered, gathered.under_way - 1);
         let batch = if has_place { gathered.batch() } else { Vec::new() };
         self.keep_place(&mut gathered, batch.len());
         batch
