@@ -10,6 +10,7 @@ use crate::protocol::definition::WorkNumber;
 use crate::protocol::work::AfterFailure;
 use crate::receive::strategy::Strategy;
 use crate::receive::{Deadline, next_by};
+use crate::time::Timestamp;
 use crate::tx::Tx;
 use std::fmt::Display;
 use std::pin::Pin;
@@ -616,8 +617,12 @@ impl Drop for AbortOnDrop {
 /// Prolongs a lease for ever; ends when the job is lost.
 async fn beat(broker: &Broker, job: &Job, lease: Duration) -> Error {
     let taken: TakenJob = job.taken;
+    // Counted from the taking, and from each request: an answer that takes long must not cost a part of the lease.
+    let lease_us = i64::try_from(lease.as_micros()).unwrap_or(i64::MAX);
+    let mut begins = job.lease_until.map_or(broker.clock().now(), |until| Timestamp(until.0.saturating_sub(lease_us)));
     loop {
-        broker.clock().sleep_until(broker.clock().now().after(lease / 3)).await;
+        broker.clock().sleep_until(begins.after(lease / 3)).await;
+        begins = broker.clock().now();
         match broker.extend_job(taken, Some(lease)).await {
             Err(error) if is_lost(&error) => return error,
             // The next beat tries again; there is time for one more.

@@ -98,15 +98,17 @@ async fn a_stop_waits_for_handlers_and_takes_nothing_more() {
     }
     let gate = Arc::new(Semaphore::new(0));
     let held = gate.clone();
+    let started = Arc::new(AtomicUsize::new(0));
+    let starts = started.clone();
     let worker = broker.worker(TASKS, move |_, _| {
-        let gate = held.clone();
-        async move { gate.acquire().await.map(drop) }
+        let (gate, starts) = (held.clone(), starts.clone());
+        async move {
+            starts.fetch_add(1, SeqCst);
+            gate.acquire().await.map(drop)
+        }
     });
     let worker = worker.start();
-    let taken = JobFilter { state: Some("taken".into()), ..JobFilter::default() };
-    while broker.jobs(&taken, 9).await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    until("a handler runs", || started.load(SeqCst) == 1).await;
     let stopping = tokio::spawn(worker.stop());
     gate.add_permits(9);
     assert_eq!(stopping.await.unwrap().completed, 1);
