@@ -88,8 +88,16 @@ mod tests {
             assert!(row.per_s > 0.0 || row.workload.starts_with("high"), "{row:?}");
             assert!(row.p50_us <= row.p99_us, "{row:?}");
             // A flooded class is held against itself, a dialog against nothing, one batch against the other.
-            let has_no_log =
-                ["dialog", "high", "receive_at", "send_100_spread", "receive_100_scattered", "log", "send_beside"];
+            let has_no_log = [
+                "dialog",
+                "high",
+                "receive_at",
+                "send_100_spread",
+                "receive_100_scattered",
+                "log",
+                "send_beside",
+                "work_both",
+            ];
             let is_bare = has_no_log.iter().any(|name| row.workload.starts_with(name));
             assert_eq!(row.ratio_to_log.is_none(), is_bare, "{row:?}");
         }
