@@ -14,6 +14,7 @@ mod options;
 mod report;
 mod rival;
 mod server;
+#[cfg_attr(not(feature = "postgres"), allow(dead_code, reason = "jobs are measured on PostgreSQL alone"))]
 mod sql;
 mod subject;
 mod targets;

@@ -40,11 +40,13 @@ impl Jobs {
     }
 
     /// The same queue, from which each job is taken and completed in a transaction with this statement about its id.
+    #[cfg(feature = "postgres")]
     pub(super) fn in_tx(&self, statement: &'static str) -> Self {
         Self::on(&self.broker, &self.queue, Some(statement))
     }
 
     /// How often a take that did not wait got nothing.
+    #[cfg(feature = "postgres")]
     pub(super) fn empties(&self) -> u64 {
         self.empties.load(Relaxed)
     }
