@@ -542,7 +542,7 @@ impl Driver {
         is_closed
     }
 
-    /// Why a reader ended (reference 5.4).
+    /// Why a reader ended.
     fn judge(&self, outcome: Result<(), Error>, left_open: bool, received: bool) -> (ReaderEnd, Option<Code>, String) {
         let catalog = self.store.catalog();
         let queue = self.source.watched(&catalog, &self.queue);

@@ -1,4 +1,5 @@
-//! The queue monitor: when readers are launched, as a pure state machine (reference 5.1 to 5.6).
+//! The queue monitor: when readers are launched, as a pure state machine (`docs/semantics.md`,
+//! "Activation").
 //!
 //! It has no clock, no tasks and no queue: a driver passes it the facts and carries out its decisions.
 

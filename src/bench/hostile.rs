@@ -4,7 +4,7 @@ use super::embedded::{MANY, Place, middle};
 use super::flow::{self, Bodies};
 use super::load::Round;
 use super::report::{Figure, Measured, Report};
-use super::subject::{CLIENT, Lane, REQUESTS, Style};
+use super::subject::{CLIENT, Conversations, REQUESTS, Style};
 use super::targets::{HOSTILE_JSON, HOSTILE_XML};
 use dialoq::Error;
 use dialoq::define::Definitions;
@@ -61,11 +61,12 @@ pub(super) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
         let folder = at.folder.join(place.to_string());
         std::fs::create_dir_all(&folder).map_err(super::rival::log::io_error)?;
         let subject = Place { folder: &folder, ..*at }.subject().await?;
-        let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let conversations = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
         let (rounds, length) = (at.options.rounds, at.options.round_length);
-        let pair =
-            send_beside(&subject.broker, &lane, &kind, at.bodies(), rounds, length, async || subject.drain().await)
-                .await?;
+        let pair = send_beside(&subject.broker, &conversations, &kind, at.bodies(), rounds, length, async || {
+            subject.drain().await
+        })
+        .await?;
         report.figures.push(pair.figure(&kind));
         for (workload, round) in pair.named(&kind) {
             report.results.push(Measured::new(&workload, CALLERS, 1, at.options.body_bytes, &round));
@@ -92,10 +93,10 @@ impl Pair {
     }
 }
 
-/// The senders of a lane alone, and with the hostile caller, in turn.
+/// The senders of these conversations alone, and with the hostile caller, in turn.
 pub(super) async fn send_beside(
     broker: &Broker,
-    lane: &Arc<Lane>,
+    conversations: &Arc<Conversations>,
     kind: &Kind,
     bodies: Bodies,
     rounds: usize,
@@ -105,11 +106,11 @@ pub(super) async fn send_beside(
     broker.define(|define| make(define, kind)).await?;
     let (mut alone, mut with_hostile) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        alone.push(flow::send(lane, bodies, CALLERS, 1, length).await?);
+        alone.push(flow::send(conversations, bodies, CALLERS, 1, length).await?);
         drain().await?;
         let is_over = Arc::new(AtomicBool::new(false));
         let hostile = tokio::spawn(keep_sending(broker.clone(), kind.body.clone(), is_over.clone()));
-        let round = flow::send(lane, bodies, CALLERS, 1, length).await;
+        let round = flow::send(conversations, bodies, CALLERS, 1, length).await;
         is_over.store(true, Relaxed);
         hostile.await.map_err(|_| Error::closed())??;
         with_hostile.push(round?);

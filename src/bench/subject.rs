@@ -119,14 +119,26 @@ impl Subject {
     }
 
     /// This many plain conversations, and callers that use them.
-    pub(super) async fn lane(&self, conversations: usize, style: Style) -> Result<Lane> {
-        self.lane_of(Class::Plain, conversations, style).await
+    pub(super) async fn conversations(&self, conversations: usize, style: Style) -> Result<Conversations> {
+        self.conversations_of(Class::Plain, conversations, style).await
     }
 
     /// This many conversations of a class, and callers that use them.
-    pub(super) async fn lane_of(&self, class: Class, conversations: usize, style: Style) -> Result<Lane> {
+    pub(super) async fn conversations_of(
+        &self,
+        class: Class,
+        conversations: usize,
+        style: Style,
+    ) -> Result<Conversations> {
         let handles = begin_dialogs(&self.broker, class, conversations).await?;
-        Ok(Lane { broker: self.broker.clone(), handles, next: AtomicUsize::new(0), style, spreads: false, run: 1 })
+        Ok(Conversations {
+            broker: self.broker.clone(),
+            handles,
+            next: AtomicUsize::new(0),
+            style,
+            spreads: false,
+            run: 1,
+        })
     }
 
     /// Receives whatever waits in the queue of requests.
@@ -172,7 +184,7 @@ pub(super) async fn begin_dialogs(broker: &Broker, class: Class, count: usize) -
 }
 
 /// Some conversations, used in turn.
-pub(super) struct Lane {
+pub(super) struct Conversations {
     broker: Broker,
     handles: Vec<ConversationHandle>,
     next: AtomicUsize,
@@ -181,7 +193,7 @@ pub(super) struct Lane {
     run: usize,
 }
 
-impl Lane {
+impl Conversations {
     /// The same, but every message of a transaction goes on another conversation.
     pub(super) fn spread(mut self) -> Self {
         self.spreads = true;
@@ -197,11 +209,11 @@ impl Lane {
     /// Sends this many messages from so many callers at once, unmeasured.
     pub(super) async fn fill_by_callers(self: &Arc<Self>, callers: usize, bodies: Bodies, count: usize) -> Result<()> {
         let left = Arc::new(AtomicUsize::new(count));
-        self.by_callers(callers, move |lane| {
+        self.by_callers(callers, move |conversations| {
             let left = left.clone();
             async move {
                 while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
-                    lane.send(vec![bodies.next()]).await?;
+                    conversations.send(vec![bodies.next()]).await?;
                 }
                 Ok(())
             }
@@ -211,8 +223,8 @@ impl Lane {
 
     /// Receives whatever waits, by so many callers at once.
     pub(super) async fn drain_by_callers(self: &Arc<Self>, callers: usize) -> Result<()> {
-        self.by_callers(callers, |lane| async move {
-            while lane.broker.receive(REQUESTS).wait(PATIENCE).await?.is_some() {}
+        self.by_callers(callers, |conversations| async move {
+            while conversations.broker.receive(REQUESTS).wait(PATIENCE).await?.is_some() {}
             Ok(())
         })
         .await
@@ -238,7 +250,7 @@ impl Lane {
     }
 }
 
-impl Side for Lane {
+impl Side for Conversations {
     async fn send(&self, bodies: Vec<Vec<u8>>) -> Result<()> {
         if let (Style::AtOnce, [body]) = (self.style, &bodies[..]) {
             return self.broker.send(self.next_handle(), REQUEST, body).await;

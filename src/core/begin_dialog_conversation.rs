@@ -1,4 +1,4 @@
-//! BEGIN DIALOG (reference 2.1).
+//! BEGIN DIALOG CONVERSATION (`docs/semantics.md`, "A conversation's life").
 
 use super::check::check_service_name;
 use super::endpoint::{Endpoint, NONE, RareFields};

@@ -1,4 +1,4 @@
-//! The effects of definitions on open conversations (reference 1.9).
+//! The effects of definitions on open conversations (`docs/semantics.md`, "Objects").
 
 use super::effects::{Arrival, Effects};
 use super::endpoint::Endpoint;

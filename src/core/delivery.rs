@@ -339,7 +339,7 @@ impl Core {
         self.sender_of(row.transmission_id, row.endpoint_id).is_some()
     }
 
-    /// A body that fails validation breaks both sides (reference 1.2).
+    /// A body that fails validation breaks both sides.
     fn reject(&mut self, from: u32, to: u32, rejection: &Rejection, now: Timestamp, effects: &mut Effects) {
         // The receiver of bad XML gets another number than its sender.
         let code_at_receiver = if rejection.code == -9615 { -9616 } else { rejection.code };

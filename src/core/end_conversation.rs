@@ -1,4 +1,4 @@
-//! END CONVERSATION (reference 2.6, transitions 3 and 9 to 21).
+//! END CONVERSATION (`docs/semantics.md`, "A conversation's life").
 
 use super::check::check_form;
 use super::delivery::SentMessage;

@@ -1,4 +1,4 @@
-//! Event notifications on queues: the broker's own conversations (reference 5.7).
+//! Event notifications on queues: the broker's own conversations (`docs/semantics.md`, "Activation").
 
 use super::begin_dialog_conversation::LONGEST_SECONDS;
 use super::change::Change;

@@ -1,5 +1,5 @@
-//! GET_TRANSMISSION_STATUS: why a message waits in the transmission queue. The numbers are those of reference 6.6, the texts
-//! our own.
+//! GET_TRANSMISSION_STATUS: why a message waits in the transmission queue. The numbers are those of Service
+//! Broker, the texts our own (`docs/semantics.md`, "The transmission queue").
 
 use super::state::Core;
 use crate::id::ConversationHandle;

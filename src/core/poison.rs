@@ -1,4 +1,5 @@
-//! Poison messages: five rollbacks in a row disable the queue, or quarantine the guilty group (reference 4.2).
+//! Poison messages: five rollbacks in a row disable the queue, or quarantine the guilty group (`docs/semantics.md`,
+//! "Poison messages").
 
 use super::change::Change;
 use super::effects::Effects;

@@ -1,4 +1,4 @@
-//! RECEIVE and GET CONVERSATION GROUP (reference 3).
+//! RECEIVE and GET CONVERSATION GROUP (`docs/semantics.md`, "Order", "Levels" and "Locks").
 
 use super::change::{Change, DeliveryClass};
 use super::check::check_levels;

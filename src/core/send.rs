@@ -1,4 +1,4 @@
-//! SEND ON CONVERSATION (reference 2.5).
+//! SEND ON CONVERSATION (`docs/semantics.md`, "A conversation's life").
 
 use super::change::{Change, DeliveryClass, MessageRow};
 use super::delivery::SentMessage;

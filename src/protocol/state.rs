@@ -1,4 +1,4 @@
-//! The states of a conversation endpoint (reference 2.3).
+//! The states of a conversation endpoint (`docs/semantics.md`, "A conversation's life").
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! The system's own message types, contracts and error bodies (reference 2.7, C3, C4).
+//! The system's own message types, contracts and error bodies (`docs/semantics.md`, "System messages").
 
 /// Sent by the broker to the peer of a conversation that was ended.
 pub const END_DIALOG: &str = "http://schemas.microsoft.com/SQL/ServiceBroker/EndDialog";

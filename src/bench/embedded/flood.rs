@@ -17,8 +17,8 @@ const RECEIVERS: usize = 64;
 
 pub(in crate::bench) async fn measure(at: &Place<'_>, report: &mut Report) -> Result<()> {
     let (subject, bodies, length) = (at.subject().await?, at.bodies(), at.options.round_length);
-    let high = Arc::new(subject.lane_of(Class::High, HIGH_CONVERSATIONS, Style::AtOnce).await?);
-    let low = Arc::new(subject.lane_of(Class::Low, MANY, Style::AtOnce).await?);
+    let high = Arc::new(subject.conversations_of(Class::High, HIGH_CONVERSATIONS, Style::AtOnce).await?);
+    let low = Arc::new(subject.conversations_of(Class::Low, MANY, Style::AtOnce).await?);
     let high_senders = || Senders {
         side: high.clone(),
         callers: HIGH_CALLERS,

@@ -6,7 +6,7 @@ use crate::bench::load::{Caller, Round, median, run};
 use crate::bench::machine::resident_bytes;
 use crate::bench::options::MILLION;
 use crate::bench::report::{Figure, Measured, Report};
-use crate::bench::subject::{Class, Lane, REQUEST, REQUESTS, Style, begin_dialogs};
+use crate::bench::subject::{Class, Conversations, REQUEST, REQUESTS, Style, begin_dialogs};
 use crate::bench::targets::{BACKLOG_MEMORY, CONVERSATION_MEMORY, REOPEN};
 use dialoq::Result;
 use dialoq::protocol::{ReceiveFrom, Verb};
@@ -21,9 +21,9 @@ const CALLERS: usize = 64;
 /// Resident memory of this process with a million messages waiting.
 pub(in crate::bench) async fn backlog(at: &Place<'_>, report: &mut Report) -> Result<()> {
     let subject = at.subject().await?;
-    let lane = subject.lane(MANY, Style::AtOnce).await?;
+    let conversations = subject.conversations(MANY, Style::AtOnce).await?;
     let count = at.options.enough(MILLION);
-    lane.fill(at.bodies(), count).await?;
+    conversations.fill(at.bodies(), count).await?;
     note_memory(
         report,
         if count == MILLION { BACKLOG_MEMORY.to_owned() } else { format!("resident with {count} messages waiting") },
@@ -78,16 +78,16 @@ pub(in crate::bench) async fn depth(at: &Place<'_>, report: &mut Report) -> Resu
         let folder = at.folder.join(depth.to_string());
         std::fs::create_dir_all(&folder).map_err(crate::bench::rival::log::io_error)?;
         let subject = Place { folder: &folder, ..*at }.subject().await?;
-        let lane = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
-        lane.fill(at.bodies(), depth).await?;
-        places.push((depth, subject, lane, Vec::new()));
+        let conversations = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
+        conversations.fill(at.bodies(), depth).await?;
+        places.push((depth, subject, conversations, Vec::new()));
     }
     let per_round = PER_ROUND.min(deepest as u64 / 200).max(1);
     // Short rounds, so more of them.
     for _ in 0..at.options.rounds * 3 {
-        for (_, _, lane, rounds) in &mut places {
-            rounds.push(some(lane, per_round).await?);
-            lane.fill(at.bodies(), per_round as usize).await?;
+        for (_, _, conversations, rounds) in &mut places {
+            rounds.push(some(conversations, per_round).await?);
+            conversations.fill(at.bodies(), per_round as usize).await?;
         }
     }
     for (depth, subject, _, rounds) in places {
@@ -101,14 +101,14 @@ pub(in crate::bench) async fn depth(at: &Place<'_>, report: &mut Report) -> Resu
 }
 
 /// Receives exactly so many messages.
-pub(in crate::bench) async fn some(lane: &Arc<Lane>, count: u64) -> Result<Round> {
+pub(in crate::bench) async fn some(conversations: &Arc<Conversations>, count: u64) -> Result<Round> {
     let left = Arc::new(AtomicU64::new(count));
-    let callers = (0..CALLERS).map(|_| Rationed { lane: lane.clone(), left: left.clone() });
+    let callers = (0..CALLERS).map(|_| Rationed { conversations: conversations.clone(), left: left.clone() });
     run(callers, Duration::from_secs(3600)).await
 }
 
 struct Rationed {
-    lane: Arc<Lane>,
+    conversations: Arc<Conversations>,
     left: Arc<AtomicU64>,
 }
 
@@ -117,6 +117,6 @@ impl Caller for Rationed {
         if self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_err() {
             return Ok(0);
         }
-        Ok(self.lane.receive(1, false).await?.len() as u64)
+        Ok(self.conversations.receive(1, false).await?.len() as u64)
     }
 }

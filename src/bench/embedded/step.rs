@@ -151,7 +151,7 @@ impl Place<'_> {
 
     async fn send(&self, callers: usize, report: &mut Report) -> Result<()> {
         let (subject, log, bodies) = (self.subject().await?, self.log(false)?, self.bodies());
-        let store = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let store = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
         let in_place = self.log_in_place()?;
         let rival = if callers == 1 { Some(self.rival()?) } else { None };
         let length = self.options.round_length;
@@ -172,7 +172,7 @@ impl Place<'_> {
 
     async fn receive(&self, callers: usize, conversations: usize, style: Style, report: &mut Report) -> Result<()> {
         let (subject, log, bodies) = (self.subject().await?, self.log(true)?, self.bodies());
-        let store = Arc::new(subject.lane(conversations, style).await?);
+        let store = Arc::new(subject.conversations(conversations, style).await?);
         let rival = if callers == 1 { Some(self.rival()?) } else { None };
         // More than a round can take, so that time ends it; what is left stays for the next.
         let waiting = self.options.enough(if callers == 1 { 20_000 } else { 200_000 });
@@ -205,7 +205,7 @@ impl Place<'_> {
 
     async fn both(&self, callers: usize, report: &mut Report) -> Result<()> {
         let (subject, log, bodies) = (self.subject().await?, self.log(true)?, self.bodies());
-        let store = Arc::new(subject.lane(MANY, Style::AtOnce).await?);
+        let store = Arc::new(subject.conversations(MANY, Style::AtOnce).await?);
         let length = self.options.round_length;
         let (mut stores, mut logs) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
@@ -232,8 +232,8 @@ impl Place<'_> {
 
     async fn send_batch(&self, report: &mut Report) -> Result<()> {
         let (subject, log, bodies) = (self.subject().await?, self.log(false)?, self.bodies());
-        let one = Arc::new(subject.lane(MANY, Style::InTx).await?);
-        let spread = Arc::new(subject.lane(MANY, Style::InTx).await?.spread());
+        let one = Arc::new(subject.conversations(MANY, Style::InTx).await?);
+        let spread = Arc::new(subject.conversations(MANY, Style::InTx).await?.spread());
         let length = self.options.round_length;
         let (mut ones, mut spreads, mut logs) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
@@ -251,8 +251,8 @@ impl Place<'_> {
         let (log, bodies) = (self.log(true)?, self.bodies());
         // As it was sent 100 per transaction; and scattered, each message between those of other conversations.
         let subject = self.subject().await?;
-        let together = Arc::new(subject.lane(MANY, Style::InTx).await?.in_runs(PER_TRANSACTION));
-        let scattered = Arc::new(subject.lane(MANY, Style::InTx).await?);
+        let together = Arc::new(subject.conversations(MANY, Style::InTx).await?.in_runs(PER_TRANSACTION));
+        let scattered = Arc::new(subject.conversations(MANY, Style::InTx).await?);
         let waiting = self.options.enough(300_000);
         let length = self.options.round_length;
         let (mut togethers, mut scattereds, mut logs) = (Vec::new(), Vec::new(), Vec::new());

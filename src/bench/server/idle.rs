@@ -1,6 +1,6 @@
 //! What a system costs on which nothing happens, and how fast it wakes up.
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::texts::Server;
 use crate::bench::Options;
 use crate::bench::flow::Side;
@@ -25,10 +25,10 @@ const LONG: Duration = Duration::from_secs(3600);
 
 /// From before a SEND to after the RECEIVE that waited for it, on an idle system: the receiver in the sender's process,
 /// and in another. Another broker on the same URL is another process to the server.
-pub(super) async fn wake_up(options: &Options, server: &Server, ground: &Ground, report: &mut Report) -> Result<()> {
+pub(super) async fn wake_up(options: &Options, server: &Server, fixture: &Fixture, report: &mut Report) -> Result<()> {
     let other = Broker::open(&server.named).await?;
     for (receiving, p50, p99) in
-        [(&ground.subject.broker, WAKE_UP_SAME, WAKE_UP_SAME_P99), (&other, WAKE_UP_OTHER, WAKE_UP_OTHER_P99)]
+        [(&fixture.subject.broker, WAKE_UP_SAME, WAKE_UP_SAME_P99), (&other, WAKE_UP_OTHER, WAKE_UP_OTHER_P99)]
     {
         let mut latency = new_histogram();
         for _ in 0..WAKE_UPS {
@@ -39,7 +39,7 @@ pub(super) async fn wake_up(options: &Options, server: &Server, ground: &Ground,
             });
             tokio::time::sleep(SETTLING).await;
             let before = Instant::now();
-            ground.lane.send(vec![vec![b'x'; options.body_bytes]]).await?;
+            fixture.conversations.send(vec![vec![b'x'; options.body_bytes]]).await?;
             let received = waiting.await.map_err(|_| Error::closed())??;
             latency.saturating_record(received.duration_since(before).as_nanos() as u64);
         }
@@ -52,14 +52,14 @@ pub(super) async fn wake_up(options: &Options, server: &Server, ground: &Ground,
 }
 
 /// What the server counts while nothing happens: without and with a hundred receivers that wait. Its own upkeep counts too.
-pub(super) async fn idle(options: &Options, server: &Server, ground: &Ground, report: &mut Report) -> Result<()> {
+pub(super) async fn idle(options: &Options, server: &Server, fixture: &Fixture, report: &mut Report) -> Result<()> {
     let Some(empty) = per_minute(server, options.idle_length).await? else { return Ok(()) };
     let mut waiting = JoinSet::new();
     for _ in 0..RECEIVERS {
-        let broker = ground.subject.broker.clone();
+        let broker = fixture.subject.broker.clone();
         waiting.spawn(async move { broker.receive(REQUESTS).wait(LONG).await.map(drop) });
     }
-    while ground.subject.broker.sessions_waiting(REQUESTS) < RECEIVERS {
+    while fixture.subject.broker.sessions_waiting(REQUESTS) < RECEIVERS {
         tokio::task::yield_now().await;
     }
     let full = per_minute(server, options.idle_length).await?;

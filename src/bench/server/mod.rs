@@ -3,13 +3,13 @@
 //! Broker and rival run in turn (A B A B), in one process, over the same driver with the same durability; the median round
 //! counts. The broker has one connection pool for all callers, the rival a connection for each.
 
-mod ground;
+mod fixture;
 mod idle;
 pub(super) mod texts;
 #[cfg(feature = "postgres")]
 mod work;
 
-pub(crate) use ground::check_unused;
+pub(crate) use fixture::check_unused;
 
 use super::embedded::MANY;
 use super::flow::{self, Bodies, Pace, Senders, Side, Watch};
@@ -22,7 +22,7 @@ use super::{Options, Progress, Workload};
 use crate::cli::Interrupt;
 use dialoq::internals::store::url::Durability;
 use dialoq::{Broker, Error, Result};
-use ground::{Ground, OldReader};
+use fixture::{Fixture, OldReader};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -60,10 +60,10 @@ pub(super) async fn run(
     };
     let settings = Settings { server: Some(of_server), ..Settings::of(options, durability) };
     let mut report = Report::new(settings, Machine::detect(Path::new(".")));
-    let ground = Ground::set(broker.clone(), MANY).await?;
-    let measured = interrupt.unless_requested(measure(options, &server, &ground, &mut report, progress)).await;
+    let fixture = Fixture::set(broker.clone(), MANY).await?;
+    let measured = interrupt.unless_requested(measure(options, &server, &fixture, &mut report, progress)).await;
     // The objects are removed after a failure or a stop too; the caller gets that failure.
-    let (left, dropped) = (ground.leave().await, server.script(server.texts.drop_message).await);
+    let (left, dropped) = (fixture.leave().await, server.script(server.texts.drop_message).await);
     broker.close().await?;
     let is_measured = measured?.is_some();
     left.and(dropped)?;
@@ -74,26 +74,26 @@ pub(super) async fn run(
 async fn measure(
     options: &Options,
     server: &Server,
-    ground: &Ground,
+    fixture: &Fixture,
     report: &mut Report,
     progress: impl Fn(Progress) + Send + Sync,
 ) -> Result<()> {
     let rival = Arc::new(TableQueue::create(server, 2 * options.callers[0]).await?);
-    let course = Course { options, server, ground, rival };
+    let bench = ServerBench { options, server, fixture, rival };
     let total = options.workloads.len();
     for (done, workload) in options.workloads.iter().enumerate() {
         progress(Progress { done, total, next: format!("{workload:?}").to_lowercase() });
         match workload {
-            Workload::Send => course.send(report).await?,
-            Workload::Receive => course.receive(report).await?,
-            Workload::Both => course.both(report).await?,
-            Workload::WakeUp => idle::wake_up(options, server, ground, report).await?,
-            Workload::Hostile => course.hostile(report).await?,
-            Workload::Idle => idle::idle(options, server, ground, report).await?,
-            Workload::Load => course.load(report).await?,
-            Workload::Depth => course.depth(report).await?,
+            Workload::Send => bench.send(report).await?,
+            Workload::Receive => bench.receive(report).await?,
+            Workload::Both => bench.both(report).await?,
+            Workload::WakeUp => idle::wake_up(options, server, fixture, report).await?,
+            Workload::Hostile => bench.hostile(report).await?,
+            Workload::Idle => idle::idle(options, server, fixture, report).await?,
+            Workload::Load => bench.load(report).await?,
+            Workload::Depth => bench.depth(report).await?,
             #[cfg(feature = "postgres")]
-            Workload::Work => work::work(options, server, ground, report).await?,
+            Workload::Work => work::work(options, server, fixture, report).await?,
             _ => {}
         }
     }
@@ -102,14 +102,14 @@ async fn measure(
 }
 
 /// Where the workloads run.
-struct Course<'a> {
+struct ServerBench<'a> {
     options: &'a Options,
     server: &'a Server,
-    ground: &'a Ground,
+    fixture: &'a Fixture,
     rival: Arc<TableQueue>,
 }
 
-impl Course<'_> {
+impl ServerBench<'_> {
     fn bodies(&self) -> Bodies {
         Bodies::new(self.options.body_bytes)
     }
@@ -124,7 +124,7 @@ impl Course<'_> {
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
             self.clear().await?;
-            ours.push(flow::send(&self.ground.lane, self.bodies(), callers, 1, length).await?);
+            ours.push(flow::send(&self.fixture.conversations, self.bodies(), callers, 1, length).await?);
             rivals.push(flow::send(&self.rival, self.bodies(), callers, 1, length).await?);
         }
         self.conclude(report, "send", ours, INSERT, rivals);
@@ -136,9 +136,9 @@ impl Course<'_> {
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
             self.clear().await?;
-            self.ground.fill(self.bodies(), self.enough()).await?;
+            self.fixture.fill(self.bodies(), self.enough()).await?;
             self.rival.fill(self.bodies(), self.enough()).await?;
-            ours.push(flow::receive(&self.ground.lane, callers, 1, length).await?);
+            ours.push(flow::receive(&self.fixture.conversations, callers, 1, length).await?);
             rivals.push(flow::receive(&self.rival, callers, 1, length).await?);
         }
         self.conclude(report, "receive", ours, DELETE, rivals);
@@ -149,7 +149,7 @@ impl Course<'_> {
         let (mut ours, mut rivals) = (Vec::new(), Vec::new());
         for _ in 0..self.options.rounds {
             self.clear().await?;
-            ours.push(self.through(&self.ground.lane, Pace::Closed, self.options.round_length).await?);
+            ours.push(self.through(&self.fixture.conversations, Pace::Closed, self.options.round_length).await?);
             rivals.push(self.through(&self.rival, Pace::Closed, self.options.round_length).await?);
         }
         self.conclude(report, "both", ours, TABLE_QUEUE, rivals);
@@ -157,12 +157,13 @@ impl Course<'_> {
     }
 
     async fn hostile(&self, report: &mut Report) -> Result<()> {
-        let (lane, rounds, length) = (&self.ground.lane, self.options.rounds, self.options.round_length);
+        let (conversations, rounds, length) =
+            (&self.fixture.conversations, self.options.rounds, self.options.round_length);
         for kind in hostile::kinds() {
             self.clear().await?;
-            let drain = async || self.ground.drain().await;
-            let broker = &self.ground.subject.broker;
-            let pair = hostile::send_beside(broker, lane, &kind, self.bodies(), rounds, length, drain).await?;
+            let drain = async || self.fixture.drain().await;
+            let broker = &self.fixture.subject.broker;
+            let pair = hostile::send_beside(broker, conversations, &kind, self.bodies(), rounds, length, drain).await?;
             report.figures.push(pair.figure(&kind));
             for (workload, round) in pair.named(&kind) {
                 report.results.push(self.measured(&workload, &round));
@@ -183,8 +184,8 @@ impl Course<'_> {
         let most = match report.results.iter().find(|row| row.workload == "both") {
             Some(both) => both.per_s,
             None => {
-                let round = self.through(&self.ground.lane, Pace::Closed, self.options.round_length).await?;
-                self.ground.drain().await?;
+                let round = self.through(&self.fixture.conversations, Pace::Closed, self.options.round_length).await?;
+                self.fixture.drain().await?;
                 round.rate()
             }
         };
@@ -199,7 +200,7 @@ impl Course<'_> {
             } else if !holds && let Some(reader) = reader.take() {
                 reader.end().await?;
             }
-            let round = self.through(&self.ground.lane, Pace::PerSecond(most / 2.0), length).await?;
+            let round = self.through(&self.fixture.conversations, Pace::PerSecond(most / 2.0), length).await?;
             let sizes = match self.server.read(self.server.texts.sizes).await {
                 Ok(sizes) => Some(sizes),
                 Err(error) if self.server.is_postgres() => return Err(error),
@@ -219,7 +220,7 @@ impl Course<'_> {
         if let Some(reader) = reader {
             reader.end().await?;
         }
-        self.ground.drain().await
+        self.fixture.drain().await
     }
 
     /// Receiving a few messages at a time at a hundredth of the depth, then at all of it.
@@ -228,13 +229,13 @@ impl Course<'_> {
         let per_round = 5000.min(deepest as u64 / 200).max(1);
         let mut filled = 0;
         for depth in [deepest / 100, deepest] {
-            self.ground.fill(self.bodies(), depth - filled).await?;
+            self.fixture.fill(self.bodies(), depth - filled).await?;
             filled = depth;
             let mut rounds = Vec::new();
             // Short rounds, so more of them.
             for _ in 0..self.options.rounds * 3 {
-                rounds.push(super::embedded::some(&self.ground.lane, per_round).await?);
-                self.ground.fill(self.bodies(), per_round as usize).await?;
+                rounds.push(super::embedded::some(&self.fixture.conversations, per_round).await?);
+                self.fixture.fill(self.bodies(), per_round as usize).await?;
             }
             if let Some(round) = median(rounds) {
                 report.results.push(self.measured(&format!("receive_at_{depth}"), &round));
@@ -245,7 +246,7 @@ impl Course<'_> {
 
     /// Both sides as they were at the beginning. A round that began on what others left would measure how much that was.
     async fn clear(&self) -> Result<()> {
-        self.ground.drain().await?;
+        self.fixture.drain().await?;
         self.rival.empty().await?;
         self.clean().await
     }

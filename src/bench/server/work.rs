@@ -1,6 +1,6 @@
 //! Work queues on PostgreSQL, beside a table queue by hand, River and graphile-worker.
 
-use super::ground::Ground;
+use super::fixture::Fixture;
 use super::texts::Server;
 use crate::bench::Options;
 use crate::bench::flow::{self, Bodies, Side};
@@ -56,14 +56,14 @@ impl Rounds {
 }
 
 /// Pushes; takes with completions; the same in the user's transaction; and takes from backlogs of three lengths.
-pub(super) async fn work(options: &Options, server: &Server, ground: &Ground, report: &mut Report) -> Result<()> {
+pub(super) async fn work(options: &Options, server: &Server, fixture: &Fixture, report: &mut Report) -> Result<()> {
     if !server.is_postgres() {
         return Ok(());
     }
     for script in [texts::JOB_HAND_CREATE, texts::JOB_RIVER_CREATE, texts::JOB_GRAPHILE_CREATE] {
         server.script(script).await?;
     }
-    let broker = &ground.subject.broker;
+    let broker = &fixture.subject.broker;
     let ours = Arc::new(Jobs::create(broker, QUEUE, "").await?);
     let connections = Connections::new(server);
     let table = |kind| Arc::new(JobTable::new(kind, &connections));

@@ -10,12 +10,12 @@ mod definitions;
 pub mod dialect;
 pub mod installation;
 pub mod link;
+mod maintenance;
 mod notifications;
 mod presence;
 mod retry;
 mod schedules;
 mod transactions;
-mod upkeep;
 
 #[cfg(test)]
 mod tests;
@@ -72,9 +72,9 @@ struct Database {
     sends: batcher::Batcher<send_batches::Sending>,
     receives: receive_batches::Receives,
     jobs: job_batches::JobBatches,
-    upkeep: upkeep::Upkeep,
+    maintenance: maintenance::Maintenance,
     control: control_connection::ControlConnection,
-    upkeep_control: control_connection::ControlConnection,
+    maintenance_control: control_connection::ControlConnection,
     presence: presence::Presence,
     /// Jobs to be given back.
     owed: claims::OwedReleases,
@@ -142,9 +142,9 @@ impl DatabaseStore {
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
             receives: receive_batches::Receives::new(kinds.clone(), options.gathering.clone()),
             jobs: job_batches::JobBatches::new(kinds, options.gathering),
-            upkeep: upkeep::Upkeep::new(clock.clone()),
+            maintenance: maintenance::Maintenance::new(clock.clone()),
             control: control_connection::ControlConnection::new(driver.clone()),
-            upkeep_control: control_connection::ControlConnection::new(driver.clone()),
+            maintenance_control: control_connection::ControlConnection::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
             owed: claims::OwedReleases::default(),
             process,
@@ -175,7 +175,7 @@ impl DatabaseStore {
             tasks.push(tokio::spawn(database.clone().listen_to_peers(listener)));
         }
         // Timers may have fallen due while no process ran.
-        database.upkeep.falls_due(Timestamp(0));
+        database.maintenance.falls_due(Timestamp(0));
         Ok(Arc::new(Self { database, tasks: Mutex::new(tasks), notifier }))
     }
 
@@ -200,7 +200,7 @@ impl DatabaseStore {
             }
             database.presence.close().await;
             database.control.close().await;
-            database.upkeep_control.close().await;
+            database.maintenance_control.close().await;
         };
         let context = tokio::time::timeout(closing::LONGEST_CLOSE, context);
         if let (Err(_), ()) = tokio::join!(context, database.driver.close()) {

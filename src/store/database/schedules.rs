@@ -19,7 +19,7 @@ impl Database {
     pub(super) async fn fire_schedules(self: &Arc<Self>) -> Result<()> {
         loop {
             let call = Call { name: "due_schedules", args: vec![Arg::Int(MOST_AT_ONCE)] };
-            let rows = self.upkeep_control.call(call).await?;
+            let rows = self.maintenance_control.call(call).await?;
             let mut fired = 0;
             for row in &rows {
                 fired += self.fire_schedule(row).await?;
@@ -59,7 +59,7 @@ impl Database {
                     time.and_then(|time| schedule.body_at(time)).map_or(Arg::Null, Arg::Bytes),
                 ],
             };
-            let answer = self.upkeep_control.call(call).await?;
+            let answer = self.maintenance_control.call(call).await?;
             self.publish_local(&notices_in(&answer), 1).await;
             if !only(&answer)?.flag("is_fired")? {
                 return Ok(steps);

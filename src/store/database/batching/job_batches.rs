@@ -29,12 +29,12 @@ const SURE_TEXT: usize = 128;
 const SURE_COUNT: i64 = 10_000;
 const SURE_MS: i64 = 315_360_000_000;
 
-/// The number of lanes above which those not in use are removed.
-const MOST_LANES: usize = 1024;
+/// The number of batchers above which those not in use are removed.
+const MOST_BATCHERS: usize = 1024;
 
 /// What goes together: verbs of one kind, on one work queue, by its folded name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum LaneKey {
+enum BatchKey {
     Push(String),
     /// And one type of jobs.
     Take(String, Option<Arc<str>>),
@@ -44,8 +44,8 @@ enum LaneKey {
     Complete,
 }
 
-struct Lane {
-    key: LaneKey,
+struct VerbBatcher {
+    key: BatchKey,
     batcher: Batcher<Asked>,
 }
 
@@ -88,49 +88,49 @@ impl Item for Asked {
 pub(in crate::store::database) struct JobBatches {
     active: ActiveBatchers,
     gathering: Gathering,
-    lanes: DashMap<LaneKey, Arc<Lane>>,
+    batchers: DashMap<BatchKey, Arc<VerbBatcher>>,
 }
 
 impl JobBatches {
     /// All of them count in `active`.
     pub(in crate::store::database) fn new(active: ActiveBatchers, gathering: Gathering) -> Self {
-        Self { active, gathering, lanes: DashMap::default() }
+        Self { active, gathering, batchers: DashMap::default() }
     }
 
-    fn lane(&self, key: LaneKey) -> Arc<Lane> {
-        if let Some(found) = self.lanes.get(&key) {
+    fn verb_batcher(&self, key: BatchKey) -> Arc<VerbBatcher> {
+        if let Some(found) = self.batchers.get(&key) {
             return found.clone();
         }
         // Callers may name queues that do not exist: entries without users are removed.
-        if self.lanes.len() >= MOST_LANES {
-            self.lanes.retain(|_, lane| Arc::strong_count(lane) > 1);
+        if self.batchers.len() >= MOST_BATCHERS {
+            self.batchers.retain(|_, verb_batcher| Arc::strong_count(verb_batcher) > 1);
         }
         let made = || {
             let batcher = Batcher::new(self.active.clone()).gathering(self.gathering.clone());
             let batcher = match key {
-                LaneKey::Claim(..) => batcher.one_at_a_time(),
+                BatchKey::Claim(..) => batcher.one_at_a_time(),
                 _ => batcher.sharing_syncs(),
             };
-            Arc::new(Lane { key: key.clone(), batcher })
+            Arc::new(VerbBatcher { key: key.clone(), batcher })
         };
-        self.lanes.entry(key.clone()).or_insert_with(made).clone()
+        self.batchers.entry(key.clone()).or_insert_with(made).clone()
     }
 }
 
 /// With which others a verb goes; `None` if it goes alone.
-fn lane_of(verb: &Verb, is_claim: bool) -> Option<LaneKey> {
+fn lane_of(verb: &Verb, is_claim: bool) -> Option<BatchKey> {
     let Verb::Work(verb) = verb else { return None };
     match verb {
-        WorkVerb::Push(push) if is_sure_push(push) => Some(LaneKey::Push(fold_name(&push.queue))),
+        WorkVerb::Push(push) if is_sure_push(push) => Some(BatchKey::Push(fold_name(&push.queue))),
         WorkVerb::Take(take) if is_sure_take(take) => {
             let place = (fold_name(&take.queue), take.job_type.clone());
             match take.hold {
-                Hold::Transaction if is_claim => Some(LaneKey::Claim(place.0, place.1)),
-                Hold::Lease(_) if !is_claim => Some(LaneKey::Take(place.0, place.1)),
+                Hold::Transaction if is_claim => Some(BatchKey::Claim(place.0, place.1)),
+                Hold::Lease(_) if !is_claim => Some(BatchKey::Take(place.0, place.1)),
                 _ => None,
             }
         }
-        WorkVerb::Complete { .. } => Some(LaneKey::Complete),
+        WorkVerb::Complete { .. } => Some(BatchKey::Complete),
         _ => None,
     }
 }
@@ -168,17 +168,17 @@ impl Database {
         // It checks the size of the body.
         self.call_context(&verb).await?;
         let key = lane_of(&verb, claimant.is_some()).ok_or_else(|| damaged("a verb that goes alone is in a batch"))?;
-        let lane = self.jobs.lane(key);
+        let verb_batcher = self.jobs.verb_batcher(key);
         let (_here, caller) = caller::present();
         let (answer, answered) = oneshot::channel();
-        match lane.batcher.join(Asked { verb, claimant, caller, answer, _work: work }) {
+        match verb_batcher.batcher.join(Asked { verb, claimant, caller, answer, _work: work }) {
             Coming::Waits => {}
-            Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_asked(lane, batch)),
+            Coming::Leaves(batch) => _ = self.runtime.spawn(self.clone().run_asked(verb_batcher, batch)),
             Coming::Gathers => {
                 let database = self.clone();
                 self.runtime.spawn(async move {
-                    let batch = lane.batcher.gather().await;
-                    database.run_asked(lane, batch).await;
+                    let batch = verb_batcher.batcher.gather().await;
+                    database.run_asked(verb_batcher, batch).await;
                 });
             }
         }
@@ -186,18 +186,18 @@ impl Database {
     }
 
     /// Does batch after batch, as long as verbs have gathered meanwhile.
-    async fn run_asked(self: Arc<Self>, lane: Arc<Lane>, mut batch: Vec<Asked>) {
+    async fn run_asked(self: Arc<Self>, verb_batcher: Arc<VerbBatcher>, mut batch: Vec<Asked>) {
         while !batch.is_empty() {
             let asked = batch.len();
             match asked {
                 1 => self.ask_one_by_one(batch).await,
-                _ => self.ask_together(&lane.key, batch).await,
+                _ => self.ask_together(&verb_batcher.key, batch).await,
             }
-            batch = lane.batcher.next(asked).await;
+            batch = verb_batcher.batcher.next(asked).await;
         }
     }
 
-    async fn ask_together(self: &Arc<Self>, key: &LaneKey, mut batch: Vec<Asked>) {
+    async fn ask_together(self: &Arc<Self>, key: &BatchKey, mut batch: Vec<Asked>) {
         let mut tries = Retry::default();
         let rows = loop {
             let failure = match self.call_together(key, &mut batch).await {
@@ -226,8 +226,8 @@ impl Database {
         }
     }
 
-    async fn call_together(self: &Arc<Self>, key: &LaneKey, batch: &mut Vec<Asked>) -> Linked<Vec<SqlRow>> {
-        if matches!(key, LaneKey::Claim(..)) {
+    async fn call_together(self: &Arc<Self>, key: &BatchKey, batch: &mut Vec<Asked>) -> Linked<Vec<SqlRow>> {
+        if matches!(key, BatchKey::Claim(..)) {
             return self.control.call(call(key, batch, self.process)).await;
         }
         // The pool may be slow, and callers may leave meanwhile.
@@ -275,14 +275,14 @@ impl Database {
 }
 
 /// The call that does a batch.
-fn call<'a>(key: &'a LaneKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
+fn call<'a>(key: &'a BatchKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
     let verbs = || batch.iter().map(|asked| &asked.verb);
     let maybe_type = |job_type: &'a Option<Arc<str>>| job_type.as_deref().map_or(Arg::Null, Arg::Text);
     let takes: Vec<&Take> = verbs().filter_map(take).collect();
     let counts = || Column::BigInt(takes.iter().map(|take| Some(take.count)).collect());
     let readers = || Column::Text(takes.iter().map(|take| Some(&*take.taken_by)).collect());
     match key {
-        LaneKey::Push(queue) => {
+        BatchKey::Push(queue) => {
             let pushes: Vec<&Push> = verbs().filter_map(push).collect();
             let columns = vec![
                 Column::Text(pushes.iter().map(|push| Some(&*push.job_type)).collect()),
@@ -296,12 +296,12 @@ fn call<'a>(key: &'a LaneKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
             let rows = Arg::Rows { type_name: "push_job_batch_rows", columns };
             Call { name: "push_job_batch", args: vec![Arg::Text(queue), rows] }
         }
-        LaneKey::Take(queue, job_type) => {
+        BatchKey::Take(queue, job_type) => {
             let leases = Column::BigInt(takes.iter().map(|take| take.hold.lease_ms()).collect());
             let rows = Arg::Rows { type_name: "take_job_batch_rows", columns: vec![counts(), leases, readers()] };
             Call { name: "take_job_batch", args: vec![Arg::Text(queue), maybe_type(job_type), rows] }
         }
-        LaneKey::Claim(queue, job_type) => {
+        BatchKey::Claim(queue, job_type) => {
             let claimants = || batch.iter().map(|asked| asked.claimant);
             let holders = Column::Uuid(claimants().map(|claimant| claimant.map(|one| one.holder)).collect());
             let tokens = Column::BigInt(claimants().map(|claimant| claimant.map(|one| one.last_token)).collect());
@@ -310,7 +310,7 @@ fn call<'a>(key: &'a LaneKey, batch: &'a [Asked], process: Uuid) -> Call<'a> {
             let args = vec![Arg::Uuid(process), Arg::Text(queue), maybe_type(job_type), rows];
             Call { name: "claim_job_batch", args }
         }
-        LaneKey::Complete => {
+        BatchKey::Complete => {
             let done: Vec<_> = verbs().filter_map(completion).collect();
             let columns = vec![
                 Column::BigInt(done.iter().map(|(taken, _)| Some(signed(taken.job.0))).collect()),
@@ -336,9 +336,9 @@ fn completion(verb: &Verb) -> Option<(&crate::protocol::work::TakenJob, &crate::
 }
 
 /// The outcomes of a batch of so many verbs; `None` for one that is to be done alone.
-fn outcomes(key: &LaneKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option<Outcome>>> {
+fn outcomes(key: &BatchKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option<Outcome>>> {
     match key {
-        LaneKey::Push(_) => {
+        BatchKey::Push(_) => {
             let mut outcomes: Vec<_> = std::iter::repeat_with(|| None).take(count).collect();
             for row in &rows {
                 let job = u64::try_from(Row(row).int("job_id")?).map_err(|_| damaged("a job has a negative id"))?;
@@ -346,7 +346,7 @@ fn outcomes(key: &LaneKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option
             }
             Ok(outcomes)
         }
-        LaneKey::Take(..) | LaneKey::Claim(..) => {
+        BatchKey::Take(..) | BatchKey::Claim(..) => {
             let mut shares: Vec<Vec<Job>> = std::iter::repeat_with(Vec::new).take(count).collect();
             for row in rows.into_iter().filter(|row| Row(row).has("job_id")) {
                 let place = place(&row, count)?;
@@ -354,7 +354,7 @@ fn outcomes(key: &LaneKey, count: usize, rows: Vec<SqlRow>) -> Result<Vec<Option
             }
             Ok(shares.into_iter().map(|jobs| Some(Outcome::Jobs(jobs))).collect())
         }
-        LaneKey::Complete => {
+        BatchKey::Complete => {
             let mut outcomes: Vec<_> = std::iter::repeat_with(|| Some(Outcome::Done)).take(count).collect();
             for row in rows.iter().filter(|row| Row(row).has("item")) {
                 outcomes[place(row, count)?] = None;

@@ -111,7 +111,7 @@ impl Database {
         let reads = &self.driver.dialect().reads;
         let mut broker = link.read(reads.broker).await?;
         // A malformed row is refused below.
-        let _ = only(&broker).and_then(|row| self.upkeep.learn_time(row));
+        let _ = only(&broker).and_then(|row| self.maintenance.learn_time(row));
         loop {
             if !is_unproven && version(&broker).is_ok_and(|version| version == self.definitions.known().version) {
                 return Ok(None);

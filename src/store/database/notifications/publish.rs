@@ -83,7 +83,7 @@ impl Database {
         for notice in notices.iter() {
             match notice {
                 Notice::Definitions => {}
-                Notice::Due(at) => self.upkeep.falls_due(at),
+                Notice::Due(at) => self.maintenance.falls_due(at),
                 Notice::Queue(id) => {
                     if let Some(activity) = activity(id) {
                         let facts = activity.facts();

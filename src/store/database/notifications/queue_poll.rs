@@ -202,7 +202,7 @@ impl Database {
             held: counts(row, "held_queues")?,
             has_locked: row.flag("has_locked")?,
         };
-        self.upkeep.learn(row)?;
+        self.maintenance.learn(row)?;
         if row.int("catalog_version")? != self.definitions.known().version {
             self.reload().await?;
         }
@@ -262,7 +262,7 @@ impl Database {
             tracing::warn!(%error, "the definitions could not be read");
         }
         self.board.wake_all();
-        self.upkeep.falls_due(Timestamp(0));
+        self.maintenance.falls_due(Timestamp(0));
         self.watch.poll_soon();
     }
 }

@@ -210,7 +210,7 @@ impl Database {
         };
         if !is_done {
             self.owed.0.lock().unwrap_or_else(PoisonError::into_inner).push(release);
-            self.upkeep.falls_due(self.clock.now().after(AGAIN));
+            self.maintenance.falls_due(self.clock.now().after(AGAIN));
         }
     }
 

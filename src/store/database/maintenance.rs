@@ -24,7 +24,7 @@ const PLACES: Duration = Duration::from_secs(5);
 
 /// When the next event falls due.
 #[derive(Debug)]
-pub(super) struct Upkeep {
+pub(super) struct Maintenance {
     /// The server's clock, or the tests'.
     clock: Clock,
     due: Mutex<Option<Timestamp>>,
@@ -55,7 +55,7 @@ impl Throttle {
     }
 }
 
-impl Upkeep {
+impl Maintenance {
     pub(super) fn new(clock: Clock) -> Self {
         let (attempts, places) = (Throttle::new(ATTEMPTS), Throttle::new(PLACES));
         Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places }
@@ -114,15 +114,15 @@ impl Database {
                 }
             };
             let mut done = tokio::select! {
-                () = self.upkeep.came.notified() => Ok(()),
-                () = tokio::time::sleep_until(self.upkeep.next()), if !self.is_manual() => self.tick().await,
+                () = self.maintenance.came.notified() => Ok(()),
+                () = tokio::time::sleep_until(self.maintenance.next()), if !self.is_manual() => self.tick().await,
                 true = moved => self.push_test_clock().await,
             };
-            if done.is_ok() && self.is_manual() && self.upkeep.due().is_some_and(|due| due <= self.clock.now()) {
+            if done.is_ok() && self.is_manual() && self.maintenance.due().is_some_and(|due| due <= self.clock.now()) {
                 done = self.tick().await;
             }
             if !self.is_manual()
-                && self.upkeep.places.is_due()
+                && self.maintenance.places.is_due()
                 && let Err(error) = self.keep_places().await
             {
                 tracing::warn!(%error, "whether the places of readers are still held is not known");
@@ -131,21 +131,21 @@ impl Database {
                 tracing::warn!(%error, "what is due could not be done");
                 tokio::time::sleep(retry::TASK).await;
                 // A tick clears the due time when it begins; work that it has not done is still due.
-                self.upkeep.falls_due(Timestamp(0));
+                self.maintenance.falls_due(Timestamp(0));
             }
         }
     }
 
     /// Runs all due work.
     pub(super) async fn tick(self: &Arc<Self>) -> Result<()> {
-        self.upkeep.forget();
+        self.maintenance.forget();
         self.release_owed_jobs().await;
         let mut has_due_schedules = false;
         loop {
             let call = Call { name: "tick", args: vec![Arg::Int(MOST_AT_ONCE)] };
-            let rows = self.upkeep_control.call(call).await?;
+            let rows = self.maintenance_control.call(call).await?;
             let row = only(&rows)?;
-            self.upkeep.learn(row)?;
+            self.maintenance.learn(row)?;
             let did = row.int("did")?;
             let notices = notices_in(&rows);
             let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
@@ -165,12 +165,12 @@ impl Database {
     /// A transaction of this process has received. If the process dies, another one must find its attempt. A process
     /// that finds attempts keeps searching, so a notice now and then is enough.
     pub(super) fn attempt_began(&self) {
-        if self.is_manual() || !self.upkeep.attempts.is_due() {
+        if self.is_manual() || !self.maintenance.attempts.is_due() {
             return;
         }
         let at = self.clock.now().after(ATTEMPTS);
         self.outbox.put([Notice::Due(at)]);
-        self.upkeep.falls_due(at);
+        self.maintenance.falls_due(at);
     }
 
     /// With a test clock: pushes its time to the server and runs the work that is due by it, before any other request.
@@ -182,7 +182,7 @@ impl Database {
         let now = self.clock.now();
         if *pushed != Some(now) {
             let call = Call { name: "set_manual_now", args: vec![Arg::Time(now)] };
-            self.upkeep_control.call(call).await?;
+            self.maintenance_control.call(call).await?;
             self.tick().await?;
             *pushed = Some(now);
         }

@@ -1,7 +1,7 @@
 //! The database that is measured: found empty, left empty.
 
 use super::texts::Server;
-use crate::bench::subject::{CLIENT, Class, Lane, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject};
+use crate::bench::subject::{CLIENT, Class, Conversations, REPLIES, REPLY, REQUEST, REQUESTS, SERVICE, Style, Subject};
 use dialoq::define::Definitions;
 use dialoq::internals::ErrorConstructors;
 use dialoq::internals::store::database::link::Link;
@@ -29,30 +29,30 @@ pub(crate) async fn check_unused(url: &str, what: &str) -> Result<()> {
 }
 
 /// The broker under test and what it stands on.
-pub(super) struct Ground {
+pub(super) struct Fixture {
     pub(super) subject: Subject,
-    pub(super) lane: Arc<Lane>,
+    pub(super) conversations: Arc<Conversations>,
 }
 
-impl Ground {
+impl Fixture {
     /// Defines what the workloads need, and has a message through each of so many conversations, so that both sides of
     /// them are there.
-    pub(super) async fn set(broker: Broker, conversations: usize) -> Result<Self> {
+    pub(super) async fn set(broker: Broker, count: usize) -> Result<Self> {
         let subject = Subject::over(broker).await?;
-        let lane = Arc::new(subject.lane(conversations, Style::AtOnce).await?);
-        lane.fill_by_callers(FILLERS, super::Bodies::new(8), conversations).await?;
-        let ground = Self { subject, lane };
-        ground.drain().await?;
-        Ok(ground)
+        let conversations = Arc::new(subject.conversations(count, Style::AtOnce).await?);
+        conversations.fill_by_callers(FILLERS, super::Bodies::new(8), count).await?;
+        let fixture = Self { subject, conversations };
+        fixture.drain().await?;
+        Ok(fixture)
     }
 
     pub(super) async fn fill(&self, bodies: super::Bodies, count: usize) -> Result<()> {
-        self.lane.fill_by_callers(FILLERS, bodies, count).await
+        self.conversations.fill_by_callers(FILLERS, bodies, count).await
     }
 
     /// Receives whatever waits.
     pub(super) async fn drain(&self) -> Result<()> {
-        self.lane.drain_by_callers(FILLERS).await
+        self.conversations.drain_by_callers(FILLERS).await
     }
 
     /// Takes everything away that was defined; the conversations go with their services.
