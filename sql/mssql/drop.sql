@@ -10,7 +10,7 @@ WHERE o.schema_id = SCHEMA_ID(N'dialoq') AND o.type = 'U' AND o.name NOT IN (
     N'event_notification', N'installed', N'job', N'job_history', N'job_history_cut', N'message_type', N'queue_message',
     N'queue_monitor', N'queue_rollback', N'ready_group', N'receive_attempt', N'recheck_queue', N'retained_message', N'service',
     N'service_contract', N'service_contract_message_usage', N'service_contract_usage', N'service_queue', N'tick_failure',
-    N'transmission', N'unique_job', N'unsettled', N'work_queue', N'work_rate', N'xml_schema_collection');
+    N'transmission', N'unique_job', N'unsettled', N'work_queue', N'work_rate', N'work_schedule', N'xml_schema_collection');
 IF @strangers IS NOT NULL
 BEGIN
     -- THROW takes a doubled % for one.

@@ -22,8 +22,8 @@ pub struct WorkTexts {
     pub finished: &'static str,
     /// How long jobs waited, and took.
     pub statistics: &'static str,
-    /// Every work schedule, with its times; `None` if the store has none.
-    pub schedules: Option<&'static str>,
+    /// Every work schedule, with its times.
+    pub schedules: &'static str,
 }
 
 /// `status/*.sql`
@@ -60,10 +60,7 @@ pub struct DoctorTexts {
 
 /// The texts below `sql/<dialect>/status` and `sql/<dialect>/doctor`.
 macro_rules! store_texts {
-    ($dialect:ident) => {
-        $crate::store::store_texts!($dialect, schedules: Some($crate::sql::$dialect::work::SCHEDULES))
-    };
-    ($dialect:ident, schedules: $schedules:expr) => {{
+    ($dialect:ident) => {{
         use crate::sql::$dialect::{doctor, status, work};
         $crate::store::StoreTexts {
             status: $crate::store::StatusTexts {
@@ -86,7 +83,7 @@ macro_rules! store_texts {
                 jobs: work::JOBS,
                 finished: work::FINISHED,
                 statistics: work::STATISTICS,
-                schedules: $schedules,
+                schedules: work::SCHEDULES,
             },
         }
     }};

@@ -3,7 +3,7 @@
 use super::inspect::{count, moment};
 use crate::broker::Broker;
 use crate::catalog::Timetable;
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::store::SqlRow;
 use crate::time::Timestamp;
 use serde::Serialize;
@@ -40,13 +40,9 @@ impl Broker {
     /// Every work schedule with its next and its last time.
     ///
     /// # Errors
-    /// 60026 if the store has no work schedules, and those of the store.
+    /// Those of the store.
     pub async fn work_schedules(&self) -> Result<Vec<WorkScheduleStatus>> {
-        let text = self.work_texts().schedules.ok_or_else(|| {
-            let text = "SQL Server has no work schedules yet; the embedded store (SQLite) and PostgreSQL have them";
-            Error::new(Code::UNSUPPORTED, text)
-        })?;
-        let rows = self.query(text, ()).await?.rows;
+        let rows = self.query(self.work_texts().schedules, ()).await?.rows;
         let status = |row: &SqlRow| {
             Ok(WorkScheduleStatus {
                 name: row.get("name")?,

@@ -1,15 +1,9 @@
 //! Work schedules: jobs that the broker pushes at certain times. Ours. The clock begins at 2026-01-01T00:00:00Z.
 
-use crate::rig::{Case, Rig, code};
-use crate::servers::Store;
+use crate::rig::{Rig, code};
 use dialoq::work::{Job, JobFilter, WorkScheduleStatus};
 use dialoq::{Act, Code, Result, Timestamp};
 use std::time::Duration;
-
-/// SQL Server has work schedules later.
-pub(crate) fn runs_on(case: &Case, store: Store) -> bool {
-    case.section() != "work_schedules" || store != Store::Mssql
-}
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;

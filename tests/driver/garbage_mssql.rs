@@ -179,7 +179,8 @@ pub(crate) fn no_argument_stops_another_conversation(store: Store) {
         let more = "CREATE QUEUE witness; CREATE SERVICE [//t/Witness] ON QUEUE witness ([//t/Talk]);
             CREATE QUEUE stuck WITH STATUS = OFF; CREATE SERVICE [//t/Stuck] ON QUEUE stuck ([//t/Talk]);
             CREATE WORK QUEUE jobs WITH ORDER = PRIORITY; CREATE WORK QUEUE witnesses;
-            CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, KEY_RATE_JOBS = 1000000;";
+            CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, KEY_RATE_JOBS = 1000000;
+            CREATE WORK SCHEDULE s ON WORK QUEUE jobs WITH CRON = '* * * * * *';";
         broker.execute(more).await.unwrap();
         // Ready, scheduled, taken and dead.
         for queue in ["jobs", "limited"] {

@@ -21,6 +21,7 @@ mod restored;
 mod rights_mssql;
 mod rollbacks;
 mod schedules;
+mod schedules_mssql;
 mod session;
 mod stage;
 mod strangers;
@@ -138,6 +139,8 @@ fn main() -> ExitCode {
             plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too
             the_history_keeps_to_its_bounds;
+        Mssql schedules: many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;
+        Mssql schedules_mssql: a_step_is_taken_from_the_row_as_it_was_read a_step_that_another_session_takes_is_not_waited_for;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_gives_up_while_a_transaction_stays_open;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;

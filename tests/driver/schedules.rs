@@ -1,19 +1,25 @@
 //! Work schedules of one database in several processes.
 
 use crate::enlisting::on;
-use crate::servers::Store;
+use crate::servers::{Database, Store};
 use crate::stage::SOON;
 use dialoq::work::JobFilter;
 use dialoq::{Act, Broker, Clock, OpenOptions, Timestamp};
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// A database without definitions.
+pub(crate) fn in_database<F: Future<Output = ()>>(store: Store, test: impl FnOnce(Database) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(test(Database::fresh(store)));
+}
+
 /// Every process wakes at the same moment, because all follow one clock.
 pub(crate) fn many_processes_fire_each_time_once(store: Store) {
-    on(store, |broker, _, database| async move {
-        broker.close().await.unwrap();
+    in_database(store, |database| async move {
         let clock = Clock::manual(Timestamp(1_767_225_600_000_000));
         let mut brokers = Vec::new();
         for _ in 0..6 {
@@ -39,7 +45,8 @@ pub(crate) fn many_processes_fire_each_time_once(store: Store) {
                 let schedules = brokers[0].work_schedules().await.unwrap();
                 schedules.iter().all(|schedule| schedule.next_at.unwrap() > clock.now())
             };
-            tokio::time::timeout(SOON, async { while !is_done().await {} }).await.expect("all times fire");
+            // Its limit is the case's: a relative on a busy machine is slow.
+            while !is_done().await {}
             let jobs = brokers[0].jobs(&JobFilter::default(), 10_000).await.unwrap();
             let by = |writer: &str| jobs.iter().filter(|job| job.pushed_by == writer).count();
             assert_eq!((by("schedule hourly"), by("schedule all_missed")), (hours, 3 * hours), "after {hours} hours");
@@ -84,7 +91,8 @@ pub(crate) fn a_step_is_taken_from_the_row_as_it_was_read(store: Store) {
 
 /// With the real clock: half of the processes leave without a word while the schedule fires.
 pub(crate) fn a_process_that_leaves_takes_no_time_with_it(store: Store) {
-    on(store, |broker, _, database| async move {
+    in_database(store, |database| async move {
+        let broker = Broker::open(database.url()).await.unwrap();
         let mut others = Vec::new();
         for _ in 0..3 {
             others.push(Broker::open(database.url()).await.unwrap());
@@ -94,7 +102,7 @@ pub(crate) fn a_process_that_leaves_takes_no_time_with_it(store: Store) {
         others[0].execute(definitions).await.unwrap();
         let mut times = Vec::new();
         while times.len() < 5 {
-            let jobs = broker.take_jobs("w").count(100).pop().wait(SOON).await.unwrap();
+            let jobs = broker.take_jobs("w").count(100).pop().wait(6 * SOON).await.unwrap();
             assert!(!jobs.is_empty(), "no job came after {times:?}");
             times.extend(jobs.iter().map(|job| String::from_utf8(job.body().to_vec()).unwrap()));
             // The one that defined it first.

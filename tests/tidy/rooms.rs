@@ -1,7 +1,6 @@
 //! A rule has one file name in `src/core`, `sql/postgres` and `sql/mssql`.
 
 use crate::source::{files, root};
-use crate::verbs::is_of_work_schedules;
 use std::collections::BTreeSet;
 
 /// Rules of the databases without a file in `src/core` or `src/catalog`, and why.
@@ -53,7 +52,7 @@ fn assert_listed(side: &str, alone: &BTreeSet<&String>, listed: &[(&str, &str)])
 
 /// The names of the files of a folder of a dialect.
 fn scripts(dialect: &str, folder: &str) -> BTreeSet<String> {
-    names(&format!("sql/{dialect}/{folder}"), "sql").into_iter().filter(|name| !is_of_work_schedules(name)).collect()
+    names(&format!("sql/{dialect}/{folder}"), "sql")
 }
 
 /// Whether a script is of work queues. Their rules are in `src/core/work`, many to a file.

@@ -117,7 +117,7 @@ fn seeks_are_forced_in_the_form_that_changes_allow() {
 
 /// The columns that verbs seek rows by when they change a table that other verbs write. Every other change names an index:
 /// SQL Server scans a small table, and a scan waits for the rows of transactions that have nothing to do with it.
-const CLUSTERED: [(&str, &str); 18] = [
+const CLUSTERED: [(&str, &str); 19] = [
     ("activated_task", ""),
     ("conversation_endpoint", "endpoint_id"),
     ("done_unit", "done_at"),
@@ -136,6 +136,7 @@ const CLUSTERED: [(&str, &str); 18] = [
     ("transmission", "transmission_id"),
     ("unique_job", "queue_id"),
     ("work_rate", "queue_id"),
+    ("work_schedule", "schedule_id"),
 ];
 
 #[test]

@@ -83,6 +83,11 @@ BEGIN
     WHERE r.wake_at IS NOT NULL ORDER BY r.wake_at;
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
     SET @recheck_at = NULL;
+    SELECT TOP (1) @recheck_at = s.next_at
+    FROM dialoq.work_schedule AS s WITH (READCOMMITTEDLOCK, READPAST, INDEX (work_schedule_next))
+    WHERE s.next_at IS NOT NULL ORDER BY s.next_at;
+    IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;
+    SET @recheck_at = NULL;
     IF @is_manual = 0
         SELECT @recheck_at = MIN(u.recheck_at) FROM dialoq.recheck_queue AS u WITH (READCOMMITTEDLOCK, READPAST);
     IF @recheck_at < @due OR @due IS NULL SET @due = @recheck_at;

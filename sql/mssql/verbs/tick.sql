@@ -3,7 +3,8 @@
 -- of work queues. It passes over what is locked. If several sessions call it at once, one does the work. A step that fails is
 -- recorded in tick_failure and tried again a minute later; the other steps are done.
 -- Takes: how many steps at most, 1 to 100000 (NULL: 500)
--- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock
+-- Gives: did, how many it did; due_at, when something is due next (NULL: nothing); notices; now_at, the server's clock;
+--     has_due_schedules, whether a client has to fire a work schedule (fire_schedule)
 -- Errors: 60005; also in a transaction of the caller's, which would stop tick for all other sessions; 1222 if a change
 --     of definitions keeps the settings from being read for a second (READ_COMMITTED_SNAPSHOT OFF)
 -- Locks: groups, without waiting
@@ -28,7 +29,7 @@ BEGIN
     DECLARE @process uniqueidentifier, @resource nvarchar(255);
     -- What is being done: whatever leaves the transaction unusable is noted as the fault of this.
     DECLARE @step nvarchar(10), @is_done bit = 0, @restarts int = 0, @error_number int, @error_message nvarchar(4000);
-    DECLARE @did_jobs int = 0, @jobs_due datetime2(6), @top_jobs int;
+    DECLARE @did_jobs int = 0, @jobs_due datetime2(6), @top_jobs int, @has_due_schedules bit = 0;
     DECLARE @processes TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, process uniqueidentifier NOT NULL);
     SET @top = COALESCE(@top, 500);
     IF @top NOT BETWEEN 1 AND 100000
@@ -168,8 +169,16 @@ BEGIN
     EXEC dialoq.tick_jobs @now, @is_manual, @top_jobs, @did_jobs OUTPUT, @notices OUTPUT, @jobs_due OUTPUT;
     SET @did = @did + @did_jobs;
     IF @jobs_due < @due OR @due IS NULL SET @due = @jobs_due;
+    SET @jobs_due = NULL;
+    SELECT TOP (1) @jobs_due = s.next_at
+    FROM dialoq.work_schedule AS s WITH (READUNCOMMITTED, INDEX (work_schedule_next), FORCESEEK)
+    WHERE s.next_at > @now ORDER BY s.next_at;
+    IF @jobs_due < @due OR @due IS NULL SET @due = @jobs_due;
+    IF EXISTS (SELECT 1 FROM dialoq.work_schedule AS s WITH (READUNCOMMITTED) WHERE s.next_at <= @now)
+        SET @has_due_schedules = 1;
     SET LOCK_TIMEOUT -1;
     IF @is_manual = 0 SET @now = SYSUTCDATETIME();
-    SELECT @did AS did, @due AS due_at, dialoq.distinct_notices(@notices) AS notices, @now AS now_at;
+    SELECT @did AS did, @due AS due_at, dialoq.distinct_notices(@notices) AS notices, @now AS now_at,
+        @has_due_schedules AS has_due_schedules;
 END
 GO

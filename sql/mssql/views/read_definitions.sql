@@ -59,3 +59,8 @@ SELECT
     rate_jobs, rate_ms, key_rate_jobs, max_queue_readers
 FROM dialoq.work_queue;
 GO
+CREATE VIEW dialoq.read_work_schedules AS
+SELECT
+    schedule_id, name, queue_id, is_enabled, cron, time_zone, missed, job_type, job_key, level, body, next_at, last_at
+FROM dialoq.work_schedule;
+GO

@@ -81,14 +81,14 @@ pub struct Reads {
     pub event_notifications: &'static str,
     /// Work queues.
     pub work_queues: &'static str,
-    /// Work schedules; `None` if the server's dialect has none.
-    pub work_schedules: Option<&'static str>,
+    /// Work schedules.
+    pub work_schedules: &'static str,
 }
 
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, work_schedules: $work_schedules:expr, has_job_batches: $has_job_batches:literal, texts: $texts:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -125,7 +125,7 @@ macro_rules! dialect {
                 xml_schema_collections: texts::read::XML_SCHEMA_COLLECTIONS,
                 event_notifications: texts::read::EVENT_NOTIFICATIONS,
                 work_queues: texts::read::WORK_QUEUES,
-                work_schedules: $work_schedules,
+                work_schedules: texts::read::WORK_SCHEDULES,
             },
             texts: $texts,
         }

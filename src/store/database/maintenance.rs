@@ -150,7 +150,7 @@ impl Database {
             let notices = notices_in(&rows);
             let groups = notices.queues().max(usize::try_from(did).unwrap_or(0));
             self.publish_local(&notices, groups).await;
-            has_due_schedules |= row.has("has_due_schedules") && row.flag("has_due_schedules")?;
+            has_due_schedules |= row.flag("has_due_schedules")?;
             if did < i64::from(MOST_AT_ONCE) {
                 break;
             }

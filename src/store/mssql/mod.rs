@@ -87,9 +87,8 @@ pub static DIALECT: Dialect = dialect!(
     has_batches: true,
     call: texts::client::CALL,
     stop: texts::install::STOP,
-    work_schedules: None,
     has_job_batches: false,
-    texts: crate::store::store_texts!(mssql, schedules: None)
+    texts: crate::store::store_texts!(mssql)
 );
 
 impl Driver for MssqlDriver {

@@ -96,7 +96,6 @@ pub static DIALECT: Dialect = dialect!(
     has_batches: false,
     call: texts::install::CALL,
     stop: "",
-    work_schedules: Some(texts::read::WORK_SCHEDULES),
     has_job_batches: true,
     texts: crate::store::store_texts!(postgres)
 );

@@ -127,10 +127,7 @@ impl Database {
                 collections: link.read(reads.xml_schema_collections).await?,
                 notifications: link.read(reads.event_notifications).await?,
                 work_queues: link.read(reads.work_queues).await?,
-                work_schedules: match reads.work_schedules {
-                    Some(text) => link.read(text).await?,
-                    None => Vec::new(),
-                },
+                work_schedules: link.read(reads.work_schedules).await?,
             };
             let again = link.read(reads.broker).await?;
             if version(&again).ok() == version(&broker).ok() {

@@ -1,9 +1,9 @@
 //! Definitions: the change is computed here, against one version of the definitions, and written if that version is
 //! still current.
 
-use crate::catalog::apply::{self, Applied, Touched};
+use crate::catalog::apply::{self, Applied};
 use crate::catalog::body::BodyChecks;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Result};
 use crate::protocol::Outcome;
 use crate::protocol::definition::Definition;
 use crate::store::database::Database;
@@ -103,15 +103,7 @@ impl Database {
                     .map_err(|error| error.in_statement(index))
             })
             .collect();
-        let applied: Vec<Applied> = applied?;
-        let is_schedule =
-            |touched: &Touched| matches!(touched, Touched::WorkSchedule(_) | Touched::WorkScheduleDeleted(_));
-        let has_schedules = self.driver.dialect().reads.work_schedules.is_some();
-        if !has_schedules && applied.iter().flat_map(|applied| &applied.touched).any(is_schedule) {
-            let text = "SQL Server has no work schedules yet; the embedded store (SQLite) and PostgreSQL have them";
-            return Err(Error::new(Code::UNSUPPORTED, text));
-        }
-        Ok((catalog, applied))
+        Ok((catalog, applied?))
     }
 
     async fn write(

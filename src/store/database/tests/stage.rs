@@ -41,7 +41,7 @@ static DIALECT: Dialect = Dialect {
         xml_schema_collections: "",
         event_notifications: "",
         work_queues: "",
-        work_schedules: None,
+        work_schedules: "",
     },
     texts: StoreTexts {
         status: StatusTexts { broker: "", queues: "", levels: "", conversations: "", transmission: "" },
@@ -53,7 +53,7 @@ static DIALECT: Dialect = Dialect {
             undelivered: "",
             without_lifetime: "",
         },
-        work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: None },
+        work: WorkTexts { queues: "", jobs: "", finished: "", statistics: "", schedules: "" },
     },
 };
 
@@ -122,7 +122,14 @@ impl Stage {
 
     fn usual(call: &Call<'_>) -> Vec<SqlRow> {
         match call.name {
-            "tick" => vec![row([("did", 0.into()), ("due_at", SqlValue::Null), ("notices", SqlValue::Null)])],
+            "tick" => {
+                vec![row([
+                    ("did", 0.into()),
+                    ("due_at", SqlValue::Null),
+                    ("notices", SqlValue::Null),
+                    ("has_due_schedules", 0.into()),
+                ])]
+            }
             "poll" => vec![row([
                 ("catalog_version", 1.into()),
                 ("due_at", SqlValue::Null),
