@@ -23,6 +23,7 @@ mod services;
 mod transactions;
 mod validation;
 mod views;
+mod work_keys;
 mod work_queues;
 mod work_schedules;
 mod work_strategies;
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
         }),
     ];
     for store in Store::here() {
-        for case in inventory::iter::<Case>.into_iter() {
+        for case in inventory::iter::<Case>.into_iter().filter(|case| work_keys::runs_on(case, store)) {
             trials.push(servers::trial(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
                 run(store, case)
             }));

@@ -2,6 +2,7 @@
 
 use crate::rig::Case;
 use crate::servers::Store;
+use crate::work_keys;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -100,7 +101,7 @@ fn generate() -> Result<String, String> {
                 return Err(format!("case {} covers assertion {number}, which does not exist", case.name));
             }
             let name = format!("{}::{}", case.section(), case.name);
-            let stores = Store::ALL.into_iter().collect();
+            let stores = Store::ALL.into_iter().filter(|store| work_keys::runs_on(case, *store)).collect();
             cases.entry(*number).or_default().insert(name, stores);
         }
     }

@@ -8,6 +8,7 @@ use crate::core::state::Core;
 use crate::error::Result;
 use crate::id::JobId;
 use crate::protocol::Outcome;
+use crate::protocol::definition::{WorkOrder, WorkSettings};
 use crate::protocol::work::JobState;
 
 impl Core {
@@ -19,8 +20,12 @@ impl Core {
         self.work.jobs[place].is_finished = true;
         let (job, work) = (&self.work.jobs[place], &self.work);
         let (queue_id, key) = (job.queue_id, job.key);
-        let is_limited = work.queues.get(&queue_id).is_some_and(|queue| most_of_key(&queue.settings, key).is_some());
-        if was_free && job.state == JobState::Ready && is_limited {
+        let lets_next_go =
+            |settings: &WorkSettings| most_of_key(settings, key).is_some() && settings.order != WorkOrder::FifoStrict;
+        if was_free
+            && job.state == JobState::Ready
+            && work.queues.get(&queue_id).is_some_and(|queue| lets_next_go(&queue.settings))
+        {
             // The one behind it in its key may be taken now, and may be what another reader waits for.
             self.work.signal(queue_id);
         }

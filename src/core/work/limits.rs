@@ -47,7 +47,7 @@ impl Work {
         let Some(queue) = self.queues.get(&queue_id) else { return };
         let rate = Rate::new(&queue.settings, WorkNumber::RateJobs);
         let room = rate.map_or(usize::MAX, |rate| rate.room(queue.next_take, now.0));
-        self.signal_many(queue_id, room.min(queue.ready.all.len()));
+        self.signal_many(queue_id, room.min(queue.takeable));
     }
 
     /// The next job that the limits of its queue and key let go, counted against them.

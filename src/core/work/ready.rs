@@ -3,6 +3,7 @@
 use super::job::{Job, NO_NAME};
 use super::limits::Rate;
 use super::state::{Due, Work, WorkQueueState};
+use crate::core::slab::Slab;
 use crate::core::state::Names;
 use crate::protocol::definition::{WorkNumber, WorkOrder, WorkSettings};
 use crate::protocol::work::JobState;
@@ -35,20 +36,107 @@ impl Place {
     }
 }
 
-/// The jobs of one key in a queue that limits them.
+/// What a take may ask for of the jobs of one key: a type and a level. In a strict queue nothing, so that the first job of
+/// a key holds back the later ones whatever their type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct LineId {
+    job_type: u32,
+    rank_from_top: u8,
+}
+
+impl LineId {
+    fn new(order: WorkOrder, place: Place, job_type: u32) -> Self {
+        let job_type = if order == WorkOrder::FifoStrict { NO_NAME } else { job_type };
+        Self { job_type, rank_from_top: place.rank_from_top }
+    }
+}
+
+/// Ready jobs of one key, type and level.
 #[derive(Debug, Default)]
-pub(super) struct KeyState {
-    /// Jobs that are taken, and in a strict queue those that wait for another attempt.
-    held: usize,
-    /// When the next job may be taken under KEY_RATE_JOBS, in microseconds.
-    pub(super) next_take: i64,
-    /// Ready jobs that may be taken.
+struct Line {
+    /// The first ones, which may be taken.
     offered: BTreeSet<Place>,
-    /// Ready jobs behind them.
+    /// The ones behind them.
     behind: BTreeSet<Place>,
 }
 
-/// The jobs of a queue that may be taken.
+impl Line {
+    /// Offers its first jobs, whenever they came, as many as there is room for. True if one more is offered.
+    fn fill(&mut self, room: usize, ready: &mut Ready, jobs: &Slab<Job>) -> bool {
+        let mut is_more = false;
+        loop {
+            let (last, next) = (self.offered.last().copied(), self.behind.first().copied());
+            let is_too_many = self.offered.len() > room;
+            match (last, next) {
+                (Some(last), next) if is_too_many || next.is_some_and(|next| next < last) => {
+                    self.offered.remove(&last);
+                    self.behind.insert(last);
+                    ready.remove(last, jobs[last.job].job_type);
+                }
+                (_, Some(next)) if self.offered.len() < room => {
+                    self.behind.remove(&next);
+                    self.offered.insert(next);
+                    ready.insert(next, jobs[next.job].job_type);
+                    is_more = true;
+                }
+                _ => return is_more,
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.offered.is_empty() && self.behind.is_empty()
+    }
+}
+
+/// The jobs of one key in a queue that limits them.
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    /// Jobs that are taken, and in a strict queue those that hold back the later ones without being ready.
+    held: usize,
+    /// When the next job may be taken under KEY_RATE_JOBS, in microseconds.
+    pub(super) next_take: i64,
+    /// How many more may be taken. Each line offers as many: a take of any type or level finds its first jobs.
+    room: usize,
+    /// Its ready jobs, and how many of them readers may take together.
+    ready: usize,
+    takeable: usize,
+    /// Sorted. Most keys have one.
+    lines: Vec<(LineId, Line)>,
+}
+
+impl KeyState {
+    fn insert(&mut self, id: LineId, place: Place) {
+        let at = self.lines.binary_search_by_key(&id, |(id, _)| *id).unwrap_or_else(|at| {
+            // Most keys never have a second line.
+            if self.lines.is_empty() {
+                self.lines.reserve_exact(1);
+            }
+            self.lines.insert(at, (id, Line::default()));
+            at
+        });
+        self.lines[at].1.behind.insert(place);
+        self.ready += 1;
+    }
+
+    fn remove(&mut self, id: LineId, place: Place) {
+        let Ok(at) = self.lines.binary_search_by_key(&id, |(id, _)| *id) else { return };
+        let line = &mut self.lines[at].1;
+        if line.offered.remove(&place) || line.behind.remove(&place) {
+            self.ready -= 1;
+        }
+        if line.is_empty() {
+            self.lines.remove(at);
+        }
+    }
+
+    fn line(&mut self, id: LineId) -> Option<&mut Line> {
+        let at = self.lines.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&mut self.lines[at].1)
+    }
+}
+
+/// The jobs of a queue that may be taken next: of a key with a limit more than may be taken together.
 #[derive(Debug, Default)]
 pub(super) struct Ready {
     pub(super) all: BTreeSet<Place>,
@@ -83,47 +171,59 @@ pub(super) fn most_of_key(settings: &WorkSettings, key: u32) -> Option<usize> {
     if has_rate { Some(limit.unwrap_or(usize::MAX)) } else { limit }
 }
 
-/// Whether a job occupies one of the places of its key.
+/// Whether a job occupies one of the places of its key without being one of its ready jobs.
 fn occupies(settings: &WorkSettings, job: &Job) -> bool {
-    job.state == JobState::Taken
-        || settings.order == WorkOrder::FifoStrict && job.state == JobState::Scheduled && job.is_retry
+    let is_strict = settings.order == WorkOrder::FifoStrict;
+    match job.state {
+        JobState::Taken => true,
+        JobState::Scheduled => is_strict && job.is_retry,
+        // Cancelled by a transaction that may be rolled back.
+        JobState::Ready => is_strict && job.session != 0 && !job.is_uncommitted,
+        JobState::Dead => false,
+    }
 }
 
 impl Work {
-    /// Offers a job that has become free; true if one more job of its queue may be taken now.
+    /// Offers a job that has become free; true if a take may find one more job now.
     pub(super) fn offer(&mut self, place: u32) -> bool {
         let job = &self.jobs[place];
         debug_assert!(job.is_free(), "{job:?}");
         let (queue_id, key) = (job.queue_id, job.key);
         let Some(queue) = self.queues.get_mut(&queue_id) else { return false };
-        let position = Place::new(queue.settings.order, job, place);
+        let order = queue.settings.order;
+        let position = Place::new(order, job, place);
         if most_of_key(&queue.settings, key).is_none() {
             queue.ready.insert(position, job.job_type);
+            queue.takeable += 1;
             return true;
         }
-        queue.key_state(key, &mut self.keys).behind.insert(position);
-        self.fill_key(queue_id, key)
+        let line = LineId::new(order, position, job.job_type);
+        queue.key_state(key, &mut self.keys).insert(line, position);
+        self.fill_lines(queue_id, key, Some(line))
     }
 
     /// Takes a job out of those that may be chosen, because it was chosen or has left.
     pub(super) fn withdraw(&mut self, place: u32) {
         let job = &self.jobs[place];
-        let (queue_id, key) = (job.queue_id, job.key);
+        let (queue_id, key, job_type) = (job.queue_id, job.key, job.job_type);
         let Some(queue) = self.queues.get_mut(&queue_id) else { return };
-        let position = Place::new(queue.settings.order, job, place);
-        if queue.ready.remove(position, job.job_type) {
+        let order = queue.settings.order;
+        let position = Place::new(order, job, place);
+        let was_offered = queue.ready.remove(position, job_type);
+        if most_of_key(&queue.settings, key).is_none() {
+            queue.takeable -= 1;
+        } else if let Some(of_key) = queue.keys.get_mut(&key) {
+            let line = LineId::new(order, position, job_type);
+            of_key.remove(line, position);
+            self.fill_lines(queue_id, key, Some(line));
+        }
+        if was_offered {
             // No reader is woken: the depth of the queue has changed.
             self.signal_many(queue_id, 0);
         }
-        let Some(queue) = self.queues.get_mut(&queue_id) else { return };
-        if let Some(of_key) = queue.keys.get_mut(&key) {
-            of_key.offered.remove(&position);
-            of_key.behind.remove(&position);
-            self.fill_key(queue_id, key);
-        }
     }
 
-    /// Counts a job into its key, or out of it. True if one more job may be taken now.
+    /// Counts a job into its key, or out of it. True if a take may find one more job now.
     pub(super) fn count_in_key(&mut self, place: u32, is_held: bool) -> bool {
         let job = &self.jobs[place];
         let (queue_id, key) = (job.queue_id, job.key);
@@ -136,8 +236,13 @@ impl Work {
         self.fill_key(queue_id, key)
     }
 
-    /// Lets as many of the first jobs of a key be taken as its limits have room for. True if one more may be taken now.
+    /// Lets as many of the first jobs of a key be taken as its limits have room for. True if a take may find one more now.
     pub(super) fn fill_key(&mut self, queue_id: i32, key: u32) -> bool {
+        self.fill_lines(queue_id, key, None)
+    }
+
+    /// The same if nothing has happened to the ready jobs of other lines than this one.
+    fn fill_lines(&mut self, queue_id: i32, key: u32, changed: Option<LineId>) -> bool {
         let now = self.now.0;
         let Some(queue) = self.queues.get_mut(&queue_id) else { return false };
         let settings = queue.settings;
@@ -147,28 +252,19 @@ impl Work {
         let by_rate = rate.map_or(usize::MAX, |rate| rate.room(of_key.next_take, now));
         let room = most.saturating_sub(of_key.held).min(by_rate);
         let mut is_more = false;
-        loop {
-            let (last, next) = (of_key.offered.last().copied(), of_key.behind.first().copied());
-            let is_too_many = of_key.offered.len() > room;
-            match (last, next) {
-                // The first ones are offered, whenever they came.
-                (Some(last), next) if is_too_many || next.is_some_and(|next| next < last) => {
-                    of_key.offered.remove(&last);
-                    of_key.behind.insert(last);
-                    ready.remove(last, self.jobs[last.job].job_type);
-                }
-                (_, Some(next)) if of_key.offered.len() < room => {
-                    of_key.behind.remove(&next);
-                    of_key.offered.insert(next);
-                    ready.insert(next, self.jobs[next.job].job_type);
-                    is_more = true;
-                }
-                _ => break,
+        if std::mem::replace(&mut of_key.room, room) != room {
+            for (_, line) in &mut of_key.lines {
+                is_more |= line.fill(room, ready, &self.jobs);
             }
+        } else if let Some(line) = changed.and_then(|changed| of_key.line(changed)) {
+            is_more = line.fill(room, ready, &self.jobs);
         }
-        let is_unused = of_key.held == 0 && of_key.offered.is_empty() && of_key.behind.is_empty();
+        let takeable = of_key.ready.min(room);
+        queue.takeable = queue.takeable + takeable - std::mem::replace(&mut of_key.takeable, takeable);
+        let is_unused = of_key.held == 0 && of_key.ready == 0;
+        let has_more = of_key.ready > takeable;
         match rate {
-            Some(rate) if of_key.next_take > now && (is_unused || !of_key.behind.is_empty()) => {
+            Some(rate) if of_key.next_take > now && (is_unused || has_more) => {
                 self.due.insert((rate.next_time(of_key.next_take, now), Due::KeyRate { queue_id, key }));
             }
             _ if is_unused => {

@@ -65,6 +65,8 @@ pub(super) struct WorkQueueState {
     pub(super) settings: WorkSettings,
     pub(super) ready: Ready,
     pub(super) keys: HashMap<u32, KeyState>,
+    /// How many jobs readers may take together, but for the limits of the queue itself.
+    pub(super) takeable: usize,
     pub(super) taken: usize,
     /// When the next job may be taken under RATE_JOBS, in microseconds.
     pub(super) next_take: i64,
@@ -84,6 +86,7 @@ impl WorkQueueState {
             settings,
             ready: Ready::default(),
             keys: HashMap::new(),
+            takeable: 0,
             taken: 0,
             next_take: 0,
             finished: 0,
@@ -158,7 +161,8 @@ impl Work {
                 }
                 self.count_in_key(place, true)
             }
-            JobState::Ready | JobState::Dead => false,
+            JobState::Ready => self.count_in_key(place, true),
+            JobState::Dead => false,
         };
         if is_more {
             self.signal(queue_id);
@@ -173,6 +177,8 @@ impl Work {
             JobState::Ready => {
                 if is_free {
                     self.withdraw(place);
+                } else if self.count_in_key(place, false) {
+                    self.signal(queue_id);
                 }
             }
             JobState::Scheduled | JobState::Taken => {
@@ -193,8 +199,22 @@ impl Work {
 
     /// Changes a job between leaving its indexes and entering those of its new state.
     pub(super) fn change(&mut self, place: u32, change: impl FnOnce(&mut Job)) {
+        let mut changed = self.jobs[place].clone();
+        change(&mut changed);
+        let job = &mut self.jobs[place];
+        if (job.state, changed.state) == (JobState::Taken, JobState::Taken) {
+            // A heartbeat or a report: only the end of its lease.
+            let before = (job.at, Due::Job { id: job.id, place });
+            let after = (changed.at, before.1);
+            self.due.remove(&before);
+            if changed.session == 0 && changed.at != i64::MAX {
+                self.due.insert(after);
+            }
+            self.jobs[place] = changed;
+            return;
+        }
         self.leave(place);
-        change(&mut self.jobs[place]);
+        self.jobs[place] = changed;
         self.enter(place);
     }
 
@@ -225,7 +245,7 @@ impl Work {
             .settings
             .limit(WorkNumber::MaxTaken)
             .map_or(usize::MAX, |most| usize::try_from(most).unwrap_or(usize::MAX).saturating_sub(queue.taken));
-        Some(if queue.settings.is_enabled { queue.ready.all.len().min(most) } else { 0 })
+        Some(if queue.settings.is_enabled { queue.takeable.min(most) } else { 0 })
     }
 
     /// Writes a row with the effects of what runs.

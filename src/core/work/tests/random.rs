@@ -153,7 +153,7 @@ proptest! {
         let left: Vec<_> = memory.jobs().jobs.values().filter(|(row, _)| row.state != JobState::Dead).collect();
         prop_assert!(left.is_empty(), "{left:?}");
         let work = &memory.core.work;
-        prop_assert!(work.queues.values().all(|queue| queue.taken == 0 && queue.ready.all.is_empty()));
+        prop_assert!(work.queues.values().all(|queue| queue.taken == 0 && queue.takeable == 0 && queue.ready.all.is_empty()));
         prop_assert!(work.queues.values().all(|queue| queue.keys.is_empty() && queue.ready.by_type.is_empty()), "{:?}", work.queues);
     }
 }
