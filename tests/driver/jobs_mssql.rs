@@ -11,31 +11,31 @@ use dialoq::{Act, Broker, Code};
 const W: WorkQueue<String> = WorkQueue::text("w");
 
 /// A process that no session shows to live, and a transaction of it.
-const DEAD: &str = "'00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002'";
+pub(crate) const DEAD: &str = "'00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002'";
 
 /// A queue `w` with one job.
-async fn with_a_job(broker: &Broker) {
+pub(crate) async fn with_a_job(broker: &Broker) {
     broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
     broker.push_job("w", "a").await.unwrap();
 }
 
-async fn take(act: &impl Act) -> Vec<Job> {
+pub(crate) async fn take(act: &impl Act) -> Vec<Job> {
     act.take_jobs(W).pop().await.unwrap()
 }
 
 /// The rows of a batch.
-async fn rows(client: &mut Client, text: &str) -> Vec<Row> {
+pub(crate) async fn rows(client: &mut Client, text: &str) -> Vec<Row> {
     let none: [&dyn ToSql; 0] = [];
     let answer = client.query(text, &none).await.unwrap_or_else(|error| panic!("{text}: {error}"));
     answer.into_first_result().await.unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-async fn one(client: &mut Client, text: &str) -> Row {
+pub(crate) async fn one(client: &mut Client, text: &str) -> Row {
     rows(client, text).await.pop().unwrap_or_else(|| panic!("{text} gives no row"))
 }
 
 /// The claim of a process that is gone: the body, the token and the attempt.
-async fn claim(client: &mut Client, last_token: i64) -> Option<(Vec<u8>, i64, i32)> {
+pub(crate) async fn claim(client: &mut Client, last_token: i64) -> Option<(Vec<u8>, i64, i32)> {
     let text = format!("EXEC dialoq.claim_jobs {DEAD}, {last_token}, N'w', 1, NULL, NULL, NULL, 0, 0, NULL, N''");
     let row = rows(client, &text).await.pop()?;
     let body: &[u8] = row.get("body").unwrap();

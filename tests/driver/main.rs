@@ -12,6 +12,7 @@ mod garbage_mssql;
 mod held;
 mod hostile_mssql;
 mod jobs;
+mod jobs_locks_mssql;
 mod jobs_mssql;
 mod jobs_together;
 mod leaving;
@@ -139,8 +140,12 @@ fn main() -> ExitCode {
             plain_sql_has_the_same_verbs the_attempt_of_a_dead_process_has_failed_and_its_transaction_does_not_commit
             a_claim_whose_answer_was_lost_goes_back jobs_pushed_into_a_queue_while_it_is_dropped_go_too
             the_history_keeps_to_its_bounds;
+        Mssql jobs_locks_mssql: a_unique_key_of_a_job_that_is_there_is_answered_at_once
+            a_claim_tells_of_the_jobs_that_it_gives_back a_lower_bound_of_a_quiet_history_cuts_it
+            one_damaged_job_of_a_dead_process_keeps_no_other a_job_that_another_session_changes_is_not_overtaken;
         Mssql schedules: many_processes_fire_each_time_once a_process_that_leaves_takes_no_time_with_it;
-        Mssql schedules_mssql: a_step_is_taken_from_the_row_as_it_was_read a_step_that_another_session_takes_is_not_waited_for;
+        Mssql schedules_mssql: a_step_is_taken_from_the_row_as_it_was_read a_step_that_another_session_takes_is_not_waited_for
+            a_step_pushes_the_body_of_its_schedule a_queue_of_a_schedule_is_not_removed;
         Mssql rights_mssql: members_execute_documented_routines_and_touch_no_table the_printed_installation_runs_by_hand
             an_upgrade_gives_up_while_a_transaction_stays_open;
         Mssql measured: workloads_run_with_their_rivals_and_leave_nothing;

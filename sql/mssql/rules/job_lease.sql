@@ -31,6 +31,26 @@ BEGIN
 END
 GO
 
+-- Whether a job is there, as it is committed. Without READ_COMMITTED_SNAPSHOT a row that another transaction has changed counts as
+-- there: nothing says what becomes of it.
+CREATE PROCEDURE dialoq.find_committed_job
+    @job_id bigint, @is_there bit OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    SET @is_there = 0;
+    BEGIN TRY
+        IF EXISTS (SELECT 1 FROM dialoq.job AS j WHERE j.job_id = @job_id) SET @is_there = 1;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @is_there = 1;
+    END CATCH
+END
+GO
+
 -- Refuses a verb on a job, and locks nothing. The transaction that holds jobs has the lock 'dialoq:holder:' and its id
 -- (own_jobs).
 -- Takes: the job; the token of its taking and the time, if it is to be reported on (NULL: it is not)
@@ -42,16 +62,19 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @text nvarchar(2048), @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':job:', @job_id);
-    DECLARE @is_held bit = 0, @tries int = 0, @last_token bigint, @holder uniqueidentifier;
+    DECLARE @is_held bit = 0, @is_there bit = 1, @tries int = 0, @last_token bigint, @holder uniqueidentifier;
     SET @queue_id = NULL;
-    WHILE @queue_id IS NULL AND @is_held = 0 AND @tries < 2
+    WHILE @queue_id IS NULL AND @is_held = 0 AND @is_there = 1 AND @tries < 3
     BEGIN
         SET @tries = @tries + 1;
         -- READPAST passes over a row that another transaction has changed, or has not committed yet.
         SELECT @queue_id = j.queue_id, @state = j.state, @due_at = j.due_at, @last_token = j.token, @holder = j.holder
         FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST) WHERE j.job_id = @job_id;
         IF APPLOCK_TEST(N'dialoq_user', @resource, N'Exclusive', N'Transaction') = 0 SET @is_held = 1;
+        -- A take in a transaction of its own has changed the row, and has no application lock.
+        IF @queue_id IS NULL AND @is_held = 0 EXEC dialoq.find_committed_job @job_id, @is_there OUTPUT;
     END
+    IF @queue_id IS NULL AND @is_held = 0 AND @is_there = 1 SET @is_held = 1;
     IF @queue_id IS NULL AND @is_held = 0
     BEGIN
         SET @text = CONCAT(N'job ', @job_id, N' was not found: it was never pushed, or it is finished');
@@ -166,48 +189,70 @@ BEGIN
 END
 GO
 
--- Fails the attempts of processes that have ended: their transactions are gone, or will not commit, because the commit finds its
--- jobs no longer held.
--- Takes: the time, how many at most
--- Gives: how many, added to @did; notices, added to @notices
-CREATE PROCEDURE dialoq.fail_jobs_of_dead_processes
-    @now datetime2(6), @top int, @did int OUTPUT, @notices nvarchar(max) OUTPUT
+-- The next job of a process that has ended: its transactions are gone, or will not commit, because the commit finds its jobs no
+-- longer held. The jobs of processes that live are not read.
+-- Takes: the process, the transaction and the token after which to look, which move on
+-- Gives: the job; NULL if there is none
+CREATE PROCEDURE dialoq.next_job_of_dead_process
+    @process uniqueidentifier OUTPUT, @holder uniqueidentifier OUTPUT, @token bigint OUTPUT, @job_id bigint OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @process uniqueidentifier, @next uniqueidentifier, @token bigint, @job_id bigint, @is_locked bit, @state smallint;
-    DECLARE @holder uniqueidentifier;
-    WHILE @did < @top
+    DECLARE @next uniqueidentifier, @is_dead bit;
+    SET @job_id = NULL;
+    IF @holder IS NOT NULL
+        SELECT TOP (1) @job_id = j.job_id, @token = j.token, @holder = j.holder
+        FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
+        WHERE j.process = @process AND (j.holder > @holder OR j.holder = @holder AND j.token > @token)
+        ORDER BY j.holder, j.token;
+    WHILE @job_id IS NULL
     BEGIN
-        -- One after the other, so that many jobs of few processes are not all read.
         SET @next = NULL;
         SELECT TOP (1) @next = j.process
         FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder))
         WHERE j.process IS NOT NULL AND (@process IS NULL OR j.process > @process) ORDER BY j.process;
         IF @next IS NULL BREAK;
         SET @process = @next;
-        IF APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Exclusive',
-            N'Transaction') = 0
-            CONTINUE;
-        SET @holder = NULL;
-        WHILE @did < @top
-        BEGIN
-            SET @job_id = NULL;
+        SET @is_dead = APPLOCK_TEST(N'dialoq_user', CONCAT(N'dialoq:process:', LOWER(CAST(@process AS nvarchar(36)))), N'Exclusive',
+            N'Transaction');
+        IF @is_dead = 1
             SELECT TOP (1) @job_id = j.job_id, @token = j.token, @holder = j.holder
             FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
             WHERE j.process = @process
-                AND (@holder IS NULL OR j.holder > @holder OR j.holder = @holder AND j.token > @token)
             ORDER BY j.holder, j.token;
-            IF @job_id IS NULL BREAK;
-            EXEC dialoq.try_lock_job @job_id, @is_locked OUTPUT;
-            IF @is_locked = 0 OR NOT EXISTS (
-                SELECT 1 FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST)
-                WHERE j.job_id = @job_id AND j.process = @process AND j.token = @token)
-                CONTINUE;
-            SET @did = @did + 1;
+    END
+END
+GO
+
+-- Fails the attempt at a job whose process has ended. A job whose row makes this fail is dead.
+-- Gives: is_failed, 0 if it was passed over; notices, added to @notices
+-- Errors: deadlocks, and errors that leave the transaction unusable
+CREATE PROCEDURE dialoq.fail_job_of_dead_process
+    @job_id bigint, @process uniqueidentifier, @token bigint, @now datetime2(6), @is_failed bit OUTPUT, @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @state smallint, @is_locked bit, @error_number int, @error_message nvarchar(4000);
+    SET @is_failed = 0;
+    SAVE TRANSACTION dialoq_step;
+    BEGIN TRY
+        EXEC dialoq.try_lock_job @job_id, @is_locked OUTPUT;
+        IF @is_locked = 1 AND EXISTS (
+            SELECT 1 FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST)
+            WHERE j.job_id = @job_id AND j.process = @process AND j.token = @token)
+        BEGIN
             EXEC dialoq.fail_attempt @job_id, N'its reader ended before its transaction did', NULL, 0, @now, @state OUTPUT,
                 @notices OUTPUT;
+            SET @is_failed = 1;
         END
-    END
+    END TRY
+    BEGIN CATCH
+        SET @error_number = ERROR_NUMBER();
+        SET @error_message = ERROR_MESSAGE();
+        IF XACT_STATE() <> 1 OR @error_number IN (1205, 1222, 51205) THROW;
+        ROLLBACK TRANSACTION dialoq_step;
+        EXEC dialoq.bury_job @job_id, @error_message;
+        SET @is_failed = 1;
+    END CATCH
 END
 GO

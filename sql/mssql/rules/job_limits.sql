@@ -118,7 +118,7 @@ BEGIN
     SET NOCOUNT ON;
     SET LOCK_TIMEOUT 0;
     SET XACT_ABORT OFF;
-    DECLARE @max_taken bigint, @rate_jobs bigint, @rate_ms bigint, @next datetime2(6), @keys bigint;
+    DECLARE @max_taken bigint, @rate_jobs bigint, @rate_ms bigint, @next datetime2(6);
     SET @room = NULL;
     BEGIN TRY
         SELECT @max_taken = w.max_taken, @rate_jobs = w.rate_jobs, @rate_ms = w.rate_ms
@@ -137,8 +137,78 @@ BEGIN
             -- The caller asks again after each job.
             ELSE IF @room IS NULL OR @room > 1 SET @room = 1;
         END
-        -- Whether the caller can read them.
-        SELECT @keys = COUNT_BIG(*) FROM dialoq.blocked_job_key AS b WHERE b.queue_id = @queue_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        SET @room = 0;
+    END CATCH
+END
+GO
+
+-- How many more jobs of a key may be taken now; NULL if there is no limit. In a queue of ORDER = FIFO_STRICT the jobs of the key
+-- that are ready and come before the given one count too, so that none of them is overtaken, whatever a take asks for. A job
+-- counts that a transaction has cancelled and not committed. 0 if the server keeps no version of a row that could be counted
+-- (READ_COMMITTED_SNAPSHOT OFF).
+-- Takes: the queue; the key; the job's place in strict order (NULL: none)
+CREATE PROCEDURE dialoq.room_of_key
+    @queue_id int, @job_key nvarchar(256), @strict_order bigint, @now datetime2(6), @room bigint OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
+    DECLARE @is_strict bit, @most bigint, @jobs bigint, @rate_ms bigint, @next datetime2(6), @ahead bigint;
+    SET @room = NULL;
+    BEGIN TRY
+        SELECT @is_strict = CASE w.work_order WHEN N'FIFO_STRICT' THEN 1 ELSE 0 END, @most = w.max_taken_per_key,
+            @jobs = w.key_rate_jobs, @rate_ms = w.rate_ms
+        FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
+        IF @job_key IS NOT NULL AND @most > 0 SET @room = @most;
+        ELSE IF @is_strict = 1 SET @room = 1;
+        IF @room > 0 AND @job_key IS NOT NULL
+            SELECT @room = @room - COUNT_BIG(*)
+            FROM dialoq.job AS j WITH (INDEX (job_taken), FORCESEEK)
+            WHERE j.queue_id = @queue_id AND j.job_key = @job_key AND DATALENGTH(j.job_key) = DATALENGTH(@job_key) AND j.state = 2;
+        IF @room > 0 AND @is_strict = 1 AND @job_key IS NOT NULL
+            SELECT @room = @room - COUNT_BIG(*)
+            FROM dialoq.job AS j WITH (INDEX (job_retry), FORCESEEK)
+            WHERE j.queue_id = @queue_id AND j.job_key = @job_key AND DATALENGTH(j.job_key) = DATALENGTH(@job_key)
+                AND j.state = 0 AND j.attempts > 0;
+        IF @is_strict = 1 AND @job_key IS NULL AND (
+            EXISTS (
+                SELECT 1 FROM dialoq.job AS j WITH (INDEX (job_taken), FORCESEEK)
+                WHERE j.queue_id = @queue_id AND j.job_key IS NULL AND j.state = 2)
+            OR EXISTS (
+                SELECT 1 FROM dialoq.job AS j WITH (INDEX (job_retry), FORCESEEK)
+                WHERE j.queue_id = @queue_id AND j.job_key IS NULL AND j.state = 0 AND j.attempts > 0))
+            SET @room = 0;
+        IF @jobs > 0 AND @job_key IS NOT NULL
+        BEGIN
+            SELECT @next = r.next_take
+            FROM dialoq.work_rate AS r
+            WHERE r.queue_id = @queue_id AND r.is_of_key = 1 AND r.job_key = @job_key AND r.key_bytes = DATALENGTH(@job_key);
+            SET @ahead = dialoq.rate_burst(@jobs, @rate_ms);
+            IF @next > @now SET @ahead = @ahead - DATEDIFF_BIG(microsecond, @now, @next);
+            SET @ahead = CASE WHEN @ahead < 0 THEN 0 ELSE @ahead / dialoq.rate_gap(@jobs, @rate_ms) + 1 END;
+            IF @room IS NULL OR @ahead < @room SET @room = @ahead;
+        END
+        SET @most = @room;
+        IF @room > 0 AND @strict_order IS NOT NULL AND @job_key IS NULL
+            SELECT @room = @room - COUNT_BIG(*)
+            FROM (
+                SELECT TOP (@most) j.job_id
+                FROM dialoq.job AS j WITH (INDEX (job_strict), FORCESEEK)
+                WHERE j.queue_id = @queue_id AND j.job_key IS NULL AND j.state = 1 AND j.strict_order < @strict_order
+                    AND j.strict_order IS NOT NULL
+            ) AS t;
+        ELSE IF @room > 0 AND @strict_order IS NOT NULL
+            SELECT @room = @room - COUNT_BIG(*)
+            FROM (
+                SELECT TOP (@most) j.job_id
+                FROM dialoq.job AS j WITH (INDEX (job_strict), FORCESEEK)
+                WHERE j.queue_id = @queue_id AND j.job_key = @job_key AND DATALENGTH(j.job_key) = DATALENGTH(@job_key)
+                    AND j.state = 1 AND j.strict_order < @strict_order AND j.strict_order IS NOT NULL
+            ) AS t;
     END TRY
     BEGIN CATCH
         IF ERROR_NUMBER() <> 1222 THROW;
@@ -153,13 +223,22 @@ CREATE PROCEDURE dialoq.has_job_to_take
 AS
 BEGIN
     SET NOCOUNT ON;
+    SET LOCK_TIMEOUT 0;
+    SET XACT_ABORT OFF;
     DECLARE @room bigint;
     SET @is_there = 0;
     EXEC dialoq.room_of_queue @queue_id, @now, @room OUTPUT;
     IF @room <= 0 RETURN;
     DECLARE @blocked TABLE (job_key nvarchar(256) COLLATE Latin1_General_100_BIN2 NULL, key_bytes int NULL);
-    INSERT INTO @blocked (job_key, key_bytes)
-    SELECT b.job_key, b.key_bytes FROM dialoq.blocked_job_key AS b WHERE b.queue_id = @queue_id;
+    BEGIN TRY
+        INSERT INTO @blocked (job_key, key_bytes)
+        SELECT b.job_key, b.key_bytes FROM dialoq.blocked_job_key AS b WHERE b.queue_id = @queue_id;
+    END TRY
+    BEGIN CATCH
+        IF ERROR_NUMBER() <> 1222 THROW;
+        -- No take gives a job either (room_of_key, take_one_by_one).
+        RETURN;
+    END CATCH
     IF EXISTS (
         SELECT 1
         FROM dialoq.job AS r WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_state), FORCESEEK)

@@ -18,6 +18,13 @@ BEGIN
 END
 GO
 
+-- The job's place among those of its key, in a queue that gives them one after the other; NULL in others.
+CREATE FUNCTION dialoq.strict_place(@work_order nvarchar(16), @job_id bigint) RETURNS bigint AS
+BEGIN
+    RETURN CASE @work_order WHEN N'FIFO_STRICT' THEN @job_id END;
+END
+GO
+
 -- The next job of a queue that no other transaction holds, in the order of the queue.
 -- Takes: the queue; the type (NULL: any); the ranks; the place after which to look, which moves on
 -- Gives: the job; NULL if there is none

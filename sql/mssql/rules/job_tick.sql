@@ -18,6 +18,7 @@ BEGIN
     DECLARE @said nvarchar(max), @is_done bit = 0, @restarts int = 0, @job_id bigint, @past datetime2(6), @past_id bigint;
     DECLARE @due datetime2(6), @is_locked bit, @has_turn bit, @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':tick_jobs');
     DECLARE @error_number int, @error_message nvarchar(4000), @bad_job bigint, @is_more bit = 0, @at datetime2(6);
+    DECLARE @process uniqueidentifier, @holder uniqueidentifier, @token bigint;
     SET @due_at = NULL;
     WHILE @is_done = 0
     BEGIN TRY
@@ -44,7 +45,18 @@ BEGIN
             IF @is_locked = 1 SET @did = @did + 1;
             IF LEN(@said) > 1000 SET @said = N' ' + dialoq.distinct_notices(@said);
         END
-        IF @has_turn = 1 EXEC dialoq.fail_jobs_of_dead_processes @now, @top, @did OUTPUT, @said OUTPUT;
+        SET @process = NULL;
+        SET @holder = NULL;
+        WHILE @has_turn = 1 AND @did < @top
+        BEGIN
+            EXEC dialoq.next_job_of_dead_process @process OUTPUT, @holder OUTPUT, @token OUTPUT, @job_id OUTPUT;
+            IF @job_id IS NULL BREAK;
+            SET @bad_job = @job_id;
+            EXEC dialoq.fail_job_of_dead_process @job_id, @process, @token, @now, @is_locked OUTPUT, @said OUTPUT;
+            SET @bad_job = NULL;
+            IF @is_locked = 1 SET @did = @did + 1;
+            IF LEN(@said) > 1000 SET @said = N' ' + dialoq.distinct_notices(@said);
+        END
         COMMIT TRANSACTION;
         SET @is_done = 1;
     END TRY

@@ -104,6 +104,52 @@ BEGIN
 END
 GO
 
+-- UTF-8, in which a text becomes the body of a job. Other versions than SQL Server 2019 and later have no collation for it.
+CREATE FUNCTION dialoq.utf8(@text nvarchar(max)) RETURNS varbinary(max) AS
+BEGIN
+    -- Every code page has ASCII.
+    IF @text COLLATE Latin1_General_100_BIN2 NOT LIKE N'%[^' + NCHAR(1) + N'-' + NCHAR(127) + N']%'
+        RETURN CAST(CAST(@text AS varchar(max)) AS varbinary(max));
+    DECLARE @done nvarchar(max) = N'', @hex nvarchar(max) = N'', @place int = 1, @units int = LEN(@text + N'.') - 1;
+    DECLARE @code int, @low int;
+    WHILE @place <= @units
+    BEGIN
+        SET @code = UNICODE(SUBSTRING(@text, @place, 1));
+        -- Where SQL Server counts units of UTF-16, a character beyond U+FFFF is two.
+        SET @low = CASE WHEN @code BETWEEN 55296 AND 56319 AND @place < @units THEN UNICODE(SUBSTRING(@text, @place + 1, 1)) END;
+        IF @low BETWEEN 56320 AND 57343
+        BEGIN
+            SET @code = 65536 + (@code - 55296) * 1024 + @low - 56320;
+            SET @place = @place + 1;
+        END
+        SET @hex = CONCAT(@hex, CASE
+            WHEN @code < 128 THEN LEFT(dialoq.utf16_unit(@code), 2)
+            WHEN @code < 2048 THEN dialoq.utf16_unit(192 + @code / 64 + 256 * (128 + @code % 64))
+            WHEN @code < 65536 THEN CONCAT(
+                dialoq.utf16_unit(224 + @code / 4096 + 256 * (128 + @code / 64 % 64)), LEFT(dialoq.utf16_unit(128 + @code % 64), 2))
+            ELSE CONCAT(
+                dialoq.utf16_unit(240 + @code / 262144 + 256 * (128 + @code / 4096 % 64)),
+                dialoq.utf16_unit(128 + @code / 64 % 64 + 256 * (128 + @code % 64))) END);
+        -- A long text is not copied for each of its characters.
+        IF @place % 1000 = 0
+        BEGIN
+            SET @done = CONCAT(@done, @hex);
+            SET @hex = N'';
+        END
+        SET @place = @place + 1;
+    END
+    RETURN CONVERT(varbinary(max), CONCAT(@done, @hex), 2);
+END
+GO
+
+-- The body of the job of a work schedule for a time: {time} in it is the time.
+CREATE FUNCTION dialoq.schedule_body(@body nvarchar(max), @time datetime2(6)) RETURNS varbinary(max) AS
+BEGIN
+    RETURN dialoq.utf8(REPLACE(
+        @body COLLATE Latin1_General_100_BIN2, N'{time}', CONCAT(CONVERT(nvarchar(19), @time, 126), N'Z')));
+END
+GO
+
 -- Text between tags. XML 1.0 has no way to write most control characters.
 CREATE FUNCTION dialoq.xml_text(@text nvarchar(max)) RETURNS nvarchar(max) AS
 BEGIN

@@ -4,7 +4,8 @@
 -- Errors: see each procedure
 -- Locks: names, without waiting
 
--- The job that has a name. If none has it, the name is this transaction's to give to its end.
+-- The job that has a name. A job that is there is found without a lock: another transaction may have asked for it too. If no job
+-- has the name, it is this transaction's to give, to its end.
 -- Takes: the queue, the name, the time
 -- Gives: has_job, whether a job has it; the job, NULL if it is finished and its window is not over
 -- Errors: 60043 if another transaction is pushing a job of that name, or finishing the one that has it and the server keeps
@@ -17,6 +18,8 @@ BEGIN
     DECLARE @text nvarchar(2048), @is_locked bit, @is_known bit;
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':unique:', @queue_id, N':',
         CAST(CAST(HASHBYTES('SHA2_256', @unique_key) AS varbinary(16)) AS uniqueidentifier));
+    EXEC dialoq.read_name @queue_id, @unique_key, @now, @is_known OUTPUT, @has_job OUTPUT, @job_id OUTPUT;
+    IF @is_known = 1 AND @has_job = 1 RETURN;
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 1
         EXEC dialoq.read_name @queue_id, @unique_key, @now, @is_known OUTPUT, @has_job OUTPUT, @job_id OUTPUT;

@@ -45,11 +45,12 @@ BEGIN
         SET @job_id = NEXT VALUE FOR dialoq.next_job_id;
         INSERT INTO dialoq.job (
             job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key,
-            pushed_by, body
+            pushed_by, body, strict_order
         ) VALUES (
             @job_id, @queue_id, dialoq.job_rank(@work_order, @level), dialoq.job_place(@work_order, @job_id),
             CASE WHEN @due IS NULL THEN 1 ELSE 0 END, @level, @due, @now, COALESCE(@job_type, N''), @job_key, @unique_key,
-            COALESCE(@pushed_by, N''), CASE WHEN DATALENGTH(@body) > 0 THEN @body END
+            COALESCE(@pushed_by, N''), CASE WHEN DATALENGTH(@body) > 0 THEN @body END,
+            dialoq.strict_place(@work_order, @job_id)
         );
         IF @due IS NULL SET @notices = CONCAT(@notices, N' q:', @queue_id);
         ELSE SET @notices = CONCAT(@notices, dialoq.due_notice(@due));

@@ -1,7 +1,7 @@
 -- Writes a work queue, new or not, or removes one with its jobs and its history.
 -- Takes: the columns of work_queue; or the queue_id
 -- Gives: put_work_queue: nothing; delete_work_queue: notices
--- Errors: 60003, 60005; delete_work_queue: 53716 if a transaction holds a job of the queue that is removed
+-- Errors: 60003, 60005; delete_work_queue: 53716 if a work schedule pushes into the queue, or a transaction holds a job of it
 -- Locks: the row, the jobs
 -- Called by: dialoq_admin (put_work_queue, delete_work_queue)
 CREATE PROCEDURE dialoq.put_work_queue
@@ -12,7 +12,7 @@ CREATE PROCEDURE dialoq.put_work_queue
 AS
 BEGIN
     -- <definition>
-    DECLARE @text nvarchar(2048);
+    DECLARE @text nvarchar(2048), @is_shorter bit = 0;
     EXEC dialoq.check_name @name;
     IF @folded_name IS NULL OR @folded_name <> dialoq.fold_name(@name)
     BEGIN
@@ -20,6 +20,9 @@ BEGIN
             N'''; it must be ''', dialoq.fold_name(@name), N''''));
         THROW 60005, @text, 1;
     END
+    SELECT @is_shorter = 1 FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id AND w.history_rows > @history_rows;
+    -- The history is counted again, even if no job has finished since the last time.
+    IF @is_shorter = 1 DELETE FROM dialoq.job_history_cut WHERE queue_id = @queue_id;
     BEGIN TRY
         UPDATE dialoq.work_queue SET
             is_enabled = @is_enabled, has_history = @has_history, max_attempts = @max_attempts,
@@ -55,8 +58,15 @@ CREATE PROCEDURE dialoq.delete_work_queue
 AS
 BEGIN
     -- <definition>
-    DECLARE @held bigint, @text nvarchar(2048), @notices nvarchar(max);
+    DECLARE @held bigint, @text nvarchar(2048), @notices nvarchar(max), @schedule nvarchar(256);
     EXEC dialoq.check_range N'@queue_id', @queue_id, -2147483648, 2147483647;
+    SELECT TOP (1) @schedule = s.name FROM dialoq.work_schedule AS s WHERE s.queue_id = @queue_id ORDER BY s.schedule_id;
+    IF @schedule IS NOT NULL
+    BEGIN
+        SET @text = dialoq.throw_text(CONCAT(N'work queue ', @queue_id, N' cannot be dropped: work schedule ''', @schedule,
+            N''' pushes into it; drop the schedule first'));
+        THROW 53716, @text, 1;
+    END
     -- A push or a take that has read the row before goes on; tick removes what it leaves.
     DELETE FROM dialoq.work_queue WHERE queue_id = @queue_id;
     EXEC dialoq.find_held_job @queue_id, @held OUTPUT;

@@ -6,7 +6,8 @@
 --     level, in a queue of ORDER = PRIORITY; whether the jobs are leased, and for how long in milliseconds (NULL: LEASE_MS of
 --     the queue); the reader's name; claim_jobs: first the process and the transaction that hold the jobs, and the last token
 --     that the transaction has got: jobs that it holds under later ones were claimed by a call whose answer was lost
--- Gives: the jobs in the order of their queue, notices in the first
+-- Gives: the jobs in the order of their queue, notices in the first; claim_jobs: one row with notices only if it has given jobs back
+--     and none is taken
 -- Errors: 60002, 60005
 -- Locks: the jobs, without waiting; in a queue with limits, the takes of other sessions, waiting 250 ms at most
 -- Called by: dialoq_user (take_jobs, claim_jobs)
@@ -19,7 +20,7 @@ BEGIN
     -- Columns of the result: job_id, token, queue, job_type, job_key, level, attempt, pushed_at, pushed_by, lease_until,
     -- last_error, body, notices.
     EXEC dialoq.take_ready_jobs @queue, @job_count, @job_type, @lowest, @highest, @oldest, @has_lease, @lease_ms, @taken_by,
-        NULL, NULL;
+        NULL, NULL, NULL;
 END
 GO
 
@@ -29,18 +30,12 @@ CREATE PROCEDURE dialoq.claim_jobs
 AS
 BEGIN
     -- <settings>
-    DECLARE @notices nvarchar(max), @has_more bit;
     IF @process IS NULL OR @holder IS NULL
         THROW 60005, N'the process or the transaction that holds the jobs is NULL; give their ids', 1;
     IF @@TRANCOUNT > 0
         THROW 60005, N'claim_jobs was called in a transaction; its claim must not be undone with other work; call it outside', 1;
-    -- The jobs are ready at once, so that this call's readers find them.
-    IF EXISTS (
-        SELECT 1
-        FROM dialoq.job AS j WITH (READCOMMITTEDLOCK, READPAST, INDEX (job_holder), FORCESEEK)
-        WHERE j.process = @process AND j.holder = @holder AND j.token > @last_token)
-        EXEC dialoq.release_held @process, @holder, @last_token, 9223372036854775807, 0, @has_more OUTPUT, @notices OUTPUT;
+    SET @last_token = COALESCE(@last_token, 0);
     EXEC dialoq.take_ready_jobs @queue, @job_count, @job_type, @lowest, @highest, @oldest, @has_lease, @lease_ms, @taken_by,
-        @process, @holder;
+        @process, @holder, @last_token;
 END
 GO

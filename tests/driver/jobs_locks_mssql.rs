@@ -1,0 +1,82 @@
+//! Work queues on SQL Server while other sessions hold rows, and after failures.
+
+use crate::enlisting_mssql::on;
+use crate::hostile_mssql::run;
+use crate::jobs_mssql::{DEAD, claim, one, rows, take, with_a_job};
+use crate::servers::Store;
+use dialoq::Act;
+
+pub(crate) fn a_unique_key_of_a_job_that_is_there_is_answered_at_once(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let job = broker.push_job("w", "a").unique("u").await.unwrap().job;
+        run(&mut client, "BEGIN TRANSACTION; EXEC dialoq.push_job N'w', @unique_key = N'u'").await;
+        let again = broker.push_job("w", "b").unique("u").await.unwrap();
+        assert_eq!((again.is_new, again.job), (false, job), "the other push has changed nothing");
+        run(&mut client, "COMMIT").await;
+    });
+}
+
+/// A claim that finds no job of its type has given back one of another, which a reader may wait for.
+pub(crate) fn a_claim_tells_of_the_jobs_that_it_gives_back(store: Store) {
+    on(store, |broker, mut client| async move {
+        with_a_job(&broker).await;
+        claim(&mut client, 0).await.unwrap();
+        let other = format!("EXEC dialoq.claim_jobs {DEAD}, 0, N'w', 1, N'none', NULL, NULL, 0, 0, NULL, N''");
+        let answer = one(&mut client, &other).await;
+        assert_eq!(answer.get::<i64, _>("job_id"), None);
+        assert!(answer.get::<&str, _>("notices").unwrap().starts_with("q:"));
+        assert!(rows(&mut client, &other).await.is_empty(), "it holds none any more");
+        assert_eq!(take(&broker).await.len(), 1);
+    });
+}
+
+pub(crate) fn a_lower_bound_of_a_quiet_history_cuts_it(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w WITH HISTORY_ROWS = 10").await.unwrap();
+        let push = "DECLARE @n int = 0; WHILE @n < 12 BEGIN EXEC dialoq.push_job N'w'; SET @n = @n + 1; END";
+        run(&mut client, push).await;
+        assert_eq!(rows(&mut client, "EXEC dialoq.take_jobs N'w', 12").await.len(), 12);
+        for (bound, right) in [(10, 10), (4, 4), (5, 4)] {
+            broker.execute(&format!("ALTER WORK QUEUE w WITH HISTORY_ROWS = {bound}")).await.unwrap();
+            run(&mut client, "EXEC dialoq.tick").await;
+            let kept = one(&mut client, "SELECT COUNT(*) FROM dialoq.job_history").await;
+            assert_eq!(kept.get::<i32, _>(0), Some(right), "HISTORY_ROWS = {bound}");
+        }
+    });
+}
+
+pub(crate) fn one_damaged_job_of_a_dead_process_keeps_no_other(store: Store) {
+    on(store, |broker, mut client| async move {
+        with_a_job(&broker).await;
+        broker.push_job("w", "b").await.unwrap();
+        let (_, token, _) = claim(&mut client, 0).await.unwrap();
+        claim(&mut client, token).await.unwrap();
+        // No failure of the first job can be written.
+        let damage = "ALTER TABLE dialoq.job ADD CONSTRAINT damage CHECK (job_id > 1 OR failed_at IS NULL)";
+        run(&mut client, damage).await;
+        run(&mut client, "EXEC dialoq.tick").await;
+        let row = one(&mut client, "SELECT state, last_error FROM dialoq.job WHERE job_id = 1").await;
+        assert_eq!(row.get::<i16, _>("state"), Some(3));
+        assert!(row.get::<&str, _>("last_error").unwrap().starts_with("its row is damaged"));
+        assert_eq!(take(&broker).await[0].body(), b"b");
+    });
+}
+
+/// No job of a key is overtaken, whatever another session does to the first one.
+pub(crate) fn a_job_that_another_session_changes_is_not_overtaken(store: Store) {
+    on(store, |broker, mut client| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        for name in ["a1", "b2"] {
+            broker.push_job("w", name).job_type(&name[..1]).key("k").await.unwrap();
+        }
+        for change in ["cancel_job 1", "complete_job 1, @token", "fail_job 1, @token, N'', @is_last = 1"] {
+            let token = "DECLARE @token bigint = (SELECT token FROM dialoq.job WHERE job_id = 1)";
+            run(&mut client, &format!("{token}; BEGIN TRANSACTION; EXEC dialoq.{change}")).await;
+            assert!(broker.take_jobs("w").count(9).await.unwrap().is_empty(), "{change}");
+            assert!(broker.take_jobs("w").job_type("b").await.unwrap().is_empty(), "{change}");
+            run(&mut client, "ROLLBACK").await;
+            run(&mut client, "EXEC dialoq.take_jobs N'w', @has_lease = 1").await;
+        }
+    });
+}
