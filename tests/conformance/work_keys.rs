@@ -8,13 +8,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Cases that a store does not pass yet.
-const OPEN: [(&str, Store); 6] = [
+const OPEN: [(&str, Store); 3] = [
     ("a_strict_queue_gives_no_type_before_the_first_job_of_its_key", Store::Postgres),
-    ("a_strict_queue_gives_no_type_before_the_first_job_of_its_key", Store::Mssql),
     ("a_strict_queue_looks_for_a_type_among_as_many_jobs_as_may_be_taken", Store::Postgres),
-    ("a_strict_queue_looks_for_a_type_among_as_many_jobs_as_may_be_taken", Store::Mssql),
     ("a_cancel_that_is_not_committed_holds_up_the_later_jobs_of_a_strict_queue", Store::Postgres),
-    ("a_cancel_that_is_not_committed_holds_up_the_later_jobs_of_a_strict_queue", Store::Mssql),
 ];
 
 pub(crate) fn runs_on(case: &Case, store: Store) -> bool {

@@ -181,11 +181,12 @@ pub(crate) fn an_upgrade_gives_up_while_a_transaction_stays_open(_: Store) {
         let mut open = connect(url).await;
         // As version 2 left it.
         for text in [
-            "DROP VIEW dialoq.read_jobs, dialoq.read_job_history, dialoq.read_work_queues, dialoq.blocked_job_key",
+            "DROP VIEW dialoq.read_jobs, dialoq.read_job_history, dialoq.read_work_queues, dialoq.read_work_schedules,
+                dialoq.blocked_job_key",
             "DROP PROCEDURE dialoq.finish_held_jobs, dialoq.return_jobs",
             "DROP TYPE dialoq.job_rows; DROP TYPE dialoq.job_id_rows",
             "DROP TABLE dialoq.job, dialoq.job_history, dialoq.job_history_cut, dialoq.unique_job, dialoq.work_rate,
-                dialoq.work_queue, dialoq.dropped_work_queue",
+                dialoq.work_queue, dialoq.work_schedule, dialoq.dropped_work_queue",
             "DROP SEQUENCE dialoq.next_job_id; DROP SEQUENCE dialoq.next_job_token",
             "EXEC sp_rename N'dialoq.recheck_queue', N'unsettled', N'OBJECT'",
             "EXEC sp_rename N'dialoq.unsettled.recheck_id', N'unsettled_id', N'COLUMN'",
@@ -202,6 +203,6 @@ pub(crate) fn an_upgrade_gives_up_while_a_transaction_stays_open(_: Store) {
         assert_eq!(refused.code(), Code::STORE_OWNED, "{refused}");
         run(&mut open, "ROLLBACK TRANSACTION").await;
         install(url).await.unwrap();
-        assert_eq!(numbers(&mut open, "SELECT schema_version FROM dialoq.installed").await, [4]);
+        assert_eq!(numbers(&mut open, "SELECT schema_version FROM dialoq.installed").await, [6]);
     });
 }

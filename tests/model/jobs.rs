@@ -29,8 +29,10 @@ const QUEUES: [(&str, WorkOrder, i64); 6] = [
     ("key_levels", WorkOrder::Priority, 1),
 ];
 const STRICT: usize = 1;
-/// Stores whose strict queues give a later job of a key to a take of its type, or while a cancel is not committed.
-const LOOSE: [Store; 2] = [Store::Postgres, Store::Mssql];
+/// Stores whose strict queues give a later job of a key to a take of its type.
+const LOOSE: [Store; 1] = [Store::Postgres];
+/// Stores whose strict queues do not hold back every job of a key while a cancel of one is not committed.
+const LOOSE_CANCELS: [Store; 2] = [Store::Postgres, Store::Mssql];
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -279,7 +281,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
 /// The step without what a loose store answers otherwise.
 fn loosened(store: Store, step: &Step) -> Step {
     let mut step = step.clone();
-    if LOOSE.contains(&store) {
+    if LOOSE_CANCELS.contains(&store) {
         let ops: &mut [Op] = match &mut step {
             Step::Do(place, op) => {
                 if let Op::Cancel(_) = op {
@@ -298,7 +300,9 @@ fn loosened(store: Store, step: &Step) -> Step {
             _ => &mut [],
         };
         for op in ops {
-            if let Op::Take { queue: STRICT, job_type, .. } = op {
+            if let Op::Take { queue: STRICT, job_type, .. } = op
+                && LOOSE.contains(&store)
+            {
                 *job_type = None;
             }
         }

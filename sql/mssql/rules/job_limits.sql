@@ -157,7 +157,7 @@ BEGIN
     SET NOCOUNT ON;
     SET LOCK_TIMEOUT 0;
     SET XACT_ABORT OFF;
-    DECLARE @is_strict bit, @most bigint, @jobs bigint, @rate_ms bigint, @next datetime2(6), @ahead bigint;
+    DECLARE @is_strict bit, @most bigint, @jobs bigint, @rate_ms bigint, @next datetime2(6), @ahead bigint, @gap bigint;
     SET @room = NULL;
     BEGIN TRY
         SELECT @is_strict = CASE w.work_order WHEN N'FIFO_STRICT' THEN 1 ELSE 0 END, @most = w.max_taken_per_key,
@@ -189,7 +189,9 @@ BEGIN
             WHERE r.queue_id = @queue_id AND r.is_of_key = 1 AND r.job_key = @job_key AND r.key_bytes = DATALENGTH(@job_key);
             SET @ahead = dialoq.rate_burst(@jobs, @rate_ms);
             IF @next > @now SET @ahead = @ahead - DATEDIFF_BIG(microsecond, @now, @next);
-            SET @ahead = CASE WHEN @ahead < 0 THEN 0 ELSE @ahead / dialoq.rate_gap(@jobs, @rate_ms) + 1 END;
+            -- A time more than a gap beyond the burst was counted before the clock was set back.
+            SET @gap = dialoq.rate_gap(@jobs, @rate_ms);
+            SET @ahead = CASE WHEN @ahead < -@gap THEN 1 WHEN @ahead < 0 THEN 0 ELSE @ahead / @gap + 1 END;
             IF @room IS NULL OR @ahead < @room SET @room = @ahead;
         END
         SET @most = @room;

@@ -146,7 +146,7 @@ GO
 CREATE FUNCTION dialoq.schedule_body(@body nvarchar(max), @time datetime2(6)) RETURNS varbinary(max) AS
 BEGIN
     RETURN dialoq.utf8(REPLACE(
-        @body COLLATE Latin1_General_100_BIN2, N'{time}', CONCAT(CONVERT(nvarchar(19), @time, 126), N'Z')));
+        @body COLLATE Latin1_General_100_BIN2, N'{time}', CONCAT(LEFT(dialoq.time_text(@time), 19), N'Z')));
 END
 GO
 

@@ -1,7 +1,8 @@
 -- One step of a work schedule: pushes a job and sets the next time, if the row still has the version and the time that the
 -- caller has read. So any number of processes may call it, and each time fires once.
--- Takes: the schedule; its version and its next time as they were read; its next time from now on; the time that the
---     job is for (NULL: no job, the time is left out, if MISSED = SKIP); the job's body, which must be that of the definition
+-- Takes: the schedule; its version and its next time as they were read; its next time from now on (NULL: it fires no more, which
+--     no line says before the year 4900); the time that the job is for (NULL: no job, the time is left out, if MISSED = SKIP); the
+--     job's body, which is that of the schedule with the time in it
 -- Gives: is_fired, whether the row was as it was read; notices
 -- Errors: 58459, 60002, 60005
 -- Locks: the schedule; if another session has locked it, nothing happens
@@ -15,7 +16,7 @@ BEGIN
     DECLARE @resource nvarchar(255) = CONCAT(N'dialoq:', DB_ID(), N':schedule:', @schedule_id);
     DECLARE @queue_id int, @work_order nvarchar(16), @job_id bigint, @level int, @type nvarchar(256), @key nvarchar(256);
     DECLARE @name nvarchar(256), @missed nvarchar(8), @template nvarchar(max), @right_body varbinary(max), @latest datetime2(6) = '9999-12-31';
-    IF @next_at IS NULL OR @next_at <= @due_at OR @next_at >= @latest
+    IF @next_at IS NULL AND COALESCE(@due_at, @latest) <= '4900-01-01' OR @next_at <= @due_at OR @next_at >= @latest
     BEGIN
         SET @text = CONCAT(N'the next time of a work schedule is ', COALESCE(dialoq.time_text(@next_at), N'NULL'),
             N'; it must be after ', dialoq.time_text(@due_at), N', in or before the year 9999');
