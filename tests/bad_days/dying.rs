@@ -163,6 +163,43 @@ pub(crate) fn a_server_that_falls_comes_back_with_everything(_: Store) {
     });
 }
 
+/// A take in a transaction is not on the disk when its jobs are given, so a fall forgets it.
+pub(crate) fn no_token_is_given_twice_if_the_server_falls(_: Store) {
+    on(async {
+        let database = Database::on_a_server_of_its_own();
+        let broker = broker(database.url()).await?;
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await?;
+        // Only a commit that asks for it brings anything to the disk.
+        database.sql("ALTER SYSTEM SET wal_writer_delay = '10s'");
+        database.sql("SELECT pg_reload_conf()");
+        let mut last = 0;
+        for round in 0..3 {
+            for _ in 0..80 {
+                until_answered(|| async { broker.push_job("w", "a").await }).await;
+            }
+            let tx = until_answered(|| async { broker.begin().await }).await;
+            let mut tokens = Vec::new();
+            for _ in 0..70 {
+                tokens.extend(tx.take_jobs("w").await?.iter().map(|job| job.taken.token));
+            }
+            assert!(
+                tokens.is_sorted() && tokens[0] > last && tokens.len() == 70,
+                "round {round}: {tokens:?} after {last}"
+            );
+            last = *tokens.last().expect("70 of them");
+            fell(&tx).await?;
+            drop(tx);
+            // By a lease, which is on the disk, or not, like those before.
+            if round > 0 {
+                let job = until_answered(|| async { broker.take_jobs("w").await }).await.remove(0);
+                assert!(job.taken.token > last, "round {round}: {} after {last}", job.taken.token);
+                last = job.taken.token;
+            }
+        }
+        Ok(())
+    });
+}
+
 /// Sends until the server is back and answers, each time another text: one of unknown outcome may be there or not.
 async fn send_until_answered(broker: &Broker, handle: ConversationHandle) -> Sent {
     let sending = async {

@@ -18,8 +18,75 @@ BEGIN
         PERFORM dialoq.fail(60005, 'jobs were claimed in a transaction that has written something; a claim must not be undone with '
             'other work; claim outside');
     END IF;
-    -- If the server falls before this is on its disk, the transactions that hold the jobs are gone too.
+    -- If the server falls before this is on its disk, the transactions that hold the jobs are gone too. Their tokens do not
+    -- come again: reserve_tokens.
     PERFORM set_config('synchronous_commit', 'off', true);
+END $$;
+
+-- Lets the rest of this transaction hand out tokens that never come again, even if the server falls before its commit is on
+-- the disk: they are below a mark that was on the disk before. The mark is a million tokens ahead at least, more than takes
+-- that are under way hand out.
+CREATE OR REPLACE FUNCTION dialoq.reserve_tokens() RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_ahead bigint;
+    v_mark bigint;
+    v_last bigint;
+BEGIN
+    SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
+    IF v_ahead > 1000000 THEN
+        RETURN;
+    ELSIF v_ahead IS NOT NULL AND current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+        -- A transaction of plain SQL may stay open. Its own commit brings its tokens to the disk.
+        PERFORM dialoq.commit_durably();
+        RETURN;
+    END IF;
+    SELECT m.mark INTO v_mark FROM dialoq.job_token_mark AS m FOR UPDATE;
+    -- Another session may have done it meanwhile.
+    SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
+    IF v_ahead > 1000000 THEN
+        RETURN;
+    END IF;
+    SELECT s.last_value INTO v_last FROM dialoq.next_job_token AS s;
+    IF v_ahead IS NULL AND v_last < v_mark THEN
+        -- The server has fallen, or this is a copy.
+        v_last := setval('dialoq.next_job_token', v_mark);
+    END IF;
+    v_mark := greatest(v_mark, v_last) + 16777216;
+    UPDATE dialoq.job_token_mark AS m SET mark = v_mark;
+    DELETE FROM dialoq.job_token_run;
+    INSERT INTO dialoq.job_token_run (mark) VALUES (v_mark);
+    PERFORM dialoq.commit_durably();
+END $$;
+
+-- The commit of this transaction is on the disk before it is answered.
+CREATE OR REPLACE FUNCTION dialoq.commit_durably() RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_setting('synchronous_commit') = 'off' THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+END $$;
+
+-- Gives back the jobs of a claim whose answer was lost: those that the transaction holds under later tokens than it knows.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.return_lost_claims(p_process uuid, p_holders uuid[], p_last_tokens bigint[]) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_id bigint;
+    v_notices text;
+BEGIN
+    -- Locked before they are changed: another call may give the same jobs back, and they may be taken again then.
+    FOR v_id IN
+        SELECT j.job_id
+        FROM unnest(p_holders, p_last_tokens) AS h (holder, last_token)
+        CROSS JOIN LATERAL (
+            SELECT f.job_id FROM dialoq.job AS f
+            WHERE f.process = p_process AND f.holder = h.holder AND f.token > h.last_token FOR UPDATE SKIP LOCKED) AS j
+    LOOP
+        v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.return_job(v_id)));
+    END LOOP;
+    RETURN v_notices;
 END $$;
 
 -- Locks a job that the caller may change. A refusal leaves no lock for a moment, in which a take would pass the job over: so
@@ -122,20 +189,16 @@ DECLARE
     v_notices text;
 BEGIN
     IF p_state = 2 THEN
-        SELECT f.notices INTO v_notices
-        FROM dialoq.fail_attempt(p_job_id, 'its lease was over', NULL, false, p_now) AS f;
-    ELSE
-        UPDATE dialoq.job AS j SET state = 1, due_at = NULL WHERE j.job_id = p_job_id
-        RETURNING 'q:' || j.queue_id INTO v_notices;
+        RETURN dialoq.end_attempt(p_job_id, 'its lease was over', p_now);
     END IF;
+    UPDATE dialoq.job AS j SET state = 1, due_at = NULL WHERE j.job_id = p_job_id
+    RETURNING 'q:' || j.queue_id INTO v_notices;
     RETURN v_notices;
 END $$;
 
 -- The same by itself: a job whose row makes it fail is dead.
 CREATE OR REPLACE FUNCTION dialoq.run_due_job_alone(p_job_id bigint, p_state smallint, p_now timestamptz) RETURNS text
 LANGUAGE plpgsql AS $$
-DECLARE
-    v_why text;
 BEGIN
     RETURN dialoq.run_due_job(p_job_id, p_state, p_now);
 EXCEPTION
@@ -143,18 +206,51 @@ EXCEPTION
         OR system_error THEN
         RAISE;
     WHEN others THEN
-        GET STACKED DIAGNOSTICS v_why = MESSAGE_TEXT;
-        RAISE WARNING 'dialoq: job % is dead, because its row is damaged: %', p_job_id, v_why;
-        UPDATE dialoq.job AS j
-        SET state = 3, due_at = NULL, process = NULL, holder = NULL, last_error = 'its row is damaged: ' || left(v_why, 2000)
-        WHERE j.job_id = p_job_id;
-        RETURN NULL;
+        RETURN dialoq.bury_damaged_job(p_job_id, SQLERRM);
+END $$;
+
+-- An attempt ends without success.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.end_attempt(p_job_id bigint, p_reason text, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (SELECT f.notices FROM dialoq.fail_attempt(p_job_id, p_reason, NULL, false, p_now) AS f);
+END $$;
+
+-- The same by itself: a job whose row makes it fail is dead.
+CREATE OR REPLACE FUNCTION dialoq.end_attempt_alone(p_job_id bigint, p_reason text, p_now timestamptz) RETURNS text
+LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN dialoq.end_attempt(p_job_id, p_reason, p_now);
+EXCEPTION
+    WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state OR operator_intervention
+        OR system_error THEN
+        RAISE;
+    WHEN others THEN
+        RETURN dialoq.bury_damaged_job(p_job_id, SQLERRM);
+END $$;
+
+-- A job whose row makes a background step fail is dead.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.bury_damaged_job(p_job_id bigint, p_why text) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_notices text;
+BEGIN
+    RAISE WARNING 'dialoq: job % is dead, because its row is damaged: %', p_job_id, p_why;
+    UPDATE dialoq.job AS j
+    SET state = 3, due_at = NULL, process = NULL, holder = NULL, last_error = 'its row is damaged: ' || left(p_why, 2000)
+    WHERE j.job_id = p_job_id
+    RETURNING 'q:' || j.queue_id INTO v_notices;
+    RETURN v_notices;
 END $$;
 
 -- Fails the attempts of processes that have ended: their transactions are gone, or will not commit, because the commit
 -- finds its jobs no longer held.
+-- Takes: the time, how many at most, whether each is done by itself, so that one that fails does not keep the others
 -- Gives: how many; notices
-CREATE OR REPLACE FUNCTION dialoq.fail_jobs_of_dead_processes(p_now timestamptz, p_top integer, OUT did integer, OUT notices text)
+CREATE OR REPLACE FUNCTION dialoq.fail_jobs_of_dead_processes(
+    p_now timestamptz, p_top integer, p_is_alone boolean, OUT did integer, OUT notices text)
 LANGUAGE plpgsql AS $$
 DECLARE
     v_process uuid;
@@ -174,8 +270,9 @@ BEGIN
             ORDER BY j.process, j.holder LIMIT greatest(p_top - did, 0) FOR UPDATE SKIP LOCKED
         LOOP
             did := did + 1;
-            SELECT dialoq.distinct_notices(concat_ws(' ', fail_jobs_of_dead_processes.notices, f.notices)) INTO notices
-            FROM dialoq.fail_attempt(v_id, 'its reader ended before its transaction did', NULL, false, p_now) AS f;
+            notices := dialoq.distinct_notices(concat_ws(' ', notices, CASE
+                WHEN p_is_alone THEN dialoq.end_attempt_alone(v_id, 'its reader ended before its transaction did', p_now)
+                ELSE dialoq.end_attempt(v_id, 'its reader ended before its transaction did', p_now) END));
         END LOOP;
     END LOOP;
 END $$;

@@ -10,22 +10,24 @@ $$;
 
 -- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
 -- short, or an open transaction of plain SQL that has taken; that one is not waited for.
--- Gives: whether this transaction has it now
+-- Gives: whether this transaction has it now; not if the queue is being dropped
 CREATE OR REPLACE FUNCTION dialoq.lock_limits(p_queue_id integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_key bigint := (17514::bigint << 48) | p_queue_id;
     v_timeout text;
+    v_is_there boolean;
 BEGIN
-    IF pg_try_advisory_xact_lock(v_key) THEN
+    PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = p_queue_id FOR UPDATE SKIP LOCKED;
+    IF FOUND THEN
         RETURN true;
     END IF;
     v_timeout := current_setting('lock_timeout');
     BEGIN
         PERFORM set_config('lock_timeout', '250ms', true);
-        PERFORM pg_advisory_xact_lock(v_key);
+        PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = p_queue_id FOR UPDATE;
+        v_is_there := FOUND;
         PERFORM set_config('lock_timeout', v_timeout, true);
-        RETURN true;
+        RETURN v_is_there;
     EXCEPTION WHEN lock_not_available THEN
         RETURN false;
     END;

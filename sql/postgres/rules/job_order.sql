@@ -1,10 +1,10 @@
 -- The order in which the jobs of a work queue are taken.
 -- Takes, Gives, Errors, Locks: see each function
 
--- 10 minus the level in a queue that looks at levels, else 0.
+-- 10 minus the level in a queue that looks at levels; -1 in one of ORDER = FIFO_STRICT, whose index has these jobs only; else 0.
 CREATE OR REPLACE FUNCTION dialoq.job_rank(p_work_order text, p_level integer) RETURNS smallint
 LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE p_work_order WHEN 'PRIORITY' THEN 10 - p_level ELSE 0 END::smallint
+    SELECT CASE p_work_order WHEN 'PRIORITY' THEN 10 - p_level WHEN 'FIFO_STRICT' THEN -1 ELSE 0 END::smallint
 $$;
 
 -- The job's place within its rank.
@@ -72,10 +72,152 @@ BEGIN
         IF v_id IS NULL THEN
             RETURN NULL;
         END IF;
-        SELECT j.state INTO v_state FROM dialoq.job AS j WHERE j.job_id = v_id FOR UPDATE SKIP LOCKED;
-        IF v_state = 1 THEN
-            RETURN v_id;
-        END IF;
-        v_passed := v_passed || v_id;
+        BEGIN
+            SELECT j.state INTO v_state FROM dialoq.job AS j WHERE j.job_id = v_id FOR UPDATE SKIP LOCKED;
+            IF v_state = 1 THEN
+                RETURN v_id;
+            END IF;
+            -- Another take has it: the lock on its row goes with the subtransaction.
+            RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
+        EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+            v_passed := v_passed || v_id;
+        END;
     END LOOP;
+END $$;
+
+-- The next job of a queue of ORDER = FIFO_STRICT, locked. The caller holds lock_limits, so that no other take has changed what
+-- is read here. A job whose row another session has locked holds back its key: that session may be a report that is refused
+-- and changes nothing, and a later job would come before it.
+-- Takes: as next_job
+-- Gives: the job; NULL if there is none
+CREATE OR REPLACE FUNCTION dialoq.next_strict_job(
+    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean) RETURNS bigint
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_blocked text[] := p_blocked;
+    v_is_keyless_blocked boolean := p_is_keyless_blocked;
+    f record;
+BEGIN
+    LOOP
+        SELECT s.job_id, s.job_key, s.ready INTO f
+        FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, v_blocked, v_is_keyless_blocked, 200) AS s;
+        IF f.job_id IS NULL AND f.ready = 200 THEN
+            -- Many jobs of few keys are held back, or many keys: the first jobs of the keys are fewer, or all jobs are read.
+            SELECT s.job_id, s.job_key, s.heads INTO f
+            FROM dialoq.first_strict_job(p_queue_id, p_job_type, v_blocked, v_is_keyless_blocked, 1000) AS s;
+            IF f.heads = 1000 THEN
+                SELECT s.job_id, s.job_key INTO f
+                FROM dialoq.scan_strict_jobs(p_queue_id, p_job_type, v_blocked, v_is_keyless_blocked, NULL) AS s;
+            END IF;
+        END IF;
+        IF f.job_id IS NULL THEN
+            RETURN NULL;
+        END IF;
+        PERFORM FROM dialoq.job AS j WHERE j.job_id = f.job_id AND j.state = 1 FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN
+            RETURN f.job_id;
+        END IF;
+        IF EXISTS (SELECT FROM dialoq.job AS j WHERE j.job_id = f.job_id AND j.state = 1) THEN
+            IF f.job_key IS NULL THEN
+                v_is_keyless_blocked := true;
+            ELSE
+                v_blocked := v_blocked || f.job_key;
+            END IF;
+        END IF;
+    END LOOP;
+END $$;
+
+-- Reads ready jobs of such a queue in their order.
+-- Takes: as next_job; how many are read at most (NULL: all)
+-- Gives: the first that may be taken, and its key; if there is none, how many were read
+CREATE OR REPLACE FUNCTION dialoq.scan_strict_jobs(
+    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT ready bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF p_job_type IS NULL THEN
+        -- The first of those that are not held back is the first of its key.
+        SELECT f.job_id, f.job_key INTO job_id, job_key
+        FROM (
+            SELECT j.job_id, j.job_key FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1
+            ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
+        WHERE CASE WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked ELSE f.job_key <> ALL (p_blocked) END
+        LIMIT 1;
+        IF job_id IS NULL THEN
+            SELECT count(*) INTO ready
+            FROM (
+                SELECT FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top = -1
+                ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f;
+        END IF;
+        RETURN;
+    END IF;
+    SELECT f.job_id, f.job_key INTO job_id, job_key
+    FROM (
+        SELECT j.job_id, j.job_key, j.take_order FROM dialoq.job AS j
+        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
+        ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f
+    WHERE CASE
+        WHEN f.job_key IS NULL THEN NOT p_is_keyless_blocked AND NOT EXISTS (
+            SELECT FROM dialoq.job AS e
+            WHERE e.queue_id = p_queue_id AND e.job_key IS NULL AND e.take_order < f.take_order AND e.state = 1 AND e.rank_from_top = -1)
+        ELSE f.job_key <> ALL (p_blocked) AND NOT EXISTS (
+            SELECT FROM dialoq.job AS e
+            WHERE e.queue_id = p_queue_id AND e.job_key = f.job_key AND e.take_order < f.take_order AND e.state = 1
+                AND e.rank_from_top = -1)
+        END
+    LIMIT 1;
+    IF job_id IS NULL THEN
+        SELECT count(*) INTO ready
+        FROM (
+            SELECT FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top = -1
+            ORDER BY j.rank_from_top, j.take_order LIMIT p_top) AS f;
+    END IF;
+END $$;
+
+-- Reads the first ready job of each key of such a queue.
+-- Takes: as next_job; how many keys are read at most
+-- Gives: the first that may be taken, and its key; how many keys were read
+CREATE OR REPLACE FUNCTION dialoq.first_strict_job(
+    p_queue_id integer, p_job_type text, p_blocked text[], p_is_keyless_blocked boolean, p_top integer,
+    OUT job_id bigint, OUT job_key text, OUT heads integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    h record;
+    v_order bigint;
+BEGIN
+    heads := 0;
+    FOR h IN
+        WITH RECURSIVE head AS (
+            (SELECT j.job_id, j.job_key, j.job_type, j.take_order FROM dialoq.job AS j
+            WHERE j.queue_id = p_queue_id AND j.job_key IS NOT NULL AND j.state = 1 AND j.rank_from_top = -1
+            ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1)
+            UNION ALL
+            SELECT n.job_id, n.job_key, n.job_type, n.take_order
+            FROM head AS b
+            CROSS JOIN LATERAL (
+                SELECT j.job_id, j.job_key, j.job_type, j.take_order FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.job_key > b.job_key AND j.state = 1 AND j.rank_from_top = -1
+                ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1) AS n
+        )
+        SELECT k.job_id, k.job_key, k.job_type, k.take_order FROM head AS k LIMIT p_top
+    LOOP
+        heads := heads + 1;
+        CONTINUE WHEN h.take_order > v_order OR h.job_type <> p_job_type OR h.job_key = ANY (p_blocked);
+        job_id := h.job_id;
+        job_key := h.job_key;
+        v_order := h.take_order;
+    END LOOP;
+    IF NOT p_is_keyless_blocked THEN
+        SELECT j.job_id, j.job_type, j.take_order INTO h
+        FROM dialoq.job AS j
+        WHERE j.queue_id = p_queue_id AND j.job_key IS NULL AND j.state = 1 AND j.rank_from_top = -1
+        ORDER BY j.queue_id, j.job_key, j.take_order LIMIT 1;
+        IF FOUND AND (v_order IS NULL OR h.take_order < v_order) AND (p_job_type IS NULL OR h.job_type = p_job_type) THEN
+            job_id := h.job_id;
+            job_key := NULL;
+        END IF;
+    END IF;
 END $$;

@@ -23,10 +23,20 @@ BEGIN
     END;
     did := v_done.did;
     notices := v_done.notices;
-    SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, p_top - did);
+    BEGIN
+        SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, p_top - did, false);
+    EXCEPTION
+        WHEN transaction_rollback OR insufficient_resources OR object_not_in_prerequisite_state
+            OR operator_intervention OR system_error THEN
+            RAISE;
+        WHEN others THEN
+            SELECT * INTO v_done FROM dialoq.fail_jobs_of_dead_processes(p_now, p_top - did, true);
+    END;
     did := did + v_done.did;
     notices := concat_ws(' ', notices, v_done.notices, dialoq.wake_rates(p_now, p_top));
     PERFORM dialoq.forget_unique_jobs(p_now, p_top);
+    -- Here rather than in a take of plain SQL, whose transaction may stay open.
+    PERFORM dialoq.reserve_tokens();
     PERFORM dialoq.clear_dropped_work_queues();
     SELECT b.manual_now IS NOT NULL INTO v_is_manual FROM dialoq.broker AS b;
     due_at := least(
@@ -70,7 +80,8 @@ BEGIN
         IF d.after_xid IS NULL THEN
             UPDATE dialoq.dropped_work_queue AS w SET after_xid = pg_snapshot_xmax(pg_current_snapshot())
             WHERE w.queue_id = d.queue_id;
-        ELSIF d.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) THEN
+        ELSIF d.after_xid <= pg_snapshot_xmin(pg_current_snapshot()) OR d.after_xid > pg_snapshot_xmax(pg_current_snapshot()) THEN
+            -- None of them is left, or their numbers are those of another server, of which this is a copy.
             DELETE FROM dialoq.dropped_work_queue AS w WHERE w.queue_id = d.queue_id;
         END IF;
     END LOOP;

@@ -4,14 +4,14 @@
 -- Takes jobs for one reader, or for several that asked at the same moment: the readers are served in their order.
 -- Takes: the queue; the type, the levels and whether only age counts, as take_jobs; of each reader the count, whether its jobs
 --     are leased, the length of the lease, the name; the process and, of each reader, the transaction that hold the jobs
---     (NULL: a lease, or none)
+--     (NULL: a lease, or none); notices of what the caller has done before
 -- Gives: the jobs in the order of their queue, each with the place of its reader from 0, notices in the first; one row with
 --     notices only, for a client of Dialoq, if there are notices and no job
 -- Errors: 60002, 60005
 -- Locks: the jobs, passing over those that others hold; in a queue with limits, lock_limits
 CREATE OR REPLACE FUNCTION dialoq.take_ready_jobs(
     p_queue text, p_job_type text, p_lowest integer, p_highest integer, p_oldest boolean, p_job_counts bigint[],
-    p_have_leases boolean[], p_leases_ms bigint[], p_taken_by text[], p_process uuid, p_holders uuid[])
+    p_have_leases boolean[], p_leases_ms bigint[], p_taken_by text[], p_process uuid, p_holders uuid[], p_notices text)
 RETURNS TABLE (
     item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
     pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
@@ -27,7 +27,7 @@ DECLARE
     v_items integer[];
     v_untils timestamptz[];
     v_until timestamptz;
-    v_notices text;
+    v_notices text := p_notices;
 BEGIN
     PERFORM dialoq.check_isolation();
     SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
@@ -41,18 +41,24 @@ BEGIN
         PERFORM dialoq.check_take(q, p_job_counts[i], p_job_type, p_lowest, p_highest, p_oldest, p_have_leases[i], p_leases_ms[i],
             p_taken_by[i]);
     END LOOP;
-    IF NOT q.is_enabled THEN
-        RETURN;
-    END IF;
     v_now := dialoq.current_time_utc();
     IF q.work_order = 'PRIORITY' THEN
         v_from := 10 - coalesce(p_highest, 10);
         v_to := 10 - coalesce(p_lowest, 1);
+    ELSIF q.work_order = 'FIFO_STRICT' THEN
+        v_from := -1;
+        v_to := -1;
     END IF;
     v_count := CASE cardinality(p_job_counts) WHEN 1 THEN p_job_counts[1] ELSE (SELECT sum(c.n) FROM unnest(p_job_counts) AS c (n)) END;
-    IF dialoq.is_limited(q) OR p_oldest IS TRUE THEN
-        SELECT t.rows, t.notices INTO v_rows, v_notices
+    PERFORM dialoq.reserve_tokens();
+    IF NOT q.is_enabled THEN
+        v_rows := '{}';
+    ELSIF dialoq.is_limited(q) OR p_oldest IS TRUE THEN
+        SELECT t.rows, concat_ws(' ', v_notices, t.notices) INTO v_rows, v_notices
         FROM dialoq.take_one_by_one(q, v_count, p_job_type, v_from, v_to, p_oldest IS TRUE, v_now) AS t;
+    ELSIF current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
+        -- Its transaction may stay open.
+        v_rows := dialoq.lock_ready_jobs(q.queue_id, p_job_type, v_from, v_to, v_count);
     ELSIF p_job_type IS NULL THEN
         v_rows := ARRAY(
             SELECT j.ctid FROM dialoq.job AS j
@@ -65,7 +71,7 @@ BEGIN
             ORDER BY j.rank_from_top, j.take_order LIMIT v_count FOR UPDATE SKIP LOCKED);
     END IF;
     IF cardinality(v_rows) = 0 THEN
-        IF v_notices IS NOT NULL AND dialoq.publish_notices(v_notices) IS NOT NULL AND current_setting('dialoq.client', true) = '1' THEN
+        IF dialoq.publish_notices(v_notices) IS NOT NULL AND current_setting('dialoq.client', true) = '1' THEN
             notices := v_notices;
             RETURN NEXT;
         END IF;
@@ -79,6 +85,10 @@ BEGIN
         ELSE ARRAY(
             SELECT c.place::integer FROM unnest(p_job_counts) WITH ORDINALITY AS c (n, place), generate_series(1, c.n)
             ORDER BY c.place LIMIT cardinality(v_rows)) END;
+    -- The next job of a key may be taken beside the first one.
+    IF q.work_order = 'FIFO_STRICT' AND q.max_taken_per_key > 1 THEN
+        v_notices := concat_ws(' ', v_notices, 'q:' || q.queue_id);
+    END IF;
     -- Every process looks for what is due once a minute.
     SELECT min(l.until) INTO v_until FROM unnest(v_untils) AS l (until);
     IF v_until < v_now + interval '1 minute' THEN
@@ -106,6 +116,81 @@ BEGIN
         t.due_at, t.last_error, t.body, CASE t.place WHEN 1 THEN v_notices END
     FROM taken AS t
     ORDER BY t.place;
+END $$;
+
+-- Locks the next jobs of a queue without limits in a transaction that may stay open. A row that another take has taken since
+-- this statement began to read is locked and passed over, and its lock would keep its holder from reporting: so such locks
+-- are given up with a subtransaction.
+-- Takes: the queue; the type (NULL: any); the ranks; how many at most
+-- Gives: where the rows are, in the order of their queue
+CREATE OR REPLACE FUNCTION dialoq.lock_ready_jobs(
+    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_count bigint) RETURNS tid[]
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_first bigint[];
+    v_ids bigint[];
+    v_again bigint[];
+    v_rows tid[];
+BEGIN
+    LOOP
+        BEGIN
+            -- Both read the same snapshot: if the locked ones are the first ones, none was passed over.
+            IF p_job_type IS NULL THEN
+                SELECT ARRAY(
+                        SELECT j.job_id FROM dialoq.job AS j
+                        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count), l.ids, l.rows
+                INTO v_first, v_ids, v_rows
+                FROM (
+                    SELECT coalesce(array_agg(k.job_id), '{}') AS ids, coalesce(array_agg(k.ctid), '{}') AS rows
+                    FROM (
+                        SELECT j.job_id, j.ctid FROM dialoq.job AS j
+                        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count FOR UPDATE SKIP LOCKED) AS k) AS l;
+            ELSE
+                SELECT ARRAY(
+                        SELECT j.job_id FROM dialoq.job AS j
+                        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1
+                            AND j.rank_from_top BETWEEN p_from AND p_to
+                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count), l.ids, l.rows
+                INTO v_first, v_ids, v_rows
+                FROM (
+                    SELECT coalesce(array_agg(k.job_id), '{}') AS ids, coalesce(array_agg(k.ctid), '{}') AS rows
+                    FROM (
+                        SELECT j.job_id, j.ctid FROM dialoq.job AS j
+                        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1
+                            AND j.rank_from_top BETWEEN p_from AND p_to
+                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count FOR UPDATE SKIP LOCKED) AS k) AS l;
+            END IF;
+            IF v_ids = v_first THEN
+                RETURN v_rows;
+            END IF;
+            RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
+        EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+            NULL;
+        END;
+        IF cardinality(v_ids) = 0 THEN
+            RETURN '{}';
+        END IF;
+        -- Those that were free, and no others; again if one of them is gone.
+        WHILE cardinality(v_ids) > 0 LOOP
+            BEGIN
+                SELECT coalesce(array_agg(k.job_id ORDER BY k.place), '{}'), coalesce(array_agg(k.ctid ORDER BY k.place), '{}')
+                INTO v_again, v_rows
+                FROM (
+                    SELECT f.place, j.job_id, j.ctid
+                    FROM unnest(v_ids) WITH ORDINALITY AS f (id, place)
+                    JOIN dialoq.job AS j ON j.job_id = f.id AND j.state = 1
+                    FOR UPDATE OF j SKIP LOCKED) AS k;
+                IF cardinality(v_again) = cardinality(v_ids) THEN
+                    RETURN v_rows;
+                END IF;
+                RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
+            EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+                v_ids := v_again;
+            END;
+        END LOOP;
+    END LOOP;
 END $$;
 
 -- Takes jobs that are done with it: they leave the queue at once. The caller has locked the rows.
@@ -167,7 +252,11 @@ DECLARE
     v_row tid;
 BEGIN
     rows := '{}';
-    IF v_is_limited AND NOT dialoq.lock_limits(q.queue_id) THEN
+    -- An empty queue is left without a lock, which has to be written.
+    IF v_is_limited AND (NOT EXISTS (
+        SELECT FROM dialoq.job AS j
+        WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to) OR NOT dialoq.lock_limits(q.queue_id))
+    THEN
         RETURN;
     END IF;
     WHILE cardinality(rows) < p_job_count LOOP
@@ -175,7 +264,9 @@ BEGIN
             EXIT WHEN dialoq.room_of_queue(q, p_now) <= 0;
             SELECT b.blocked, b.is_keyless_blocked INTO v_blocked, v_is_keyless_blocked FROM dialoq.blocked_keys(q, p_now) AS b;
         END IF;
-        v_id := dialoq.next_job(q.queue_id, p_job_type, p_from, p_to, p_oldest, v_blocked, v_is_keyless_blocked);
+        v_id := CASE q.work_order WHEN 'FIFO_STRICT'
+            THEN dialoq.next_strict_job(q.queue_id, p_job_type, v_blocked, v_is_keyless_blocked)
+            ELSE dialoq.next_job(q.queue_id, p_job_type, p_from, p_to, p_oldest, v_blocked, v_is_keyless_blocked) END;
         EXIT WHEN v_id IS NULL;
         UPDATE dialoq.job AS j SET state = 2 WHERE j.job_id = v_id RETURNING j.job_key, j.ctid INTO v_key, v_row;
         rows := rows || v_row;

@@ -1,9 +1,9 @@
 -- Presence: a process is alive as long as a session of its own holds the lock of its id. Shared, so that a new session
 -- need not wait until the server has detected the end of the old one. is_process_gone tries to lock it alone.
 -- Takes: process: the id that a process made for itself
--- Gives: nothing; process_lock: the key; is_process_gone: whether no session holds it, in which case this transaction now does
+-- Gives: nothing; process_lock: the key; is_process_gone: whether no session holds it but such as may not use the broker
 -- Errors: 60005; 60010 if another session holds the lock alone for 10 s
--- Locks: the process's lock, until the session ends; is_process_gone: until the transaction ends
+-- Locks: the process's lock, until the session ends; is_process_gone: if it is free, until the transaction ends
 -- Called by: dialoq_user
 CREATE FUNCTION dialoq.process_lock(p_process uuid)
 RETURNS bigint LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -27,6 +27,18 @@ END
 $$;
 
 CREATE FUNCTION dialoq.is_process_gone(p_process uuid)
-RETURNS boolean LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pg_try_advisory_xact_lock(dialoq.process_lock(p_process));
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF pg_try_advisory_xact_lock(dialoq.process_lock(p_process)) THEN
+        RETURN true;
+    END IF;
+    -- Every role of the server may take such a lock, and keep the jobs of a dead process with it.
+    RETURN NOT EXISTS (
+        SELECT FROM pg_locks AS l
+        LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+            AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
+            AND (l.classid::bigint << 32 | l.objid::bigint) = dialoq.process_lock(p_process)
+            AND coalesce(dialoq.may_use(a.usesysid), true));
+END
 $$;

@@ -4,7 +4,7 @@
 --     its queue, and for how long in milliseconds (NULL: until it is finished); the body; the writer's name
 -- Gives: job_id, NULL if the job of the unique key is finished; is_new, whether this push made it; notices
 -- Errors: 8459, 60002, 60005, 60043
--- Locks: the unique key, without waiting
+-- Locks: the unique key, waiting 100 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.push_job(
     p_queue text, p_job_type text DEFAULT '', p_job_key text DEFAULT NULL, p_level integer DEFAULT 5,
@@ -37,26 +37,23 @@ BEGIN
     END IF;
     PERFORM dialoq.check_bytes('the body of a job', p_body);
     v_now := dialoq.current_time_utc();
+    v_id := nextval('dialoq.next_job_id');
     IF p_unique_key IS NOT NULL THEN
-        SELECT * INTO v_named FROM dialoq.job_of_name(q, p_unique_key, v_now);
+        SELECT * INTO v_named
+        FROM dialoq.take_name(q, p_unique_key, v_id, v_now + p_unique_ms * interval '1 millisecond', v_now);
         IF v_named.has_job THEN
             RETURN QUERY SELECT v_named.job_id, false, NULL::text;
             RETURN;
         END IF;
     END IF;
+    -- DIFFERENCE(time-in-a-transaction): the time of this call.
     v_due := dialoq.job_due(v_now, p_delay_ms, p_due_us);
-    v_id := nextval('dialoq.next_job_id');
     INSERT INTO dialoq.job (
         job_id, queue_id, rank_from_top, take_order, state, level, due_at, pushed_at, job_type, job_key, unique_key, pushed_by, body)
     VALUES (
         v_id, q.queue_id, dialoq.job_rank(q.work_order, p_level), dialoq.job_place(q.work_order, v_id),
         CASE WHEN v_due IS NULL THEN 1 ELSE 0 END, p_level, v_due, v_now, coalesce(p_job_type, ''), p_job_key, p_unique_key,
         coalesce(p_pushed_by, ''), CASE WHEN length(p_body) > 0 THEN p_body END);
-    IF p_unique_key IS NOT NULL THEN
-        INSERT INTO dialoq.unique_job AS u (queue_id, unique_key, job_id, until_at)
-        VALUES (q.queue_id, p_unique_key, v_id, v_now + p_unique_ms * interval '1 millisecond')
-        ON CONFLICT (queue_id, unique_key) DO UPDATE SET job_id = excluded.job_id, until_at = excluded.until_at;
-    END IF;
     RETURN QUERY SELECT v_id, true, dialoq.publish_notices(
         CASE WHEN v_due IS NULL THEN 'q:' || q.queue_id ELSE dialoq.due_notice(v_due) END);
 END $$;

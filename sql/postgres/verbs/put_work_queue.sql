@@ -1,7 +1,8 @@
 -- Writes a work queue, new or not, or removes one with its jobs and its history.
 -- Takes: the columns of work_queue; or the queue_id
 -- Gives: put_work_queue: nothing; delete_work_queue: notices
--- Errors: 60005; delete_work_queue: 3716 if a transaction holds a job of the queue that is removed
+-- Errors: 60005; delete_work_queue: 3716 if a transaction holds a job of the queue that is removed, or if a work schedule
+--     pushes into it
 -- Locks: the row, the jobs
 -- Called by: dialoq_admin (put_work_queue, delete_work_queue)
 CREATE FUNCTION dialoq.put_work_queue(
@@ -32,6 +33,9 @@ BEGIN
         max_taken = excluded.max_taken, max_taken_per_key = excluded.max_taken_per_key, rate_jobs = excluded.rate_jobs,
         rate_ms = excluded.rate_ms, key_rate_jobs = excluded.key_rate_jobs,
         max_queue_readers = excluded.max_queue_readers;
+    INSERT INTO dialoq.work_limit (queue_id) VALUES (p_queue_id) ON CONFLICT DO NOTHING;
+    -- HISTORY_ROWS may be lower: the rows are counted again.
+    DELETE FROM dialoq.job_history_cut AS c WHERE c.queue_id = p_queue_id;
 EXCEPTION WHEN data_exception OR integrity_constraint_violation THEN
     PERFORM dialoq.refuse_row('put_work_queue', SQLERRM);
 END
@@ -41,8 +45,14 @@ CREATE FUNCTION dialoq.delete_work_queue(p_queue_id integer)
 RETURNS TABLE (notices text) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_held bigint;
+    v_schedule text;
 BEGIN
     PERFORM dialoq.check_range('p_queue_id', p_queue_id, -2147483648, 2147483647);
+    SELECT s.name INTO v_schedule FROM dialoq.work_schedule AS s WHERE s.queue_id = p_queue_id ORDER BY s.name LIMIT 1;
+    IF FOUND THEN
+        PERFORM dialoq.fail(3716, format('work queue %s cannot be dropped: work schedule ''%s'' pushes into it; drop that first',
+            p_queue_id, v_schedule));
+    END IF;
     -- A push or a take that has read the row before goes on; tick removes what it leaves.
     DELETE FROM dialoq.work_queue AS q WHERE q.queue_id = p_queue_id;
     SELECT j.job_id INTO v_held FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.holder IS NOT NULL LIMIT 1;
@@ -69,6 +79,8 @@ RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_
 BEGIN
     DELETE FROM dialoq.job AS j WHERE j.ctid = ANY (ARRAY(
         SELECT f.ctid FROM dialoq.job AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
+    DELETE FROM dialoq.work_limit AS l WHERE l.ctid = ANY (ARRAY(
+        SELECT f.ctid FROM dialoq.work_limit AS f WHERE f.queue_id = p_queue_id FOR UPDATE SKIP LOCKED));
     DELETE FROM dialoq.unique_job AS u WHERE u.queue_id = p_queue_id;
     DELETE FROM dialoq.work_rate AS r WHERE r.queue_id = p_queue_id;
     DELETE FROM dialoq.job_history AS h WHERE h.queue_id = p_queue_id;

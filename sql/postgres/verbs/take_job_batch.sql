@@ -27,7 +27,7 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
-        p_leases_ms, p_taken_by, NULL, NULL);
+        p_leases_ms, p_taken_by, NULL, NULL, NULL);
 END $$;
 
 CREATE OR REPLACE FUNCTION dialoq.claim_job_batch(
@@ -50,13 +50,8 @@ BEGIN
     PERFORM dialoq.check_id('p_process', p_process);
     PERFORM dialoq.check_id('a member of p_holders', h.holder) FROM unnest(p_holders) AS h (holder) WHERE h.holder IS NULL;
     PERFORM dialoq.begin_claim();
-    PERFORM dialoq.return_job(j.job_id)
-    FROM unnest(p_holders, p_last_tokens) AS h (holder, last_token)
-    CROSS JOIN LATERAL (
-        SELECT f.job_id FROM dialoq.job AS f
-        WHERE f.process = p_process AND f.holder = h.holder AND f.token > h.last_token
-        OFFSET 0) AS j;
     RETURN QUERY
     SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(false, ARRAY[v_count]),
-        array_fill(NULL::bigint, ARRAY[v_count]), p_taken_by, p_process, p_holders);
+        array_fill(NULL::bigint, ARRAY[v_count]), p_taken_by, p_process, p_holders,
+        dialoq.return_lost_claims(p_process, p_holders, p_last_tokens));
 END $$;

@@ -24,7 +24,7 @@ BEGIN
     SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
         t.body, t.notices
     FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
-        ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL) AS t;
+        ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL, NULL) AS t;
 END $$;
 
 CREATE OR REPLACE FUNCTION dialoq.claim_jobs(
@@ -39,11 +39,10 @@ BEGIN
     PERFORM dialoq.check_id('p_process', p_process);
     PERFORM dialoq.check_id('p_holder', p_holder);
     PERFORM dialoq.begin_claim();
-    PERFORM dialoq.return_job(j.job_id)
-    FROM dialoq.job AS j WHERE j.process = p_process AND j.holder = p_holder AND j.token > p_last_token;
     RETURN QUERY
     SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
         t.body, t.notices
     FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
-        ARRAY[p_lease_ms], ARRAY[p_taken_by], p_process, ARRAY[p_holder]) AS t;
+        ARRAY[p_lease_ms], ARRAY[p_taken_by], p_process, ARRAY[p_holder],
+        dialoq.return_lost_claims(p_process, ARRAY[p_holder], ARRAY[p_last_token])) AS t;
 END $$;

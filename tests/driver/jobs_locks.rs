@@ -1,0 +1,245 @@
+//! What holds up a work queue: locks of strangers and of takes that stay open, claims that arrive late, damaged rows.
+
+use crate::enlisting::on;
+use crate::servers::Store;
+use crate::stage::SOON;
+use dialoq::postgres::Enlisted;
+use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::work::{JobFilter, WorkQueue};
+use dialoq::{Act, Code};
+use std::time::Duration;
+
+const W: WorkQueue<String> = WorkQueue::text("w");
+
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+async fn number(client: &Client, text: &str) -> i64 {
+    client.query_one(text, &[]).await.unwrap_or_else(|error| panic!("{text}: {error:?}")).get(0)
+}
+
+/// Every advisory lock that the verbs of work queues have ever used, and those of the processes that are alive.
+const LOCKS: &str = "
+    SELECT count(pg_advisory_lock((17514::bigint << 48) | g.n)) FROM generate_series(0, 99) AS g (n);
+    SELECT count(pg_advisory_lock((17515::bigint << 48) | (hashtextextended(g.n || ' u', 0) & 281474976710655)))
+    FROM generate_series(0, 99) AS g (n);";
+
+pub(crate) fn locks_of_a_stranger_stop_no_work_queue(store: Store) {
+    on(store, |broker, _, database| async move {
+        let stranger = connect(&database.login("")).await;
+        // The numbers of the queues are below 100.
+        broker.execute("CREATE WORK QUEUE w WITH MAX_TAKEN = 5").await.unwrap();
+        let locks = LOCKS.replace("generate_series(0, 99)", "generate_series(65500, 65700)");
+        stranger.batch_execute(&locks).await.unwrap();
+        let queue = database.sql("SELECT queue_id FROM dialoq.work_queue");
+        assert!(
+            (65500..=65700).contains(&queue.parse::<i64>().unwrap()),
+            "the stranger has locked other numbers: {queue}"
+        );
+        broker.push_job("w", "a").await.unwrap();
+        assert_eq!(broker.take_jobs(W).await.unwrap().len(), 1);
+        assert!(broker.push_job("w", "a").unique("u").await.unwrap().is_new);
+    });
+}
+
+pub(crate) fn a_stranger_keeps_no_job_of_a_dead_process(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        let claim = "SELECT job_id FROM dialoq.claim_jobs('00000000-0000-0000-0000-0000000000aa',
+            '00000000-0000-0000-0000-000000000002', 0, 'w', 1, NULL, NULL, NULL, false, false, NULL, '')";
+        assert_eq!(client.query(claim, &[]).await.unwrap().len(), 1);
+        let member = connect(&database.login("dialoq_user")).await;
+        let hold = "SELECT dialoq.hold_presence('00000000-0000-0000-0000-0000000000aa')";
+        member.batch_execute(hold).await.unwrap();
+        let stranger = connect(&database.login("")).await;
+        let lock = "SELECT pg_advisory_lock_shared((17488::bigint << 48) | 170)";
+        stranger.batch_execute(lock).await.unwrap();
+        client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        assert_eq!(number(&client, "SELECT state::bigint FROM dialoq.job").await, 2, "its process lives");
+        member.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
+        client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        assert_eq!(number(&client, "SELECT state::bigint FROM dialoq.job").await, 1, "only a stranger has its lock");
+    });
+}
+
+/// The backend of a call whose connection was lost may commit after the transaction of the caller has ended.
+pub(crate) fn a_claim_that_commits_after_its_transaction_goes_back(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("w", "a").await.unwrap();
+        let tx = broker.begin().await.unwrap();
+        let held = tx.take_jobs(W).await.unwrap().remove(0);
+        let process: String = client.query_one("SELECT process::text FROM dialoq.job", &[]).await.unwrap().get(0);
+        broker.push_job("w", "b").await.unwrap();
+        let late = format!(
+            "SELECT token FROM dialoq.claim_jobs('{process}', '00000000-0000-0000-0000-000000000002', 0, 'w', 1, NULL, NULL,
+                NULL, false, false, NULL, '')"
+        );
+        assert_eq!(client.query(&late, &[]).await.unwrap().len(), 1);
+        // It has something to look for.
+        client.batch_execute("SELECT pg_notify('dialoq', 'd:0')").await.unwrap();
+        let back = broker.take_jobs(W).wait(SOON).await.unwrap();
+        assert_eq!((back.len(), back[0].attempt), (1, 1), "no reader has seen it");
+        assert_eq!(back[0].decode(W).unwrap(), "b");
+        tx.commit().await.unwrap();
+        assert_eq!(
+            broker.complete_job(&held).await.unwrap_err().code(),
+            Code::JOB_NOT_FOUND,
+            "an open transaction kept its job"
+        );
+    });
+}
+
+/// A take that has read a row which another take has taken since locks it, although it does not give it.
+pub(crate) fn a_take_that_stays_open_keeps_no_job_of_another(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let mut met = 0;
+        for round in 0.. {
+            client.batch_execute("DELETE FROM dialoq.job").await.unwrap();
+            let fill = "SELECT dialoq.push_job('w', 'a') FROM generate_series(1, 3000);
+                SELECT dialoq.push_job('w', 'z') FROM generate_series(1, 40)";
+            client.batch_execute(fill).await.unwrap();
+            let taking = {
+                let broker = broker.clone();
+                tokio::spawn(async move {
+                    let mut jobs = Vec::new();
+                    loop {
+                        let mut taken = broker.take_jobs(W).job_type("z").lease(SOON).await.unwrap();
+                        let Some(job) = taken.pop() else { return jobs };
+                        jobs.push(job);
+                    }
+                })
+            };
+            let transaction = client.transaction().await.unwrap();
+            let taken = match round % 2 {
+                0 => transaction.query("SELECT FROM dialoq.take_jobs('w', 5000)", &[]).await.unwrap().len(),
+                _ => Enlisted::new(&broker, &transaction).take_jobs(W).count(5000).pop().await.unwrap().len(),
+            };
+            let jobs = taking.await.unwrap();
+            assert_eq!(taken + jobs.len(), 3040, "each is given once");
+            for job in &jobs {
+                broker.complete_job(job).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            }
+            transaction.rollback().await.unwrap();
+            met += usize::from(taken > 3000 && !jobs.is_empty());
+            if met == 4 {
+                return;
+            }
+        }
+    });
+}
+
+pub(crate) fn a_unique_key_of_a_job_that_is_there_is_answered_at_once(store: Store) {
+    on(store, |broker, mut client, _| async move {
+        broker.execute("CREATE WORK QUEUE w").await.unwrap();
+        let first = broker.push_job("w", "a").unique("u").await.unwrap();
+        let transaction = client.transaction().await.unwrap();
+        let enlisted = Enlisted::new(&broker, &transaction);
+        assert!(!enlisted.push_job("w", "b").unique("u").await.unwrap().is_new);
+        let second = broker.push_job("w", "c").unique("u").await.unwrap();
+        assert_eq!((second.job, second.is_new), (first.job, false), "the job is committed");
+        // A key that an open transaction has taken is refused.
+        assert!(enlisted.push_job("w", "d").unique("v").await.unwrap().is_new);
+        let refused = broker.push_job("w", "e").unique("v").await.unwrap_err();
+        assert_eq!(refused.code(), Code::JOB_LOCKED);
+        transaction.rollback().await.unwrap();
+        assert!(broker.push_job("w", "f").unique("v").await.unwrap().is_new);
+        // A window that is over.
+        let short = Duration::from_millis(1);
+        let old = broker.push_job("w", "g").unique_within("x", short).await.unwrap();
+        while !broker.push_job("w", "h").unique_within("x", short).await.unwrap().is_new {}
+        assert_ne!(old.job, None);
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.unique_job WHERE unique_key = 'x'").await, 1);
+    });
+}
+
+pub(crate) fn a_dropped_queue_of_a_restored_copy_is_cleared(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w; DROP WORK QUEUE w").await.unwrap();
+        client.batch_execute("UPDATE dialoq.dropped_work_queue SET after_xid = '999999999999'").await.unwrap();
+        let cleared = async {
+            while number(&client, "SELECT count(*) FROM dialoq.dropped_work_queue").await > 0 {
+                client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+            }
+        };
+        tokio::time::timeout(SOON, cleared).await.expect("it waits for a transaction of another server");
+    });
+}
+
+pub(crate) fn a_claim_tells_of_the_jobs_that_it_gives_back(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE v; CREATE WORK QUEUE w").await.unwrap();
+        broker.push_job("v", "a").await.unwrap();
+        client.batch_execute("SET dialoq.client = '1'").await.unwrap();
+        let ids = "'00000000-0000-0000-0000-000000000001', '00000000-0000-0000-0000-000000000002'";
+        let rest = "1, NULL, NULL, NULL, false, false, NULL, ''";
+        let lose = format!("SELECT FROM dialoq.claim_jobs({ids}, 0, 'v', {rest})");
+        let batch = "SELECT notices FROM dialoq.claim_job_batch('00000000-0000-0000-0000-000000000001', 'w', NULL,
+            ARRAY['00000000-0000-0000-0000-000000000002'::uuid], ARRAY[0], ARRAY[1], ARRAY[''])";
+        for claim in [format!("SELECT notices FROM dialoq.claim_jobs({ids}, 0, 'w', {rest})"), batch.to_owned()] {
+            for has_job in [false, true] {
+                assert_eq!(client.query(&lose, &[]).await.unwrap().len(), 1);
+                if has_job {
+                    broker.push_job("w", "b").await.unwrap();
+                }
+                let rows = client.query(&claim, &[]).await.unwrap();
+                let notices: Option<String> = rows.first().and_then(|row| row.get(0));
+                let queue = number(&client, "SELECT queue_id::bigint FROM dialoq.work_queue WHERE name = 'v'").await;
+                assert!(notices.is_some_and(|text| text.contains(&format!("q:{queue}"))), "{claim}, {has_job}");
+                client
+                    .batch_execute(
+                        "DELETE FROM dialoq.job WHERE queue_id <> (SELECT min(queue_id) FROM dialoq.work_queue)",
+                    )
+                    .await
+                    .unwrap();
+            }
+        }
+    });
+}
+
+pub(crate) fn a_lower_bound_of_a_quiet_history_cuts_it(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH HISTORY_ROWS = 1000").await.unwrap();
+        client.batch_execute("SELECT dialoq.push_job('w') FROM generate_series(1, 150)").await.unwrap();
+        client.batch_execute("SELECT FROM dialoq.take_jobs('w', 150)").await.unwrap();
+        client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.job_history").await, 150);
+        broker.execute("ALTER WORK QUEUE w WITH HISTORY_ROWS = 10").await.unwrap();
+        client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        assert_eq!(number(&client, "SELECT count(*) FROM dialoq.job_history").await, 10);
+    });
+}
+
+pub(crate) fn one_damaged_job_of_a_dead_process_keeps_no_other(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH RETRY_DELAY_MS = 0").await.unwrap();
+        for body in ["a", "bad", "c"] {
+            broker.push_job("w", body).await.unwrap();
+        }
+        let claim = "SELECT job_id FROM dialoq.claim_jobs('00000000-0000-0000-0000-0000000000aa',
+            '00000000-0000-0000-0000-000000000002', 0, 'w', 3, NULL, NULL, NULL, false, false, NULL, '')";
+        assert_eq!(client.query(claim, &[]).await.unwrap().len(), 3);
+        let plant = "SET client_min_messages = error;
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                IF NEW.body = 'bad' AND NEW.state <> 3 THEN RAISE EXCEPTION 'a damaged row'; END IF; RETURN NEW; END $$;
+            CREATE TRIGGER refuse BEFORE UPDATE ON dialoq.job FOR EACH ROW EXECUTE FUNCTION refuse()";
+        client.batch_execute(plant).await.unwrap();
+        client.batch_execute("SELECT dialoq.tick()").await.unwrap();
+        let mut states = Vec::new();
+        for job in broker.jobs(&JobFilter::default(), 9).await.unwrap() {
+            states.push((job.state, job.last_error.unwrap_or_default()));
+        }
+        states.sort();
+        assert_eq!(
+            states.iter().map(|(state, _)| &**state).collect::<Vec<_>>(),
+            ["dead", "ready", "ready"],
+            "{states:?}"
+        );
+        assert!(states[0].1.contains("a damaged row"), "{states:?}");
+    });
+}

@@ -1,0 +1,180 @@
+//! Work queues of `ORDER = FIFO_STRICT` beside locks of other sessions: nothing is given rather than a later job before an
+//! earlier one of its key.
+
+use crate::enlisting::on;
+use crate::servers::Store;
+use crate::stage::SOON;
+use dialoq::postgres::tokio_postgres::Client;
+use dialoq::work::{AfterFailure, WorkQueue};
+use dialoq::{Act, Broker, Code};
+use std::time::Duration;
+
+const W: WorkQueue<String> = WorkQueue::text("w");
+
+async fn push(broker: &Broker, body: &str, job_type: &str, key: Option<&str>) {
+    let job = broker.push_job("w", body).job_type(job_type);
+    match key {
+        Some(key) => job.key(key).await.unwrap(),
+        None => job.await.unwrap(),
+    };
+}
+
+async fn take(broker: &Broker, job_type: Option<&str>) -> Option<String> {
+    let take = broker.take_jobs(W);
+    let jobs = match job_type {
+        Some(job_type) => take.job_type(job_type).await.unwrap(),
+        None => take.await.unwrap(),
+    };
+    jobs.first().map(|job| job.decode(W).unwrap())
+}
+
+pub(crate) fn a_take_by_type_gives_no_job_before_the_first_of_its_key(store: Store) {
+    on(store, |broker, _, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        for key in [Some("k"), None] {
+            push(&broker, "first", "a", key).await;
+            push(&broker, "second", "b", key).await;
+            assert_eq!(take(&broker, Some("b")).await, None, "the first job of {key:?} is ready");
+            push(&broker, "another", "b", Some("l")).await;
+            assert_eq!(take(&broker, Some("b")).await.as_deref(), Some("another"), "of a key by itself");
+            let first = broker.take_jobs(W).job_type("a").await.unwrap().remove(0);
+            assert_eq!(take(&broker, Some("b")).await, None, "the first job of {key:?} is taken");
+            broker.complete_job(&first).await.unwrap();
+            assert_eq!(take(&broker, Some("b")).await.as_deref(), Some("second"));
+            for job in broker.jobs(&dialoq::work::JobFilter::default(), 9).await.unwrap() {
+                broker.cancel_job(job.job).await.unwrap();
+            }
+        }
+    });
+}
+
+/// Where a key may have two taken jobs, the take of the first lets the second go, so it wakes the readers.
+pub(crate) fn a_take_that_lets_the_next_job_of_a_key_go_wakes_readers(store: Store) {
+    on(store, |broker, client, _| async move {
+        client.batch_execute("SET dialoq.client = '1'").await.unwrap();
+        for (most, wakes) in [(2, true), (1, false)] {
+            broker
+                .execute(&*format!("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = {most}"))
+                .await
+                .unwrap();
+            push(&broker, "first", "a", Some("k")).await;
+            push(&broker, "second", "b", Some("k")).await;
+            assert_eq!(take(&broker, Some("b")).await, None);
+            let text = "SELECT j.notices, 'q:' || q.queue_id FROM dialoq.work_queue AS q,
+                dialoq.take_jobs(q.name, p_job_type => 'a', p_has_lease => true, p_lease_ms => 3600000) AS j";
+            let row = client.query_one(text, &[]).await.unwrap();
+            let (notices, queue): (Option<String>, String) = (row.get(0), row.get(1));
+            assert_eq!(notices.as_ref() == Some(&queue), wakes, "{notices:?}");
+            assert_eq!(take(&broker, Some("b")).await.is_some(), wakes);
+            broker.execute("DROP WORK QUEUE w").await.unwrap();
+        }
+    });
+}
+
+/// A refused report locks the row of its job for a moment.
+pub(crate) fn a_row_that_is_locked_for_a_moment_lets_no_later_job_pass(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        for key in [Some("k"), None] {
+            push(&broker, "first", "a", key).await;
+            push(&broker, "second", "a", key).await;
+            let lock = "BEGIN; SELECT FROM dialoq.job WHERE body = 'first' FOR UPDATE";
+            client.batch_execute(lock).await.unwrap();
+            assert_eq!((take(&broker, None).await, take(&broker, Some("a")).await), (None, None), "{key:?}");
+            push(&broker, "another", "a", Some("l")).await;
+            assert_eq!(take(&broker, None).await.as_deref(), Some("another"));
+            client.batch_execute("ROLLBACK").await.unwrap();
+            assert_eq!(take(&broker, None).await.as_deref(), Some("first"));
+            for job in broker.jobs(&dialoq::work::JobFilter::default(), 9).await.unwrap() {
+                broker.cancel_job(job.job).await.unwrap();
+            }
+        }
+    });
+}
+
+/// Takes beside reports and redrives that are refused all the time.
+pub(crate) fn the_order_holds_beside_refused_reports(store: Store) {
+    on(store, |broker, _, database| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT, RETRY_DELAY_MS = 0").await.unwrap();
+        for number in 0..150 {
+            push(&broker, &format!("{number:03}"), "a", Some("k")).await;
+        }
+        let other = Broker::open(database.url()).await.unwrap();
+        let refusing: Vec<_> = (0..3)
+            .map(|task| {
+                let other = other.clone();
+                tokio::spawn(async move {
+                    loop {
+                        let jobs = other.jobs(&dialoq::work::JobFilter::default(), 2).await.unwrap();
+                        if jobs.is_empty() {
+                            return;
+                        }
+                        for job in jobs {
+                            let taken = dialoq::work::TakenJob { job: job.job, token: 1_000_000_000 };
+                            let code = match task {
+                                0 => other.redrive_job(job.job).await.unwrap_err().code(),
+                                _ => other.report_job(taken, "forged").await.unwrap_err().code(),
+                            };
+                            let expected =
+                                [Code::JOB_NOT_DEAD, Code::LEASE_LOST, Code::JOB_LOCKED, Code::JOB_NOT_FOUND];
+                            assert!(expected.contains(&code), "{code}");
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut done = Vec::new();
+        while done.len() < 150 {
+            let Some(job) = broker.take_jobs(W).wait(SOON).await.unwrap().pop() else { panic!("stuck after {done:?}") };
+            done.push(job.decode(W).unwrap());
+            complete(&broker, &job).await;
+        }
+        assert!(done.is_sorted(), "{done:?}");
+        for task in refusing {
+            task.await.unwrap();
+        }
+        other.close().await.unwrap();
+    });
+}
+
+/// A report on another session's behalf may have locked the row for a moment.
+async fn complete(broker: &Broker, job: &dialoq::work::Job) {
+    while let Err(error) = broker.complete_job(job).await {
+        assert_eq!(error.code(), Code::JOB_LOCKED, "{error}");
+    }
+}
+
+/// Rows that this session has read of tables and indexes.
+async fn rows_read(client: &Client) -> i64 {
+    let text = "SELECT coalesce(sum(pg_stat_get_xact_tuples_returned(c.oid)), 0)::bigint
+        FROM pg_class AS c WHERE c.relnamespace = 'dialoq'::regnamespace AND c.relkind IN ('r', 'i')";
+    client.query_one(text, &[]).await.unwrap().get(0)
+}
+
+pub(crate) fn a_take_does_not_read_the_backlog_of_a_key_that_is_held_up(store: Store) {
+    on(store, |broker, client, _| async move {
+        broker.execute("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT").await.unwrap();
+        let fill = "SELECT dialoq.push_job('w', 'a', 'k') FROM generate_series(1, 20000);
+            SELECT dialoq.push_job('w', 'b', 'l'); SELECT dialoq.push_job('w', 'a', 'm');";
+        client.batch_execute(fill).await.unwrap();
+        let job = broker.take_jobs("w").lease(Duration::from_secs(3600)).await.unwrap().remove(0);
+        assert_eq!(job.key.as_deref(), Some("k"));
+        for (take, found) in [
+            ("dialoq.take_jobs('w', p_job_type => 'b')", 1),
+            ("dialoq.take_jobs('w')", 1),
+            ("dialoq.take_jobs('w', p_job_type => 'a')", 1),
+            ("dialoq.take_jobs('w', p_job_type => 'c')", 0),
+        ] {
+            client.batch_execute("BEGIN").await.unwrap();
+            let before = rows_read(&client).await;
+            let rows = client.query(&format!("SELECT job_key FROM {take}"), &[]).await.unwrap();
+            let read = rows_read(&client).await - before;
+            client.batch_execute("ROLLBACK").await.unwrap();
+            assert_eq!(rows.len(), found, "{take}");
+            assert!(read < 5_000, "{take} read {read} rows");
+        }
+        let failed = broker.fail_job_then(&job, "no", AfterFailure::Dead).await.unwrap();
+        assert_eq!(failed.name(), "dead");
+        assert_eq!(take(&broker, Some("a")).await.as_deref(), Some(""), "the next of its key");
+    });
+}
