@@ -3,11 +3,12 @@
 -- Takes: the process and the transaction that hold the jobs; own_jobs: nothing more; finish_held_jobs: its jobs that were not
 --     reported; release_jobs: the tokens of those that are released, after the
 --     first and up to the last, and whether that is a failed attempt;
---     return_jobs: jobs and the tokens of their takings
--- Gives: notices; release_jobs: has_more, whether another session has locked some of them
+--     return_jobs: jobs and the tokens of their takings; job_holders: the process alone
+-- Gives: notices; release_jobs: has_more, whether another session has locked some of them; job_holders: holder, each
+--     transaction of the process that holds jobs
 -- Errors: 60005; finish_held_jobs: 60042 if it no longer holds them all, 51205 if another session holds one of them for 30 s
 -- Locks: the jobs; finish_held_jobs waits for sessions that look at them
--- Called by: dialoq_user (own_jobs, finish_held_jobs, release_jobs, return_jobs)
+-- Called by: dialoq_user (own_jobs, finish_held_jobs, release_jobs, return_jobs, job_holders)
 
 -- The rest of this transaction may change the jobs of that holder. An application lock says so, because it ends with the
 -- transaction, or with a savepoint that is undone.
@@ -155,5 +156,19 @@ BEGIN
     END
     -- </transaction>
     SELECT dialoq.distinct_notices(@notices) AS notices;
+END
+GO
+
+-- The transactions of a process that hold jobs. A claim whose call was lost may commit after its transaction has ended; then
+-- only the process itself knows that no transaction of it holds the jobs.
+CREATE PROCEDURE dialoq.job_holders
+    @process uniqueidentifier
+AS
+BEGIN
+    -- <settings>
+    IF @process IS NULL THROW 60005, N'the id of the process is NULL; give one', 1;
+    SELECT DISTINCT j.holder
+    FROM dialoq.job AS j WITH (READUNCOMMITTED, INDEX (job_holder), FORCESEEK)
+    WHERE j.process = @process AND j.holder IS NOT NULL;
 END
 GO

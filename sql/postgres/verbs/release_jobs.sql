@@ -3,11 +3,12 @@
 -- Takes: the process and the transaction that hold the jobs; own_jobs: nothing more; finish_held_jobs: its jobs that were not
 --     reported; release_jobs: the tokens of those that are released, after the
 --     first and up to the last, and whether that is a failed attempt;
---     return_jobs: jobs and the tokens of their takings
--- Gives: notices; release_jobs: has_more, whether another session has locked some of them
+--     return_jobs: jobs and the tokens of their takings; job_holders: the process alone
+-- Gives: notices; release_jobs: has_more, whether another session has locked some of them; job_holders: holder, each
+--     transaction of the process that holds jobs
 -- Errors: 60005; finish_held_jobs: 60042 if it no longer holds them all
 -- Locks: the jobs; finish_held_jobs waits for sessions that look at them
--- Called by: dialoq_user (own_jobs, finish_held_jobs, release_jobs, return_jobs)
+-- Called by: dialoq_user (own_jobs, finish_held_jobs, release_jobs, return_jobs, job_holders)
 
 -- The rest of this transaction may change the jobs of that holder.
 CREATE OR REPLACE FUNCTION dialoq.own_jobs(p_holder uuid) RETURNS void
@@ -95,4 +96,16 @@ BEGIN
         v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.return_job(v_id)));
     END LOOP;
     RETURN QUERY SELECT dialoq.publish_notices(v_notices);
+END $$;
+
+-- The transactions of a process that hold jobs. A claim whose call was lost may commit after its transaction has ended; then
+-- only the process itself knows that no transaction of it holds the jobs.
+CREATE OR REPLACE FUNCTION dialoq.job_holders(p_process uuid)
+RETURNS TABLE (holder uuid)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+BEGIN
+    PERFORM dialoq.check_id('p_process', p_process);
+    RETURN QUERY
+    SELECT DISTINCT j.holder FROM dialoq.job AS j WHERE j.process = p_process AND j.holder IS NOT NULL;
 END $$;

@@ -22,6 +22,9 @@ const ATTEMPTS: Duration = Duration::from_secs(5);
 /// The shortest interval of checks that the connection with the reader places still stands.
 const PLACES: Duration = Duration::from_secs(5);
 
+/// The shortest interval of the search for jobs that this process holds and none of its transactions does.
+const STRAY_JOBS: Duration = Duration::from_secs(5);
+
 /// When the next event falls due.
 #[derive(Debug)]
 pub(super) struct Maintenance {
@@ -31,6 +34,7 @@ pub(super) struct Maintenance {
     came: Notify,
     attempts: Throttle,
     places: Throttle,
+    stray_jobs: Throttle,
 }
 
 /// An action that is due once in an interval.
@@ -58,7 +62,8 @@ impl Throttle {
 impl Maintenance {
     pub(super) fn new(clock: Clock) -> Self {
         let (attempts, places) = (Throttle::new(ATTEMPTS), Throttle::new(PLACES));
-        Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places }
+        let stray_jobs = Throttle::new(STRAY_JOBS);
+        Self { clock, due: Mutex::default(), came: Notify::new(), attempts, places, stray_jobs }
     }
 
     fn due(&self) -> MutexGuard<'_, Option<Timestamp>> {
@@ -154,6 +159,9 @@ impl Database {
             if did < i64::from(MOST_AT_ONCE) {
                 break;
             }
+        }
+        if self.presence.holds_jobs().await && self.maintenance.stray_jobs.is_due() {
+            self.give_back_stray_jobs().await?;
         }
         if has_due_schedules { self.fire_schedules().await } else { Ok(()) }
     }

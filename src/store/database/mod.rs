@@ -78,12 +78,14 @@ struct Database {
     presence: presence::Presence,
     /// Jobs to be given back.
     owed: claims::OwedReleases,
+    holders: Arc<claims::OpenHolders>,
     /// Identifies this process to others.
     process: Uuid,
     /// How long a lone SEND delays other SENDs.
     patience: Duration,
     /// The time of a test clock that was last pushed to the server.
     pushed_time: tokio::sync::Mutex<Option<Timestamp>>,
+    schedule_failures: schedules::ScheduleFailures,
     open_work: closing::OpenWork,
     endings: closing::Endings,
     runtime: tokio::runtime::Handle,
@@ -147,6 +149,8 @@ impl DatabaseStore {
             maintenance_control: control_connection::ControlConnection::new(driver.clone()),
             presence: presence::Presence::new(driver.clone(), process),
             owed: claims::OwedReleases::default(),
+            holders: Arc::default(),
+            schedule_failures: schedules::ScheduleFailures::default(),
             process,
             patience,
             pushed_time: tokio::sync::Mutex::default(),

@@ -203,6 +203,11 @@ impl Presence {
         Ok(())
     }
 
+    /// Whether the process has held jobs.
+    pub(super) async fn holds_jobs(&self) -> bool {
+        self.state.lock().await.holds_jobs
+    }
+
     /// Deletes the rows of this process, and closes the link.
     pub(super) async fn close(&self) {
         let mut state = self.state.lock().await;

@@ -3,26 +3,77 @@
 
 use super::Database;
 use crate::catalog::Firing;
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::store::SqlRow;
 use crate::store::database::calls::rows::{Row, notices_in, only};
 use crate::store::database::definitions::catalog::work_schedule;
 use crate::store::database::link::{Arg, Call};
 use crate::time::Timestamp;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::time::Instant;
 
-/// Schedules of one look.
-const MOST_AT_ONCE: i32 = 100;
+/// Schedules of one look: all, so that those that cannot fire leave room for others.
+const MOST_AT_ONCE: i32 = 10_000;
+
+/// The pause before a schedule that could not fire is tried again: the first, and the longest. It doubles with each failure.
+const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(300));
+
+/// Work schedules that could not fire, by id: the failures in a row, and when the next attempt is due.
+#[derive(Debug, Default)]
+pub(super) struct ScheduleFailures(Mutex<HashMap<i32, (u32, Instant)>>);
+
+impl ScheduleFailures {
+    fn all(&self) -> MutexGuard<'_, HashMap<i32, (u32, Instant)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the pause after the last failure of a schedule is not over.
+    fn rests(&self, id: i32) -> bool {
+        self.all().get(&id).is_some_and(|(_, next)| *next > Instant::now())
+    }
+
+    /// Notes a failure; gives the pause.
+    fn note(&self, id: i32) -> Duration {
+        let mut all = self.all();
+        let (failures, next) = all.entry(id).or_insert((0, Instant::now()));
+        let pause = AGAIN.0.saturating_mul(1 << (*failures).min(16)).min(AGAIN.1);
+        (*failures, *next) = (*failures + 1, Instant::now() + pause);
+        pause
+    }
+
+    fn forget(&self, id: i32) {
+        self.all().remove(&id);
+    }
+}
 
 impl Database {
-    /// Fires every work schedule that is due.
+    /// Fires every work schedule that is due. One that cannot fire stops no other.
     pub(super) async fn fire_schedules(self: &Arc<Self>) -> Result<()> {
         loop {
             let call = Call { name: "due_schedules", args: vec![Arg::Int(MOST_AT_ONCE)] };
             let rows = self.maintenance_control.call(call).await?;
             let mut fired = 0;
             for row in &rows {
-                fired += self.fire_schedule(row).await?;
+                let id = Row(row).id("schedule_id")?;
+                if self.schedule_failures.rests(id) {
+                    continue;
+                }
+                match self.fire_schedule(row).await {
+                    Ok(steps) => {
+                        self.schedule_failures.forget(id);
+                        fired += steps;
+                    }
+                    Err(error) if error.code() == Code::SERVER_UNREACHABLE => return Err(error),
+                    Err(error) => {
+                        let pause = self.schedule_failures.note(id);
+                        let name = Row(row).text("name").unwrap_or_default();
+                        let code = error.code();
+                        tracing::warn!(schedule = name, %code, %error, ?pause, "a work schedule could not fire; it is tried again");
+                        self.maintenance.falls_due(self.clock.now().after(pause));
+                    }
+                }
             }
             // If none fired, other processes are at it.
             if fired == 0 {
@@ -36,13 +87,7 @@ impl Database {
         let row = Row(row);
         let (id, schedule) = work_schedule(row)?;
         let (version, due) = (row.int("version")?, Timestamp(row.int("next_at")?));
-        let timetable = match schedule.timetable() {
-            Ok(timetable) => timetable,
-            Err(error) => {
-                tracing::warn!(%error, "a work schedule does not fire until it is altered");
-                return Ok(0);
-            }
-        };
+        let timetable = schedule.timetable()?;
         // The server says that it is due, even if the clock as it was read last is a little behind.
         let now = self.clock.now().max(due);
         for (steps, firing) in timetable.firings(due, now, schedule.missed).into_iter().enumerate() {

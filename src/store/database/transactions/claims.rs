@@ -8,10 +8,11 @@ use crate::protocol::work::{Job, TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Verb};
 use crate::store::database::Database;
 use crate::store::database::batching::job_batches::Claimant;
-use crate::store::database::calls::rows::{notices_in, only};
+use crate::store::database::calls::rows::{Row, notices_in, only};
 use crate::store::database::calls::verbs;
 use crate::store::database::link::{Arg, Call, Column, Linked};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use uuid::Uuid;
@@ -24,6 +25,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(in crate::store::database) struct Claims {
     /// Identifies the transaction.
     holder: Uuid,
+    /// From its first take on.
+    open: Option<Arc<OpenHolder>>,
     jobs: Vec<TakenJob>,
     /// Jobs that the transaction has completed, failed or cancelled itself, as places in `jobs`.
     reported: Vec<usize>,
@@ -42,11 +45,41 @@ pub(in crate::store::database) struct ClaimsMark {
 }
 
 /// Jobs that are to be given back: those of a holder with tokens above the first and up to the second.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(in crate::store::database) struct Release {
     holder: Uuid,
+    /// Keeps its transaction among the open ones.
+    _open: Option<Arc<OpenHolder>>,
     tokens: (i64, i64),
     is_attempt: bool,
+}
+
+/// The transactions of this process that may hold jobs: open ones, and those whose jobs are to be given back.
+#[derive(Debug, Default)]
+pub(in crate::store::database) struct OpenHolders(Mutex<HashSet<Uuid>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+struct OpenHolder {
+    holder: Uuid,
+    all: Arc<OpenHolders>,
+}
+
+impl OpenHolders {
+    fn holders(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn open(self: &Arc<Self>, holder: Uuid) -> Arc<OpenHolder> {
+        self.holders().insert(holder);
+        Arc::new(OpenHolder { holder, all: self.clone() })
+    }
+}
+
+impl Drop for OpenHolder {
+    fn drop(&mut self) {
+        self.all.holders().remove(&self.holder);
+    }
 }
 
 /// Releases that have failed, because the server could not be reached or another session had locked a row.
@@ -55,14 +88,21 @@ pub(in crate::store::database) struct OwedReleases(Mutex<Vec<Release>>);
 
 impl Default for Claims {
     fn default() -> Self {
-        Self { holder: Uuid::new_v4(), jobs: Vec::new(), reported: Vec::new(), last_token: 0, is_uncertain: false }
+        Self {
+            holder: Uuid::new_v4(),
+            open: None,
+            jobs: Vec::new(),
+            reported: Vec::new(),
+            last_token: 0,
+            is_uncertain: false,
+        }
     }
 }
 
 impl Release {
     /// The jobs of a claim whose caller has left.
     pub(in crate::store::database) fn unseen(holder: Uuid, last_token: i64) -> Self {
-        Self { holder, tokens: (last_token, i64::MAX), is_attempt: false }
+        Self { holder, _open: None, tokens: (last_token, i64::MAX), is_attempt: false }
     }
 }
 
@@ -82,19 +122,21 @@ impl Claims {
         let has_taken = self.jobs.len() > mark.jobs;
         self.jobs.truncate(mark.jobs);
         let tokens = (mark.last_token, self.last_token);
-        has_taken.then_some(Release { holder: self.holder, tokens, is_attempt: false })
+        has_taken.then(|| self.released(tokens, false))
     }
 
     /// The end of the transaction without its commit.
     pub(in crate::store::database) fn release(&self) -> Option<Release> {
-        let release = Release { holder: self.holder, tokens: (0, i64::MAX), is_attempt: true };
-        self.may_hold().then_some(release)
+        self.may_hold().then(|| self.released((0, i64::MAX), true))
+    }
+
+    fn released(&self, tokens: (i64, i64), is_attempt: bool) -> Release {
+        Release { holder: self.holder, _open: self.open.clone(), tokens, is_attempt }
     }
 
     /// After the commit: jobs of a claim whose answer was lost.
     pub(in crate::store::database) fn leftover(&self) -> Option<Release> {
-        let release = Release { holder: self.holder, tokens: (self.last_token, i64::MAX), is_attempt: false };
-        self.is_uncertain.then_some(release)
+        self.is_uncertain.then(|| self.released((0, i64::MAX), false))
     }
 
     /// The call that lets the transaction report on its own jobs; `None` if the verb needs none.
@@ -146,6 +188,7 @@ impl Database {
         verb: Verb,
     ) -> Result<Outcome> {
         self.presence.hold().await?;
+        claims.open.get_or_insert_with(|| self.holders.open(claims.holder));
         claims.is_uncertain = true;
         let claimant = Claimant { holder: claims.holder, last_token: claims.last_token };
         let outcome = match self.goes_in_batch(&verb, true) {
@@ -193,7 +236,7 @@ impl Database {
 
     /// Gives jobs of a transaction back; if that fails, it is tried again.
     pub(in crate::store::database) async fn give_back_jobs(self: &Arc<Self>, release: Release) {
-        let Release { holder, tokens, is_attempt } = release;
+        let Release { holder, tokens, is_attempt, .. } = release;
         let args = vec![
             Arg::Uuid(self.process),
             Arg::Uuid(holder),
@@ -219,6 +262,20 @@ impl Database {
         let has_more = only(&rows)?.flag("has_more")?;
         self.publish_local(&notices_in(&rows), rows.len()).await;
         Ok(has_more)
+    }
+
+    /// Gives back the jobs of this process that none of its transactions holds. The call of a claim may be lost while the
+    /// server still works on it; then it commits after the call was repeated, or after its transaction has ended.
+    pub(in crate::store::database) async fn give_back_stray_jobs(self: &Arc<Self>) -> Result<()> {
+        let call = Call { name: "job_holders", args: vec![Arg::Uuid(self.process)] };
+        let rows = self.maintenance_control.call(call).await?;
+        let holders: Result<Vec<_>> = rows.iter().map(|row| Row(row).uuid("holder")).collect();
+        // Asked after the answer: a transaction is among the open ones before it takes its first job.
+        for holder in holders?.into_iter().filter(|holder| !self.holders.holders().contains(holder)) {
+            tracing::warn!(%holder, "jobs of a transaction that has ended are given back: the answer of their take was lost");
+            self.give_back_jobs(Release::unseen(holder, 0)).await;
+        }
+        Ok(())
     }
 
     /// Tries again what has failed.
