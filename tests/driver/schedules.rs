@@ -71,7 +71,7 @@ pub(crate) fn a_step_is_taken_from_the_row_as_it_was_read(store: Store) {
         let (id, version): (i32, i64) = (due[0].get(0), due[0].get(1));
         let fire = async |version: i64, due: &str| -> bool {
             let text = format!(
-                "SELECT is_fired FROM dialoq.fire_schedule($1, $2, '{due}', '{due}'::timestamptz + interval '1 hour', '{due}', 'b'::bytea)"
+                "SELECT is_fired FROM dialoq.fire_schedule($1, $2, '{due}', '{due}'::timestamptz + interval '1 hour', '{due}', NULL)"
             );
             client.query_one(&text, &[&id, &version]).await.unwrap().get(0)
         };
@@ -113,6 +113,67 @@ pub(crate) fn a_process_that_leaves_takes_no_time_with_it(store: Store) {
         let (first, last) = (seconds.first().unwrap(), seconds.last().unwrap());
         assert_eq!(last - first + 1, i64::try_from(seconds.len()).unwrap(), "none is left out: {times:?}");
         broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn a_schedule_that_cannot_fire_stops_no_other(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.close().await.unwrap();
+        let clock = Clock::manual(Timestamp(1_767_225_600_000_000));
+        let broker = Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone())).await.unwrap();
+        let definitions = "CREATE WORK QUEUE v; CREATE WORK QUEUE w;
+            CREATE WORK SCHEDULE a ON WORK QUEUE v WITH CRON = '0 * * * *';
+            CREATE WORK SCHEDULE b ON WORK QUEUE w WITH CRON = '0 * * * *';
+            CREATE WORK SCHEDULE c ON WORK QUEUE v WITH CRON = '0 * * * *'";
+        broker.execute(definitions).await.unwrap();
+        client.batch_execute("DELETE FROM dialoq.work_queue WHERE name = 'v'").await.unwrap();
+        for hours in 1..=3 {
+            clock.advance(HOUR);
+            let jobs = broker.take_jobs("w").count(9).pop().wait(SOON).await.unwrap();
+            assert_eq!(jobs.len(), 1, "after {hours} hours");
+        }
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn a_step_pushes_the_body_of_its_schedule(store: Store) {
+    on(store, |broker, client, database| async move {
+        broker.close().await.unwrap();
+        let clock = Clock::manual(Timestamp(1_767_225_600_000_000));
+        let broker = Broker::open_with(database.url(), OpenOptions::default().clock(clock)).await.unwrap();
+        let definitions = "CREATE WORK QUEUE w;
+            CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '0 * * * *', BODY = 'at {time}'";
+        broker.execute(definitions).await.unwrap();
+        client.batch_execute("SELECT dialoq.set_manual_now('2026-01-01 01:30:00Z')").await.unwrap();
+        let due = client.query("SELECT schedule_id, version FROM dialoq.due_schedules()", &[]).await.unwrap();
+        let (id, version): (i32, i64) = (due[0].get(0), due[0].get(1));
+        let fire = async |next: &str, time: &str, body: &str| -> String {
+            let text = format!(
+                "SELECT is_fired FROM dialoq.fire_schedule($1, $2, '2026-01-01 01:00:00Z', {next}, {time}, convert_to({body}, 'UTF8'))"
+            );
+            match client.query_one(&text, &[&id, &version]).await {
+                Ok(row) => row.get::<_, bool>(0).to_string(),
+                Err(error) => error.as_db_error().unwrap().detail().unwrap_or_default().to_owned(),
+            }
+        };
+        let (next, time) = ("'2026-01-01 02:00:00Z'", "'2026-01-01 01:00:00Z'");
+        let right = "'at 2026-01-01T01:00:00Z'";
+        assert_eq!(fire(next, time, "'forged'").await, "dialoq 60005");
+        assert_eq!(fire(next, time, "NULL").await, "dialoq 60005");
+        assert_eq!(fire("NULL", time, right).await, "dialoq 60005", "every line has another time");
+        assert_eq!(fire(next, time, right).await, "true");
+        broker.close().await.unwrap();
+    });
+}
+
+pub(crate) fn a_queue_of_a_schedule_is_not_removed(store: Store) {
+    on(store, |broker, client, _| async move {
+        let definitions = "CREATE WORK QUEUE w; CREATE WORK SCHEDULE s ON WORK QUEUE w WITH CRON = '0 0 1 1 *'";
+        broker.execute(definitions).await.unwrap();
+        let remove = "SELECT dialoq.delete_work_queue(queue_id) FROM dialoq.work_queue";
+        let refused = client.query(remove, &[]).await.expect_err("a schedule pushes into it");
+        assert_eq!(refused.as_db_error().unwrap().detail(), Some("dialoq 3716"));
+        broker.execute("DROP WORK SCHEDULE s; DROP WORK QUEUE w").await.unwrap();
     });
 }
 

@@ -1,7 +1,8 @@
 -- One step of a work schedule: pushes a job and sets the next time, if the row still has the version and the time that the
 -- caller has read. So any number of processes may call it, and each time fires once.
--- Takes: the schedule; its version and its next time as they were read; its next time from now on (NULL: it fires no more); the
---     time that the job is for (NULL: no job, the time is left out); the job's body
+-- Takes: the schedule; its version and its next time as they were read; its next time from now on (NULL: it fires no more,
+--     which no line says before the year 4900); the time that the job is for (NULL: no job, the time is left out); the job's
+--     body, which is that of the schedule with the time in it
 -- Gives: is_fired, whether the row was as it was read; notices
 -- Errors: 8459, 60005
 -- Locks: the row; if another session has locked it, nothing happens
@@ -16,9 +17,10 @@ DECLARE
     q dialoq.work_queue;
     v_now timestamptz := dialoq.current_time_utc();
     v_id bigint;
+    v_body bytea;
 BEGIN
     PERFORM dialoq.check_isolation();
-    IF NOT coalesce(p_next_at > p_due_at AND p_next_at < '9999-12-31 23:59:59Z', true) THEN
+    IF NOT coalesce(p_next_at > p_due_at AND p_next_at < '9999-12-31 23:59:59Z', p_due_at > '4900-01-01Z', true) THEN
         PERFORM dialoq.fail(60005, format('the next time of a work schedule is %s; it must be after %s, in or before the year 9999',
             p_next_at, p_due_at));
     END IF;
@@ -32,6 +34,13 @@ BEGIN
     IF NOT FOUND THEN
         RETURN QUERY SELECT false, NULL::text;
         RETURN;
+    END IF;
+    IF p_time IS NOT NULL THEN
+        v_body := convert_to(replace(s.body, '{time}', to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), 'UTF8');
+        IF coalesce(p_body, '') <> v_body OR date_trunc('second', p_time) <> p_time THEN
+            PERFORM dialoq.fail(60005, format('the body of a job of work schedule ''%s'' for %s is another one; it is the BODY of the '
+                'schedule, in which {time} is that second', s.name, p_time));
+        END IF;
     END IF;
     UPDATE dialoq.work_schedule AS f SET next_at = p_next_at, last_at = coalesce(p_time, f.last_at)
     WHERE f.schedule_id = s.schedule_id;
