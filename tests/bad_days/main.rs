@@ -3,6 +3,7 @@
 mod clocks;
 mod cut;
 mod dying;
+mod jobs;
 mod proxy;
 #[path = "../servers/mod.rs"]
 mod servers;
@@ -34,7 +35,7 @@ macro_rules! tests {
 }
 
 const SERVERS: &[Store] = &[Store::Postgres, Store::Mssql];
-/// A server of the test's own, which it can have fall.
+/// Where the test may have the server fall, or reads its tables.
 const OWN: &[Store] = &[Store::Postgres];
 
 fn main() -> ExitCode {
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         SERVERS dying: every_connection_ended_under_load_loses_and_doubles_nothing a_host_that_dies_in_a_receive_counts_once;
         OWN dying: a_server_that_falls_comes_back_with_everything a_waiting_receiver_outlives_the_server
             no_token_is_given_twice_if_the_server_falls;
+        OWN jobs: every_connection_ended_under_load_loses_and_doubles_no_job;
         SERVERS clocks: a_host_whose_clock_is_wrong_changes_nothing a_clock_that_jumps_delays_no_timer_and_no_wait;
     })
 }

@@ -2,6 +2,7 @@
 //! way to interleave them; what comes of each run must be one of the outcomes the play allows, and every outcome it
 //! names must come of some run.
 
+mod jobs;
 mod limits;
 mod plays;
 mod refusals;
@@ -13,14 +14,14 @@ use servers::{OnStores, Store};
 use std::process::ExitCode;
 
 macro_rules! plays {
-    ($($name:ident),+ $(,)?) => {
+    ($($module:ident: $($name:ident),+;)+) => {
         fn main() -> ExitCode {
             servers::run(&[
-                $(OnStores {
+                $($(OnStores {
                     name: stringify!($name),
                     stores: &Store::ALL,
-                    run: |store| stage::run_all(&plays::$name(), store),
-                },)+
+                    run: |store| stage::run_all(&$module::$name(), store),
+                },)+)+
                 OnStores {
                     name: "a_wait_without_end_is_reported",
                     stores: &Store::ALL,
@@ -37,7 +38,7 @@ macro_rules! plays {
 }
 
 plays! {
-    two_senders_on_one_dialog,
+    plays: two_senders_on_one_dialog,
     two_receivers_of_one_group,
     two_receivers_of_two_groups,
     receive_against_end_by_the_peer,
@@ -51,5 +52,6 @@ plays! {
     timer_against_end,
     get_group_against_receive,
     begin_in_a_chosen_group,
-    reply_against_receive,
+    reply_against_receive;
+    jobs: take_against_cancel, complete_against_fail, redrive_against_take, take_against_a_rolled_back_take;
 }

@@ -1,5 +1,6 @@
 //! Runs a play in every order.
 
+use crate::jobs::{self, JobStep, Jobs};
 use crate::servers::{Database, Store, limit};
 use dialoq::{Act, Broker, ConversationHandle, Error, GroupId, Tx};
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ pub(crate) enum Do {
     Timer(char),
     /// Begins a dialog in the group that the play has chosen.
     BeginInChosenGroup,
+    /// Something with the job of that work queue.
+    Job(&'static str, JobStep),
 }
 
 /// Sessions with their steps, and what may come of them.
@@ -38,7 +41,8 @@ pub(crate) struct Play {
     /// Texts the initiators have sent before the sessions begin.
     pub(crate) sent_before: &'static [(char, &'static str)],
     pub(crate) sessions: &'static [&'static [Do]],
-    /// Each outcome: the results of the sessions, then the messages left in the target's queue and in the initiator's.
+    /// Each outcome: the results of the sessions, then the messages left in the target's queue and in the initiator's, and the
+    /// jobs that are left, if the play has any.
     pub(crate) outcomes: &'static [&'static str],
 }
 
@@ -46,6 +50,7 @@ struct Cast {
     broker: Broker,
     pairs: BTreeMap<char, [ConversationHandle; 2]>,
     chosen: GroupId,
+    jobs: Jobs,
     store: Store,
     _theatre: Theatre,
 }
@@ -153,6 +158,7 @@ async fn run(play: &Play, order: &[usize], theatre: Theatre) -> String {
     cast.barrier().await;
     lines.push(format!("target: {}", cast.left("QT").await));
     lines.push(format!("initiator: {}", cast.left("QI").await));
+    lines.extend(cast.jobs.left(&cast.broker).await);
     lines.join("; ")
 }
 
@@ -168,6 +174,7 @@ impl Theatre {
                  CREATE SERVICE [I] ON QUEUE [QI]; CREATE SERVICE [T] ON QUEUE [QT] ([C])",
             )
             .await?;
+        broker.execute(jobs::QUEUES).await?;
         Ok(Self { broker, database })
     }
 }
@@ -186,7 +193,8 @@ impl Cast {
             broker.send(pairs[name][0], "Text", *text).await?;
         }
         let store = theatre.database.store();
-        Ok(Self { broker, pairs, chosen: GroupId(Uuid::new_v4()), store, _theatre: theatre })
+        let jobs = Jobs::make(play, &broker).await?;
+        Ok(Self { broker, pairs, chosen: GroupId(Uuid::new_v4()), jobs, store, _theatre: theatre })
     }
 
     async fn barrier(&self) {
@@ -260,6 +268,7 @@ fn play(step: Do, tx: Option<Tx>, cast: &Cast) -> Running {
     let broker = cast.broker.clone();
     let pairs = cast.pairs.clone();
     let chosen = cast.chosen;
+    let jobs = cast.jobs.clone();
     Box::pin(async move {
         if matches!(step, Do::Begin) {
             return match broker.begin().await {
@@ -271,6 +280,10 @@ fn play(step: Do, tx: Option<Tx>, cast: &Cast) -> Running {
         match step {
             Do::Commit => (None, tx.commit().await.map(|()| String::new())),
             Do::Rollback => (None, tx.rollback().await.map(|()| String::new())),
+            Do::Job(queue, step) => {
+                let done = jobs.perform(&tx, queue, step).await;
+                (Some(tx), done)
+            }
             other => {
                 let done = verb(other, &tx, &pairs, chosen).await;
                 (Some(tx), done)
@@ -313,6 +326,6 @@ async fn verb(
         Do::EndTarget(name) => tx.end(pairs[&name][1]).await.map(|_| String::new()),
         Do::Timer(name) => tx.timer(pairs[&name][1], Duration::from_secs(3600)).await.map(nothing),
         Do::BeginInChosenGroup => tx.begin_dialog("I", "T").contract("C").in_group(chosen).await.map(|_| String::new()),
-        Do::Begin | Do::Commit | Do::Rollback => unreachable!("these end or begin the transaction"),
+        Do::Begin | Do::Commit | Do::Rollback | Do::Job(..) => unreachable!("these are done elsewhere"),
     }
 }
