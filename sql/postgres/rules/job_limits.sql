@@ -10,16 +10,24 @@ $$;
 
 -- Lets no other session take from a queue with limits, to the end of the transaction. The holder is another take, which is
 -- short, or an open transaction of plain SQL that has taken; that one is not waited for.
+-- Takes: the queue; the ranks: without a ready job of them no lock is taken, because a lock has to be written
 -- Gives: whether this transaction has it now; not if the queue is being dropped
-CREATE OR REPLACE FUNCTION dialoq.lock_limits(p_queue_id integer) RETURNS boolean
+CREATE OR REPLACE FUNCTION dialoq.lock_limits(p_queue_id integer, p_from integer, p_to integer) RETURNS boolean
 LANGUAGE plpgsql AS $$
 DECLARE
     v_timeout text;
     v_is_there boolean;
 BEGIN
-    PERFORM FROM dialoq.work_limit AS l WHERE l.queue_id = p_queue_id FOR UPDATE SKIP LOCKED;
+    PERFORM FROM dialoq.work_limit AS l
+    WHERE l.queue_id = p_queue_id AND EXISTS (
+        SELECT FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to)
+    FOR UPDATE SKIP LOCKED;
     IF FOUND THEN
         RETURN true;
+    ELSIF NOT EXISTS (
+        SELECT FROM dialoq.job AS j WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to)
+    THEN
+        RETURN false;
     END IF;
     v_timeout := current_setting('lock_timeout');
     BEGIN

@@ -4,14 +4,15 @@
 -- Takes jobs for one reader, or for several that asked at the same moment: the readers are served in their order.
 -- Takes: the queue; the type, the levels and whether only age counts, as take_jobs; of each reader the count, whether its jobs
 --     are leased, the length of the lease, the name; the process and, of each reader, the transaction that hold the jobs
---     (NULL: a lease, or none); notices of what the caller has done before
+--     (NULL: a lease, or none); notices of what the caller has done before; p_is_kept and p_among: see lock_ready_jobs
 -- Gives: the jobs in the order of their queue, each with the place of its reader from 0, notices in the first; one row with
 --     notices only, for a client of Dialoq, if there are notices and no job
 -- Errors: 60002, 60005
 -- Locks: the jobs, passing over those that others hold; in a queue with limits, lock_limits
 CREATE OR REPLACE FUNCTION dialoq.take_ready_jobs(
     p_queue text, p_job_type text, p_lowest integer, p_highest integer, p_oldest boolean, p_job_counts bigint[],
-    p_have_leases boolean[], p_leases_ms bigint[], p_taken_by text[], p_process uuid, p_holders uuid[], p_notices text)
+    p_have_leases boolean[], p_leases_ms bigint[], p_taken_by text[], p_process uuid, p_holders uuid[], p_notices text,
+    p_is_kept boolean DEFAULT false, p_among bigint[] DEFAULT NULL)
 RETURNS TABLE (
     item integer, job_id bigint, token bigint, queue text, job_type text, job_key text, level integer, attempt integer,
     pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
@@ -28,6 +29,7 @@ DECLARE
     v_untils timestamptz[];
     v_until timestamptz;
     v_notices text := p_notices;
+    v_ahead bigint;
 BEGIN
     PERFORM dialoq.check_isolation();
     SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
@@ -50,15 +52,17 @@ BEGIN
         v_to := -1;
     END IF;
     v_count := CASE cardinality(p_job_counts) WHEN 1 THEN p_job_counts[1] ELSE (SELECT sum(c.n) FROM unnest(p_job_counts) AS c (n)) END;
-    PERFORM dialoq.reserve_tokens();
+    SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
+    IF (v_ahead > 1000000) IS NOT TRUE THEN
+        PERFORM dialoq.reserve_tokens();
+    END IF;
     IF NOT q.is_enabled THEN
         v_rows := '{}';
     ELSIF dialoq.is_limited(q) OR p_oldest IS TRUE THEN
         SELECT t.rows, concat_ws(' ', v_notices, t.notices) INTO v_rows, v_notices
         FROM dialoq.take_one_by_one(q, v_count, p_job_type, v_from, v_to, p_oldest IS TRUE, v_now) AS t;
-    ELSIF current_setting('dialoq.client', true) IS DISTINCT FROM '1' THEN
-        -- Its transaction may stay open.
-        v_rows := dialoq.lock_ready_jobs(q.queue_id, p_job_type, v_from, v_to, v_count);
+    ELSIF p_is_kept THEN
+        v_rows := dialoq.lock_ready_jobs(q.queue_id, p_job_type, v_from, v_to, v_count, p_among);
     ELSIF p_job_type IS NULL THEN
         v_rows := ARRAY(
             SELECT j.ctid FROM dialoq.job AS j
@@ -118,79 +122,59 @@ BEGIN
     ORDER BY t.place;
 END $$;
 
--- Locks the next jobs of a queue without limits in a transaction that may stay open. A row that another take has taken since
--- this statement began to read is locked and passed over, and its lock would keep its holder from reporting: so such locks
--- are given up with a subtransaction.
--- Takes: the queue; the type (NULL: any); the ranks; how many at most
+-- Locks the next jobs of a queue without limits in a transaction that stays open. A row that another take has taken since this
+-- statement began to read is locked and passed over, and its lock would keep its holder from reporting. So if a row was
+-- passed over, this fails: the caller gives up the locks with a subtransaction, and asks again for the rows that were free.
+-- The subtransaction also writes the rows: a row that one subtransaction locks and another one writes costs a MultiXact.
+-- Takes: the queue; the type (NULL: any); the ranks; how many at most; the jobs that were free (NULL: any)
 -- Gives: where the rows are, in the order of their queue
+-- Errors: SBZZZ if a row was passed over; the jobs that were free are in its detail
 CREATE OR REPLACE FUNCTION dialoq.lock_ready_jobs(
-    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_count bigint) RETURNS tid[]
+    p_queue_id integer, p_job_type text, p_from integer, p_to integer, p_count bigint, p_among bigint[]) RETURNS tid[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_first bigint[];
+    v_first bigint[] := p_among;
     v_ids bigint[];
-    v_again bigint[];
     v_rows tid[];
 BEGIN
-    LOOP
-        BEGIN
-            -- Both read the same snapshot: if the locked ones are the first ones, none was passed over.
-            IF p_job_type IS NULL THEN
-                SELECT ARRAY(
-                        SELECT j.job_id FROM dialoq.job AS j
-                        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
-                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count), l.ids, l.rows
-                INTO v_first, v_ids, v_rows
-                FROM (
-                    SELECT coalesce(array_agg(k.job_id), '{}') AS ids, coalesce(array_agg(k.ctid), '{}') AS rows
-                    FROM (
-                        SELECT j.job_id, j.ctid FROM dialoq.job AS j
-                        WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
-                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count FOR UPDATE SKIP LOCKED) AS k) AS l;
-            ELSE
-                SELECT ARRAY(
-                        SELECT j.job_id FROM dialoq.job AS j
-                        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1
-                            AND j.rank_from_top BETWEEN p_from AND p_to
-                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count), l.ids, l.rows
-                INTO v_first, v_ids, v_rows
-                FROM (
-                    SELECT coalesce(array_agg(k.job_id), '{}') AS ids, coalesce(array_agg(k.ctid), '{}') AS rows
-                    FROM (
-                        SELECT j.job_id, j.ctid FROM dialoq.job AS j
-                        WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1
-                            AND j.rank_from_top BETWEEN p_from AND p_to
-                        ORDER BY j.rank_from_top, j.take_order LIMIT p_count FOR UPDATE SKIP LOCKED) AS k) AS l;
-            END IF;
-            IF v_ids = v_first THEN
-                RETURN v_rows;
-            END IF;
-            RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
-        EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
-            NULL;
-        END;
-        IF cardinality(v_ids) = 0 THEN
-            RETURN '{}';
-        END IF;
-        -- Those that were free, and no others; again if one of them is gone.
-        WHILE cardinality(v_ids) > 0 LOOP
-            BEGIN
-                SELECT coalesce(array_agg(k.job_id ORDER BY k.place), '{}'), coalesce(array_agg(k.ctid ORDER BY k.place), '{}')
-                INTO v_again, v_rows
-                FROM (
-                    SELECT f.place, j.job_id, j.ctid
-                    FROM unnest(v_ids) WITH ORDINALITY AS f (id, place)
-                    JOIN dialoq.job AS j ON j.job_id = f.id AND j.state = 1
-                    FOR UPDATE OF j SKIP LOCKED) AS k;
-                IF cardinality(v_again) = cardinality(v_ids) THEN
-                    RETURN v_rows;
-                END IF;
-                RAISE EXCEPTION USING ERRCODE = 'SBZZZ';
-            EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
-                v_ids := v_again;
-            END;
-        END LOOP;
-    END LOOP;
+    -- Both parts read one snapshot: if the locked rows are the first ones, none was passed over.
+    IF p_among IS NOT NULL THEN
+        SELECT coalesce(array_agg(k.job_id ORDER BY k.place), '{}'), coalesce(array_agg(k.ctid ORDER BY k.place), '{}')
+        INTO v_ids, v_rows
+        FROM (
+            SELECT f.place, j.job_id, j.ctid
+            FROM unnest(p_among) WITH ORDINALITY AS f (id, place)
+            JOIN dialoq.job AS j ON j.job_id = f.id AND j.state = 1
+            FOR UPDATE OF j SKIP LOCKED) AS k;
+    ELSIF p_job_type IS NULL THEN
+        SELECT ARRAY(
+                SELECT j.job_id FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                ORDER BY j.rank_from_top, j.take_order LIMIT p_count), l.ids, l.rows
+        INTO v_first, v_ids, v_rows
+        FROM (
+            SELECT coalesce(array_agg(k.job_id), '{}') AS ids, coalesce(array_agg(k.ctid), '{}') AS rows
+            FROM (
+                SELECT j.job_id, j.ctid FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                ORDER BY j.rank_from_top, j.take_order LIMIT p_count FOR UPDATE SKIP LOCKED) AS k) AS l;
+    ELSE
+        SELECT ARRAY(
+                SELECT j.job_id FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                ORDER BY j.rank_from_top, j.take_order LIMIT p_count), l.ids, l.rows
+        INTO v_first, v_ids, v_rows
+        FROM (
+            SELECT coalesce(array_agg(k.job_id), '{}') AS ids, coalesce(array_agg(k.ctid), '{}') AS rows
+            FROM (
+                SELECT j.job_id, j.ctid FROM dialoq.job AS j
+                WHERE j.queue_id = p_queue_id AND j.job_type = p_job_type AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to
+                ORDER BY j.rank_from_top, j.take_order LIMIT p_count FOR UPDATE SKIP LOCKED) AS k) AS l;
+    END IF;
+    IF v_ids = v_first THEN
+        RETURN v_rows;
+    END IF;
+    RAISE EXCEPTION USING ERRCODE = 'SBZZZ', DETAIL = v_ids::text;
 END $$;
 
 -- Takes jobs that are done with it: they leave the queue at once. The caller has locked the rows.
@@ -252,11 +236,7 @@ DECLARE
     v_row tid;
 BEGIN
     rows := '{}';
-    -- An empty queue is left without a lock, which has to be written.
-    IF v_is_limited AND (NOT EXISTS (
-        SELECT FROM dialoq.job AS j
-        WHERE j.queue_id = q.queue_id AND j.state = 1 AND j.rank_from_top BETWEEN p_from AND p_to) OR NOT dialoq.lock_limits(q.queue_id))
-    THEN
+    IF v_is_limited AND NOT dialoq.lock_limits(q.queue_id, p_from, p_to) THEN
         RETURN;
     END IF;
     WHILE cardinality(rows) < p_job_count LOOP

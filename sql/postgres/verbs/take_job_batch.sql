@@ -17,6 +17,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
     v_count integer := cardinality(p_job_counts);
+    v_free text;
 BEGIN
     IF v_count = 0 THEN
         RETURN;
@@ -25,9 +26,23 @@ BEGIN
     THEN
         PERFORM dialoq.refuse_columns('take_job_batch');
     END IF;
-    RETURN QUERY
-    SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
-        p_leases_ms, p_taken_by, NULL, NULL, NULL);
+    -- As take_jobs.
+    IF current_setting('dialoq.client', true) = '1' OR transaction_timestamp() = statement_timestamp() THEN
+        RETURN QUERY
+        SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
+            p_leases_ms, p_taken_by, NULL, NULL, NULL);
+        RETURN;
+    END IF;
+    WHILE v_free IS DISTINCT FROM '{}' LOOP
+        BEGIN
+            RETURN QUERY
+            SELECT * FROM dialoq.take_ready_jobs(p_queue, p_job_type, NULL, NULL, NULL, p_job_counts, array_fill(true, ARRAY[v_count]),
+                p_leases_ms, p_taken_by, NULL, NULL, NULL, true, v_free::bigint[]);
+            RETURN;
+        EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+            GET STACKED DIAGNOSTICS v_free = PG_EXCEPTION_DETAIL;
+        END;
+    END LOOP;
 END $$;
 
 CREATE OR REPLACE FUNCTION dialoq.claim_job_batch(

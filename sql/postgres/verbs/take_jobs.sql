@@ -19,12 +19,31 @@ RETURNS TABLE (
     pushed_at timestamptz, pushed_by text, lease_until timestamptz, last_error text, body bytea, notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+DECLARE
+    v_free text;
 BEGIN
-    RETURN QUERY
-    SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
-        t.body, t.notices
-    FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
-        ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL, NULL) AS t;
+    -- A statement that begins its transaction also ends it, as a rule.
+    IF current_setting('dialoq.client', true) = '1' OR transaction_timestamp() = statement_timestamp() THEN
+        RETURN QUERY
+        SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
+            t.body, t.notices
+        FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
+            ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL, NULL) AS t;
+        RETURN;
+    END IF;
+    -- Its transaction may stay open, so no row may stay locked that is not taken.
+    WHILE v_free IS DISTINCT FROM '{}' LOOP
+        BEGIN
+            RETURN QUERY
+            SELECT t.job_id, t.token, t.queue, t.job_type, t.job_key, t.level, t.attempt, t.pushed_at, t.pushed_by, t.lease_until, t.last_error,
+                t.body, t.notices
+            FROM dialoq.take_ready_jobs(p_queue, p_job_type, p_lowest, p_highest, p_oldest, ARRAY[p_job_count], ARRAY[p_has_lease IS TRUE],
+                ARRAY[p_lease_ms], ARRAY[p_taken_by], NULL, NULL, NULL, true, v_free::bigint[]) AS t;
+            RETURN;
+        EXCEPTION WHEN SQLSTATE 'SBZZZ' THEN
+            GET STACKED DIAGNOSTICS v_free = PG_EXCEPTION_DETAIL;
+        END;
+    END LOOP;
 END $$;
 
 CREATE OR REPLACE FUNCTION dialoq.claim_jobs(
