@@ -43,7 +43,9 @@ BEGIN
         PERFORM dialoq.check_take(q, p_job_counts[i], p_job_type, p_lowest, p_highest, p_oldest, p_have_leases[i], p_leases_ms[i],
             p_taken_by[i]);
     END LOOP;
-    v_now := dialoq.current_time_utc();
+    SELECT dialoq.current_time_utc(),
+        (SELECT r.mark FROM dialoq.job_token_run AS r LIMIT 1) - (SELECT s.last_value FROM dialoq.next_job_token AS s)
+    INTO v_now, v_ahead;
     IF q.work_order = 'PRIORITY' THEN
         v_from := 10 - coalesce(p_highest, 10);
         v_to := 10 - coalesce(p_lowest, 1);
@@ -52,7 +54,6 @@ BEGIN
         v_to := -1;
     END IF;
     v_count := CASE cardinality(p_job_counts) WHEN 1 THEN p_job_counts[1] ELSE (SELECT sum(c.n) FROM unnest(p_job_counts) AS c (n)) END;
-    SELECT r.mark - s.last_value INTO v_ahead FROM dialoq.job_token_run AS r, dialoq.next_job_token AS s;
     IF (v_ahead > 1000000) IS NOT TRUE THEN
         PERFORM dialoq.reserve_tokens();
     END IF;
