@@ -10,9 +10,9 @@ use crate::protocol::definition::Definition;
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::store::database::DatabaseStore;
 use crate::store::database::link::Driver;
-use crate::store::sqlite::{SqliteOptions, SqliteStore};
+use crate::store::sqlite::{SharedStore, SqliteOptions, SqliteStore};
 use crate::store::traced::Traced;
-use crate::store::url::StoreUrl;
+use crate::store::url::{Location, StoreUrl};
 use crate::store::{AccessToken, ActivityBoard, BoxFuture, IntoSqlParams, OpenOptions, SqlRows, SqlStatement, Store};
 use crate::time::Clock;
 use crate::tx::Tx;
@@ -71,6 +71,11 @@ impl Broker {
         match StoreUrl::parse(url)? {
             StoreUrl::Sqlite(url) => {
                 let options = SqliteOptions::from_url(url, options);
+                if options.is_shared && matches!(options.location, Location::File(_)) {
+                    let store = blocking(move || SharedStore::open(options)).await?;
+                    let repairs = store.repairs().clone();
+                    return Ok(Self { store: Traced::over(store), repairs });
+                }
                 let store = blocking(move || SqliteStore::open(options)).await?;
                 let repairs = store.repairs().clone();
                 Ok(Self { store: Traced::over(store), repairs })

@@ -215,6 +215,9 @@ codes! {
     JOB_NOT_DEAD = 60044, State;
     /// The CRON or the TIME_ZONE of a work schedule is not usable.
     BAD_CRON = 60045, Input;
+    /// The process that owned the database file ended during the call. Another takes over; what was not committed in a
+    /// transaction may have happened or not.
+    OWNER_GONE = 60046, Conflict;
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The language between callers and stores: verbs, outcomes, definitions, states and system messages.
 
+mod body_bytes;
 #[doc(hidden)]
 pub mod declared;
 pub mod definition;

@@ -4,7 +4,7 @@ use super::state::ConversationState;
 use super::work::{Job, JobState};
 use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::time::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// The outcome of one verb.
@@ -151,7 +151,7 @@ impl Message {
 }
 
 /// The validation column of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MessageValidation {
     /// Empty.
     E,

@@ -4,6 +4,7 @@ use super::declared::{Declaration, ResultForm, Value, sql_type, verbs};
 use super::definition::Definition;
 use super::work::{AfterFailure, Hold, TakeFrom, WorkVerb};
 use crate::id::{ConversationHandle, GroupId};
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tracing::{Span, debug_span};
 use uuid::Uuid;
@@ -15,7 +16,7 @@ pub type Body = Option<Arc<Vec<u8>>>;
 pub type Unit = Vec<Verb>;
 
 /// One request to a broker; Service Broker's statements.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Verb {
     /// `BEGIN DIALOG CONVERSATION`; gives [`Outcome::Began`](super::Outcome::Began).
@@ -27,6 +28,7 @@ pub enum Verb {
         /// `None` is the type `DEFAULT`.
         message_type: Option<Arc<str>>,
         /// An empty body is stored as none.
+        #[serde(with = "super::body_bytes")]
         body: Body,
         /// Trace context that travels with the message, W3C `traceparent` form.
         trace: Option<Arc<str>>,
@@ -236,7 +238,7 @@ pub(crate) fn most(top: u64) -> i64 {
 }
 
 /// `BEGIN DIALOG CONVERSATION ... FROM SERVICE ... TO SERVICE ... ON CONTRACT ... WITH ...`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BeginDialog {
     /// A service of this database.
     pub from_service: Arc<str>,
@@ -262,7 +264,7 @@ impl BeginDialog {
 }
 
 /// The optional second argument of `TO SERVICE`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Addressee {
     /// Any copy of the service.
     #[default]
@@ -285,7 +287,7 @@ impl Addressee {
 }
 
 /// `WITH RELATED_CONVERSATION = h | RELATED_CONVERSATION_GROUP = g`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Relation {
     /// A new group.
     #[default]
@@ -315,7 +317,7 @@ impl Relation {
 }
 
 /// The conversations that a RECEIVE may take from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum ReceiveFrom {
     /// The best unlocked group of the queue.
     #[default]
@@ -362,7 +364,7 @@ impl ReceiveFrom {
 }
 
 /// The forms of `END CONVERSATION`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum EndForm {
     /// The peer gets EndDialog after all earlier messages.
     Plain,

@@ -3,11 +3,11 @@
 use super::Body;
 use crate::id::JobId;
 use crate::time::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// One request to a work queue.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum WorkVerb {
     /// Puts a job into a queue; gives [`Outcome::Pushed`](super::Outcome::Pushed).
@@ -19,6 +19,7 @@ pub enum WorkVerb {
         /// The job, as it was taken.
         taken: TakenJob,
         /// Kept with the job's history for those who ask; `None` keeps nothing.
+        #[serde(with = "super::body_bytes")]
         result: Body,
     },
     /// Reports that an attempt failed; gives [`Outcome::Failed`](super::Outcome::Failed).
@@ -57,7 +58,7 @@ pub enum WorkVerb {
 }
 
 /// A job to be put into a work queue.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Push {
     /// The work queue, without regard to case.
     pub queue: Arc<str>,
@@ -72,13 +73,14 @@ pub struct Push {
     /// At most one job of this name.
     pub unique: Option<Unique>,
     /// The content.
+    #[serde(with = "super::body_bytes")]
     pub body: Body,
     /// Who pushes it, for statistics; up to 128 characters.
     pub pushed_by: Arc<str>,
 }
 
 /// When a pushed job becomes ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Due {
     /// At the commit.
     #[default]
@@ -90,7 +92,7 @@ pub enum Due {
 }
 
 /// The name by which a job is the only one of its queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unique {
     /// Up to 128 characters.
     pub key: Arc<str>,
@@ -99,7 +101,7 @@ pub struct Unique {
 }
 
 /// The jobs to take.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Take {
     /// The work queue, without regard to case.
     pub queue: Arc<str>,
@@ -116,7 +118,7 @@ pub struct Take {
 }
 
 /// The levels that a take may choose from; other than `Any` only in a queue of ORDER = PRIORITY.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum TakeFrom {
     /// The first job in the order of the queue.
     #[default]
@@ -133,7 +135,7 @@ pub enum TakeFrom {
 }
 
 /// How a taken job is held until it is reported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Hold {
     /// By the transaction: its commit completes the job, its rollback is a failed attempt. Outside a transaction the
     /// take itself completes the job.
@@ -144,7 +146,7 @@ pub enum Hold {
 }
 
 /// Names a job and one taking of it. A report about an earlier taking is refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TakenJob {
     /// The job.
     pub job: JobId,
@@ -154,7 +156,7 @@ pub struct TakenJob {
 }
 
 /// What happens after a failed attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum AfterFailure {
     /// As the queue's settings say: another attempt after a pause, or the dead letter.
     #[default]
@@ -166,7 +168,7 @@ pub enum AfterFailure {
 }
 
 /// The state of a job that is in its queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum JobState {

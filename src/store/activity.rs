@@ -64,6 +64,11 @@ impl ActivityBoard {
         self.queues.entry(key).or_default().clone()
     }
 
+    /// The names of the queues that are used or known, folded.
+    pub fn names(&self) -> Vec<String> {
+        self.queues.iter().map(|queue| queue.key().clone()).collect()
+    }
+
     /// The store: no queue has this name any more.
     pub fn forget(&self, name: &str) {
         if let Some(queue) = self.queues.get(&fold_name(name)) {
@@ -125,6 +130,9 @@ pub struct QueueActivity {
     last_empty_us: AtomicI64,
     places_freed: AtomicU64,
     taken: AtomicU64,
+    newly_ready: AtomicU64,
+    signals: AtomicU64,
+    wakes: AtomicU64,
     /// A store has reported the state of the queue, so it exists.
     is_known: AtomicBool,
 }
@@ -148,6 +156,17 @@ pub struct QueueFacts {
     pub places_freed: u64,
 }
 
+/// What has been signalled in a queue so far, for those who pass it on to another process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Groups that became ready.
+    pub newly_ready: u64,
+    /// Signals, of groups that became ready or of other arrivals.
+    pub signals: u64,
+    /// Changes of the queue itself, for which every receiver was woken.
+    pub wakes: u64,
+}
+
 impl QueueActivity {
     /// Registers for the next signal. Try a receive after registering, then sleep on the returned future.
     /// `choosy`: the receiver wants one conversation, group or level, or holds groups itself.
@@ -168,6 +187,8 @@ impl QueueActivity {
 
     /// The store: this many groups have become ready; the state of the queue was reported before.
     pub fn signal(&self, newly_ready: usize) {
+        self.newly_ready.fetch_add(newly_ready as u64, SeqCst);
+        self.signals.fetch_add(1, SeqCst);
         // One permit per ready group, and no more: more receivers would wake for nothing.
         for _ in 0..newly_ready.min(self.waiting.load(SeqCst).max(1)) {
             self.any.notify_one();
@@ -209,6 +230,7 @@ impl QueueActivity {
 
     /// Wakes every receiver and monitor of this queue: it was turned off, on, moved or dropped.
     pub fn wake_all(&self) {
+        self.wakes.fetch_add(1, SeqCst);
         self.any.notify_waiters();
         self.any.notify_one();
         self.choosy.notify_waiters();
@@ -235,6 +257,15 @@ impl QueueActivity {
         self.waiting.fetch_add(1, SeqCst);
         self.waits.fetch_add(1, SeqCst);
         WaitGuard(self.clone())
+    }
+
+    /// What has been signalled so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            newly_ready: self.newly_ready.load(SeqCst),
+            signals: self.signals.load(SeqCst),
+            wakes: self.wakes.load(SeqCst),
+        }
     }
 
     /// The current facts about the queue.

@@ -26,8 +26,8 @@ mod texts;
 pub mod traced;
 pub mod url;
 
-pub use activity::{ActivityBoard, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
-pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow};
+pub use activity::{ActivityBoard, Counts, QueueActivity, QueueFacts, SleepGuard, WaitGuard};
+pub use monitors::{ActivatedTaskRow, MonitorBoard, MonitorRow, ProcessRows};
 pub use options::{AccessToken, Gathering, OpenOptions};
 pub use reader_slot::ReaderSlot;
 pub use sql::{FromSqlValue, IntoSqlParams, SqlRow, SqlRows, SqlStatement, SqlValue};

@@ -73,6 +73,24 @@ pub struct MonitorBoard {
 struct Rows {
     monitors: BTreeMap<u64, MonitorRow>,
     tasks: BTreeMap<u64, ActivatedTaskRow>,
+    /// By connection: the rows of processes that work through this one.
+    guests: BTreeMap<u64, ProcessRows>,
+}
+
+/// The rows of one process.
+#[derive(Debug, Clone, Default)]
+pub struct ProcessRows {
+    /// The process.
+    pub process_id: u32,
+    /// Its queue monitors.
+    pub monitors: Vec<MonitorRow>,
+    /// Its running readers.
+    pub tasks: Vec<ActivatedTaskRow>,
+}
+
+impl MonitorRow {
+    /// The values of its state.
+    pub const STATES: [&'static str; 3] = ["INACTIVE", "NOTIFIED", "RECEIVES_OCCURRING"];
 }
 
 impl MonitorBoard {
@@ -125,6 +143,38 @@ impl MonitorBoard {
         if self.rows().tasks.remove(&task_id).is_some() {
             self.notify_change();
         }
+    }
+
+    /// Writes the rows of a process that works through this one; `None` removes them. The ids of its rows are made
+    /// different from those of all other processes.
+    pub fn put_guest(&self, connection: u64, rows: Option<ProcessRows>) {
+        let shift = connection << 32;
+        let changed = match rows {
+            None => self.rows().guests.remove(&connection).is_some(),
+            Some(mut rows) => {
+                rows.monitors.iter_mut().for_each(|row| row.monitor_id = row.monitor_id & 0xffff_ffff | shift);
+                for row in &mut rows.tasks {
+                    (row.task_id, row.monitor_id) =
+                        (row.task_id & 0xffff_ffff | shift, row.monitor_id & 0xffff_ffff | shift);
+                }
+                self.rows().guests.insert(connection, rows);
+                true
+            }
+        };
+        if changed {
+            self.notify_change();
+        }
+    }
+
+    /// The rows of this process, and of those that work through it.
+    pub fn all_processes(&self) -> Vec<ProcessRows> {
+        let rows = self.rows();
+        let own = ProcessRows {
+            process_id: std::process::id(),
+            monitors: rows.monitors.values().cloned().collect(),
+            tasks: rows.tasks.values().cloned().collect(),
+        };
+        std::iter::once(own).chain(rows.guests.values().cloned()).collect()
     }
 
     /// Whether any monitor is published.

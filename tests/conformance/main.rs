@@ -29,7 +29,7 @@ mod work_schedules;
 mod work_strategies;
 
 use libtest_mimic::{Arguments, Failed};
-use rig::{Case, Rig};
+use rig::{Case, Form, Rig};
 use servers::Store;
 use std::process::ExitCode;
 
@@ -45,19 +45,20 @@ fn main() -> ExitCode {
     ];
     for store in Store::here() {
         for case in inventory::iter::<Case>.into_iter().filter(|case| work_keys::runs_on(case, store)) {
-            trials.push(servers::trial(format!("{}::{}::{}", store.name(), case.section(), case.name), move || {
-                run(store, case)
-            }));
+            for (form, suffix) in Form::of(store) {
+                let name = format!("{}{suffix}::{}::{}", store.name(), case.section(), case.name);
+                trials.push(servers::trial(name, move || run(store, *form, case)));
+            }
         }
     }
     servers::conclude(&arguments, trials)
 }
 
 /// One case on one store: its own runtime, broker, database and clock.
-fn run(store: Store, case: &Case) -> Result<(), Failed> {
+fn run(store: Store, form: Form, case: &Case) -> Result<(), Failed> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let rig = Rig::open(store).await.map_err(|failure| Failed::from(failure.to_string()))?;
+        let rig = Rig::open(store, form).await.map_err(|failure| Failed::from(failure.to_string()))?;
         (case.run)(rig).await.map_err(|failure| Failed::from(failure.to_string()))
     })
 }

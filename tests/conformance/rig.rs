@@ -123,6 +123,30 @@ pub(crate) struct Rig {
     pub(crate) broker: Broker,
     clock: Clock,
     database: Database,
+    form: Form,
+    /// The broker that owns the file, if the other works through it.
+    owner: Option<Broker>,
+}
+
+/// How a broker uses the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// It is the only one.
+    Alone,
+    /// It works through another that owns the file. Embedded only.
+    Guest,
+    /// It worked through another that owned the file, and owns it since that one closed. Embedded only.
+    Heir,
+}
+
+impl Form {
+    /// The forms of a store, each with what it adds to the names of cases.
+    pub(crate) fn of(store: Store) -> &'static [(Self, &'static str)] {
+        match store {
+            Store::Sqlite => &[(Self::Alone, ""), (Self::Guest, "_as_guest"), (Self::Heir, "_as_heir")],
+            Store::Postgres | Store::Mssql => &[(Self::Alone, "")],
+        }
+    }
 }
 
 /// Both ends of a conversation in which the first message was sent and received.
@@ -135,19 +159,26 @@ pub(crate) struct Pair {
 impl Rig {
     /// Another broker on a fresh database of the same store, in which nothing was made.
     pub(crate) async fn bare(&self) -> Result<Self> {
-        Self::at(Database::fresh(self.store()), Clock::manual(START)).await
+        Self::at(Database::fresh(self.store()), Clock::manual(START), self.form).await
     }
 
     /// A broker on a fresh database of that store, with [`DEFINITIONS`] made.
-    pub(crate) async fn open(store: Store) -> std::result::Result<Self, Failure> {
-        let rig = Self::at(Database::fresh(store), Clock::manual(START)).await?;
+    pub(crate) async fn open(store: Store, form: Form) -> std::result::Result<Self, Failure> {
+        let rig = Self::at(Database::fresh(store), Clock::manual(START), form).await?;
         rig.define(DEFINITIONS).await?;
         Ok(rig)
     }
 
-    async fn at(database: Database, clock: Clock) -> Result<Self> {
-        let broker = Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone())).await?;
-        Ok(Self { broker, clock, database })
+    async fn at(database: Database, clock: Clock, form: Form) -> Result<Self> {
+        let open = || Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone()));
+        let mut owner = if form == Form::Alone { None } else { Some(open().await?) };
+        let broker = open().await?;
+        if form == Form::Heir
+            && let Some(owner) = owner.take()
+        {
+            owner.close().await?;
+        }
+        Ok(Self { broker, clock, database, form, owner })
     }
 
     pub(crate) fn store(&self) -> Store {
@@ -162,10 +193,13 @@ impl Rig {
     /// The same with so many seconds in between.
     pub(crate) async fn restart_after(self, seconds: u64) -> Result<Self> {
         self.broker.close().await?;
-        let Self { broker, clock, database } = self;
-        drop(broker);
+        if let Some(owner) = &self.owner {
+            owner.close().await?;
+        }
+        let Self { broker, clock, database, form, owner } = self;
+        drop((broker, owner));
         clock.advance(Duration::from_secs(seconds));
-        Self::at(database, clock).await
+        Self::at(database, clock, form).await
     }
 
     pub(crate) fn now(&self) -> Timestamp {

@@ -24,6 +24,11 @@ const MOST_TAKEN: i64 = 10_000;
 pub struct TakenRow(Job);
 
 impl TakenRow {
+    /// The job and this taking of it.
+    pub fn taken(&self) -> TakenJob {
+        self.0.taken
+    }
+
     /// The key of its row.
     pub fn job_id(&self) -> u64 {
         self.0.taken.job.0
@@ -146,8 +151,8 @@ impl Core {
     }
 
     /// Gives a job back that its reader never got; nothing happens if it is no longer taken.
-    pub fn give_back(&mut self, taken: &TakenRow, effects: &mut Effects) {
-        let TakenJob { job, token } = taken.0.taken;
+    pub fn give_back(&mut self, taken: TakenJob, effects: &mut Effects) {
+        let TakenJob { job, token } = taken;
         if let Some(place) = self.work.places.get(&job.0).copied()
             && self.work.jobs[place].token == token
             && self.work.jobs[place].state == JobState::Taken

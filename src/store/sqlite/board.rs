@@ -1,4 +1,4 @@
-//! The readers of the file's owner, published for other processes.
+//! The readers of the file's owner and of the processes that work through it, published for all to read.
 
 use super::batch::WriteSide;
 use super::write::strike;
@@ -17,42 +17,43 @@ const INSERT_TASK: &str = rows::INSERT_ACTIVATED_TASK;
 pub(super) fn write(side: &mut WriteSide, board: &MonitorBoard, now: Timestamp) -> Result<()> {
     let version = board.version();
     clear(side)?;
-    let process_id = std::process::id();
-    for row in board.monitors() {
-        run(
-            side,
-            INSERT_MONITOR,
-            params![
-                row.monitor_id.cast_signed(),
-                row.queue_id,
-                row.state,
-                row.last_empty_rowset_time.map(|time| time.0),
-                row.last_activated_time.map(|time| time.0),
-                row.tasks_waiting.cast_signed(),
-                row.max_queue_readers,
-                row.tasks_running.cast_signed(),
-                row.tasks_started_total.cast_signed(),
-                row.tasks_aborted_total.cast_signed(),
-                row.task_limit_reached_total.cast_signed(),
-                row.activation_errors_total.cast_signed(),
-                process_id,
-                now.0,
-            ],
-        )?;
-    }
-    for row in board.tasks() {
-        run(
-            side,
-            INSERT_TASK,
-            params![
-                row.task_id.cast_signed(),
-                row.monitor_id.cast_signed(),
-                row.queue_id,
-                &*row.procedure_name,
-                process_id,
-                row.started_at.0,
-            ],
-        )?;
+    for process in board.all_processes() {
+        for row in &process.monitors {
+            run(
+                side,
+                INSERT_MONITOR,
+                params![
+                    row.monitor_id.cast_signed(),
+                    row.queue_id,
+                    row.state,
+                    row.last_empty_rowset_time.map(|time| time.0),
+                    row.last_activated_time.map(|time| time.0),
+                    row.tasks_waiting.cast_signed(),
+                    row.max_queue_readers,
+                    row.tasks_running.cast_signed(),
+                    row.tasks_started_total.cast_signed(),
+                    row.tasks_aborted_total.cast_signed(),
+                    row.task_limit_reached_total.cast_signed(),
+                    row.activation_errors_total.cast_signed(),
+                    process.process_id,
+                    now.0,
+                ],
+            )?;
+        }
+        for row in &process.tasks {
+            run(
+                side,
+                INSERT_TASK,
+                params![
+                    row.task_id.cast_signed(),
+                    row.monitor_id.cast_signed(),
+                    row.queue_id,
+                    &*row.procedure_name,
+                    process.process_id,
+                    row.started_at.0,
+                ],
+            )?;
+        }
     }
     side.board_version = version;
     side.board_written = Instant::now();

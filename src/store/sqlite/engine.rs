@@ -16,6 +16,7 @@ use super::{board, read};
 use crate::catalog::Catalog;
 use crate::core::{MessageRow, ReadRow, Taken, TransmissionRow};
 use crate::error::{Error, Result};
+use crate::protocol::work::TakenJob;
 use crate::store::ActivityBoard;
 use crate::time::{Clock, Timestamp};
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ pub(super) struct Engine {
     pub(super) write: Mutex<WriteSide>,
     wake: Condvar,
     pub(super) clock: Clock,
-    pub(super) board: ActivityBoard,
+    pub(super) board: Arc<ActivityBoard>,
     pub(super) catalog: RwLock<Arc<Catalog>>,
     pub(super) checking: Arc<Checking>,
     /// Messages below this are committed, so that any connection can read them.
@@ -72,7 +73,13 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(state: State, write: WriteSide, clock: Clock, file: Option<(PathBuf, Owner)>) -> Self {
+    pub(super) fn new(
+        state: State,
+        write: WriteSide,
+        clock: Clock,
+        board: Arc<ActivityBoard>,
+        file: Option<(PathBuf, Owner)>,
+    ) -> Self {
         let (recent, ending) = (write.recent.clone(), write.limits.ending.clone());
         let (path, owner) = file.unzip();
         let catalog = RwLock::new(state.core.catalog().clone());
@@ -84,7 +91,7 @@ impl Engine {
             write: Mutex::new(write),
             wake: Condvar::new(),
             clock,
-            board: ActivityBoard::default(),
+            board,
             catalog,
             checking: Arc::new(checking),
             committed_below,
@@ -515,6 +522,11 @@ impl Engine {
     pub(super) fn give_back(&self, slots: &Slots) {
         note_dropped(slots);
         let jobs = slots.iter().flat_map(|slot| if let Slot::Jobs { taken, .. } = slot { &taken[..] } else { &[] });
+        self.give_back_jobs(jobs.map(|taken| taken.taken()));
+    }
+
+    /// Gives jobs back to their queues.
+    pub(super) fn give_back_jobs(&self, jobs: impl Iterator<Item = TakenJob>) {
         let mut jobs = jobs.peekable();
         if jobs.peek().is_none() {
             return;

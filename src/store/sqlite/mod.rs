@@ -17,6 +17,7 @@ mod read;
 mod read_only;
 mod recent;
 mod reserved;
+mod share;
 mod state;
 mod tx;
 mod user_sql;
@@ -29,13 +30,14 @@ mod tests;
 
 pub use options::{Fault, SqliteOptions};
 pub use read_only::ReadOnlyStore;
+pub use share::SharedStore;
 
 use super::url::{LARGEST_BODY_BYTES, Location};
 use super::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTexts, StoreTx};
 use crate::catalog::Catalog;
 use crate::core::{Core, Effects, Repair};
 use crate::error::{Code, Error, Result};
-use crate::protocol::work::WorkVerb;
+use crate::protocol::work::{TakenJob, WorkVerb};
 use crate::protocol::{Outcome, Unit, Verb};
 use crate::time::Clock;
 use batch::{Batch, Sender, Slot, Slots, WriteSide};
@@ -79,8 +81,19 @@ impl SqliteStore {
     /// is a symbolic link, 60012 if it is damaged, 60013 if a newer Dialoq wrote it, 60014 if it cannot be written, 60017
     /// if the disk is full, 60018 if it cannot be read.
     pub fn open(options: SqliteOptions) -> Result<Arc<Self>> {
-        let SqliteOptions { location, durability, create_if_missing, clock, ids, mut limits, sql_timeout, fault, vfs } =
-            options;
+        let SqliteOptions {
+            location,
+            durability,
+            create_if_missing,
+            clock,
+            ids,
+            mut limits,
+            sql_timeout,
+            is_shared,
+            board,
+            fault,
+            vfs,
+        } = options;
         limits.max_body_bytes = limits.max_body_bytes.min(LARGEST_BODY_BYTES);
         let (location, file) = match location {
             Location::Memory => (Location::Memory, None),
@@ -90,7 +103,7 @@ impl SqliteStore {
                 let mut owner = Owner::lock(&path)?;
                 open::check_links(&path)?;
                 open::check_ours(&path)?;
-                owner.announce()?;
+                owner.announce(is_shared)?;
                 (Location::File(path.clone()), Some((path, owner)))
             }
         };
@@ -140,7 +153,7 @@ impl SqliteStore {
         };
         write.fault = fault;
         open::wait_briefly(&write.connection).map_err(|error| storage(&doing(), error))?;
-        let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, file));
+        let engine = Arc::new(Engine::new(State::new(core, marks), write, clock, board, file));
         engine.checking.serve(&engine);
         engine.publish_depths();
         waits::register(&engine);
@@ -166,6 +179,11 @@ impl SqliteStore {
     /// As [`SqliteStore::open`], but for 60010.
     pub fn open_read_only(options: SqliteOptions) -> Result<Arc<ReadOnlyStore>> {
         ReadOnlyStore::open(options)
+    }
+
+    /// Gives jobs back that a leased take gave to a caller who had gone.
+    fn give_back(&self, jobs: &[TakenJob]) {
+        self.engine.give_back_jobs(jobs.iter().copied());
     }
 
     /// The repairs made when the database was opened.

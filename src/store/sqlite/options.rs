@@ -2,7 +2,7 @@
 
 use crate::core::Limits;
 use crate::id::IdSource;
-use crate::store::OpenOptions;
+use crate::store::{ActivityBoard, OpenOptions};
 use crate::store::url::{Durability, Location, SqliteUrl};
 use crate::time::Clock;
 use std::sync::Arc;
@@ -26,6 +26,10 @@ pub struct SqliteOptions {
     pub limits: Limits,
     /// How long one statement of the user's own SQL may run.
     pub sql_timeout: Option<Duration>,
+    /// Whether other processes may work through this one.
+    pub is_shared: bool,
+    /// The activity in the queues, kept by those who wait while the store is opened again.
+    pub(crate) board: Arc<ActivityBoard>,
     /// A fault to strike the writing of tables, for tests of recovery.
     pub fault: Option<Arc<Fault>>,
     /// The name of the registered VFS of the connection that writes, for tests of disks.
@@ -44,6 +48,8 @@ impl SqliteOptions {
             ids: IdSource::Random,
             limits: Limits::default(),
             sql_timeout: None,
+            is_shared: false,
+            board: Arc::default(),
             fault: None,
             vfs: None,
         }
@@ -56,6 +62,7 @@ impl SqliteOptions {
         options.create_if_missing = otherwise.create;
         options.clock = otherwise.clock;
         options.ids = otherwise.ids;
+        options.is_shared = url.is_shared;
         options.limits.max_body_bytes = otherwise.max_body_bytes;
         options.limits.closed_retention = otherwise.closed_retention;
         options.sql_timeout = url.common.sql_timeout.or(otherwise.sql_timeout);

@@ -69,12 +69,12 @@ impl Owner {
         Ok(Self { database: database.to_owned(), key, note: None })
     }
 
-    /// Writes this process's id into the lock file, for other processes.
+    /// Writes this process's id into the lock file, for other processes, and whether they may work through it.
     ///
     /// # Errors
     /// 60010 if another process holds that file; 60011 if it is a symbolic link; 60014 if it cannot be written; 60017;
     /// 60018.
-    pub(super) fn announce(&mut self) -> Result<()> {
+    pub(super) fn announce(&mut self, is_shared: bool) -> Result<()> {
         let path = note_path(&self.database);
         let failed = |error| {
             if path.is_symlink() { linked(&path) } else { unwritable("lock file", &path, error) }
@@ -86,7 +86,8 @@ impl Owner {
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let note = format!("pid {} since {since}\n", std::process::id());
+        let shared = if is_shared { " shared" } else { "" };
+        let note = format!("pid {} since {since}{shared}\n", std::process::id());
         file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(note.as_bytes())).map_err(failed)?;
         self.note = Some(file);
         Ok(())
@@ -235,8 +236,12 @@ fn flags(flags: rustix::fs::OFlags) -> i32 {
     flags.bits().cast_signed()
 }
 
-/// The owner of the database, as far as the lock file names it.
-fn holder(database: &Path) -> String {
+/// Whether the owner of the database lets other processes work through it, as far as the lock file says so.
+pub(super) fn is_shared(database: &Path) -> bool {
+    read_note(database).split_whitespace().nth(4) == Some("shared")
+}
+
+fn read_note(database: &Path) -> String {
     let mut options = OpenOptions::new();
     options.read(true);
     // A pipe or a device in its place neither blocks nor gives bytes without end.
@@ -247,6 +252,12 @@ fn holder(database: &Path) -> String {
     );
     let mut note = String::new();
     let _ = options.open(note_path(database)).and_then(|file| file.take(100).read_to_string(&mut note));
+    note
+}
+
+/// The owner of the database, as far as the lock file names it.
+fn holder(database: &Path) -> String {
+    let note = read_note(database);
     let mut words = note.split_whitespace().skip(1);
     match words.next().and_then(|pid| pid.parse::<u32>().ok()) {
         Some(pid) => {
@@ -296,7 +307,7 @@ mod tests {
 
     fn take(database: &Path) -> Result<Owner> {
         let mut owner = Owner::lock(database)?;
-        owner.announce()?;
+        owner.announce(false)?;
         Ok(owner)
     }
 

@@ -48,6 +48,12 @@ impl ReadOnlyStore {
         Ok(Arc::new(Self { path, reader, limits, catalog, board: ActivityBoard::default(), clock: options.clock }))
     }
 
+    /// The definitions as of now.
+    pub(super) fn read_catalog(&self) -> Result<Arc<Catalog>> {
+        let reader = self.reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
+        Ok(Arc::new(load::catalog(&reader.connection)?.0))
+    }
+
     fn refuse<T>(&self) -> Result<T> {
         Err(Error::new(Code::STORE_READ_ONLY, format!("database '{}' was opened only to be read", self.path.display())))
     }

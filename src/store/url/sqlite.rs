@@ -29,6 +29,9 @@ impl fmt::Display for Location {
 pub struct SqliteUrl {
     /// Where the tables are.
     pub location: Location,
+    /// Whether other processes of the same user may use the file at the same time, through the one that owns it. Default
+    /// yes.
+    pub is_shared: bool,
     /// The parameters that every store takes.
     pub common: CommonParameters,
 }
@@ -52,15 +55,22 @@ impl SqliteUrl {
             Location::File(PathBuf::from(path))
         };
         let mut common = CommonParameters::default();
+        let mut is_shared = true;
         for (name, value) in parameters(query) {
-            if !common.set(url, name, value)? {
+            if name == "share" {
+                is_shared = match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(bad(url, format!("its share is '{}'; write on or off", shown(url, value)))),
+                };
+            } else if !common.set(url, name, value)? {
                 return Err(bad(
                     url,
-                    format!("'{}' is not a parameter; the parameters are {COMMON_NAMES}", shown(url, name)),
+                    format!("'{}' is not a parameter; the parameters are share, {COMMON_NAMES}", shown(url, name)),
                 ));
             }
         }
-        Ok(Self { location, common })
+        Ok(Self { location, is_shared, common })
     }
 }
 
