@@ -30,7 +30,7 @@ async fn is_refused(readers: &Readers) -> u64 {
 
 staged!(hosts, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |store| {
     // DIFFERENCE(monitors-by-process)
-    let stage = Stage::new(store).await;
+    let stage = Stage::shared(store).await;
     let (mut theatre, procedure) = Theatre::new();
     let mut hosts = Vec::new();
     for _ in 0..10 {
@@ -76,7 +76,7 @@ staged!(hosts, ten_hosts_with_a_limit_of_four_run_four_readers_in_all, async |st
 });
 
 staged!(hosts, the_places_of_a_host_that_stops_go_to_others, async |store| {
-    let stage = Stage::new(store).await;
+    let stage = Stage::shared(store).await;
     let other = stage.another().await;
     let (mut theatre, procedure) = Theatre::new();
     let (mut others, other_procedure) = Theatre::new();
@@ -107,7 +107,7 @@ async fn held(host: &Broker, places: i64) {
 }
 
 staged!(postgres, a_host_that_loses_its_connection_keeps_its_place, async |store| {
-    let stage = Stage::new(store).await;
+    let stage = Stage::shared(store).await;
     let other = stage.another().await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = stage.activate("work", procedure).max_queue_readers(1).start();
@@ -137,7 +137,7 @@ staged!(postgres, a_host_that_loses_its_connection_keeps_its_place, async |store
 });
 
 staged!(hosts, altering_the_limit_counts_on_every_host, async |store| {
-    let stage = Stage::new(store).await;
+    let stage = Stage::shared(store).await;
     stage.ddl("ALTER QUEUE work WITH ACTIVATION (STATUS = ON, PROCEDURE_NAME = p, MAX_QUEUE_READERS = 1, EXECUTE AS OWNER)").await;
     let other = stage.another().await;
     let (mut theatre, procedure) = Theatre::new();
@@ -161,7 +161,7 @@ staged!(hosts, altering_the_limit_counts_on_every_host, async |store| {
 });
 
 staged!(hosts, a_queue_activates_when_another_process_sends, async |store| {
-    let stage = Stage::new(store).await;
+    let stage = Stage::shared(store).await;
     let other = stage.another().await;
     let (mut theatre, procedure) = Theatre::new();
     let readers = activate(&other, &procedure, 1);

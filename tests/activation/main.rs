@@ -16,18 +16,16 @@ struct Staged {
 
 inventory::collect!(Staged);
 
-/// Where hosts can share a database.
-const SERVERS: &[Store] = &[Store::Postgres, Store::Mssql];
 const NOT_MSSQL: &[Store] = &[Store::Sqlite, Store::Postgres];
 
-/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `hosts, ` too, but on
-/// servers only, with `postgres, ` on PostgreSQL only, and with `not_mssql, ` on every store but SQL Server.
+/// `staged!(name, async |store| { ... })`; with `threads, ` before the name it runs on several, with `hosts, ` too, with
+/// `postgres, ` on PostgreSQL only, and with `not_mssql, ` on every store but SQL Server.
 macro_rules! staged {
     (threads, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &$crate::Store::ALL, $name, $store, $body);
     };
     (hosts, $name:ident, async |$store:ident| $body:block) => {
-        staged!(@ 4, $crate::SERVERS, $name, $store, $body);
+        staged!(@ 4, &$crate::Store::ALL, $name, $store, $body);
     };
     (postgres, $name:ident, async |$store:ident| $body:block) => {
         staged!(@ 4, &[$crate::Store::Postgres], $name, $store, $body);

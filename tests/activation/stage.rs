@@ -42,6 +42,13 @@ impl Stage {
         stage
     }
 
+    /// One on a database that other brokers can use too.
+    pub(crate) async fn shared(store: Store) -> Self {
+        let stage = Self::bare(store).await;
+        define(&stage).await;
+        stage
+    }
+
     /// One that can be opened again, in which nothing was defined.
     pub(crate) async fn bare(store: Store) -> Self {
         let database = Database::fresh(store);
