@@ -38,4 +38,5 @@ DROP TABLE IF EXISTS dialoq_service_queue;
 DROP TABLE IF EXISTS dialoq_service_contract_message_usage;
 DROP TABLE IF EXISTS dialoq_service_contract;
 DROP TABLE IF EXISTS dialoq_message_type;
+DROP TABLE IF EXISTS dialoq_done_unit;
 DROP TABLE IF EXISTS dialoq_broker;

@@ -9,6 +9,7 @@ use crate::id::{ConversationHandle, ConversationId, GroupId, MessageId};
 use crate::protocol::{Body, ConversationState};
 use crate::time::Timestamp;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// One row to write. Changes are applied in order, in one transaction.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,6 +40,18 @@ pub enum Change {
     DeleteEventNotification(i32),
     /// Writes the broker's settings.
     PutSettings(BrokerSettings),
+    /// Writes that a unit of this id has happened.
+    InsertDoneUnit {
+        /// The caller's id.
+        unit_id: Uuid,
+        /// When it was committed.
+        done_at: Timestamp,
+    },
+    /// Removes an old id.
+    DeleteDoneUnit {
+        /// The caller's id.
+        unit_id: Uuid,
+    },
     /// Writes an endpoint, new or not, all columns.
     PutEndpoint(Box<EndpointRow>),
     /// Removes an endpoint.

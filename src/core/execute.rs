@@ -167,6 +167,7 @@ impl Core {
                     self.queue_state(queue_id).unread += u64::from(rows) + system.len() as u64;
                 }
                 Op::Work(op) => self.undo_work(op, undone),
+                Op::Unit { unit_id } => self.undo_unit(unit_id),
                 _ => {}
             }
         }
@@ -190,6 +191,7 @@ impl Core {
             Op::Release { group } => self.apply_release(group, effects),
             Op::Post { queue_id } => self.post_event(queue_id, QueueEvent::QueueActivation, now, effects),
             Op::Work(op) => self.apply_work(op, now),
+            Op::Unit { unit_id } => self.apply_unit(unit_id, now, effects),
             Op::Define { catalog, applied } => self.apply_definitions(catalog, applied, now, effects),
         }
     }

@@ -13,6 +13,7 @@ use crate::protocol::{Message, Outcome, Unit, Verb};
 use crate::time::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// A [`Core`] and the rows it has written.
 pub struct Memory {
@@ -24,6 +25,7 @@ pub struct Memory {
     messages: BTreeMap<u64, MessageRow>,
     retained: BTreeMap<u64, (u8, MessageRow)>,
     transmissions: BTreeMap<u64, TransmissionRow>,
+    units: BTreeMap<Uuid, Timestamp>,
     jobs: JobRows,
 }
 
@@ -32,8 +34,8 @@ impl Memory {
     pub fn new(limits: Limits) -> Self {
         let core = Core::new(IdSource::Counted(0), limits.clone());
         let (endpoints, received, messages) = Default::default();
-        let (retained, transmissions, jobs) = Default::default();
-        Self { core, limits, endpoints, received, messages, retained, transmissions, jobs }
+        let (retained, transmissions, units, jobs) = Default::default();
+        Self { core, limits, endpoints, received, messages, retained, transmissions, units, jobs }
     }
 
     /// Executes a unit, wholly or not at all. `Ok(None)`: an open session holds a group that it needs.
@@ -141,6 +143,9 @@ impl Memory {
         for row in self.transmissions.values() {
             let (is_end, is_error) = (row.is_end_of_dialog, row.is_conversation_error);
             restore.transmission(row.transmission_id, row.endpoint_id, row.sequence, is_end, is_error);
+        }
+        for (unit_id, done_at) in &self.units {
+            restore.unit(*unit_id, *done_at);
         }
         self.jobs.restore(&mut restore, now);
         let restored = restore.finish(now)?;
@@ -265,6 +270,8 @@ impl Memory {
                     row.status = status;
                 }
             }
+            Change::InsertDoneUnit { unit_id, done_at } => drop(self.units.insert(unit_id, done_at)),
+            Change::DeleteDoneUnit { unit_id } => drop(self.units.remove(&unit_id)),
             Change::Work(change) => self.jobs.write(change),
             Change::DeleteWorkSchedule(id) => drop(self.jobs.schedules.remove(&id)),
             // Definitions live in the core's catalog.

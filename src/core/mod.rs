@@ -38,6 +38,7 @@ mod state;
 mod tests;
 mod tick;
 mod timer;
+mod unit;
 mod work;
 
 pub use change::{Change, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};

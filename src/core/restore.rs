@@ -66,6 +66,11 @@ impl Restore {
         self.core.next_transmission_id = self.core.next_transmission_id.max(next_transmission_id);
     }
 
+    /// A unit that has happened; the oldest first.
+    pub fn unit(&mut self, unit_id: uuid::Uuid, done_at: Timestamp) {
+        self.core.units.enter(unit_id, done_at);
+    }
+
     /// An endpoint; before its messages.
     pub fn endpoint(&mut self, row: EndpointRow) {
         let core = &mut self.core;

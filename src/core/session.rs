@@ -16,6 +16,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// An open transaction of the core. Hand it back to [`Core::commit`](super::Core::commit) or
 /// [`Core::rollback`](super::Core::rollback); its locks stay until then.
@@ -42,6 +43,9 @@ pub struct Savepoint(pub(super) usize);
 /// One thing a session did.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
+    Unit {
+        unit_id: Uuid,
+    },
     Begin {
         endpoint: u32,
     },
@@ -185,6 +189,7 @@ fn show(overlays: &mut HashMap<u32, Overlay>, moved: &mut BTreeSet<(u32, u32)>, 
         | Op::Release { .. }
         | Op::Post { .. }
         | Op::Define { .. }
+        | Op::Unit { .. }
         | Op::Work(_) => {}
     }
 }

@@ -9,6 +9,7 @@ use super::own_groups::OpenSession;
 use super::receive_order::QueueState;
 use super::session::Session;
 use super::slab::Slab;
+use super::unit::Units;
 use super::work::Work;
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;
@@ -65,6 +66,7 @@ pub struct Core {
     pub(super) next_queuing_order: u64,
     pub(super) next_endpoint_id: u64,
     pub(super) next_transmission_id: u64,
+    pub(super) units: Units,
     pub(super) work: Work,
 }
 
@@ -148,6 +150,7 @@ impl Core {
         let mut core = Self {
             lookup: Lookup::new(&catalog),
             queues: HashMap::new(),
+            units: Units::default(),
             work: Work::new(&catalog),
             catalog: Arc::new(catalog),
             ids,

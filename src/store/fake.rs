@@ -146,6 +146,14 @@ pub(crate) struct Shared(pub(crate) Arc<FakeStore>);
 impl Store for Shared {
     crate::store::methods_of_an_embedded_store!();
 
+    fn submit_once(&self, _: uuid::Uuid, _: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        Box::pin(async { Err(Error::new(Code::UNSUPPORTED, "the played store keeps no ids of units")) })
+    }
+
+    fn unit_happened(&self, _: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async { Err(Error::new(Code::UNSUPPORTED, "the played store keeps no ids of units")) })
+    }
+
     fn submit(&self, unit: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async move {
             let mut outcomes = Vec::new();
@@ -227,7 +235,7 @@ impl StoreTx for FakeTx {
     fn claim(&mut self, _: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
         Box::pin(async {
             self.store.gate.acquire().await.unwrap().forget();
-            Err(crate::store::no_unit_ids())
+            Err(Error::new(Code::UNSUPPORTED, "the played store keeps no ids of units"))
         })
     }
 

@@ -142,18 +142,6 @@ pub(crate) fn work_queue_on_board(name: &str) -> String {
 /// The methods of [`Store`] that need no work in a store owned by one process.
 macro_rules! methods_of_an_embedded_store {
     () => {
-        fn submit_once(
-            &self,
-            _: ::uuid::Uuid,
-            _: $crate::protocol::Unit,
-        ) -> $crate::store::BoxFuture<'_, $crate::error::Result<Option<Vec<$crate::protocol::Outcome>>>> {
-            Box::pin(async { Err($crate::store::no_unit_ids()) })
-        }
-
-        fn unit_happened(&self, _: ::uuid::Uuid) -> $crate::store::BoxFuture<'_, $crate::error::Result<bool>> {
-            Box::pin(async { Err($crate::store::no_unit_ids()) })
-        }
-
         fn reader_slot(
             &self,
             _: i32,
@@ -176,14 +164,6 @@ macro_rules! methods_of_an_embedded_store {
     };
 }
 pub(crate) use methods_of_an_embedded_store;
-
-/// 60026: this store keeps no ids of units.
-pub(crate) fn no_unit_ids() -> Error {
-    Error::new(
-        Code::UNSUPPORTED,
-        "this store keeps no ids of units: one process owns it, and whether a unit happened is known when it is opened",
-    )
-}
 
 /// 60026: this store takes no verbs on connections of others.
 pub(crate) fn no_enlisted_connections() -> Error {

@@ -2,7 +2,10 @@
 
 use crate::rig::{Text, code};
 use dialoq::protocol::definition::Definition;
-use dialoq::protocol::{ReceiveFrom, Verb, system};
+use dialoq::protocol::{EndForm, Outcome, ReceiveFrom, Verb, system};
+use dialoq::{Act, ConversationHandle};
+use std::sync::Arc;
+use uuid::Uuid;
 
 case!(levels_can_be_changed, [53], async |t| {
     // DIFFERENCE(reprioritise): ours; an application may change the level of an endpoint that exists.
@@ -121,4 +124,39 @@ case!(a_cancelled_timer_comes_back_with_a_rollback, [139], async |t| {
 
     t.end(pair.target).await?;
     assert_eq!(code(t.perform(Verb::CancelConversationTimer { handle: pair.target }).await), 8458);
+});
+
+case!(a_unit_of_an_id_happens_once, [267], async |t| {
+    // DIFFERENCE(unit-ids): ours; a caller that lost the answer tries again.
+    let pair = t.pair().await?;
+    let (id, other) = (Uuid::from_u128(7), Uuid::from_u128(8));
+    let unit = |body: &str| {
+        let body = Some(Arc::new(body.as_bytes().to_vec()));
+        vec![Verb::Send { handles: vec![pair.initiator], message_type: Some("Text".into()), body, trace: None }]
+    };
+    assert_eq!(t.broker.submit_once(id, unit("first")).await?, Some(vec![Outcome::Done]));
+    assert_eq!(t.broker.submit_once(id, unit("again")).await?, None);
+    assert!(t.broker.unit_happened(id).await?);
+    assert!(!t.broker.unit_happened(other).await?);
+    // A unit that is refused has not happened.
+    let unknown = vec![Verb::EndConversation { handle: ConversationHandle(Uuid::nil()), form: EndForm::Plain }];
+    assert_eq!(code(t.broker.submit_once(other, unknown).await), 8426);
+    assert!(!t.broker.unit_happened(other).await?);
+    // The same for a transaction, whose rollback gives the id back.
+    let tx = t.broker.begin().await?;
+    assert!(tx.claim(other).await?);
+    tx.send(pair.initiator, "Text", "rolled back").await?;
+    tx.rollback().await?;
+    let tx = t.broker.begin().await?;
+    assert!(tx.claim(other).await?);
+    tx.send(pair.initiator, "Text", "second").await?;
+    tx.commit().await?;
+    let tx = t.broker.begin().await?;
+    assert!(!tx.claim(other).await?);
+    tx.rollback().await?;
+    assert_eq!(t.receive("QT").await?.texts(), ["first", "second"]);
+    let t = t.restart().await?;
+    assert!(t.broker.unit_happened(id).await? && t.broker.unit_happened(other).await?);
+    assert_eq!(t.broker.submit_once(id, unit("after a restart")).await?, None);
+    assert!(t.receive("QT").await?.is_empty());
 });

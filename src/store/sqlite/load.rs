@@ -14,8 +14,8 @@ use crate::id::{ConversationHandle, ConversationId, GroupId, IdSource};
 use crate::protocol::ConversationState;
 use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
 use crate::sql::sqlite::read::{
-    self, BROKER, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES, RETAINED_ORPHANS, SERVICES, TRANSMISSION_KEYS,
-    XML_SCHEMA_COLLECTIONS,
+    self, BROKER, DONE_UNITS, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES, RETAINED_ORPHANS, SERVICES,
+    TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
 };
 use crate::sql::sqlite::rows::{self, DELETE_RECEIVE_SEQUENCE};
 use crate::time::Timestamp;
@@ -120,10 +120,25 @@ pub(super) fn core(connection: &Connection, ids: IdSource, limits: Limits, now: 
         orphans.add(&mut repairs, "dialoq_retained_message", DELETE_RETAINED, row.get(0)?);
         Ok(())
     })?;
+    each(connection, DONE_UNITS, |row| {
+        restore.unit(id(row, 0)?, Timestamp(row.get(1)?));
+        Ok(())
+    })?;
     work::jobs(connection, &mut restore, now)?;
     let mut restored = restore.finish(now)?;
     restored.repairs.append(repairs);
     Ok(Loaded { restored, orphans, marks })
+}
+
+/// Whether a unit of that id has happened.
+pub(super) fn unit_happened(connection: &Connection, unit_id: uuid::Uuid) -> crate::error::Result<bool> {
+    let mut has_happened = false;
+    let mut statement = connection.prepare_cached(read::DONE_UNIT).map_err(failed)?;
+    let mut rows = statement.query([unit_id.as_bytes()]).map_err(failed)?;
+    while rows.next().map_err(failed)?.is_some() {
+        has_happened = true;
+    }
+    Ok(has_happened)
 }
 
 /// The definitions, and the marks.

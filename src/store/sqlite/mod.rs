@@ -52,6 +52,7 @@ use std::cell::RefCell;
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot};
+use uuid::Uuid;
 
 /// The highest total cost of the units under way: a unit counts one, and one more for every [`BODY_SHARE_BYTES`] of its
 /// bodies.
@@ -353,6 +354,26 @@ impl Store for SqliteStore {
                 }
             }
         })
+    }
+
+    fn submit_once(&self, unit_id: Uuid, unit: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        Box::pin(async move {
+            let mut tx = self.begin().await?;
+            if !tx.claim(unit_id).await? {
+                tx.rollback().await?;
+                return Ok(None);
+            }
+            let mut outcomes = Vec::with_capacity(unit.len());
+            for verb in unit {
+                outcomes.push(tx.execute(verb).await?);
+            }
+            tx.commit().await?;
+            Ok(Some(outcomes))
+        })
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move { Ok(self.engine.lock()?.core.unit_happened(unit_id)) })
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

@@ -2,8 +2,8 @@
 
 use crate::core::Limits;
 use crate::id::IdSource;
-use crate::store::{ActivityBoard, OpenOptions};
 use crate::store::url::{Durability, Location, SqliteUrl};
+use crate::store::{ActivityBoard, OpenOptions};
 use crate::time::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -29,7 +29,8 @@ pub struct SqliteOptions {
     /// Whether other processes may work through this one.
     pub is_shared: bool,
     /// The activity in the queues, kept by those who wait while the store is opened again.
-    pub(crate) board: Arc<ActivityBoard>,
+    #[doc(hidden)]
+    pub board: Arc<ActivityBoard>,
     /// A fault to strike the writing of tables, for tests of recovery.
     pub fault: Option<Arc<Fault>>,
     /// The name of the registered VFS of the connection that writes, for tests of disks.

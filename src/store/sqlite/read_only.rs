@@ -11,6 +11,7 @@ use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, Store
 use crate::time::Clock;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use uuid::Uuid;
 
 /// A database that is only read: queries, and the definitions as they were when it was opened.
 pub struct ReadOnlyStore {
@@ -64,6 +65,17 @@ impl Store for ReadOnlyStore {
 
     fn submit(&self, _: Unit) -> BoxFuture<'_, Result<Vec<Outcome>>> {
         Box::pin(async { self.refuse() })
+    }
+
+    fn submit_once(&self, _: Uuid, _: Unit) -> BoxFuture<'_, Result<Option<Vec<Outcome>>>> {
+        Box::pin(async { self.refuse() })
+    }
+
+    fn unit_happened(&self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let reader = self.reader.lock().map_err(|_| failure::poisoned("a thread panicked while it read"))?;
+            load::unit_happened(&reader.connection, unit_id)
+        })
     }
 
     fn begin(&self) -> BoxFuture<'_, Result<Box<dyn StoreTx>>> {

@@ -338,8 +338,12 @@ impl StoreTx for SqliteTx {
         })
     }
 
-    fn claim(&mut self, _: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async { Err(crate::store::no_unit_ids()) })
+    fn claim(&mut self, unit_id: uuid::Uuid) -> BoxFuture<'_, Result<bool>> {
+        Box::pin(async move {
+            let mut state = self.store.engine.lock()?;
+            let session = self.session.as_mut().ok_or_else(Error::transaction_ended)?;
+            state.core.claim(session, unit_id)
+        })
     }
 
     fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {

@@ -37,6 +37,8 @@ statements! {
     DeleteEventNotification = DELETE_EVENT_NOTIFICATION;
     PutSettings = PUT_SETTINGS;
     SetMarks = SET_MARKS;
+    InsertDoneUnit = INSERT_DONE_UNIT;
+    DeleteDoneUnit = DELETE_DONE_UNIT;
     PutEndpoint = PUT_CONVERSATION_ENDPOINT;
     DeleteEndpoint = DELETE_CONVERSATION_ENDPOINT;
     PutReceiveSequence = PUT_RECEIVE_SEQUENCE;
@@ -190,6 +192,10 @@ impl<'c> Writer<'c> {
             Change::DeleteWorkQueue(id) => drop(self.run(Write::DeleteWorkQueue, [id])?),
             Change::PutWorkSchedule(row) => self.put_work_schedule(row)?,
             Change::DeleteWorkSchedule(id) => drop(self.run(Write::DeleteWorkSchedule, [id])?),
+            Change::InsertDoneUnit { unit_id, done_at } => {
+                self.run(Write::InsertDoneUnit, params![unit_id.as_bytes(), done_at.0])?;
+            }
+            Change::DeleteDoneUnit { unit_id } => drop(self.run(Write::DeleteDoneUnit, [unit_id.as_bytes()])?),
             Change::Work(change) => self.write_work(change)?,
         }
         Ok(())
@@ -378,6 +384,7 @@ pub(super) fn subject(change: &Change) -> String {
         Change::DeleteTransmission { transmission_id } | Change::SetTransmissionStatus { transmission_id, .. } => {
             format!("transmission {transmission_id}")
         }
+        Change::InsertDoneUnit { unit_id, .. } | Change::DeleteDoneUnit { unit_id } => format!("unit {unit_id}"),
         Change::Work(change) => change.subject(),
         _ => "a definition".to_owned(),
     }

@@ -5,9 +5,9 @@
 //! form, so that versions can tell each other apart.
 
 use crate::error::{Code, Error, Result};
+use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::protocol::work::{Job, JobState, TakenJob};
 use crate::protocol::{ConversationState, Message, MessageValidation, Outcome, Unit, Verb};
-use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
 use crate::store::url::{Durability, LARGEST_BODY_BYTES};
 use crate::store::{ActivatedTaskRow, MonitorBoard, MonitorRow, ProcessRows, SqlRow, SqlRows, SqlStatement, SqlValue};
 use crate::time::Timestamp;
@@ -71,19 +71,35 @@ pub(super) enum Call {
     UnitHappened(Uuid),
     RunSql(Statement),
     /// A step of a transaction; the first one of a number begins it.
-    InTx { tx: u64, step: TxStep },
+    InTx {
+        tx: u64,
+        step: TxStep,
+    },
     /// A place among the readers of a queue; with its number if the reader runs already.
-    TakePlace { queue_id: i32, most: u16, number: Option<i32> },
+    TakePlace {
+        queue_id: i32,
+        most: u16,
+        number: Option<i32>,
+    },
     /// From here on nothing is answered: the place of a reader is free.
-    FreePlace { queue_id: i32, number: i32 },
+    FreePlace {
+        queue_id: i32,
+        number: i32,
+    },
     /// The transaction was dropped.
-    DropTx { tx: u64 },
+    DropTx {
+        tx: u64,
+    },
     /// The caller of a request has gone.
-    Cancel { request: u64 },
+    Cancel {
+        request: u64,
+    },
     /// Jobs of an answer whose caller had gone.
     GiveBack(Vec<TakenJob>),
     /// Tell what happens in this queue.
-    Watch { queue: String },
+    Watch {
+        queue: String,
+    },
     /// The queue monitors and activated readers of the process.
     Publish(Readers),
 }
@@ -112,14 +128,23 @@ impl TxStep {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromOwner {
     /// With the version of the definitions, which the process may have to read again.
-    Answer { id: u64, definitions: u64, answer: Result<Answer, Refusal> },
+    Answer {
+        id: u64,
+        definitions: u64,
+        answer: Result<Answer, Refusal>,
+    },
     /// The owner closes: nothing that is sent from now on will be done. What is under way is still answered.
     Closing,
-    Queue { queue: String, news: QueueNews },
+    Queue {
+        queue: String,
+        news: QueueNews,
+    },
     /// Definitions have changed.
     Redefined,
     /// A place among the readers of this queue is free.
-    PlaceFreed { queue: String },
+    PlaceFreed {
+        queue: String,
+    },
 }
 
 /// The state of a queue, and what has happened in it since the last news.

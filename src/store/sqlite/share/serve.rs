@@ -14,7 +14,9 @@ use crate::protocol::work::TakenJob;
 use crate::store::handover::{HoldsMessages, note_dropped};
 use crate::store::sqlite::SqliteStore;
 use crate::store::url::Durability;
-use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx, work_queue_on_board};
+use crate::store::{
+    ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx, work_queue_on_board,
+};
 use interprocess::local_socket::tokio::{Listener, Stream, prelude::*};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -320,7 +322,11 @@ impl Desk {
         match call {
             // Its transaction is gone.
             Call::InTx { .. } => self.outbox.answer(id, Err(super::owner_gone())),
-            Call::Submit(_) | Call::SubmitOnce(..) | Call::UnitHappened(_) | Call::RunSql(_) | Call::TakePlace { .. } => {
+            Call::Submit(_)
+            | Call::SubmitOnce(..)
+            | Call::UnitHappened(_)
+            | Call::RunSql(_)
+            | Call::TakePlace { .. } => {
                 self.outbox.answer(id, Err(Error::closed()));
             }
             _ => {}
@@ -379,11 +385,7 @@ pub(super) fn taken_jobs(outcomes: &[Outcome]) -> Vec<TakenJob> {
 }
 
 /// One transaction of another process, until its last step or until its sender is dropped.
-async fn transaction(
-    store: Arc<SqliteStore>,
-    mut steps: mpsc::UnboundedReceiver<(u64, TxStep)>,
-    outbox: Outbox,
-) {
+async fn transaction(store: Arc<SqliteStore>, mut steps: mpsc::UnboundedReceiver<(u64, TxStep)>, outbox: Outbox) {
     let mut tx = None;
     while let Some((id, step)) = steps.recv().await {
         let is_last = step.is_last();
@@ -396,7 +398,8 @@ async fn transaction(
             Err(error) => Err(error),
         };
         // The store that closes is not the caller's: another process takes over, without this transaction.
-        let answer = answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
+        let answer =
+            answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
         outbox.answer(id, answer);
         if is_last {
             return;
@@ -405,11 +408,7 @@ async fn transaction(
 }
 
 /// Runs one step and puts the transaction back, if it goes on.
-async fn run_step(
-    mut open: Box<dyn StoreTx>,
-    step: TxStep,
-    home: &mut Option<Box<dyn StoreTx>>,
-) -> Result<Answer> {
+async fn run_step(mut open: Box<dyn StoreTx>, step: TxStep, home: &mut Option<Box<dyn StoreTx>>) -> Result<Answer> {
     let answer = match step {
         TxStep::Commit => return open.commit().await.map(|()| Answer::Done),
         TxStep::Rollback => return open.rollback().await.map(|()| Answer::Done),
@@ -425,11 +424,7 @@ async fn run_step(
 }
 
 /// Writes frames; those that wait go together. Answers come before news.
-async fn write(
-    stream: Arc<Stream>,
-    mut answers: mpsc::UnboundedReceiver<Vec<u8>>,
-    mut news: mpsc::Receiver<Vec<u8>>,
-) {
+async fn write(stream: Arc<Stream>, mut answers: mpsc::UnboundedReceiver<Vec<u8>>, mut news: mpsc::Receiver<Vec<u8>>) {
     let (mut frames, mut bytes) = (Vec::new(), Vec::new());
     loop {
         tokio::select! {
@@ -501,7 +496,8 @@ async fn tell_queue(
     loop {
         let (counts, facts) = (activity.counts(), activity.facts());
         let is_silent = told.is_some_and(|(told, _)| told == counts);
-        let is_same = told.is_some_and(|(_, told)| (told.ready_groups, told.unread) == (facts.ready_groups, facts.unread));
+        let is_same =
+            told.is_some_and(|(_, told)| (told.ready_groups, told.unread) == (facts.ready_groups, facts.unread));
         if !is_silent || !is_same {
             let before = told.map_or(counts, |(counts, _)| counts);
             let report = FromOwner::Queue {

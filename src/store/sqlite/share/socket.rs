@@ -112,11 +112,13 @@ pub(super) async fn connect(database: &Path, durability: Durability) -> std::res
                 theirs.version
             ),
         )),
-        Ok(Ok(Some(theirs))) if theirs.durability == Durability::Normal && durability == Durability::Full => Err(refused(
-            database,
-            "it was opened with durability=normal, which this process was not; open it with durability=normal here too, or \
+        Ok(Ok(Some(theirs))) if theirs.durability == Durability::Normal && durability == Durability::Full => {
+            Err(refused(
+                database,
+                "it was opened with durability=normal, which this process was not; open it with durability=normal here too, or \
              with durability=full there",
-        )),
+            ))
+        }
         Ok(Ok(Some(_))) => Ok(stream),
         Ok(Ok(None)) => Err(refused(database, "the program that listens on its socket is not Dialoq")),
         Ok(Err(_)) => Err(NoConnection::Absent),

@@ -1,0 +1,133 @@
+//! Who is refused, and what a refused one does to the others.
+
+use crate::{DEFINITIONS, Place, received, run, send};
+use dialoq::{Broker, Code};
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+#[test]
+fn a_file_that_is_not_shared_has_one_process() {
+    run(async || {
+        let place = Place::new();
+        let alone = format!("{}?share=off", place.url());
+        let owner = Broker::open(&alone).await.unwrap();
+        for url in [&place.url(), &alone] {
+            let error = Broker::open(url).await.unwrap_err();
+            assert_eq!(error.code(), Code::STORE_OWNED, "{url}: {error}");
+        }
+        owner.close().await.unwrap();
+        let owner = place.open().await;
+        let error = Broker::open(&alone).await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_OWNED, "{error}");
+        owner.execute(DEFINITIONS).await.unwrap();
+    });
+}
+
+#[test]
+fn a_durability_that_the_owner_does_not_keep_is_refused() {
+    run(async || {
+        let place = Place::new();
+        let normal = format!("{}?durability=normal", place.url());
+        let owner = Broker::open(&normal).await.unwrap();
+        let error = Broker::open(&place.url()).await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_OWNED);
+        assert!(error.message().contains("durability=normal"), "{error}");
+        Broker::open(&normal).await.unwrap().close().await.unwrap();
+        owner.close().await.unwrap();
+        let _full = place.open().await;
+        Broker::open(&normal).await.expect("more is kept than was asked for");
+    });
+}
+
+#[test]
+fn the_socket_is_for_its_user_alone() {
+    run(async || {
+        let place = Place::new();
+        let _owner = place.open().await;
+        let mode = std::fs::metadata(place.socket()).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    });
+}
+
+#[test]
+fn a_long_path_has_a_socket_elsewhere() {
+    run(async || {
+        let folder = tempfile::TempDir::new().unwrap();
+        let deep = folder.path().join("a".repeat(60)).join("b".repeat(60));
+        std::fs::create_dir_all(&deep).unwrap();
+        let url = format!("sqlite:{}", deep.join("a.db").display());
+        let owner = Broker::open(&url).await.unwrap();
+        owner.execute(DEFINITIONS).await.unwrap();
+        let guest = Broker::open(&url).await.unwrap();
+        send(&guest, "hello").await.unwrap();
+        assert_eq!(received(&owner).await, ["hello"]);
+    });
+}
+
+/// The greeting of this version.
+fn greeting() -> Vec<u8> {
+    [b"dialoq/s".as_slice(), &1_u32.to_le_bytes(), &[0]].concat()
+}
+
+/// Whether the other side has ended the connection.
+fn is_ended(stream: &mut UnixStream) -> bool {
+    stream.set_read_timeout(Some(crate::PATIENCE)).unwrap();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).is_ok()
+}
+
+#[test]
+fn another_version_gets_the_owners_version_and_nothing_else() {
+    run(async || {
+        let place = Place::new();
+        let _owner = place.open().await;
+        let mut stream = UnixStream::connect(place.socket()).unwrap();
+        stream.write_all(&[b"dialoq/s".as_slice(), &99_u32.to_le_bytes(), &[0]].concat()).unwrap();
+        let mut answer = vec![0; greeting().len()];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, greeting());
+        assert!(is_ended(&mut stream));
+    });
+}
+
+#[test]
+fn malformed_frames_hurt_only_their_sender() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let mut number = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = || {
+            number ^= number << 13;
+            number ^= number >> 7;
+            number ^= number << 17;
+            number
+        };
+        let mut frames: Vec<Vec<u8>> = vec![
+            // Lengths that no frame has, one whose bytes never come, an empty frame, an unknown call.
+            u32::MAX.to_le_bytes().to_vec(),
+            900_000_000_u32.to_le_bytes().to_vec(),
+            0_u32.to_le_bytes().to_vec(),
+            [2_u32.to_le_bytes().as_slice(), &[1, 255]].concat(),
+        ];
+        for _ in 0..400 {
+            let length = (random() % 60) as usize;
+            let bytes: Vec<u8> = (0..length).map(|_| random() as u8 % 24).collect();
+            frames.push([(length as u32).to_le_bytes().as_slice(), &bytes].concat());
+        }
+        for frame in frames {
+            let mut stream = UnixStream::connect(place.socket()).unwrap();
+            stream.write_all(&greeting()).unwrap();
+            let mut answer = vec![0; greeting().len()];
+            stream.read_exact(&mut answer).unwrap();
+            // The other side may end the connection first.
+            let _ = stream.write_all(&frame);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            assert!(is_ended(&mut stream), "{frame:?}");
+        }
+        send(&guest, "goes on").await.unwrap();
+        assert_eq!(received(&owner).await, ["goes on"]);
+        owner.execute("CREATE QUEUE [after]").await.unwrap();
+    });
+}
