@@ -37,7 +37,8 @@ impl fmt::Debug for Broker {
 impl Broker {
     /// Opens the broker at a URL; a missing database is made.
     ///
-    /// `sqlite:path` is a file that this process then owns; `sqlite::memory:` is gone when it is closed.
+    /// `sqlite:path` is a file that this process then owns, or uses through the process that owns it (`docs/operations.md`,
+    /// "One owner"); `sqlite::memory:` is gone when it is closed.
     /// `postgres://user:password@host/database` and `mssql://user:password@host/database` are databases of servers,
     /// shared with other processes; the latter may also be an ADO string after `mssql:`. Parameters follow a question
     /// mark:
@@ -48,6 +49,7 @@ impl Broker {
     /// | `max_body_bytes` | 67108864 | the largest body that SEND takes, in bytes |
     /// | `closed_retention_s` | 1800 | how long an ended target endpoint is kept against replays, in seconds |
     /// | `sql_timeout_ms` | no limit | how long one statement of the user's own SQL may run, in milliseconds |
+    /// | `share` | `on` | `sqlite:` files: whether other processes may use the file at the same time |
     /// | `pool_size` | 32 | servers: the most connections for callers; the process opens up to four more for itself |
     /// | `pool_wait_s` | 30 | servers: how long a caller waits for a free connection before 60032, in seconds |
     /// | `install` | `yes` | servers: whether schema `dialoq` is made or brought up to date |
@@ -55,7 +57,8 @@ impl Broker {
     /// The servers' own parameters are in `docs/servers.md` and `docs/sqlserver.md`.
     ///
     /// # Errors
-    /// 60019 the URL is not understood, 60010 another process owns the file, 60011 it is not a Dialoq database, 60012
+    /// 60019 the URL is not understood, 60010 another process owns the file and this one cannot
+    /// work through it, 60011 it is not a Dialoq database, 60012
     /// it is damaged, 60013 it was written by a newer Dialoq, 60014 it cannot be written, 60018 it cannot be read. Of a
     /// server: 60030 it cannot be reached, 60034 it refuses this user, 60035 the schema is missing or not whole, 60026
     /// this build has no driver for it.
@@ -134,7 +137,7 @@ impl Broker {
     }
 
     /// Executes a unit under the caller's own id, at most once: `None` if a unit of that id happened before. If the
-    /// outcome is unknown, try again with the same id; ids are kept for a week. On the servers only.
+    /// outcome is unknown, try again with the same id; ids are kept for a week.
     ///
     /// # Errors
     /// That of the first verb refused; 60026 the store keeps no ids.

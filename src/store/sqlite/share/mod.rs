@@ -360,9 +360,11 @@ impl Inner {
         let role = match role {
             Role::Between => {
                 let mut role = self.role.subscribe();
-                match role.wait_for(|role| !matches!(role, Role::Between)).await {
-                    Ok(role) => role.clone(),
-                    Err(_) => Role::Closed,
+                let known = role.wait_for(|role| !matches!(role, Role::Between));
+                match tokio::time::timeout(OWNER_STARTS, known).await {
+                    Ok(Ok(role)) => role.clone(),
+                    Ok(Err(_)) => Role::Closed,
+                    Err(_) => return Err(self.ownerless()),
                 }
             }
             known => known,
@@ -372,6 +374,12 @@ impl Inner {
             Role::Failed(error) => Err(error.duplicate()),
             known => Ok(known),
         }
+    }
+
+    /// 60010: another process has taken the file and does not share it, or does not answer.
+    fn ownerless(&self) -> Error {
+        let why = "the process that owns the file now does not share it, or does not answer; close it, or open it without share=off";
+        Error::new(Code::STORE_OWNED, format!("database '{}' cannot be used: {why}", self.path.display()))
     }
 
     /// Has the owner do a call; if this process is the owner, the call comes back. A call that an owner certainly has not
