@@ -7,6 +7,7 @@
 mod begin_dialog_conversation;
 mod change;
 mod check;
+mod claim_unit;
 mod define;
 mod definition_effects;
 mod delivery;
@@ -38,7 +39,6 @@ mod state;
 mod tests;
 mod tick;
 mod timer;
-mod unit;
 mod work;
 
 pub use change::{Change, DeliveryClass, EndpointRow, MessageRow, TransmissionRow};

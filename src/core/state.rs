@@ -1,6 +1,7 @@
 //! The broker's state and the few functions through which all other modules reach it.
 
 use super::change::Change;
+use super::claim_unit::Units;
 use super::effects::{Depth, Effects};
 use super::endpoint::{Endpoint, NONE, RareFields};
 use super::group_lock::Group;
@@ -9,7 +10,6 @@ use super::own_groups::OpenSession;
 use super::receive_order::QueueState;
 use super::session::Session;
 use super::slab::Slab;
-use super::unit::Units;
 use super::work::Work;
 use crate::catalog::Catalog;
 use crate::catalog::body::BodyChecks;

@@ -34,8 +34,6 @@ fn queues_are_shown_per_level_also_while_another_process_owns_them() {
     shop.ok(&[&["send"], &express[..], &["--type", "//shop/PlaceOrder", "fast"]].concat());
     let mut owner = shop.start(&["--json", "receive", "checkout", "--follow"]);
     assert!(owner.line().contains("EndDialog"), "it has the database open");
-    let owned = shop.fails(1, &["receive", "orders"]);
-    assert!(owned.contains("error[60010]") && owned.contains("'dialoq status'"), "{owned}");
     let status = status(&shop);
     let orders = status["queues"].as_array().unwrap().iter().find(|queue| queue["name"] == "orders").unwrap();
     let levels: Vec<_> = orders["levels"].as_array().unwrap().iter().collect();

@@ -1,6 +1,7 @@
 //! The conformance suite: every numbered assertion of Service Broker's behaviour that a store can have, as a case that
 //! runs on every store because it exists. `docs/conformance.md` is generated from it; `DIALOQ_BLESS=1` writes it anew.
 
+mod form;
 #[macro_use]
 mod rig;
 #[path = "../servers/mod.rs"]
@@ -28,8 +29,9 @@ mod work_queues;
 mod work_schedules;
 mod work_strategies;
 
+use form::Form;
 use libtest_mimic::{Arguments, Failed};
-use rig::{Case, Form, Rig};
+use rig::{Case, Rig};
 use servers::Store;
 use std::process::ExitCode;
 

@@ -1,6 +1,7 @@
 //! The base of every case: a broker of its own on a fresh database with a clock that only the case moves, short
 //! words for the statements, and eyes for the views.
 
+use crate::form::Form;
 use crate::servers::{Database, Store};
 use dialoq::act::{Dialog, Perform};
 use dialoq::protocol::{self, Addressee, Message, ReceiveFrom, Relation, Verb, system};
@@ -97,22 +98,7 @@ pub(crate) fn code<T: fmt::Debug>(result: Result<T>) -> u16 {
 }
 
 /// The definitions of every case; `I` begins, `T` accepts.
-const DEFINITIONS: &str = "
-    CREATE MESSAGE TYPE [Text] VALIDATION = NONE;
-    CREATE MESSAGE TYPE [Ask] VALIDATION = NONE;
-    CREATE MESSAGE TYPE [Answer] VALIDATION = NONE;
-    CREATE MESSAGE TYPE [Unlisted] VALIDATION = NONE;
-    CREATE MESSAGE TYPE [Nothing] VALIDATION = EMPTY;
-    CREATE MESSAGE TYPE [Xml] VALIDATION = WELL_FORMED_XML;
-    CREATE MESSAGE TYPE [Json] VALIDATION = JSON;
-    CREATE CONTRACT [C] ([Text] SENT BY ANY, [Ask] SENT BY INITIATOR, [Answer] SENT BY TARGET,
-        [Nothing] SENT BY ANY, [Xml] SENT BY ANY, [Json] SENT BY ANY);
-    CREATE QUEUE [QI];
-    CREATE QUEUE [QT];
-    CREATE QUEUE [QPlain];
-    CREATE SERVICE [I] ON QUEUE [QI];
-    CREATE SERVICE [T] ON QUEUE [QT] ([C]);
-    CREATE SERVICE [Plain] ON QUEUE [QPlain] ([DEFAULT]);";
+const DEFINITIONS: &str = include_str!("definitions.sql");
 
 /// 2026-01-01 00:00 UTC.
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
@@ -126,27 +112,6 @@ pub(crate) struct Rig {
     form: Form,
     /// The broker that owns the file, if the other works through it.
     owner: Option<Broker>,
-}
-
-/// How a broker uses the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
-    /// It is the only one.
-    Alone,
-    /// It works through another that owns the file. Embedded only.
-    Guest,
-    /// It worked through another that owned the file, and owns it since that one closed. Embedded only.
-    Heir,
-}
-
-impl Form {
-    /// The forms of a store, each with what it adds to the names of cases.
-    pub(crate) fn of(store: Store) -> &'static [(Self, &'static str)] {
-        match store {
-            Store::Sqlite => &[(Self::Alone, ""), (Self::Guest, "_as_guest"), (Self::Heir, "_as_heir")],
-            Store::Postgres | Store::Mssql => &[(Self::Alone, "")],
-        }
-    }
 }
 
 /// Both ends of a conversation in which the first message was sent and received.

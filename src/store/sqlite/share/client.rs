@@ -203,10 +203,10 @@ impl Client {
     /// Tells the owner of this process's queue monitors and readers.
     async fn publish_readers(&self) {
         let monitors = self.board.monitors();
-        let mut told = 0;
+        let mut published = 0;
         loop {
-            if monitors.version() != told {
-                told = monitors.version();
+            if monitors.version() != published {
+                published = monitors.version();
                 self.tell(Call::Publish(Readers::from(monitors)));
             }
             monitors.moved().await;
@@ -271,7 +271,7 @@ impl Client {
             None => (0, Err(owner_gone())),
         };
         pending.receiver = None;
-        // Whoever has an answer finds the definitions that it was made with.
+        // A caller that has an answer finds the definitions that it was made with.
         if definitions > self.definitions.version.load(Relaxed) {
             self.read_definitions(Some(definitions)).await;
         }

@@ -410,7 +410,7 @@ impl Inner {
     fn hold_place(self: &Arc<Self>, queue_id: i32, number: i32, giver: &Role) -> ReaderSlot {
         let id = self.last_place.fetch_add(1, Relaxed) + 1;
         lock(&self.places).insert(id, (queue_id, number));
-        // If the owner has changed meanwhile, it was not told of this place.
+        // If the owner has changed meanwhile, it does not count this place yet.
         match (&*self.role.borrow(), giver) {
             (Role::Owner(now), Role::Owner(then)) if Arc::ptr_eq(now, then) => {}
             (Role::Client(now), Role::Client(then)) if Arc::ptr_eq(now, then) => {}

@@ -33,7 +33,7 @@ const WRITE_BYTES: usize = 64 * 1024;
 const MOST_TOGETHER: usize = 1024;
 /// News of queues that wait for a slow connection; more are put together.
 const NEWS_WAITING: usize = 64;
-/// How long a client may take to end the connection after it was told that the owner closes.
+/// How long a client may take to end the connection after the owner has announced that it closes.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 /// How long the last answers may take to be written.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
@@ -95,7 +95,7 @@ impl Office {
     }
 }
 
-/// Serves connections until told to stop, then until the requests under way are answered.
+/// Serves connections until the store ends, then until the requests under way are answered.
 pub(super) async fn run(
     office: Arc<Office>,
     listener: Listener,
@@ -367,7 +367,7 @@ impl Outbox {
     }
 }
 
-/// An answer that nobody takes: its jobs go back, its messages are dropped and counted.
+/// An answer without a caller: its jobs go back, its messages are dropped and counted.
 fn put_back(store: &SqliteStore, answer: Result<Answer>) {
     let Ok(Answer::Outcomes(outcomes)) = answer else { return };
     let outcomes: Vec<Outcome> = outcomes.into_iter().map(Outcome::from).collect();
@@ -492,26 +492,28 @@ async fn tell_queue(
     news: mpsc::Sender<Vec<u8>>,
 ) {
     let mut next = first;
-    let mut told: Option<(Counts, QueueFacts)> = None;
+    let mut reported: Option<(Counts, QueueFacts)> = None;
     loop {
         let (counts, facts) = (activity.counts(), activity.facts());
-        let is_silent = told.is_some_and(|(told, _)| told == counts);
-        let is_same =
-            told.is_some_and(|(_, told)| (told.ready_groups, told.unread) == (facts.ready_groups, facts.unread));
+        let is_silent = reported.is_some_and(|(reported, _)| reported == counts);
+        let is_same = reported.is_some_and(|(_, reported)| {
+            (reported.ready_groups, reported.unread) == (facts.ready_groups, facts.unread)
+        });
         if !is_silent || !is_same {
-            let before = told.map_or(counts, |(counts, _)| counts);
+            let before = reported.map_or(counts, |(counts, _)| counts);
             let report = FromOwner::Queue {
                 queue: queue.clone(),
                 news: QueueNews {
                     ready_groups: facts.ready_groups as u64,
                     unread: facts.unread,
                     // What is ready at the beginning may have become so after the client polled.
-                    newly_ready: told.map_or(facts.ready_groups as u64, |_| counts.newly_ready - before.newly_ready),
-                    has_arrivals: counts.signals != before.signals || told.is_none(),
+                    newly_ready: reported
+                        .map_or(facts.ready_groups as u64, |_| counts.newly_ready - before.newly_ready),
+                    has_arrivals: counts.signals != before.signals || reported.is_none(),
                     is_changed: counts.wakes != before.wakes,
                 },
             };
-            told = Some((counts, facts));
+            reported = Some((counts, facts));
             if news.send(encoded(&report)).await.is_err() {
                 return;
             }

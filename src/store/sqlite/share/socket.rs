@@ -77,7 +77,7 @@ pub(super) async fn greet_client(stream: &Stream, durability: Durability) -> io:
 /// Why there is no connection to the owner.
 #[derive(Debug)]
 pub(super) enum NoConnection {
-    /// Nobody listens, or not for long: it is worth trying again.
+    /// No process listens, or not for long: another attempt may succeed.
     Absent,
     /// The owner cannot be used.
     Refused(Error),
