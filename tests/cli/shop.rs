@@ -185,10 +185,6 @@ impl Running {
         self.child.try_wait().unwrap().is_none()
     }
 
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// Waits for its end; gives the exit code and standard error.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut error = String::new();
