@@ -160,6 +160,7 @@ pub(crate) fn a_step_pushes_the_body_of_its_schedule(store: Store) {
         let right = "'at 2026-01-01T01:00:00Z'";
         assert_eq!(fire(next, time, "'forged'").await, "dialoq 60005");
         assert_eq!(fire(next, time, "NULL").await, "dialoq 60005");
+        assert_eq!(fire(next, "NULL", "NULL").await, "dialoq 60005", "only MISSED = SKIP leaves times out");
         assert_eq!(fire("NULL", time, right).await, "dialoq 60005", "every line has another time");
         assert_eq!(fire(next, time, right).await, "true");
         broker.close().await.unwrap();

@@ -1,8 +1,8 @@
 -- One step of a work schedule: pushes a job and sets the next time, if the row still has the version and the time that the
 -- caller has read. So any number of processes may call it, and each time fires once.
 -- Takes: the schedule; its version and its next time as they were read; its next time from now on (NULL: it fires no more,
---     which no line says before the year 4900); the time that the job is for (NULL: no job, the time is left out); the job's
---     body, which is that of the schedule with the time in it
+--     which no line says before the year 4900); the time that the job is for (NULL: no job, the time is left out, if MISSED =
+--     SKIP); the job's body, which is that of the schedule with the time in it
 -- Gives: is_fired, whether the row was as it was read; notices
 -- Errors: 8459, 60005
 -- Locks: the row; if another session has locked it, nothing happens
@@ -35,7 +35,10 @@ BEGIN
         RETURN QUERY SELECT false, NULL::text;
         RETURN;
     END IF;
-    IF p_time IS NOT NULL THEN
+    IF p_time IS NULL AND s.missed <> 'SKIP' THEN
+        PERFORM dialoq.fail(60005, format('the time that a job of work schedule ''%s'' is for is NULL; only a schedule of MISSED = SKIP '
+            'leaves times out', s.name));
+    ELSIF p_time IS NOT NULL THEN
         v_body := convert_to(replace(s.body, '{time}', to_char(p_time AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), 'UTF8');
         IF coalesce(p_body, '') <> v_body OR date_trunc('second', p_time) <> p_time THEN
             PERFORM dialoq.fail(60005, format('the body of a job of work schedule ''%s'' for %s is another one; it is the BODY of the '
