@@ -129,7 +129,7 @@ impl Options {
                 (&Workload::ALL[..], "the workload", right)
             }
             Site::Server { .. } => {
-                let right = "one of send, receive, both, depth, wake-up, hostile, idle, load, work";
+                let right = "one of send, receive, both, tx, depth, wake-up, hostile, idle, load, work";
                 (&Workload::ON_SERVERS[..], "the workload on a server", right)
             }
         };
@@ -167,6 +167,9 @@ pub(crate) enum Workload {
     /// Jobs of a work queue: pushed; taken and completed, in two calls; both at once; with and without a history. On
     /// PostgreSQL beside a table queue by hand, River and graphile-worker, with 1, 8 and the given number of callers.
     Work,
+    /// On PostgreSQL: in transactions, received, received with a row and an answer, 100 sent, 100 received, beside a table
+    /// queue by hand in explicit transactions; with the given number of callers, 8 and 1.
+    Tx,
     /// On a server: from a SEND to the RECEIVE that waited for it, on an idle system.
     WakeUp,
     /// On a server: what a hundred waiting receivers cost it.
@@ -192,10 +195,11 @@ impl Workload {
     ];
 
     /// All on a server, in the order they run: the deep queue last, which leaves most behind.
-    pub(crate) const ON_SERVERS: [Self; 9] = [
+    pub(crate) const ON_SERVERS: [Self; 10] = [
         Self::Send,
         Self::Receive,
         Self::Both,
+        Self::Tx,
         Self::WakeUp,
         Self::Hostile,
         Self::Idle,

@@ -137,6 +137,7 @@ impl Subject {
             next: AtomicUsize::new(0),
             style,
             spreads: false,
+            row: None,
             run: 1,
         })
     }
@@ -152,6 +153,13 @@ impl Subject {
                 return Ok(());
             }
         }
+    }
+
+    /// Receives whatever waits in the queue of replies.
+    #[cfg(feature = "postgres")]
+    pub(super) async fn drain_replies(&self) -> Result<()> {
+        while self.broker.receive(REPLIES).top(1000).await?.is_some() {}
+        Ok(())
     }
 
     pub(super) async fn close(self) -> Result<()> {
@@ -190,6 +198,8 @@ pub(super) struct Conversations {
     next: AtomicUsize,
     style: Style,
     spreads: bool,
+    /// The statement with which a transaction that receives writes a row, before it answers.
+    row: Option<&'static str>,
     run: usize,
 }
 
@@ -198,6 +208,14 @@ impl Conversations {
     pub(super) fn spread(mut self) -> Self {
         self.spreads = true;
         self
+    }
+
+    /// The same conversations, used in transactions; with a statement, those that receive write a row with it and answer.
+    #[cfg(feature = "postgres")]
+    pub(super) fn in_tx(&self, row: Option<&'static str>) -> Self {
+        let next = AtomicUsize::new(self.next.load(Relaxed));
+        let (broker, handles) = (self.broker.clone(), self.handles.clone());
+        Self { broker, handles, next, style: Style::InTx, row, ..*self }
     }
 
     /// The same, but a backlog is filled with so many messages in a row on each conversation, not with one.
@@ -274,6 +292,11 @@ impl Side for Conversations {
             Style::InTx => {
                 let tx = self.broker.begin().await?;
                 let batch = tx.receive(REQUESTS).top(top).wait(patience).await?;
+                if let (Some(row), Some(message)) = (self.row, batch.iter().flatten().next()) {
+                    let body = message.body();
+                    tx.sql(row, (body.len() as i64,)).await?;
+                    tx.send(message.conversation_handle, REPLY, body).await?;
+                }
                 if batch.is_some() {
                     tx.commit().await?;
                 }

@@ -93,7 +93,9 @@ fn main() -> ExitCode {
             an_unfinished_definition_does_not_stop_receivers
             a_queue_is_turned_off_without_the_locks_of_its_conversations
             a_notification_that_another_session_holds_stops_no_rollback_and_no_definition
-            a_receive_that_takes_nothing_forgets_no_rollbacks;
+            a_receive_that_takes_nothing_forgets_no_rollbacks
+            rollbacks_count_without_a_note_made_at_once
+            a_commit_that_a_deferred_constraint_refuses_is_a_rollback;
         Postgres restored: definitions_of_an_earlier_version_are_read_again rechecks_that_another_server_has_asked_for_are_made
             connections_that_only_read_are_replaced definitions_are_read_while_transactions_hold_every_connection
             a_publication_of_all_tables_stops_no_verb a_copy_on_another_server_gets_its_roles_back

@@ -159,3 +159,57 @@ pub(crate) fn a_receive_that_takes_nothing_forgets_no_rollbacks(store: Store) {
         broker.close().await
     });
 }
+
+/// Receives and commits until the process notes a RECEIVE only if its transaction stays open.
+async fn receive_often(broker: &Broker) -> dialoq::Result<()> {
+    for _ in 0..300 {
+        let dialog = broker.begin_dialog("Asker", "Server").contract("Talk").await?;
+        broker.send(dialog, "Word", "often").await?;
+        let tx = broker.begin().await?;
+        assert!(tx.receive("server").wait(SOON).await?.is_some());
+        tx.commit().await?;
+    }
+    Ok(())
+}
+
+pub(crate) fn rollbacks_count_without_a_note_made_at_once(store: Store) {
+    on(store, |database, broker| async move {
+        receive_often(&broker).await?;
+        assert_eq!(database.sql("SELECT count(*) FROM dialoq.receive_attempt"), "0");
+        broker.send(broker.begin_dialog("Asker", "Server").contract("Talk").await?, "Word", "last").await?;
+        for _ in 0..4 {
+            roll_back(&broker, "server").await?;
+        }
+        let tx = broker.begin().await?;
+        assert!(tx.receive("server").wait(SOON).await?.is_some());
+        tx.commit().await?;
+        assert_eq!(database.sql(COUNTED), "0", "a commit ends the rollbacks in a row");
+        broker.send(broker.begin_dialog("Asker", "Server").contract("Talk").await?, "Word", "last").await?;
+        for _ in 0..5 {
+            roll_back(&broker, "server").await?;
+        }
+        until_off(&database);
+        broker.close().await
+    });
+}
+
+pub(crate) fn a_commit_that_a_deferred_constraint_refuses_is_a_rollback(store: Store) {
+    on(store, |database, broker| async move {
+        receive_often(&broker).await?;
+        database.sql(
+            "CREATE TABLE parent (id bigint PRIMARY KEY);
+             CREATE TABLE child (parent bigint REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+        );
+        broker.send(broker.begin_dialog("Asker", "Server").contract("Talk").await?, "Word", "last").await?;
+        for _ in 0..5 {
+            let tx = broker.begin().await?;
+            assert!(tx.receive("server").wait(SOON).await?.is_some());
+            tx.sql("INSERT INTO child VALUES (1)", ()).await?;
+            let refused = tx.commit().await.expect_err("the parent is missing");
+            assert_eq!(refused.code(), dialoq::Code::USER_SQL_FAILED, "{refused}");
+        }
+        until_off(&database);
+        assert_eq!(database.sql("SELECT count(*) FROM child"), "0");
+        broker.close().await
+    });
+}

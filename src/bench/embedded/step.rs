@@ -91,7 +91,7 @@ pub(in crate::bench) fn plan(options: &Options) -> Vec<Step> {
                 plan.extend([true, false].into_iter().flat_map(|kept| all.clone().map(move |n| (kept, n))).map(step));
             }
             // Not on an embedded store.
-            Workload::WakeUp | Workload::Idle | Workload::Load => {}
+            Workload::Tx | Workload::WakeUp | Workload::Idle | Workload::Load => {}
         }
     }
     plan

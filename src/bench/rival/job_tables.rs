@@ -24,13 +24,13 @@ use tokio::sync::{mpsc, oneshot};
 const UNIT: usize = 100_000;
 
 /// A plain connection with the statements that it has prepared.
-struct Connection {
+pub(super) struct Connection {
     client: Arc<Client>,
     prepared: HashMap<&'static str, Statement>,
 }
 
 impl Connection {
-    async fn rows(&mut self, text: &'static str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
+    pub(super) async fn rows(&mut self, text: &'static str, parameters: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>> {
         let statement = match self.prepared.get(text) {
             Some(statement) => statement.clone(),
             None => {
@@ -40,6 +40,10 @@ impl Connection {
             }
         };
         self.client.query(&statement, parameters).await.map_err(failed)
+    }
+
+    pub(super) async fn script(&mut self, text: &'static str) -> Result<()> {
+        self.client.batch_execute(text).await.map_err(failed)
     }
 }
 
@@ -54,7 +58,7 @@ impl Connections {
         Arc::new(Self { server: server.clone(), free: Mutex::default() })
     }
 
-    async fn take(&self) -> Result<Connection> {
+    pub(super) async fn take(&self) -> Result<Connection> {
         if let Some(free) = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop() {
             return Ok(free);
         }
@@ -81,7 +85,7 @@ impl Connections {
         Ok(())
     }
 
-    fn give_back(&self, connection: Connection) {
+    pub(super) fn give_back(&self, connection: Connection) {
         self.free.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 }

@@ -6,3 +6,5 @@ pub(super) mod log;
 mod plain;
 pub(super) mod sqlite;
 pub(super) mod table_queue;
+#[cfg(feature = "postgres")]
+pub(super) mod table_tx;

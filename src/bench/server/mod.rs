@@ -7,6 +7,8 @@ mod fixture;
 mod idle;
 pub(super) mod texts;
 #[cfg(feature = "postgres")]
+mod transactions;
+#[cfg(feature = "postgres")]
 mod work;
 
 pub(crate) use fixture::check_unused;
@@ -92,6 +94,8 @@ async fn measure(
             Workload::Idle => idle::idle(options, server, fixture, report).await?,
             Workload::Load => bench.load(report).await?,
             Workload::Depth => bench.depth(report).await?,
+            #[cfg(feature = "postgres")]
+            Workload::Tx => transactions::transactions(&bench, report).await?,
             #[cfg(feature = "postgres")]
             Workload::Work => work::work(options, server, fixture, report).await?,
             _ => {}

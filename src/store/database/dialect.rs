@@ -18,6 +18,8 @@ pub struct Dialect {
     pub has_batches: bool,
     /// Whether it has the batches of work queues (`push_job_batch` and its like).
     pub has_job_batches: bool,
+    /// Whether a receive of an open transaction may be noted later than at once (`commit_receives`).
+    pub notes_later: bool,
     /// The texts of an installation.
     pub install: Install,
     /// Definition reads.
@@ -88,7 +90,7 @@ pub struct Reads {
 /// The dialect whose texts are in that module of [`crate::sql`].
 #[cfg(any(feature = "mssql", feature = "postgres"))]
 macro_rules! dialect {
-    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, texts: $texts:expr) => {{
+    ($name:ident, has_batches: $has_batches:literal, call: $call:expr, stop: $stop:expr, has_job_batches: $has_job_batches:literal, notes_later: $notes_later:literal, texts: $texts:expr) => {{
         use crate::sql::{Script, $name as texts};
         use crate::store::database::dialect::{Dialect, Install, Reads};
         Dialect {
@@ -103,6 +105,7 @@ macro_rules! dialect {
             drop: texts::DROP,
             has_batches: $has_batches,
             has_job_batches: $has_job_batches,
+            notes_later: $notes_later,
             install: Install {
                 schema_state: texts::install::SCHEMA_STATE,
                 version: texts::install::VERSION,

@@ -3,9 +3,7 @@
 //! A driver reaches its server, calls our functions and procedures, and maps the errors of the server to ours. It
 //! contains nothing about queues and conversations.
 
-#[cfg(any(feature = "postgres", feature = "mssql"))]
-use crate::error::Code;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::store::database::dialect::Dialect;
 use crate::store::{BoxFuture, SqlRow, SqlRows, SqlStatement};
 use crate::time::Timestamp;
@@ -77,6 +75,18 @@ pub struct Failure {
 }
 
 impl Failure {
+    /// The failure of a call before COMMIT: the transaction has not happened.
+    pub(in crate::store::database) fn before_commit(mut self) -> Self {
+        if self.fate == Fate::Unknown {
+            self.fate = Fate::TransactionUndone;
+            if self.error.code() == Code::COMMIT_UNKNOWN {
+                let message = format!("the connection was lost before COMMIT: {}", self.error.message());
+                self.error = Error::new(Code::SERVER_UNREACHABLE, message);
+            }
+        }
+        self
+    }
+
     /// 60020: the transaction of a [`EnlistedConnection`] takes no more requests, because a statement of the user's in it failed.
     #[cfg(any(feature = "postgres", feature = "mssql"))]
     pub(crate) fn of_a_failed_enlisted_transaction(verb: &str) -> Self {
@@ -125,6 +135,20 @@ pub trait Link: Send {
 
     /// Commits it, durably.
     fn commit(&mut self) -> BoxFuture<'_, Linked<()>>;
+
+    /// Makes the last calls of a transaction and commits it, durably, if possible in one flight; gives the rows of each
+    /// call. With `checks_first` deferred constraints are checked before COMMIT, so that after a refusal the transaction
+    /// is still open, for a rollback.
+    fn finish<'a>(&'a mut self, calls: Vec<Call<'a>>, _checks_first: bool) -> BoxFuture<'a, Linked<Vec<Vec<SqlRow>>>> {
+        Box::pin(async move {
+            let mut answers = Vec::with_capacity(calls.len());
+            for call in calls {
+                answers.push(self.call(call).await.map_err(Failure::before_commit)?);
+            }
+            self.commit().await?;
+            Ok(answers)
+        })
+    }
 
     /// Rolls it back; no error if the server has done so already.
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>>;

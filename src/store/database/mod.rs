@@ -41,7 +41,7 @@ use retry::{Repeat, Retry, retry};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
-use transactions::{claims, tx, uncommitted_receives};
+use transactions::{attempts, claims, tx, uncommitted_receives};
 use uuid::Uuid;
 
 /// After this pause a lone SEND that waits for a locked group lets other SENDs go.
@@ -68,6 +68,7 @@ struct Database {
     board: ActivityBoard,
     watch: queue_poll::PollTrigger,
     uncommitted: Arc<uncommitted_receives::UncommittedReceives>,
+    notes: attempts::Notes,
     outbox: publish::Outbox,
     sends: batcher::Batcher<send_batches::Sending>,
     receives: receive_batches::Receives,
@@ -140,6 +141,7 @@ impl DatabaseStore {
             board: ActivityBoard::default(),
             watch: queue_poll::PollTrigger::default(),
             uncommitted: Arc::default(),
+            notes: attempts::Notes::default(),
             outbox: publish::Outbox::default(),
             sends: batcher::Batcher::new(kinds.clone()).gathering(options.gathering.clone()),
             receives: receive_batches::Receives::new(kinds.clone(), options.gathering.clone()),
@@ -172,6 +174,7 @@ impl DatabaseStore {
         let notifier = Mutex::new(Some(tokio::spawn(database.clone().notify_peers())));
         let mut tasks = vec![
             tokio::spawn(database.clone().run_queue_poll()),
+            tokio::spawn(database.clone().run_notes()),
             tokio::spawn(database.clone().publish_monitors()),
             tokio::spawn(database.clone().keep_up()),
         ];

@@ -88,6 +88,7 @@ pub static DIALECT: Dialect = dialect!(
     call: texts::client::CALL,
     stop: texts::install::STOP,
     has_job_batches: false,
+    notes_later: false,
     texts: crate::store::store_texts!(mssql)
 );
 

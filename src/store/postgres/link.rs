@@ -1,5 +1,6 @@
 //! A connection while a store uses it: its transaction, its prepared statements and its pending controls.
 
+mod finish;
 mod requests;
 
 use super::args::arguments;
@@ -581,22 +582,23 @@ impl PgLink {
         self.pending.clear();
         self.ready(AtRisk::Commit)?;
         let done = self.client().batch_execute(transaction::COMMIT).await;
-        if let Err(error) = done {
-            let is_servers = error.as_db_error().is_some();
-            let mut failure = self.failed(error, Asked::Ours("COMMIT"), AtRisk::Commit);
-            self.transaction = Transaction::None;
-            if is_servers && failure.fate == Fate::Undone {
-                // A deferred constraint failed at the commit: the server has rolled back.
-                failure.fate = Fate::TransactionUndone;
-                if failure.error.code() == Code::STORE_IO {
-                    let why = failure.error.message().to_owned();
-                    failure.error = Error::new(Code::USER_SQL_FAILED, why).caused_by(failure.error);
-                }
-            }
-            return Err(failure);
-        }
+        let failure = done.err().map(|error| self.commit_failed(error));
         self.transaction = Transaction::None;
-        Ok(())
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn commit_failed(&mut self, error: tokio_postgres::Error) -> Failure {
+        let is_servers = error.as_db_error().is_some();
+        let mut failure = self.failed(error, Asked::Ours("COMMIT"), AtRisk::Commit);
+        if is_servers && failure.fate == Fate::Undone {
+            // A deferred constraint failed at the commit: the server has rolled back.
+            failure.fate = Fate::TransactionUndone;
+            if failure.error.code() == Code::STORE_IO {
+                let why = failure.error.message().to_owned();
+                failure.error = Error::new(Code::USER_SQL_FAILED, why).caused_by(failure.error);
+            }
+        }
+        failure
     }
 
     async fn rollback_now(&mut self) -> Linked<()> {

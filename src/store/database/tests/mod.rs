@@ -229,13 +229,49 @@ async fn a_receive_is_noted_before_it_is_seen_and_counted_if_it_is_rolled_back()
     let store = stage.open().await;
     let of = ["receive", "begin_attempt", "commit_attempt", "count_rollback", "commit", "rollback"];
     received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
-    assert_eq!(stage.asked(&of), ["receive", "begin_attempt", "commit_attempt", "commit"]);
+    assert_eq!(stage.asked(&of), ["receive", "begin_attempt", "commit_attempt", "commit_receives", "commit"]);
     let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
     received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
-    assert_eq!(stage.asked(&of)[4..], rolled_back);
+    assert_eq!(stage.asked(&of)[5..], rolled_back);
     drop(received_in_a_transaction(&stage, &store).await);
     stage.until_asked("count_rollback", 2).await;
-    assert_eq!(stage.asked(&of)[8..], rolled_back);
+    assert_eq!(stage.asked(&of)[9..], rolled_back);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_transaction_that_ends_soon_is_noted_only_if_it_rolls_back() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    store.database.notes.trust();
+    let of = ["receive", "begin_attempt", "count_rollback", "commit", "rollback"];
+    received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
+    assert_eq!(stage.asked(&of), ["receive", "commit_receives", "commit"]);
+    let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
+    received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
+    assert_eq!(stage.asked(&of)[3..], rolled_back);
+    drop(received_in_a_transaction(&stage, &store).await);
+    stage.until_asked("count_rollback", 2).await;
+    assert_eq!(stage.asked(&of)[7..], rolled_back);
+    let tx = received_in_a_transaction(&stage, &store).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(stage.asked(&of)[11..], ["receive", "begin_attempt"]);
+    tx.commit().await.unwrap();
+    assert_eq!(stage.asked(&of)[13..], ["commit_attempt", "commit_receives", "commit"]);
+}
+
+#[tokio::test]
+async fn a_receive_is_noted_before_a_savepoint_undoes_it() {
+    let _limit = crate::testing::limit();
+    let stage = Stage::new();
+    let store = stage.open().await;
+    store.database.notes.trust();
+    stage.play(|name, _| (name == "receive").then(|| Ok(vec![received(0, "a")])));
+    let mut tx = store.begin().await.unwrap();
+    tx.savepoint("a").await.unwrap();
+    tx.execute(receive()).await.unwrap();
+    tx.rollback_to("a").await.unwrap();
+    assert_eq!(stage.asked(&["begin_attempt", "rollback_to"]), ["begin_attempt", "rollback_to 1"]);
 }
 
 #[tokio::test]
@@ -246,7 +282,7 @@ async fn a_commit_whose_answer_never_came_is_neither_repeated_nor_counted() {
     let tx = received_in_a_transaction(&stage, &store).await;
     stage.play(|name, _| (name == "commit").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::COMMIT_UNKNOWN);
-    assert_eq!(stage.asked(&["commit", "count"]), ["commit_attempt", "commit"]);
+    assert_eq!(stage.asked(&["commit", "count"]), ["commit_attempt", "commit_receives", "commit"]);
     let tx = received_in_a_transaction(&stage, &store).await;
     stage.play(|name, _| (name == "commit").then(|| Err(failure(Code::DEADLOCK, Fate::TransactionUndone))));
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::DEADLOCK);

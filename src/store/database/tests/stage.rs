@@ -19,6 +19,7 @@ static DIALECT: Dialect = Dialect {
     drop: "",
     has_batches: false,
     has_job_batches: false,
+    notes_later: true,
     install: Install {
         schema_state: "schema_state",
         version: "version",

@@ -14,6 +14,7 @@ use crate::store::database::closing::Ending;
 use crate::store::database::link::{Arg, Call, Failure, Fate, Link, Linked};
 use crate::store::database::notifications::notice::{Notice, Notices};
 use crate::store::database::retry::{Repeat, Retry};
+use crate::store::database::transactions::attempts::Attempt;
 use crate::store::database::transactions::claims::{Claims, ClaimsMark};
 use crate::store::database::transactions::uncommitted_receives::Share;
 use crate::store::database::transactions::unit::{found_nothing, groups_made_ready_at_most};
@@ -34,13 +35,17 @@ struct Session {
     has_ended: bool,
     /// A request is under way on the link; if it never finishes, the link cannot be used.
     is_busy: bool,
+    /// A request was under way on the link when the caller dropped the transaction.
+    is_given_up: bool,
     /// In order.
     savepoints: Vec<Savepoint>,
     last_savepoint: u32,
     /// Whether locks are the session's, because there are savepoints.
     holds_locks: bool,
-    /// Identifies this transaction in the count of rollbacks, once it has received.
-    attempt: Option<Uuid>,
+    /// What it has received, for the count of rollbacks.
+    attempt: Option<Attempt>,
+    /// The user's own SQL has run.
+    ran_users_sql: bool,
     /// Requests done, without receives that found nothing.
     steps_done: u64,
     taken: Share,
@@ -113,10 +118,12 @@ impl Session {
             link: None,
             has_ended: false,
             is_busy: false,
+            is_given_up: false,
             savepoints: Vec::new(),
             last_savepoint: BEFORE_THE_VERB,
             holds_locks: false,
             attempt: None,
+            ran_users_sql: false,
             steps_done: 0,
             claims: Claims::default(),
             is_introduced: false,
@@ -166,7 +173,7 @@ impl Session {
     /// No work was done before, so a refusal costs only the link.
     async fn first_step(&mut self, step: Step<'_>) -> Linked<SqlRows> {
         let mut link = self.database.take().await?;
-        link.begin().await.map_err(undone)?;
+        link.begin().await.map_err(Failure::before_commit)?;
         match step.on(&mut *link).await {
             Ok(rows) => {
                 self.link = Some(link);
@@ -177,7 +184,7 @@ impl Session {
                     // If that fails too, the link is closed.
                     let _ = link.rollback().await;
                 }
-                Err(undone(failure))
+                Err(failure.before_commit())
             }
         }
     }
@@ -186,12 +193,19 @@ impl Session {
     async fn lost(&mut self, failure: Failure) -> Failure {
         self.has_ended = true;
         self.end_quietly(failure.is_link_usable).await;
-        undone(failure)
+        failure.before_commit()
     }
 
     /// Rolls back, and counts the rollback.
     async fn end_quietly(&mut self, is_link_usable: bool) {
         self.has_ended = true;
+        if let Some(attempt) = &self.attempt {
+            self.database.send_notes(attempt).await;
+        }
+        if self.is_given_up {
+            // The link closes. It was kept for the notes.
+            self.link = None;
+        }
         if let Some(mut link) = self.link.take() {
             let is_clean = is_link_usable && link.rollback().await.is_ok();
             if is_clean && self.holds_locks {
@@ -206,8 +220,7 @@ impl Session {
         let mut notices = Notices::default();
         self.taken.clear();
         if let Some(attempt) = self.attempt.take() {
-            let counted = Call { name: "count_rollback", args: vec![Arg::Uuid(attempt)] };
-            match self.database.control.call(counted).await {
+            match self.database.control.call(attempt.count()).await {
                 Ok(rows) => notices.extend(notices_in(&rows)),
                 Err(failure) => {
                     tracing::warn!(error = %failure.error, "a rollback could not be counted; it is at the next tick");
@@ -306,25 +319,13 @@ impl Session {
             (Verb::Receive { top, .. }, Outcome::Received(messages)) => {
                 self.effects.has_left_messages |= top.is_some();
                 if counts && let Some(first) = messages.first() {
-                    self.begin_attempt(queue_id, first.conversation_group_id.0).await;
+                    let attempt = self.attempt.get_or_insert_with(Attempt::new);
+                    self.database.note_receive(attempt, queue_id, first.conversation_group_id.0).await;
                 }
             }
             _ => self.effects.has_left_messages = true,
         }
         Ok(outcome)
-    }
-
-    /// Records outside the transaction that it holds messages, so that its rollback is counted even if this process
-    /// dies.
-    async fn begin_attempt(&mut self, queue_id: i32, group: Uuid) {
-        let attempt = *self.attempt.get_or_insert_with(Uuid::now_v7);
-        let args = vec![Arg::Uuid(attempt), Arg::Int(queue_id), Arg::Uuid(group)];
-        match self.database.control.call(Call { name: "begin_attempt", args }).await {
-            Ok(_) => self.database.attempt_began(),
-            Err(failure) => {
-                tracing::warn!(error = %failure.error, "a RECEIVE could not be noted; its rollback would not be counted");
-            }
-        }
     }
 
     /// Returns the link of a transaction without work, so that a waiting receiver holds no connection.
@@ -357,8 +358,12 @@ impl Session {
         self.database.before_work().await?;
         self.has_ended = true;
         let effects = std::mem::take(&mut self.effects);
-        match end(&mut *link, self.attempt, finish).await {
-            Ok(notices) => {
+        let end = self.attempt.as_ref().map(|attempt| attempt.end(self.database.driver.dialect().notes_later));
+        // Messages may have come while the groups were locked; commit_attempt tells of those that were noted.
+        let is_unnoted = end.as_ref().is_some_and(|end| end.is_unnoted);
+        let calls = finish.into_iter().chain(end.into_iter().flat_map(|end| end.calls)).collect();
+        match link.finish(calls, is_unnoted && self.ran_users_sql).await {
+            Ok(answers) => {
                 self.attempt = None;
                 self.release_leftover().await;
                 self.taken.clear();
@@ -368,9 +373,9 @@ impl Session {
                 }
                 drop(link);
                 let mut all = effects.notices;
-                all.extend(notices);
+                answers.iter().for_each(|rows| all.extend(notices_in(rows)));
                 self.database.publish_local(&all, effects.ready.max(1)).await;
-                if effects.has_left_messages {
+                if effects.has_left_messages || is_unnoted {
                     self.database.publish_left_messages(effects.queues);
                 }
                 self.database.lock_released();
@@ -394,6 +399,7 @@ impl Session {
     async fn sql(&mut self, sql: SqlStatement) -> Result<()> {
         self.check()?;
         self.steps_done += 1;
+        self.ran_users_sql = true;
         self.step(Step::Sql(&sql)).await?;
         Ok(())
     }
@@ -403,6 +409,7 @@ impl Session {
         self.database.before_work().await?;
         self.database.publish_before_query().await;
         self.steps_done += 1;
+        self.ran_users_sql = true;
         Ok(self.step(Step::Query(&sql)).await?)
     }
 
@@ -451,6 +458,10 @@ impl Session {
             )
         })?;
         let Savepoint { number, receives, claims, .. } = self.savepoints[place];
+        if let Some(attempt) = &self.attempt {
+            // After it nothing proves what was received since.
+            self.database.send_notes(attempt).await;
+        }
         let link = self.link.as_mut().ok_or_else(Error::transaction_ended)?;
         self.is_busy = true;
         let undone = link.rollback_to(number).await;
@@ -488,32 +499,6 @@ impl Database {
     }
 }
 
-/// Commits what a link has done; gives the notices to publish.
-async fn end(link: &mut dyn Link, attempt: Option<Uuid>, finish: Option<Call<'_>>) -> Linked<Notices> {
-    let mut notices = Notices::default();
-    if let Some(finish) = finish {
-        notices.extend(notices_in(&link.call(finish).await.map_err(undone)?));
-    }
-    if let Some(attempt) = attempt {
-        let rows = link.call(Call { name: "commit_attempt", args: vec![Arg::Uuid(attempt)] }).await;
-        notices.extend(notices_in(&rows.map_err(undone)?));
-    }
-    link.commit().await?;
-    Ok(notices)
-}
-
-/// A call before COMMIT failed, so the transaction has not happened.
-fn undone(mut failure: Failure) -> Failure {
-    if failure.fate == Fate::Unknown {
-        failure.fate = Fate::TransactionUndone;
-        if failure.error.code() == Code::COMMIT_UNKNOWN {
-            let message = format!("the connection was lost before COMMIT: {}", failure.error.message());
-            failure.error = Error::new(Code::SERVER_UNREACHABLE, message);
-        }
-    }
-    failure
-}
-
 fn unlock_session() -> Call<'static> {
     Call { name: "unlock_session", args: Vec::new() }
 }
@@ -524,7 +509,7 @@ impl Drop for Session {
             return;
         }
         let mut rest = Self::new(self.database.clone());
-        rest.link = self.link.take().filter(|_| !self.is_busy);
+        (rest.link, rest.is_given_up) = (self.link.take(), self.is_busy);
         rest.attempt = self.attempt.take();
         rest.claims = std::mem::take(&mut self.claims);
         rest.holds_locks = self.holds_locks;

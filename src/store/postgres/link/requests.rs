@@ -48,6 +48,10 @@ impl Link for PgLink {
         busy!(self, self.commit_now())
     }
 
+    fn finish<'a>(&'a mut self, calls: Vec<Call<'a>>, checks_first: bool) -> BoxFuture<'a, Linked<Vec<Vec<SqlRow>>>> {
+        busy!(self, self.finish_now(calls, checks_first))
+    }
+
     fn rollback(&mut self) -> BoxFuture<'_, Linked<()>> {
         busy!(self, self.rollback_now())
     }

@@ -1,0 +1,4 @@
+-- Opens a transaction of the rival.
+-- Takes: nothing
+-- Gives: nothing
+BEGIN;

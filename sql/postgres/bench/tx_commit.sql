@@ -1,0 +1,4 @@
+-- Commits a transaction of the rival.
+-- Takes: nothing
+-- Gives: nothing
+COMMIT;
