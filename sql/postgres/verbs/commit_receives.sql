@@ -1,17 +1,29 @@
 -- Ends the rollbacks in a row of the queues that a transaction has received from: a call just before its COMMIT. It needs no
 -- note (begin_attempt), so a transaction that commits before it is noted calls only this.
--- Takes: the queues
--- Gives: nothing
+-- Takes: the queues; beside each the group if the transaction has taken all its messages, or NULL
+-- Gives: notices
 -- Errors: none
 -- Locks: none
 -- Called by: dialoq_user
-CREATE OR REPLACE FUNCTION dialoq.commit_receives(p_queue_ids integer[]) RETURNS void
+CREATE OR REPLACE FUNCTION dialoq.commit_receives(p_queue_ids integer[], p_conversation_group_ids uuid[])
+RETURNS TABLE (notices text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
 DECLARE
-    v_queue_id integer;
+    v_row record;
+    v_notices text;
 BEGIN
-    FOR v_queue_id IN SELECT q.queue_id FROM unnest(p_queue_ids) AS q (queue_id) ORDER BY q.queue_id LOOP
-        PERFORM dialoq.forget_rollbacks(v_queue_id);
+    FOR v_row IN
+        SELECT q.queue_id, q.group_id FROM unnest(p_queue_ids, p_conversation_group_ids) AS q (queue_id, group_id)
+        ORDER BY q.queue_id, q.group_id
+    LOOP
+        PERFORM dialoq.forget_rollbacks(v_row.queue_id);
+        -- Messages that came while the group was locked can be received from now on.
+        IF v_row.group_id IS NOT NULL
+            AND EXISTS (SELECT FROM dialoq.ready_group AS r WHERE r.conversation_group_id = v_row.group_id)
+        THEN
+            v_notices := concat_ws(' ', v_notices, 'q:' || v_row.queue_id);
+        END IF;
     END LOOP;
+    RETURN QUERY SELECT dialoq.publish_notices(v_notices);
 END $$;

@@ -72,7 +72,8 @@ pub(in crate::store::database) struct Attempt {
     /// Identifies the transaction in the count of rollbacks.
     id: Uuid,
     notes: Vec<Arc<Note>>,
-    queues: BTreeSet<i32>,
+    /// Queues, with the groups whose messages it took all.
+    received: BTreeSet<(i32, Option<Uuid>)>,
 }
 
 /// How a transaction that has received ends.
@@ -86,7 +87,7 @@ pub(in crate::store::database) struct AttemptEnd {
 
 impl Attempt {
     pub(in crate::store::database) fn new() -> Self {
-        Self { id: Uuid::now_v7(), notes: Vec::new(), queues: BTreeSet::new() }
+        Self { id: Uuid::now_v7(), notes: Vec::new(), received: BTreeSet::new() }
     }
 
     /// Withdraws the notes that have not left, for a commit.
@@ -97,9 +98,9 @@ impl Attempt {
             calls.push(Call { name: "commit_attempt", args: vec![Arg::Uuid(self.id)] });
         }
         if notes_later {
-            let queues = self.queues.iter().map(|queue| Some(*queue)).collect();
-            let rows = Arg::Rows { type_name: "queue_id_rows", columns: vec![Column::Int(queues)] };
-            calls.push(Call { name: "commit_receives", args: vec![rows] });
+            let (queues, groups) = self.received.iter().map(|(queue, group)| (Some(*queue), *group)).unzip();
+            let columns = vec![Column::Int(queues), Column::Uuid(groups)];
+            calls.push(Call { name: "commit_receives", args: vec![Arg::Rows { type_name: "receive_rows", columns }] });
         }
         AttemptEnd { calls, is_unnoted: withdrawn > 0 }
     }
@@ -154,11 +155,16 @@ impl Notes {
 }
 
 impl Database {
-    /// Notes that a transaction has received from a group: at once, or when it is some time open.
-    pub(in crate::store::database) async fn note_receive(&self, attempt: &mut Attempt, queue: i32, group: Uuid) {
+    /// Notes that a transaction has received from a group, all its messages or some: at once, or when it is some time open.
+    pub(in crate::store::database) async fn note_receive(
+        &self,
+        attempt: &mut Attempt,
+        (queue, group): (i32, Uuid),
+        has_all: bool,
+    ) {
         let (state, sent) = (Mutex::new(State::Waits), OnceCell::new());
         let note = Arc::new(Note { attempt: attempt.id, queue, group, state, sent });
-        attempt.queues.insert(queue);
+        attempt.received.insert((queue, has_all.then_some(group)));
         attempt.notes.push(note.clone());
         if !self.driver.dialect().notes_later || self.notes.is_careful() {
             note.leaves();

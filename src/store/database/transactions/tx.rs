@@ -320,7 +320,8 @@ impl Session {
                 self.effects.has_left_messages |= top.is_some();
                 if counts && let Some(first) = messages.first() {
                     let attempt = self.attempt.get_or_insert_with(Attempt::new);
-                    self.database.note_receive(attempt, queue_id, first.conversation_group_id.0).await;
+                    let from = (queue_id, first.conversation_group_id.0);
+                    self.database.note_receive(attempt, from, top.is_none()).await;
                 }
             }
             _ => self.effects.has_left_messages = true,
@@ -359,7 +360,6 @@ impl Session {
         self.has_ended = true;
         let effects = std::mem::take(&mut self.effects);
         let end = self.attempt.as_ref().map(|attempt| attempt.end(self.database.driver.dialect().notes_later));
-        // Messages may have come while the groups were locked; commit_attempt tells of those that were noted.
         let is_unnoted = end.as_ref().is_some_and(|end| end.is_unnoted);
         let calls = finish.into_iter().chain(end.into_iter().flat_map(|end| end.calls)).collect();
         match link.finish(calls, is_unnoted && self.ran_users_sql).await {
@@ -375,7 +375,7 @@ impl Session {
                 let mut all = effects.notices;
                 answers.iter().for_each(|rows| all.extend(notices_in(rows)));
                 self.database.publish_local(&all, effects.ready.max(1)).await;
-                if effects.has_left_messages || is_unnoted {
+                if effects.has_left_messages {
                     self.database.publish_left_messages(effects.queues);
                 }
                 self.database.lock_released();
