@@ -229,7 +229,7 @@ async fn a_receive_is_noted_before_it_is_seen_and_counted_if_it_is_rolled_back()
     let store = stage.open().await;
     let of = ["receive", "begin_attempt", "commit_attempt", "count_rollback", "commit", "rollback"];
     received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
-    assert_eq!(stage.asked(&of), ["receive", "begin_attempt", "commit_attempt", "commit_receives", "commit"]);
+    assert_eq!(stage.asked(&of), ["receive", "begin_attempt", "commit_attempt", "commit_receives 1", "commit"]);
     let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
     received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
     assert_eq!(stage.asked(&of)[5..], rolled_back);
@@ -246,7 +246,7 @@ async fn a_transaction_that_ends_soon_is_noted_only_if_it_rolls_back() {
     store.database.notes.trust();
     let of = ["receive", "begin_attempt", "count_rollback", "commit", "rollback"];
     received_in_a_transaction(&stage, &store).await.commit().await.unwrap();
-    assert_eq!(stage.asked(&of), ["receive", "commit_receives", "commit"]);
+    assert_eq!(stage.asked(&of), ["receive", "commit_receives 1", "commit"]);
     let rolled_back = ["receive", "begin_attempt", "rollback", "count_rollback"];
     received_in_a_transaction(&stage, &store).await.rollback().await.unwrap();
     assert_eq!(stage.asked(&of)[3..], rolled_back);
@@ -257,7 +257,7 @@ async fn a_transaction_that_ends_soon_is_noted_only_if_it_rolls_back() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(stage.asked(&of)[11..], ["receive", "begin_attempt"]);
     tx.commit().await.unwrap();
-    assert_eq!(stage.asked(&of)[13..], ["commit_attempt", "commit_receives", "commit"]);
+    assert_eq!(stage.asked(&of)[13..], ["commit_attempt", "commit_receives 1", "commit"]);
 }
 
 #[tokio::test]
@@ -282,7 +282,7 @@ async fn a_commit_whose_answer_never_came_is_neither_repeated_nor_counted() {
     let tx = received_in_a_transaction(&stage, &store).await;
     stage.play(|name, _| (name == "commit").then(|| Err(failure(Code::COMMIT_UNKNOWN, Fate::Unknown))));
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::COMMIT_UNKNOWN);
-    assert_eq!(stage.asked(&["commit", "count"]), ["commit_attempt", "commit_receives", "commit"]);
+    assert_eq!(stage.asked(&["commit", "count"]), ["commit_attempt", "commit_receives 1", "commit"]);
     let tx = received_in_a_transaction(&stage, &store).await;
     stage.play(|name, _| (name == "commit").then(|| Err(failure(Code::DEADLOCK, Fate::TransactionUndone))));
     assert_eq!(tx.commit().await.unwrap_err().code(), Code::DEADLOCK);

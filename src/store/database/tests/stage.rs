@@ -240,6 +240,7 @@ impl Link for PlayedLink {
                 Arg::Rows { columns, .. } => columns.first().map(|column| match column {
                     Column::Uuid(values) => values.len(),
                     Column::BigInt(values) => values.len(),
+                    Column::Int(values) => values.len(),
                     _ => 0,
                 }),
                 _ => None,
