@@ -1,0 +1,199 @@
+//! What it costs to work on a SQLite file through the process that owns it.
+//!
+//! `cargo bench --bench processes` measures, each row beside its rival in the same run; `cargo test --bench processes`
+//! only runs it once. Durability is full, bodies have 256 bytes. `DIALOQ_BENCH_FOLDER` says where the files are.
+//!
+//! - One caller: the median SEND of a process that owns the file, and of one that works through another.
+//! - 64 callers: SENDs a second of one process, and of eight that have eight callers each.
+//! - Take-over: from the kill of the owner, under the load of eight processes, to the next SEND of another process that is
+//!   answered.
+
+use dialoq::{Act, Broker, ConversationHandle};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const ROLE: &str = "DIALOQ_BENCH_ROLE";
+const URL: &str = "DIALOQ_BENCH_URL";
+const PROCESSES: usize = 8;
+const CALLERS: usize = 64;
+
+const DEFINITIONS: &str = "
+    CREATE CONTRACT [C] ([DEFAULT] SENT BY ANY);
+    CREATE QUEUE [from]; CREATE QUEUE [to];
+    CREATE SERVICE [sender] ON QUEUE [from]; CREATE SERVICE [receiver] ON QUEUE [to] ([C])";
+
+fn main() {
+    let is_measured = std::env::args().any(|argument| argument == "--bench");
+    let length = if is_measured { Duration::from_secs(2) } else { Duration::from_millis(100) };
+    let rounds = if is_measured { 5 } else { 1 };
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    if let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(URL)) {
+        return runtime.block_on(child(&role, &url, length));
+    }
+    let (mut alone, mut beside, mut one, mut eight, mut over) = (vec![], vec![], vec![], vec![], vec![]);
+    for _ in 0..rounds {
+        alone.push(fresh(&runtime, |url| lone(url, false)));
+        beside.push(fresh(&runtime, |url| lone(url, true)));
+        one.push(fresh(&runtime, |url| rate(url, 1)));
+        eight.push(fresh(&runtime, |url| rate(url, PROCESSES)));
+        over.push(fresh(&runtime, take_over));
+    }
+    let [alone, beside, one, eight, over] = [alone, beside, one, eight, over].map(median);
+    println!("durability full, 256 bytes, {rounds} rounds of {length:?}, medians; {}", env!("CARGO_PKG_VERSION"));
+    println!("one caller, SEND p50: owner {alone:.0} us, through the owner {beside:.0} us, {:+.0} us", beside - alone);
+    println!("64 callers, SENDs a second: one process {one:.0}, eight processes {eight:.0}, {:.2} of one", eight / one);
+    println!("take-over after a kill under load: {over:.0} ms");
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// A database of its own, with the definitions.
+fn fresh(runtime: &tokio::runtime::Runtime, measure: impl FnOnce(&str) -> f64) -> f64 {
+    let folder = match std::env::var_os("DIALOQ_BENCH_FOLDER") {
+        Some(folder) => tempfile::TempDir::new_in(folder),
+        None => tempfile::TempDir::new(),
+    };
+    let folder = folder.expect("a folder");
+    let url = format!("sqlite:{}", folder.path().join("bench.db").display());
+    runtime.block_on(async {
+        let broker = Broker::open(&url).await.expect("a new file opens");
+        broker.execute(DEFINITIONS).await.expect("the definitions are right");
+        broker.close().await.expect("it closes");
+    });
+    assert!(Path::new(folder.path()).exists());
+    measure(&url)
+}
+
+/// The other process, and what it prints.
+struct Other(Child, BufReader<std::process::ChildStdout>);
+
+impl Other {
+    fn start(role: &str, url: &str) -> Self {
+        let arguments = std::env::args().skip(1);
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(arguments)
+            .env(ROLE, role)
+            .env(URL, url)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let output = BufReader::new(child.stdout.take().expect("its output"));
+        Self(child, output)
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.1.read_line(&mut line).expect("a line");
+        line.trim().to_owned()
+    }
+
+    fn figure(&mut self) -> f64 {
+        let line = self.line();
+        line.parse().unwrap_or_else(|_| panic!("'{line}' is no figure"))
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn lone(url: &str, has_owner: bool) -> f64 {
+    let _owner = has_owner.then(|| {
+        let mut owner = Other::start("own", url);
+        owner.line();
+        owner
+    });
+    Other::start("lone", url).figure()
+}
+
+fn rate(url: &str, processes: usize) -> f64 {
+    let mut owner = Other::start("own", url);
+    owner.line();
+    drop(owner);
+    let role = format!("load {}", CALLERS / processes);
+    let mut all: Vec<Other> = (0..processes).map(|_| Other::start(&role, url)).collect();
+    all.iter_mut().map(Other::figure).sum()
+}
+
+/// Milliseconds.
+fn take_over(url: &str) -> f64 {
+    let mut owner = Other::start("own", url);
+    owner.line();
+    let mut others: Vec<Other> = (1..PROCESSES).map(|_| Other::start("survive", url)).collect();
+    others.iter_mut().for_each(|other| drop(other.line()));
+    owner.0.kill().expect("it runs");
+    let killed = now_ms();
+    others.iter_mut().map(|other| other.figure() - killed).fold(0.0, f64::max)
+}
+
+fn now_ms() -> f64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.expect("after 1970").as_secs_f64() * 1000.0
+}
+
+async fn dialog(broker: &Broker) -> ConversationHandle {
+    broker.begin_dialog("sender", "receiver").contract("C").await.expect("the services are there")
+}
+
+async fn child(role: &str, url: &str, length: Duration) {
+    let broker = Broker::open(url).await.expect("the file opens");
+    let body = "x".repeat(256);
+    match role.split_once(' ').unwrap_or((role, "")) {
+        ("own", _) => {
+            println!("ready");
+            std::future::pending::<()>().await;
+        }
+        ("lone", _) => {
+            let handle = dialog(&broker).await;
+            let (started, mut times) = (Instant::now(), Vec::new());
+            while started.elapsed() < length {
+                let before = Instant::now();
+                broker.send(handle, "DEFAULT", &body).await.expect("the message is sent");
+                times.push(before.elapsed().as_secs_f64() * 1e6);
+            }
+            println!("{}", median(times));
+        }
+        ("load", callers) => {
+            let sent = Arc::new(AtomicU64::new(0));
+            let callers: usize = callers.parse().expect("a number");
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..callers {
+                let (broker, sent, body) = (broker.clone(), sent.clone(), body.clone());
+                tasks.spawn(async move {
+                    let handle = dialog(&broker).await;
+                    while broker.send(handle, "DEFAULT", &body).await.is_ok() {
+                        sent.fetch_add(1, Relaxed);
+                    }
+                });
+            }
+            // The processes start one after the other.
+            tokio::time::sleep(length / 4).await;
+            let (before, started) = (sent.load(Relaxed), Instant::now());
+            tokio::time::sleep(length).await;
+            println!("{}", (sent.load(Relaxed) - before) as f64 / started.elapsed().as_secs_f64());
+            tokio::time::sleep(length / 2).await;
+        }
+        ("survive", _) => {
+            let handle = dialog(&broker).await;
+            broker.send(handle, "DEFAULT", &body).await.expect("the message is sent");
+            println!("ready");
+            while broker.send(handle, "DEFAULT", &body).await.is_ok() {}
+            broker.send(handle, "DEFAULT", &body).await.expect("another process has taken over");
+            println!("{}", now_ms());
+            // The one that has taken over works for the others until it is killed.
+            std::future::pending::<()>().await;
+        }
+        (other, _) => panic!("no such role: {other}"),
+    }
+}
