@@ -337,7 +337,7 @@ pub trait Act: Perform {
     where
         Self: Sized,
     {
-        Answer::to(self, Verb::Work(WorkVerb::Cancel { job }), done)
+        Answer::to(self, Verb::Work(WorkVerb::Cancel { job, seen: None }), done)
     }
 
     /// Gives a dead job all its attempts again.
@@ -348,7 +348,7 @@ pub trait Act: Perform {
     where
         Self: Sized,
     {
-        Answer::to(self, Verb::Work(WorkVerb::Redrive { job }), done)
+        Answer::to(self, Verb::Work(WorkVerb::Redrive { job, seen: None }), done)
     }
 
     /// Puts a group that poison handling quarantined back into its queue. Ours.

@@ -32,6 +32,11 @@ impl Error {
         )
     }
 
+    /// 60042: the job is not as a look has found it.
+    pub(crate) fn job_changed(job: impl Display) -> Self {
+        Self::new(Code::LEASE_LOST, format!("job {job} has changed since it was looked at; look again"))
+    }
+
     /// 60042: no reader has the job.
     pub(crate) fn job_never_taken(job: impl Display, token: u64) -> Self {
         let what = format!("job {job} is not held with token {token}: no reader has taken it yet; take it first");

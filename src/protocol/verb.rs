@@ -215,10 +215,10 @@ verbs! {
     ) -> ResultForm::Nothing, [60005, 60040, 60041, 60042, 60043], alone;
 
     CANCEL_JOB = "cancel_job", "takes a job out of its work queue (ours)":
-    Verb::Work(WorkVerb::Cancel { job }) => (job_id BigInt(signed(job.0))) -> ResultForm::Nothing, [60040, 60043], alone;
+    Verb::Work(WorkVerb::Cancel { job, .. }) => (job_id BigInt(signed(job.0))) -> ResultForm::Nothing, [60040, 60043], alone;
 
     REDRIVE_JOB = "redrive_job", "gives a dead job all its attempts again (ours)":
-    Verb::Work(WorkVerb::Redrive { job }) => (job_id BigInt(signed(job.0)))
+    Verb::Work(WorkVerb::Redrive { job, .. }) => (job_id BigInt(signed(job.0)))
         -> ResultForm::Nothing, [60040, 60043, 60044], alone;
 }
 

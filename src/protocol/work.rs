@@ -49,11 +49,15 @@ pub enum WorkVerb {
     Cancel {
         /// The job.
         job: JobId,
+        /// Only if it is still so (60042). Servers do not look.
+        seen: Option<Seen>,
     },
     /// Gives a dead job all its attempts again.
     Redrive {
         /// The job.
         job: JobId,
+        /// Only if it is still so (60042). Servers do not look.
+        seen: Option<Seen>,
     },
 }
 
@@ -293,4 +297,13 @@ impl Job {
         "last_error",
         "body",
     ];
+}
+
+/// A job as a look at its queue found it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The name of its state, if it matters.
+    pub state: Option<Arc<str>>,
+    /// The token of its latest taking; 0 before the first.
+    pub token: u64,
 }

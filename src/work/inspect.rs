@@ -5,10 +5,11 @@ use crate::broker::Broker;
 use crate::error::{Code, Error, Result};
 use crate::id::JobId;
 use crate::protocol::Verb;
-use crate::protocol::work::WorkVerb;
+use crate::protocol::work::{Seen, WorkVerb};
 use crate::store::{SqlRow, SqlValue, WorkTexts};
 use crate::time::Timestamp;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// The jobs that one unit cancels or redrives.
 const AT_ONCE: usize = 500;
@@ -194,7 +195,7 @@ impl Broker {
     /// Jobs that are not finished, the first pushed first; at most so many.
     ///
     /// # Errors
-    /// Those of the store.
+    /// 60002 for a work queue that is not there; those of the store.
     pub async fn jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<JobStatus>> {
         let JobFilter { queue, state, job_type, error, job, taken_before } = filter;
         let params = vec![
@@ -208,6 +209,7 @@ impl Broker {
             SqlValue::Integer(self.clock().now().0),
         ];
         let rows = self.query(self.work_texts().jobs, params).await?.rows;
+        self.check_named(rows.len(), filter.queue.as_deref()).await?;
         rows.iter().map(job_status).collect()
     }
 
@@ -215,7 +217,7 @@ impl Broker {
     /// `taken_before` are not for finished jobs.
     ///
     /// # Errors
-    /// Those of the store.
+    /// 60002 for a work queue that is not there; those of the store.
     pub async fn finished_jobs(&self, filter: &JobFilter, most: u32) -> Result<Vec<FinishedJob>> {
         let params = vec![
             text(&filter.queue),
@@ -225,13 +227,14 @@ impl Broker {
             SqlValue::Integer(most.into()),
         ];
         let rows = self.query(self.work_texts().finished, params).await?.rows;
+        self.check_named(rows.len(), filter.queue.as_deref()).await?;
         rows.iter().map(finished_job).collect()
     }
 
     /// How long the completed jobs of the history waited and took, by queue, reader or writer.
     ///
     /// # Errors
-    /// Those of the store.
+    /// 60002 for a work queue that is not there; those of the store.
     pub async fn work_statistics(&self, queue: Option<&str>, by: StatisticsBy) -> Result<Vec<WorkStatistics>> {
         let by = match by {
             StatisticsBy::Queue => "queue",
@@ -240,6 +243,7 @@ impl Broker {
         };
         let params = vec![text(&queue.map(str::to_owned)), SqlValue::Text(by.to_owned())];
         let rows = self.query(self.work_texts().statistics, params).await?.rows;
+        self.check_named(rows.len(), queue).await?;
         let spread = |row: &SqlRow, what: &str| -> Result<Spread> {
             Ok(Spread {
                 average_us: count(row, &format!("{what}_avg_us"))?,
@@ -260,36 +264,55 @@ impl Broker {
         rows.iter().map(statistics).collect()
     }
 
-    /// Gives every dead job of a filter all its attempts again, whatever its `state` says. Returns how many; jobs that
-    /// were redriven or cancelled meanwhile are left out. [`Broker::jobs`] shows them before.
+    /// Refuses a name of no work queue, which is why nothing was found.
+    async fn check_named(&self, found: usize, queue: Option<&str>) -> Result<()> {
+        let Some(name) = queue.filter(|_| found == 0) else { return Ok(()) };
+        if self.work_queues().await?.iter().any(|queue| queue.name.eq_ignore_ascii_case(name)) {
+            return Ok(());
+        }
+        Err(Error::object_not_found("work queue", name))
+    }
+
+    /// Gives every dead job of a filter all its attempts again; a filter of another state means none. Returns how many; jobs
+    /// that were redriven or cancelled meanwhile are left out. [`Broker::jobs`] shows them before.
     ///
     /// # Errors
-    /// Those of the store; then jobs before the failure are redriven.
+    /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are redriven.
     pub async fn redrive_jobs(&self, filter: &JobFilter) -> Result<u64> {
+        if filter.state.as_deref().is_some_and(|state| state != "dead") {
+            return Ok(0);
+        }
         let dead = JobFilter { state: Some("dead".to_owned()), ..filter.clone() };
-        self.each_job(&dead, |job| WorkVerb::Redrive { job }).await
+        self.each_job(&dead, |job, seen| WorkVerb::Redrive { job, seen }).await
     }
 
     /// Cancels every job of a filter. Returns how many; jobs that an open transaction holds, or that are finished
-    /// meanwhile, are left out. [`Broker::jobs`] shows them before.
+    /// meanwhile, are left out. [`Broker::jobs`] shows them before. On SQLite so are jobs that have changed meanwhile, such
+    /// as a ready one that was taken; on a server they are cancelled all the same.
     ///
     /// # Errors
-    /// Those of the store; then jobs before the failure are cancelled.
+    /// 60002 for a work queue that is not there; those of the store; then jobs before the failure are cancelled.
     pub async fn cancel_jobs(&self, filter: &JobFilter) -> Result<u64> {
-        self.each_job(filter, |job| WorkVerb::Cancel { job }).await
+        self.each_job(filter, |job, seen| WorkVerb::Cancel { job, seen }).await
     }
 
-    async fn each_job(&self, filter: &JobFilter, verb: impl Fn(JobId) -> WorkVerb) -> Result<u64> {
-        let jobs: Vec<JobId> = self.jobs(filter, u32::MAX).await?.into_iter().map(|job| job.job).collect();
+    async fn each_job(&self, filter: &JobFilter, verb: impl Fn(JobId, Option<Seen>) -> WorkVerb) -> Result<u64> {
+        // Queue, type and id never change.
+        let may_change = filter.state.is_some() || filter.error.is_some() || filter.taken_before.is_some();
+        let verb = |job: &JobStatus| {
+            let state = filter.state.as_deref().map(Arc::from);
+            Verb::Work(verb(job.job, may_change.then_some(Seen { state, token: job.token })))
+        };
+        let jobs = self.jobs(filter, u32::MAX).await?;
         let mut done = 0;
         for jobs in jobs.chunks(AT_ONCE) {
-            let unit = jobs.iter().map(|job| Verb::Work(verb(*job))).collect();
+            let unit = jobs.iter().map(verb).collect();
             match self.submit(unit).await {
                 Ok(outcomes) => done += outcomes.len() as u64,
                 // One of them has changed meanwhile: each by itself.
                 Err(error) if is_changed(&error) => {
                     for job in jobs {
-                        match self.submit(vec![Verb::Work(verb(*job))]).await {
+                        match self.submit(vec![verb(job)]).await {
                             Ok(_) => done += 1,
                             Err(error) if is_changed(&error) => {}
                             Err(error) => return Err(error),
@@ -308,7 +331,7 @@ impl Broker {
 }
 
 fn is_changed(error: &Error) -> bool {
-    [Code::JOB_NOT_FOUND, Code::JOB_LOCKED, Code::JOB_NOT_DEAD].contains(&error.code())
+    [Code::JOB_NOT_FOUND, Code::LEASE_LOST, Code::JOB_LOCKED, Code::JOB_NOT_DEAD].contains(&error.code())
 }
 
 fn job_status(row: &SqlRow) -> Result<JobStatus> {

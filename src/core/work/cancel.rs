@@ -9,12 +9,20 @@ use crate::error::Result;
 use crate::id::JobId;
 use crate::protocol::Outcome;
 use crate::protocol::definition::{WorkOrder, WorkSettings};
-use crate::protocol::work::JobState;
+use crate::protocol::work::{JobState, Seen};
+use crate::time::Timestamp;
 
 impl Core {
     /// The reader of a leased job learns it from its next report, which finds no job.
-    pub(super) fn cancel_job(&mut self, session: &mut Session, job: JobId) -> Result<Outcome> {
+    pub(super) fn cancel_job(
+        &mut self,
+        session: &mut Session,
+        job: JobId,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Outcome> {
         let place = self.job_for(session, job)?;
+        self.check_seen(place, seen, now)?;
         let was_reported = self.work.jobs[place].is_reported;
         let was_free = self.hold_job(session, place, true);
         self.work.jobs[place].is_finished = true;

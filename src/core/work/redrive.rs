@@ -8,11 +8,19 @@ use crate::core::state::Core;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::protocol::Outcome;
-use crate::protocol::work::JobState;
+use crate::protocol::work::{JobState, Seen};
+use crate::time::Timestamp;
 
 impl Core {
-    pub(super) fn redrive_job(&mut self, session: &mut Session, job: JobId) -> Result<Outcome> {
+    pub(super) fn redrive_job(
+        &mut self,
+        session: &mut Session,
+        job: JobId,
+        seen: Option<&Seen>,
+        now: Timestamp,
+    ) -> Result<Outcome> {
         let place = self.job_for(session, job)?;
+        self.check_seen(place, seen, now)?;
         let found = &self.work.jobs[place];
         if found.state != JobState::Dead || found.is_reported {
             return Err(Error::job_not_dead(job, found.state.name()));

@@ -9,7 +9,7 @@ use crate::core::state::Core;
 use crate::error::{Error, Result};
 use crate::id::JobId;
 use crate::protocol::Body;
-use crate::protocol::work::{AfterFailure, JobState, Push, TakenJob};
+use crate::protocol::work::{AfterFailure, JobState, Push, Seen, TakenJob};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
@@ -84,6 +84,18 @@ impl Core {
             return Err(Error::job_locked(format_args!("job {job} is held by an open transaction")));
         }
         Ok(place)
+    }
+
+    /// Refuses a job that is not as its caller saw it.
+    pub(super) fn check_seen(&self, place: u32, seen: Option<&Seen>, now: Timestamp) -> Result<()> {
+        let job = &self.work.jobs[place];
+        let state = match job.state {
+            JobState::Scheduled if job.at <= now.0 => JobState::Ready.name(),
+            JobState::Taken if job.at <= now.0 => "lost",
+            state => state.name(),
+        };
+        let is_so = |seen: &Seen| seen.token == job.token && seen.state.as_deref().is_none_or(|seen| seen == state);
+        if seen.is_none_or(is_so) { Ok(()) } else { Err(Error::job_changed(JobId(job.id))) }
     }
 
     /// The place of a job that its reader reports on.

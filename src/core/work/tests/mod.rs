@@ -225,7 +225,7 @@ fn a_type_is_taken_without_the_others() {
 fn attempts_end_in_the_dead_letter_and_begin_again_after_a_redrive() {
     let mut memory = broker(&[number(WorkNumber::MaxAttempts, 3)]);
     let id = push(&mut memory, job_of("a"));
-    assert_eq!(refusal(submit(&mut memory, WorkVerb::Redrive { job: id }, NOW)), Code::JOB_NOT_DEAD);
+    assert_eq!(refusal(submit(&mut memory, WorkVerb::Redrive { job: id, seen: None }, NOW)), Code::JOB_NOT_DEAD);
     let mut at = 0;
     for (attempt, pause) in [(1, 1000), (2, 2000), (3, 0)] {
         let taken = take(&mut memory, 1, after_ms(at)).remove(0);
@@ -239,7 +239,7 @@ fn attempts_end_in_the_dead_letter_and_begin_again_after_a_redrive() {
         memory.tick(after_ms(at));
     }
     assert!(take(&mut memory, 1, after_ms(9_999_999)).is_empty());
-    submit(&mut memory, WorkVerb::Redrive { job: id }, NOW).unwrap();
+    submit(&mut memory, WorkVerb::Redrive { job: id, seen: None }, NOW).unwrap();
     assert_eq!(take(&mut memory, 1, NOW)[0].attempt, 1);
 }
 
@@ -306,8 +306,8 @@ fn a_cancelled_job_is_gone_for_its_reader_too() {
     let (one, two) = (push(&mut memory, job_of("a")), push(&mut memory, Push { due: Due::InMs(9), ..job_of("b") }));
     let taken = take(&mut memory, 1, NOW).remove(0).taken;
     for job in [one, two] {
-        submit(&mut memory, WorkVerb::Cancel { job }, NOW).unwrap();
-        assert_eq!(refusal(submit(&mut memory, WorkVerb::Cancel { job }, NOW)), Code::JOB_NOT_FOUND);
+        submit(&mut memory, WorkVerb::Cancel { job, seen: None }, NOW).unwrap();
+        assert_eq!(refusal(submit(&mut memory, WorkVerb::Cancel { job, seen: None }, NOW)), Code::JOB_NOT_FOUND);
     }
     assert_eq!(refusal(submit(&mut memory, complete(taken), NOW)), Code::JOB_NOT_FOUND);
     assert!(memory.jobs().history.values().all(|row| row.finished_as == FinishedAs::Cancelled));
@@ -348,4 +348,23 @@ fn begin(memory: &mut Memory) -> Session {
 
 fn execute(memory: &mut Memory, session: &mut Session, verb: WorkVerb) -> crate::error::Result<Outcome> {
     memory.execute(session, Verb::Work(verb), NOW).map(|outcome| outcome.expect("no verb of a work queue waits"))
+}
+
+#[test]
+fn a_job_that_has_changed_since_it_was_seen_is_neither_cancelled_nor_redriven() {
+    let mut memory = broker(&[number(WorkNumber::MaxAttempts, 1)]);
+    let job = push(&mut memory, job_of("a"));
+    let seen = |state: Option<&str>, token| Some(Seen { state: state.map(Arc::from), token });
+    let cancel = |seen| WorkVerb::Cancel { job, seen };
+    let taken = take(&mut memory, 1, NOW).remove(0).taken;
+    for stale in [seen(Some("ready"), 0), seen(Some("ready"), taken.token), seen(None, 0)] {
+        assert_eq!(refusal(submit(&mut memory, cancel(stale), NOW)), Code::LEASE_LOST);
+    }
+    let late = after_ms(60_000);
+    assert_eq!(refusal(submit(&mut memory, cancel(seen(Some("taken"), taken.token)), late)), Code::LEASE_LOST);
+    submit(&mut memory, fail(taken, AfterFailure::Dead), NOW).unwrap();
+    assert_eq!(refusal(submit(&mut memory, WorkVerb::Redrive { job, seen: seen(None, 0) }, NOW)), Code::LEASE_LOST);
+    submit(&mut memory, WorkVerb::Redrive { job, seen: seen(Some("dead"), taken.token) }, NOW).unwrap();
+    assert_eq!(refusal(submit(&mut memory, cancel(seen(Some("dead"), taken.token)), NOW)), Code::LEASE_LOST);
+    submit(&mut memory, cancel(seen(Some("ready"), taken.token)), NOW).unwrap();
 }

@@ -15,7 +15,10 @@ fn a_commit_completes_what_its_transaction_took_and_a_rollback_is_a_failed_attem
         assert_eq!(memory.jobs().jobs[&1].0.attempts, taken[0].attempt, "the attempt is in the row at once");
         assert!(take(&mut memory, 1, now).is_empty());
         assert_eq!(refusal(submit(&mut memory, complete(taken[0].taken), now)), Code::JOB_LOCKED);
-        assert_eq!(refusal(submit(&mut memory, WorkVerb::Cancel { job: taken[0].taken.job }, now)), Code::JOB_LOCKED);
+        assert_eq!(
+            refusal(submit(&mut memory, WorkVerb::Cancel { job: taken[0].taken.job, seen: None }, now)),
+            Code::JOB_LOCKED
+        );
         if is_commit {
             memory.commit(session, now);
         } else {

@@ -149,7 +149,7 @@ impl Claims {
     pub(in crate::store::database) fn note(&mut self, verb: &Verb) {
         let job = match verb {
             Verb::Work(WorkVerb::Complete { taken, .. } | WorkVerb::Fail { taken, .. }) => taken.job,
-            Verb::Work(WorkVerb::Cancel { job }) => *job,
+            Verb::Work(WorkVerb::Cancel { job, .. }) => *job,
             _ => return,
         };
         let place = self.jobs.iter().rposition(|taken| taken.job == job);
