@@ -84,10 +84,16 @@ impl Clock {
         clock
     }
 
-    /// Sets a clock that is wrong by so many seconds more, ahead if above zero; every other clock ignores it.
+    /// Sets a clock that is wrong, or a manual one, by so many seconds, ahead if above zero; every other clock ignores it.
     pub fn jump(&self, seconds: i64) {
-        if let Source::Wrong(by) = &self.0 {
-            by.fetch_add(seconds.saturating_mul(1_000_000), Ordering::SeqCst);
+        let by_us = seconds.saturating_mul(1_000_000);
+        match &self.0 {
+            Source::Wrong(by) => drop(by.fetch_add(by_us, Ordering::SeqCst)),
+            Source::Manual(manual) => {
+                let now = manual.now_us.fetch_add(by_us, Ordering::SeqCst) + by_us;
+                manual.moved.send_replace(now);
+            }
+            Source::System | Source::Remote(_) => {}
         }
     }
 

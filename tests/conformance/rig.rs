@@ -107,7 +107,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000);
 #[derive(Clone)]
 pub(crate) struct Rig {
     pub(crate) broker: Broker,
-    clock: Clock,
+    pub(crate) clock: Clock,
     database: Database,
     form: Form,
     /// The broker that owns the file, if the other works through it.

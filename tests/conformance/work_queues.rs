@@ -408,6 +408,29 @@ case!(a_key_over_its_rate_holds_no_other_up, [246], async |t| {
     assert_eq!(names(&reader.await?), ["a2"]);
 });
 
+case!(a_clock_that_is_set_back_does_not_stop_a_rate, [246], async |t| {
+    for (limit, key) in [("RATE_JOBS", None), ("KEY_RATE_JOBS", Some("k"))] {
+        with(&t, &format!("{limit} = 2, RATE_MS = 1000")).await?;
+        for _ in 0..9 {
+            let push = t.broker.push_job("w", "a");
+            match key {
+                Some(key) => push.key(key).await?,
+                None => push.await?,
+            };
+        }
+        assert_eq!(take(&t.broker, 9).await?.len(), 2);
+        t.clock.jump(-3600);
+        t.settle().await;
+        let mut counts = Vec::new();
+        for _ in 0..4 {
+            counts.push(take(&t.broker, 9).await?.len());
+            t.advance_ms(250).await?;
+        }
+        assert_eq!(counts, [1, 0, 1, 0], "{limit}: one now, then one each gap");
+        t.define("DROP WORK QUEUE w").await?;
+    }
+});
+
 case!(a_paused_queue_takes_jobs_and_gives_none, [247], async |t| {
     with(&t, "").await?;
     t.define("ALTER WORK QUEUE W WITH STATUS = OFF").await?;
@@ -732,4 +755,14 @@ case!(work_queues_show_their_jobs, [257], async |t| {
     assert_eq!(t.broker.redrive_jobs(&of("dead", None)).await?, 1);
     assert_eq!(t.broker.cancel_jobs(&JobFilter { queue: Some("w".into()), ..JobFilter::default() }).await?, 4);
     assert!(t.broker.jobs(&JobFilter::default(), 9).await?.is_empty());
+    let misspelled = JobFilter { queue: Some("ww".into()), ..JobFilter::default() };
+    for refused in [
+        code(t.broker.jobs(&misspelled, 9).await),
+        code(t.broker.finished_jobs(&misspelled, 9).await),
+        code(t.broker.cancel_jobs(&misspelled).await),
+        code(t.broker.redrive_jobs(&misspelled).await),
+        code(t.broker.work_statistics(Some("ww"), StatisticsBy::Queue).await),
+    ] {
+        assert_eq!(refused, Code::OBJECT_NOT_FOUND.0);
+    }
 });

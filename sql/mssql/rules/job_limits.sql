@@ -68,6 +68,8 @@ BEGIN
     FROM dialoq.work_rate AS r
     WHERE r.queue_id = @queue_id AND r.is_of_key = @is_of_key AND r.job_key = @job_key AND r.key_bytes = DATALENGTH(@job_key);
     IF @next IS NULL OR @next < @now SET @next = @now;
+    -- A later one was counted before the clock was set back.
+    IF @next > dialoq.add_us(@now, @burst + @gap) SET @next = dialoq.add_us(@now, @burst);
     SET @next = dialoq.add_us(@next, @gap);
     SET @wake = @next;
     IF @next > dialoq.add_us(@now, @burst)
@@ -105,7 +107,10 @@ SELECT r.queue_id, r.job_key, r.key_bytes
 FROM dialoq.work_rate AS r
 JOIN dialoq.work_queue AS w ON w.queue_id = r.queue_id
 WHERE r.is_of_key = 1 AND w.key_rate_jobs > 0
-    AND r.next_take > dialoq.add_us(dialoq.current_time_utc(), dialoq.rate_burst(w.key_rate_jobs, w.rate_ms));
+    AND r.next_take > dialoq.add_us(dialoq.current_time_utc(), dialoq.rate_burst(w.key_rate_jobs, w.rate_ms))
+    AND r.next_take <= dialoq.add_us(
+        dialoq.current_time_utc(),
+        dialoq.rate_burst(w.key_rate_jobs, w.rate_ms) + dialoq.rate_gap(w.key_rate_jobs, w.rate_ms));
 GO
 
 -- How many more jobs the limits of the queue itself let go now; NULL if there is no such limit. 0 also if an open transaction
@@ -118,7 +123,7 @@ BEGIN
     SET NOCOUNT ON;
     SET LOCK_TIMEOUT 0;
     SET XACT_ABORT OFF;
-    DECLARE @max_taken bigint, @rate_jobs bigint, @rate_ms bigint, @next datetime2(6);
+    DECLARE @max_taken bigint, @rate_jobs bigint, @rate_ms bigint, @next datetime2(6), @latest datetime2(6);
     SET @room = NULL;
     BEGIN TRY
         SELECT @max_taken = w.max_taken, @rate_jobs = w.rate_jobs, @rate_ms = w.rate_ms
@@ -133,7 +138,8 @@ BEGIN
         BEGIN
             SELECT @next = r.next_take
             FROM dialoq.work_rate AS r WHERE r.queue_id = @queue_id AND r.is_of_key = 0 AND r.job_key = N'' AND r.key_bytes = 0;
-            IF @next > dialoq.add_us(@now, dialoq.rate_burst(@rate_jobs, @rate_ms)) SET @room = 0;
+            SET @latest = dialoq.add_us(@now, dialoq.rate_burst(@rate_jobs, @rate_ms));
+            IF @next > @latest AND @next <= dialoq.add_us(@latest, dialoq.rate_gap(@rate_jobs, @rate_ms)) SET @room = 0;
             -- The caller asks again after each job.
             ELSE IF @room IS NULL OR @room > 1 SET @room = 1;
         END

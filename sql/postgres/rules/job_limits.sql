@@ -67,7 +67,9 @@ DECLARE
 BEGIN
     INSERT INTO dialoq.work_rate AS r (queue_id, is_of_key, job_key, next_take)
     VALUES (p_queue_id, p_is_of_key, p_job_key, p_now + v_gap)
-    ON CONFLICT (queue_id, is_of_key, job_key) DO UPDATE SET next_take = greatest(r.next_take, p_now) + v_gap
+    ON CONFLICT (queue_id, is_of_key, job_key) DO UPDATE SET next_take = v_gap
+        -- A later one was counted before the clock was set back.
+        + CASE WHEN r.next_take > p_now + v_burst + v_gap THEN p_now + v_burst ELSE greatest(r.next_take, p_now) END
     RETURNING r.next_take INTO v_next;
     UPDATE dialoq.work_rate AS r
     SET wake_at = CASE WHEN v_next > p_now + v_burst THEN v_next - v_burst ELSE v_next END
@@ -81,6 +83,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     v_room bigint;
     v_next timestamptz;
+    v_latest timestamptz;
 BEGIN
     IF q.max_taken > 0 THEN
         v_room := q.max_taken - (
@@ -90,7 +93,8 @@ BEGIN
     IF q.rate_jobs > 0 THEN
         SELECT r.next_take INTO v_next
         FROM dialoq.work_rate AS r WHERE r.queue_id = q.queue_id AND NOT r.is_of_key AND r.job_key = '';
-        IF v_next > p_now + dialoq.rate_burst(q.rate_jobs, q.rate_ms) * interval '1 microsecond' THEN
+        v_latest := p_now + dialoq.rate_burst(q.rate_jobs, q.rate_ms) * interval '1 microsecond';
+        IF v_next > v_latest AND v_next <= v_latest + dialoq.rate_gap(q.rate_jobs, q.rate_ms) * interval '1 microsecond' THEN
             RETURN 0;
         END IF;
         -- The caller asks again after each job.
@@ -128,7 +132,9 @@ BEGIN
         blocked := blocked || ARRAY(
             SELECT r.job_key FROM dialoq.work_rate AS r
             WHERE r.queue_id = q.queue_id AND r.is_of_key
-                AND r.next_take > p_now + dialoq.rate_burst(q.key_rate_jobs, q.rate_ms) * interval '1 microsecond');
+                AND r.next_take > p_now + dialoq.rate_burst(q.key_rate_jobs, q.rate_ms) * interval '1 microsecond'
+                AND r.next_take <= p_now + interval '1 microsecond'
+                    * (dialoq.rate_burst(q.key_rate_jobs, q.rate_ms) + dialoq.rate_gap(q.key_rate_jobs, q.rate_ms)));
     END IF;
 END $$;
 

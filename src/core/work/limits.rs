@@ -6,6 +6,9 @@ use crate::protocol::definition::{WorkNumber, WorkSettings};
 use crate::protocol::work::TakeFrom;
 use crate::time::Timestamp;
 
+/// A time so much before the last one is not the disorder of callers on their way, but a clock that was set back.
+const CLOCK_SET_BACK_US: i64 = 1_000_000;
+
 /// A limit of so many jobs in RATE_MS: that many may be taken at once, after that one job each gap.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rate {
@@ -22,26 +25,55 @@ impl Rate {
         Some(Self { gap, burst: (rate_us - gap).max(0) })
     }
 
-    /// How many jobs may be taken now; `next` is when the next one would be taken if they came evenly.
+    /// When the next job would be taken if they came evenly. After the burst it is a gap beyond it at most; a later time
+    /// was counted before the clock was set back, and lets one job go now.
+    fn next(self, next: i64, now: i64) -> i64 {
+        let latest = now.saturating_add(self.burst);
+        if next > latest.saturating_add(self.gap) { latest } else { next.max(now) }
+    }
+
+    /// How many jobs may be taken now.
     pub(super) fn room(self, next: i64, now: i64) -> usize {
         let latest = now.saturating_add(self.burst);
-        let next = next.max(now);
+        let next = self.next(next, now);
         if next > latest { 0 } else { usize::try_from((latest - next) / self.gap + 1).unwrap_or(usize::MAX) }
     }
 
     /// The same `next` after one more job.
     pub(super) fn after(self, next: i64, now: i64) -> i64 {
-        next.max(now).saturating_add(self.gap)
+        self.next(next, now).saturating_add(self.gap)
     }
 
     /// When one more job may be taken than now.
     pub(super) fn next_time(self, next: i64, now: i64) -> i64 {
         let room = i64::try_from(self.room(next, now)).unwrap_or(i64::MAX);
-        next.saturating_add(room.saturating_mul(self.gap)).saturating_sub(self.burst)
+        self.next(next, now).saturating_add(room.saturating_mul(self.gap)).saturating_sub(self.burst)
     }
 }
 
 impl Work {
+    /// The time of what runs now. If the clock was set back, readers that wait for a rate wait for the new time.
+    pub(in crate::core) fn set_time(&mut self, now: Timestamp) {
+        let before = std::mem::replace(&mut self.now, now);
+        if before.0.saturating_sub(now.0) < CLOCK_SET_BACK_US {
+            return;
+        }
+        let queues: Vec<(i32, WorkSettings)> = self.queues.iter().map(|(id, queue)| (*id, queue.settings)).collect();
+        for (queue_id, settings) in queues {
+            if settings.limit(WorkNumber::KeyRateJobs).is_some() {
+                let keys = self.queues.get(&queue_id).map_or(Vec::new(), |queue| queue.keys.keys().copied().collect());
+                for key in keys {
+                    if self.fill_key(queue_id, key) {
+                        self.signal(queue_id);
+                    }
+                }
+            }
+            if settings.limit(WorkNumber::RateJobs).is_some() {
+                self.signal_rate(queue_id, now);
+            }
+        }
+    }
+
     /// Wakes as many readers as a queue's rate lets jobs go now.
     pub(super) fn signal_rate(&mut self, queue_id: i32, now: Timestamp) {
         let Some(queue) = self.queues.get(&queue_id) else { return };

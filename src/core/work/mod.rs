@@ -44,7 +44,7 @@ use crate::time::Timestamp;
 impl Core {
     /// Executes a verb of a work queue in a session.
     pub(super) fn execute_work(&mut self, session: &mut Session, verb: WorkVerb, now: Timestamp) -> Result<Reply> {
-        self.work.now = now;
+        self.work.set_time(now);
         let outcome = match verb {
             WorkVerb::Push(push) => self.push_job(session, *push, now)?,
             WorkVerb::Take(take) => return self.take_jobs(session, &take, now).map(Reply::Jobs),
@@ -52,8 +52,8 @@ impl Core {
             WorkVerb::Fail { taken, reason, then } => self.fail_job(session, taken, reason, then, now)?,
             WorkVerb::Extend { taken, lease_ms } => self.extend_job(session, taken, lease_ms, now)?,
             WorkVerb::Report { taken, progress } => self.report_job(session, taken, progress, now)?,
-            WorkVerb::Cancel { job } => self.cancel_job(session, job)?,
-            WorkVerb::Redrive { job } => self.redrive_job(session, job)?,
+            WorkVerb::Cancel { job, seen } => self.cancel_job(session, job, seen.as_ref(), now)?,
+            WorkVerb::Redrive { job, seen } => self.redrive_job(session, job, seen.as_ref(), now)?,
         };
         Ok(Reply::Outcome(outcome))
     }

@@ -7,6 +7,7 @@ use super::unique::UniqueName;
 use crate::core::restore::Restore;
 use crate::core::state::Core;
 use crate::error::{Error, Result};
+use crate::protocol::definition::{WorkNumber, WorkSettings};
 use crate::protocol::work::{AfterFailure, JobState};
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ impl Restore {
 impl Core {
     /// Handles what is due: jobs become ready, leases end, names and limits are freed.
     pub(in crate::core) fn tick_work(&mut self, now: Timestamp) {
-        self.work.now = now;
+        self.work.set_time(now);
         for _ in 0..MOST_AT_ONCE {
             let Some(&(at, due)) = self.work.due.first().filter(|(at, _)| *at <= now.0) else { return };
             self.work.due.remove(&(at, due));
@@ -90,19 +91,32 @@ impl Core {
             work.queues.insert(queue_id, WorkQueueState::new(settings));
             return;
         }
-        // Limits of keys decide what stands in the indexes: all jobs leave and enter again, which wakes a reader for each
-        // that may be taken.
-        let places: Vec<u32> =
-            work.jobs.iter().filter(|(_, job)| job.queue_id == queue_id).map(|(place, _)| place).collect();
-        for place in &places {
-            work.leave(*place);
+        let is_by_key = |settings: &WorkSettings| {
+            [WorkNumber::MaxTakenPerKey, WorkNumber::KeyRateJobs].iter().any(|limit| settings.limit(*limit).is_some())
+        };
+        let before = work.queues.get_mut(&queue_id).map(|queue| queue.settings);
+        if before.is_some_and(|before| is_by_key(&before) == is_by_key(&settings)) {
+            work.set_settings(queue_id, settings);
+            let keys: Vec<u32> =
+                work.queues.get(&queue_id).map_or(Vec::new(), |queue| queue.keys.keys().copied().collect());
+            for key in keys {
+                work.fill_key(queue_id, key);
+            }
+        } else {
+            // Whether keys have limits decides what stands in the indexes, so all jobs leave and enter again.
+            let places: Vec<u32> =
+                work.jobs.iter().filter(|(_, job)| job.queue_id == queue_id).map(|(place, _)| place).collect();
+            for place in &places {
+                work.leave(*place);
+            }
+            work.set_settings(queue_id, settings);
+            for place in &places {
+                work.enter(*place);
+            }
         }
-        if let Some(queue) = work.queues.get_mut(&queue_id) {
-            queue.settings = settings;
-        }
-        for place in &places {
-            work.enter(*place);
-        }
+        // One reader for each job that may be taken now.
+        let takeable = work.queues.get(&queue_id).filter(|_| settings.is_enabled).map_or(0, |queue| queue.takeable);
+        work.signal_many(queue_id, takeable);
         // The history may have to be shorter now.
         let now = work.now.0;
         work.cut_by(queue_id, now);

@@ -253,6 +253,12 @@ impl Work {
         self.effects.changes.push(Change::Work(change));
     }
 
+    pub(super) fn set_settings(&mut self, queue_id: i32, settings: WorkSettings) {
+        if let Some(queue) = self.queues.get_mut(&queue_id) {
+            queue.settings = settings;
+        }
+    }
+
     /// One more job of the queue may be taken.
     pub(super) fn signal(&mut self, queue_id: i32) {
         self.signal_many(queue_id, 1);

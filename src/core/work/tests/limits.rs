@@ -27,7 +27,7 @@ fn jobs_of_one_key_keep_their_order() {
     submit(&mut memory, complete(first[0].taken), NOW).unwrap();
     let second = take(&mut memory, 9, NOW);
     assert_eq!(bodies(&second), ["a2"]);
-    submit(&mut memory, WorkVerb::Cancel { job: second[0].taken.job }, NOW).unwrap();
+    submit(&mut memory, WorkVerb::Cancel { job: second[0].taken.job, seen: None }, NOW).unwrap();
     submit(&mut memory, complete(first[1].taken), NOW).unwrap();
     assert_eq!(bodies(&take(&mut memory, 9, NOW)), ["b2", "a3"].iter().rev().copied().collect::<Vec<_>>());
 }
@@ -61,7 +61,7 @@ fn a_rate_lets_a_burst_go_and_then_one_job_after_the_other() {
         assert_eq!(taken[4..], [250, 500, 750, 1000, 1250, 1500, 1750, 2000, 2250, 2500, 2750], "{key:?}");
         // A key's state goes with its jobs.
         for job in memory.jobs().jobs.keys().copied().collect::<Vec<_>>() {
-            submit(&mut memory, WorkVerb::Cancel { job: JobId(job) }, after_ms(3000)).unwrap();
+            submit(&mut memory, WorkVerb::Cancel { job: JobId(job), seen: None }, after_ms(3000)).unwrap();
         }
         memory.tick(after_ms(100_000));
         assert!(memory.core.work.queues.values().all(|queue| queue.keys.is_empty()));
@@ -96,6 +96,25 @@ fn as_many_readers_are_woken_as_may_take() {
     let mut effects = crate::core::Effects::default();
     memory.core.commit(session, after_ms(1500), &mut effects);
     assert_eq!(effects.arrivals.iter().map(|arrival| arrival.newly_ready).sum::<usize>(), 7);
+}
+
+#[test]
+fn a_clock_that_is_set_back_wakes_the_readers_that_wait_for_a_rate() {
+    for limit in [WorkNumber::RateJobs, WorkNumber::KeyRateJobs] {
+        let mut memory = broker(&[number(limit, 1), number(WorkNumber::RateMs, 1000)]);
+        for _ in 0..9 {
+            push(&mut memory, Push { key: Some("k".into()), ..job_of("a") });
+        }
+        assert_eq!(take(&mut memory, 9, NOW).len(), 1);
+        assert!(take(&mut memory, 9, NOW).is_empty());
+        let mut effects = crate::core::Effects::default();
+        memory.core.tick(after_ms(-3_600_000), &mut effects);
+        assert_eq!(effects.arrivals.iter().map(|arrival| arrival.newly_ready).sum::<usize>(), 1, "{limit:?}");
+        for right in [1, 0] {
+            assert_eq!(take(&mut memory, 9, after_ms(-3_600_000)).len(), right, "{limit:?}");
+        }
+        assert_eq!(memory.core.next_due(), Some(after_ms(-3_599_000)), "{limit:?}");
+    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ enum Step {
     Savepoint,
     Pass { ms: i64 },
     Limit { which: usize, value: i64 },
+    Status(bool),
 }
 
 fn step() -> impl Strategy<Value = (bool, Step)> {
@@ -38,6 +39,7 @@ fn step() -> impl Strategy<Value = (bool, Step)> {
         1 => Just(Step::Savepoint),
         3 => (1i64..400).prop_map(|ms| Step::Pass { ms }),
         1 => (0usize..4, 0i64..3).prop_map(|(which, value)| Step::Limit { which, value }),
+        1 => any::<bool>().prop_map(Step::Status),
     ];
     (any::<bool>(), step)
 }
@@ -65,8 +67,8 @@ fn verb(step: &Step, known: &[TakenJob]) -> Option<WorkVerb> {
             fail(taken(*which)?, then)
         }
         Step::Extend { which } => WorkVerb::Extend { taken: taken(*which)?, lease_ms: None },
-        Step::Cancel { job } => WorkVerb::Cancel { job: JobId(*job) },
-        Step::Redrive { job } => WorkVerb::Redrive { job: JobId(*job) },
+        Step::Cancel { job } => WorkVerb::Cancel { job: JobId(*job), seen: None },
+        Step::Redrive { job } => WorkVerb::Redrive { job: JobId(*job), seen: None },
         _ => return None,
     })
 }
@@ -114,6 +116,11 @@ proptest! {
                     let alter = Definition::AlterWorkQueue { name: "w".into(), options: vec![number(which, *value)] };
                     prop_assert!(memory.submit(vec![Verb::Define(vec![alter])], now).is_ok());
                 }
+                Step::Status(is_on) => {
+                    let options = vec![WorkOption::Status(*is_on)];
+                    let alter = Definition::AlterWorkQueue { name: "w".into(), options };
+                    prop_assert!(memory.submit(vec![Verb::Define(vec![alter])], now).is_ok());
+                }
                 step => {
                     let Some(verb) = verb(step, &known) else { continue };
                     let outcome = match &mut session {
@@ -135,8 +142,9 @@ proptest! {
             memory.rollback(session, after_ms(ms));
         }
         // Without limits every job that is not finished can be taken in the end.
-        let open: Vec<WorkOption> = [WorkNumber::MaxTaken, WorkNumber::MaxTakenPerKey, WorkNumber::RateJobs, WorkNumber::KeyRateJobs]
+        let mut open: Vec<WorkOption> = [WorkNumber::MaxTaken, WorkNumber::MaxTakenPerKey, WorkNumber::RateJobs, WorkNumber::KeyRateJobs]
             .map(|limit| number(limit, 0)).into();
+        open.push(WorkOption::Status(true));
         let alter = Definition::AlterWorkQueue { name: "w".into(), options: open };
         memory.submit(vec![Verb::Define(vec![alter])], after_ms(ms)).unwrap();
         for _ in 0..10_000 {
