@@ -22,15 +22,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Runs a program once, with this input, and gives its output. Dropping the future kills it and what it has started.
+/// Runs a program once, with this input, and gives its output without the end of its last line. Dropping the future kills it and what it has started.
 #[cfg(feature = "cli")]
 pub(crate) async fn run_once(
     program: &OsStr,
     args: &[OsString],
     environment: Vec<(&str, String)>,
     input: Vec<u8>,
-) -> Result<String> {
-    Ok(Child::spawn(program, args, environment, Errors::Kept)?.run(input).await?.join("\n"))
+) -> Result<Vec<u8>> {
+    let mut output = Child::spawn(program, args, environment, Errors::Kept)?.run(input).await?;
+    output.pop_if(|last| *last == b'\n');
+    Ok(output)
 }
 
 /// How a program is run.
@@ -246,8 +248,10 @@ impl Server {
     async fn run_once(&self, child: Child, context: &Context) -> HandlerResult {
         let message = context.message();
         let input = if self.program.raw_body { message.body().to_vec() } else { line_of(message)? };
-        for line in child.run(input).await? {
-            match Line::parse(&line)? {
+        let answer = String::from_utf8(child.run(input).await?)
+            .map_err(|_| failed(format!("program '{}' answered with no UTF-8", self.program.display())))?;
+        for line in answer.lines().filter(|line| !line.trim().is_empty()) {
+            match Line::parse(line)? {
                 Line::Reply(reply) => reply.apply(context).await?,
                 Line::Commit | Line::Rollback(_) => {
                     let what = "it answered with commit or rollback, which its exit code decides";

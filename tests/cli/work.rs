@@ -54,3 +54,76 @@ fn a_report_on_a_job_that_no_reader_took_says_so() {
     let refused = shop.fails(1, &["work", "complete", "1", "7"]);
     assert!(refused.contains("60042") && refused.contains("no reader has taken it yet"), "{refused}");
 }
+
+#[cfg(unix)]
+#[test]
+fn jobs_from_standard_input_are_pushed_as_they_come_until_an_interrupt() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    let mut running = shop.start(&["work", "push", "emails"]);
+    let mut input = running.input.take().unwrap();
+    for (place, lines) in [(1, "one\n"), (2, "two\n"), (3, "three\nwithout its end")] {
+        std::io::Write::write_all(&mut input, lines.as_bytes()).unwrap();
+        // No line comes after it.
+        assert_eq!(running.line(), format!("job {place}\n"));
+    }
+    running.interrupt();
+    let (code, error) = running.end();
+    assert_eq!((code, error.trim()), (Some(130), "interrupted; pushed 3 jobs"));
+    assert_eq!(shop.json(&["--json", "work", "list", "emails"]).len(), 3);
+    drop(input);
+}
+
+#[test]
+fn a_line_that_is_no_text_ends_the_push_after_the_lines_before_it() {
+    let _limit = crate::limit();
+    let shop = emails("", 0);
+    let refused = shop.fails_with(1, &["work", "push", "emails"], b"one\ntwo\n\xff\nfour\n");
+    assert!(refused.contains("standard input"), "{refused}");
+    assert_eq!(shop.json(&["--json", "work", "list", "emails"]).len(), 2);
+    let many: String = (0..2500).map(|line| format!("{line}\n")).collect();
+    assert_eq!(shop.ok_with(&["work", "push", "emails"], many.as_bytes()).lines().count(), 2500);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_output_of_a_program_is_the_result_byte_by_byte() {
+    let _limit = crate::limit();
+    for (script, column, right) in [
+        (r"printf 'a\n\n  \nb\377\n'", "result_base64", "YQoKICAKYv8="),
+        (r"printf 'a\n\n  b\n\n'", "result", "a\n\n  b\n"),
+        ("true", "result", "null"),
+    ] {
+        let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
+        let running = shop.start(&["work", "run", "emails", "--exec", "sh", "--", "-c", script]);
+        let job = loop {
+            let job = shop.json(&["--json", "work", "show", "1"]).remove(0);
+            if job["finished_at"].is_number() || job["state"] == "dead" {
+                break job;
+            }
+        };
+        let result = job[column].as_str().unwrap_or("null");
+        assert_eq!((&job["finished_as"], result), (&Value::from("done"), right), "{script}: {job}");
+        running.interrupt();
+        assert_eq!(running.end().0, Some(130));
+    }
+}
+
+#[test]
+fn a_redrive_of_another_state_and_a_misspelled_queue_are_refused() {
+    let _limit = crate::limit();
+    let shop = emails("WITH MAX_ATTEMPTS = 1", 1);
+    let token = shop.json(&["--json", "work", "take", "emails"])[0]["token"].to_string();
+    shop.ok(&["work", "fail", "1", &token, "no such address"]);
+    let refused = shop.fails(1, &["work", "redrive", "emails", "--state", "scheduled", "--yes"]);
+    assert!(refused.contains("only dead jobs"), "{refused}");
+    assert_eq!(dead(&shop).len(), 1);
+    for command in
+        [&["work", "list", "emial"][..], &["work", "redrive", "emial"], &["work", "cancel", "emial", "--yes"]]
+    {
+        let refused = shop.fails(1, command);
+        assert!(refused.contains("60002") && refused.contains("'emial'"), "{refused}");
+    }
+    shop.ok(&["work", "redrive", "emails", "--state", "dead", "--yes"]);
+    assert!(dead(&shop).is_empty());
+}

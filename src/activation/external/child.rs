@@ -130,7 +130,7 @@ impl Child {
     /// Writes all the input, reads all the output, and waits for the end.
     ///
     /// Only the program's own end counts: a child that it left running may hold its input and its output open for ever.
-    pub(super) async fn run(self, input: Vec<u8>) -> Result<Vec<String>> {
+    pub(super) async fn run(self, input: Vec<u8>) -> Result<Vec<u8>> {
         let Self { name, mut process, input: mut pipe, mut output, mut errors, .. } = self;
         let lost = |error: io::Error| failed(format!("program '{name}' cannot be talked to: {error}")).caused_by(error);
         let too_long = || failed(format!("program '{name}' answered with more than {LONGEST_ANSWER} bytes"));
@@ -187,8 +187,7 @@ impl Child {
         if !status.success() {
             return Err(failed(format!("program '{name}' ended with {status}{}", complaint.text())));
         }
-        let text = String::from_utf8(text).map_err(|_| failed(format!("program '{name}' answered with no UTF-8")))?;
-        Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+        Ok(text)
     }
 
     /// Writes one line and meanwhile reads the program's output. Otherwise a program that fills its output pipe before

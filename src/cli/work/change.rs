@@ -1,6 +1,6 @@
 //! `dialoq work redrive`, `cancel`, `pause` and `resume`
 
-use super::Filter;
+use super::{Filter, number_of};
 use crate::cli::failure::Failure;
 use crate::cli::globals::Globals;
 use crate::cli::output::{Output, printable};
@@ -29,6 +29,9 @@ pub(super) struct Redrive {
 
 impl Redrive {
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
+        if let Some(state) = self.filter.state.as_deref().filter(|state| *state != "dead") {
+            return Err(Failure::input(format!("--state {state}: only dead jobs can be redriven; leave --state out")));
+        }
         let broker = globals.open().await?;
         let mut filter = self.filter.of(broker.clock().now());
         filter.state = Some("dead".to_owned());
@@ -69,10 +72,6 @@ impl Cancel {
 enum Change {
     Redrive,
     Cancel,
-}
-
-fn number_of(jobs: u64) -> String {
-    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
 }
 
 async fn each(

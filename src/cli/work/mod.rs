@@ -63,7 +63,7 @@ impl Work {
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
         match &self.command {
-            Command::Push(command) => interrupt.stops(command.run(globals, output)).await,
+            Command::Push(command) => command.run(globals, output, interrupt).await,
             Command::Take(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Complete(command) => interrupt.stops(command.run(globals, output)).await,
             Command::Fail(command) => interrupt.stops(command.run(globals, output)).await,
@@ -119,6 +119,10 @@ impl Filter {
             taken_before,
         }
     }
+}
+
+fn number_of(jobs: u64) -> String {
+    if jobs == 1 { "1 job".to_owned() } else { format!("{jobs} jobs") }
 }
 
 /// Reads a job id.

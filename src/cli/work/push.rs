@@ -1,22 +1,25 @@
 //! `dialoq work push`
 
+use super::number_of;
 use crate::cli::failure::Failure;
 use crate::cli::globals::{Globals, parse_span};
+use crate::cli::interrupt::Interrupt;
 use crate::cli::output::Output;
 use clap::Args;
 use dialoq::work::{PushJob, Pushed};
-use dialoq::{Act, Tx};
+use dialoq::{Act, Broker};
 use serde_json::json;
 use std::io::BufRead;
 use std::time::Duration;
+use tokio::sync::mpsc;
 
 /// The most lines of one commit.
 const LINES_AT_ONCE: usize = 1000;
 
 /// Put jobs into a work queue.
 ///
-/// Without BODY, each line of standard input is the body of a job; up to 1000 lines are one commit. Prints the id of each
-/// job. A job whose unique key is taken is not pushed again; its id is printed as that of the job that is there.
+/// Without BODY, each line of standard input is the body of a job. Lines that have come are pushed without waiting for
+/// more, up to 1000 in one commit; ctrl-C ends it and says how many jobs were pushed. Prints the id of each job. A job whose unique key is taken is not pushed again; its id is printed as that of the job that is there.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -49,41 +52,60 @@ pub(super) struct Push {
 }
 
 impl Push {
-    pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
-        let broker = globals.open().await?;
-        let done = async {
-            if let Some(body) = &self.body {
-                let pushed = self.options(broker.push_job(&self.queue, body)).await?;
-                return print(output, pushed);
-            }
-            let mut lines = std::io::stdin().lock().lines();
-            loop {
-                let tx = broker.begin().await?;
-                let pushed = self.lines(&tx, &mut lines).await?;
-                let is_last = pushed.len() < LINES_AT_ONCE;
-                tx.commit().await?;
-                pushed.into_iter().try_for_each(|pushed| print(output, pushed))?;
-                if is_last {
-                    return Ok(());
-                }
-            }
+    pub(super) async fn run(
+        &self,
+        globals: &Globals,
+        output: &Output,
+        interrupt: &mut Interrupt,
+    ) -> Result<(), Failure> {
+        let Some(broker) = interrupt.unless_requested(globals.open()).await? else {
+            return Err(Failure::Interrupted("interrupted".into()));
         };
-        let done = done.await;
+        let done = match &self.body {
+            Some(body) => {
+                let push = async { print(output, self.options(broker.push_job(&self.queue, body)).await?) };
+                interrupt.stops(push).await
+            }
+            None => self.lines(&broker, output, interrupt).await,
+        };
         broker.close().await?;
         done
     }
 
-    async fn lines(
-        &self,
-        tx: &Tx,
-        lines: &mut impl Iterator<Item = std::io::Result<String>>,
-    ) -> Result<Vec<Pushed>, Failure> {
-        let mut pushed = Vec::new();
-        for line in lines.take(LINES_AT_ONCE) {
-            let line = line.map_err(|error| Failure::file("read", "standard input", error))?;
-            pushed.push(self.options(tx.push_job(&self.queue, &line)).await?);
+    /// The lines that have come are one commit, so that no transaction waits for the next one.
+    async fn lines(&self, broker: &Broker, output: &Output, interrupt: &mut Interrupt) -> Result<(), Failure> {
+        let mut lines = standard_input();
+        let mut jobs = 0;
+        loop {
+            let first = tokio::select! {
+                biased;
+                () = interrupt.requested() => {
+                    return Err(Failure::Interrupted(format!("interrupted; pushed {}", number_of(jobs))));
+                }
+                line = lines.recv() => line,
+            };
+            let (mut next, mut pushed, mut failed) = (first, Vec::new(), None);
+            if next.is_none() {
+                return Ok(());
+            }
+            let tx = broker.begin().await?;
+            while let Some(line) = next {
+                match line {
+                    Ok(line) => pushed.push(self.options(tx.push_job(&self.queue, &line)).await?),
+                    Err(error) => {
+                        failed = Some(Failure::file("read", "standard input", error));
+                        break;
+                    }
+                }
+                next = if pushed.len() < LINES_AT_ONCE { lines.try_recv().ok() } else { None };
+            }
+            tx.commit().await?;
+            jobs += pushed.iter().filter(|pushed| pushed.is_new).count() as u64;
+            pushed.into_iter().try_for_each(|pushed| print(output, pushed))?;
+            if let Some(failed) = failed {
+                return Err(failed);
+            }
         }
-        Ok(pushed)
     }
 
     fn options<'a>(&self, push: PushJob<'a>) -> PushJob<'a> {
@@ -100,6 +122,21 @@ impl Push {
             (None, _) => push,
         }
     }
+}
+
+/// The lines of standard input, up to the first that cannot be read. A thread reads them, because a read that waits for
+/// input cannot be dropped.
+fn standard_input() -> mpsc::Receiver<std::io::Result<String>> {
+    let (sender, lines) = mpsc::channel(LINES_AT_ONCE);
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let is_last = line.is_err();
+            if sender.blocking_send(line).is_err() || is_last {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 fn print(output: &Output, pushed: Pushed) -> Result<(), Failure> {

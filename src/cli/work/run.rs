@@ -14,8 +14,8 @@ use std::time::Duration;
 /// Run a program for each job of a work queue.
 ///
 /// The program gets the body on its standard input, and the environment variables DIALOQ_JOB, DIALOQ_TOKEN,
-/// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job; anything else is a
-/// failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
+/// DIALOQ_JOB_TYPE, DIALOQ_JOB_KEY, DIALOQ_ATTEMPT and DIALOQ_QUEUE. Exit code 0 completes the job, and
+/// its standard output, byte by byte but for the end of the last line, is the result; anything else is a failed attempt, whose reason ends with the program's last words on its standard error. While the program runs its lease is prolonged. The first ctrl-C lets running programs end, the second
 /// kills them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\

@@ -32,7 +32,7 @@ pub(super) struct Take {
     /// How long they are held: 5, 5s, 250ms, 2m, 1h; without it, the LEASE_MS of the queue.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, conflicts_with = "pop")]
     lease: Option<Duration>,
-    /// Completed by the taking itself.
+    /// Completed by the taking itself. A job that is popped and not printed is lost: use a lease if it matters.
     #[arg(long)]
     pop: bool,
     /// How long to wait for a job. Without it, not at all.
@@ -62,9 +62,16 @@ impl Take {
         if let Some(wait) = self.wait {
             take = take.wait(wait);
         }
-        let jobs = take.await;
+        // Printed before anything else can fail: a job that was popped is nowhere else.
+        let done = match take.await {
+            Ok(jobs) => self.print(output, &jobs),
+            Err(error) => Err(error.into()),
+        };
         broker.close().await?;
-        let jobs = jobs?;
+        done
+    }
+
+    fn print(&self, output: &Output, jobs: &[Job]) -> Result<(), Failure> {
         if jobs.is_empty() {
             return Err(Failure::Nothing(format!("no job is ready in work queue '{}'", printable(&self.queue))));
         }
@@ -72,7 +79,7 @@ impl Take {
             return jobs.iter().try_for_each(|job| output.json(&line(job)));
         }
         let mut table = table(&["#job", "#token", "#attempt", "type", "key", "body"]);
-        for job in &jobs {
+        for job in jobs {
             table.add_row([
                 job.taken.job.to_string(),
                 job.taken.token.to_string(),
