@@ -174,7 +174,8 @@ impl<'a> TakeJobs<'a> {
     }
 
     /// Completed by the taking itself, or in a transaction by its commit: nothing needs to be reported, and outside a
-    /// transaction a job whose reader dies is gone.
+    /// transaction a job whose reader dies is gone. So is one whose take is dropped after the store has done it and before
+    /// its answer has come.
     pub fn pop(mut self) -> Self {
         self.take.hold = Hold::Transaction;
         self

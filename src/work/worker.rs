@@ -1,7 +1,7 @@
 //! Workers: readers that take jobs and run a handler for each.
 
 use super::strategic::{Takes, prepare};
-use super::{Job, TakenJob, WorkQueue};
+use super::{Job, JobFilter, TakenJob, WorkQueue};
 use crate::act::Act;
 use crate::activation::{HandlerResult, MonitorRow, Procedure, Ramp, Readers, Session};
 use crate::broker::Broker;
@@ -13,6 +13,7 @@ use crate::receive::{Deadline, next_by};
 use crate::time::Timestamp;
 use crate::tx::Tx;
 use std::fmt::Display;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -115,7 +116,8 @@ pub struct WorkDone {
     pub completed: u64,
     /// Attempts that failed: an error, a panic, a body that does not decode.
     pub failed: u64,
-    /// Jobs that were cancelled, or whose lease was over, while the handler ran.
+    /// Jobs that were cancelled, or whose lease was over, while the handler ran; also those that a handler completed itself in
+    /// a queue with `HISTORY = OFF`, which look the same.
     pub lost: u64,
 }
 
@@ -400,7 +402,7 @@ impl<T: Send + 'static> Reader<T> {
     async fn run(self) {
         while !*self.stopped.borrow() {
             let mut stopped = self.stopped.clone();
-            if let Err(error) = self.turn().await {
+            if let Err(error) = caught(self.turn()).await {
                 if error.code() == Code::STORE_CLOSED {
                     return;
                 }
@@ -469,11 +471,14 @@ impl<T: Send + 'static> Reader<T> {
         let Some(job) = self.take(broker).await? else { return Ok(false) };
         let job = Arc::new(job);
         let ended = {
-            let handled = self.handle(job.clone(), None);
+            let mut handled = std::pin::pin!(self.handle(job.clone(), None));
             let beating = beat(broker, &job, self.lease(&job));
             tokio::select! {
-                ended = handled => ended,
-                lost = beating => {
+                ended = &mut handled => ended,
+                lost = beating => if self.is_completed(&job, &lost).await {
+                    // By the handler itself, which may go on.
+                    handled.await
+                } else {
                     self.counters.lost.fetch_add(1, Relaxed);
                     tracing::warn!(job = job.taken.job.0, error = %lost, "a job was lost while its handler ran");
                     return Ok(true);
@@ -481,7 +486,13 @@ impl<T: Send + 'static> Reader<T> {
             }
         };
         match ended {
-            Ended::Done(result) => self.note(&job, complete(broker, &job, result).await)?,
+            Ended::Done(result) => {
+                let completed = match complete(broker, &job, result).await {
+                    Err(error) if self.is_completed(&job, &error).await => Ok(()),
+                    completed => completed,
+                };
+                self.note(&job, completed)?;
+            }
             Ended::Failed(reason, then) => {
                 self.note_failure(&job, &reason);
                 match report_failure(broker, &job, reason, then).await {
@@ -492,6 +503,15 @@ impl<T: Send + 'static> Reader<T> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a job that is gone was completed, by its handler; known if its queue has a history.
+    async fn is_completed(&self, job: &Job, lost: &Error) -> bool {
+        if lost.code() != Code::JOB_NOT_FOUND {
+            return false;
+        }
+        let filter = JobFilter { job: Some(job.taken.job), state: Some("done".to_owned()), ..JobFilter::default() };
+        self.worker.broker.finished_jobs(&filter, 1).await.is_ok_and(|done| !done.is_empty())
     }
 
     async fn in_transaction(&self) -> Result<bool> {
@@ -605,6 +625,19 @@ async fn report_failure(act: &impl Act, job: &Job, reason: String, then: AfterFa
     }
 }
 
+/// A panic of a strategy is an error, so that its reader goes on.
+async fn caught<T>(turn: impl Future<Output = Result<T>>) -> Result<T> {
+    let mut turn = std::pin::pin!(turn);
+    std::future::poll_fn(|context| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context)));
+        polled.unwrap_or_else(|panic| {
+            let what = format!("a turn of a reader {}", panicked(&*panic));
+            std::task::Poll::Ready(Err(Error::new(Code::HANDLER_FAILED, what)))
+        })
+    })
+    .await
+}
+
 /// Ends a task that no caller waits for any more.
 struct AbortOnDrop(tokio::task::AbortHandle);
 
@@ -636,9 +669,13 @@ fn is_lost(error: &Error) -> bool {
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    format!("its handler {}", panicked(panic))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    format!("its handler panicked: {}", text.unwrap_or_default())
+    format!("panicked: {}", text.unwrap_or_default())
 }
 
 /// A reason as the tables keep it.

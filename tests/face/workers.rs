@@ -315,3 +315,89 @@ async fn a_worker_serves_several_queues_by_a_strategy() {
         assert_eq!(worker.err().unwrap().code(), dialoq::Code::OUT_OF_RANGE);
     }
 }
+
+#[tokio::test]
+async fn a_leased_handler_may_report_its_job_itself() {
+    let _limit = limit();
+    for is_kept in [true, false] {
+        let broker = broker(if is_kept { "" } else { "WITH HISTORY = OFF" }).await;
+        broker.push_job(TASKS, &1).await.unwrap();
+        let go_on = Arc::new(Semaphore::new(0));
+        let (reported, ended) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let of_handler = (reported.clone(), go_on.clone(), ended.clone());
+        let worker = broker.worker(TASKS, move |context, _| {
+            let (reported, go_on, ended) = of_handler.clone();
+            async move {
+                context.broker.complete_job(&*context.job).await?;
+                reported.add_permits(1);
+                go_on.acquire().await.unwrap().forget();
+                ended.add_permits(1);
+                Ok::<_, dialoq::Error>(())
+            }
+        });
+        let worker = worker.start();
+        reported.acquire().await.unwrap().forget();
+        if is_kept {
+            // Its lease is to be prolonged while it goes on, and there is none.
+            broker.clock().advance(Duration::from_secs(30));
+            tokio::task::yield_now().await;
+        }
+        go_on.add_permits(1);
+        finished(&worker, 1).await;
+        let done = worker.stop().await;
+        // Without a history it looks as if the job was cancelled.
+        let right = if is_kept { (1, 0, 0) } else { (0, 0, 1) };
+        assert_eq!((done.completed, done.failed, done.lost), right, "history {is_kept}");
+        assert_eq!(ended.available_permits(), 1, "the handler ran to its end");
+    }
+}
+
+/// Panics when it plans for the second time.
+#[derive(Clone)]
+struct Panicking<S>(S, Arc<AtomicUsize>);
+
+impl<S: dialoq::receive::strategy::Strategy> dialoq::receive::strategy::Strategy for Panicking<S> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn form(&self) -> dialoq::receive::strategy::Form {
+        self.0.form()
+    }
+
+    fn bound(&self) -> dialoq::receive::strategy::Bound {
+        self.0.bound()
+    }
+
+    fn prepare(&mut self, catalog: &dialoq::catalog::Catalog) -> dialoq::Result<()> {
+        self.0.prepare(catalog)
+    }
+
+    fn plan(&self, now: dialoq::Timestamp) -> dialoq::receive::strategy::Plan {
+        // Each preparation plans too: once before the worker starts and once for its reader.
+        assert_ne!(self.1.fetch_add(1, SeqCst), 3, "the strategy is wrong");
+        self.0.plan(now)
+    }
+
+    fn served(&mut self, served: dialoq::receive::strategy::Served) {
+        self.0.served(served);
+    }
+}
+
+#[tokio::test]
+async fn a_strategy_that_panics_does_not_end_its_reader() {
+    let _limit = limit();
+    for in_transactions in [false, true] {
+        let broker = broker("").await;
+        let plans = Arc::new(AtomicUsize::new(0));
+        let worker = broker.worker(TASKS, async |_, _| Ok::<_, String>(()));
+        let worker = if in_transactions { worker.in_transactions() } else { worker };
+        let worker = worker.by(Panicking(weighted([("tasks", 1)]), plans.clone())).unwrap().start();
+        for number in 0..3 {
+            broker.push_job(TASKS, &number).await.unwrap();
+            finished(&worker, u64::from(number) + 1).await;
+        }
+        assert!(plans.load(SeqCst) > 4, "it has panicked");
+        assert_eq!(worker.stop().await.completed, 3);
+    }
+}
