@@ -2,6 +2,7 @@
 //! way to interleave them; what comes of each run must be one of the outcomes the play allows, and every outcome it
 //! names must come of some run.
 
+mod job_callers;
 mod jobs;
 mod limits;
 mod plays;
@@ -22,6 +23,11 @@ macro_rules! plays {
                     stores: &Store::ALL,
                     run: |store| stage::run_all(&$module::$name(), store),
                 },)+)+
+                OnStores {
+                    name: "two_callers_on_one_job",
+                    stores: &[Store::Sqlite],
+                    run: job_callers::two_callers_on_one_job,
+                },
                 OnStores {
                     name: "a_wait_without_end_is_reported",
                     stores: &Store::ALL,

@@ -101,7 +101,7 @@ pub(crate) fn run_all(play: &Play, store: Store) {
 }
 
 /// Every order of these numbers of steps of each session.
-fn orders(left: &[usize]) -> Vec<Vec<usize>> {
+pub(crate) fn orders(left: &[usize]) -> Vec<Vec<usize>> {
     if left.iter().all(|steps| *steps == 0) {
         return vec![Vec::new()];
     }

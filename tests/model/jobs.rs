@@ -5,10 +5,10 @@ use crate::run::{open, same};
 use crate::servers::{Database, Store};
 use dialoq::act::Perform;
 use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
-use dialoq::protocol::definition::{WorkNumber, WorkOption, WorkOrder};
+use dialoq::protocol::definition::{Missed, WorkNumber, WorkOption, WorkOrder, WorkScheduleOptions};
 use dialoq::protocol::work::{AfterFailure, Due, Hold, JobState, Push, Take, TakeFrom, TakenJob, Unique, WorkVerb};
 use dialoq::protocol::{Outcome, Verb, definition::Definition};
-use dialoq::work::JobFilter;
+use dialoq::work::{JobFilter, coming_times};
 use dialoq::{Broker, Clock, Error, Gathering, JobId, Timestamp, Tx};
 use proptest::prelude::*;
 use std::collections::HashMap;
@@ -33,6 +33,12 @@ const STRICT: usize = 1;
 const LOOSE: [Store; 1] = [Store::Postgres];
 /// Stores whose strict queues do not hold back every job of a key while a cancel of one is not committed.
 const LOOSE_CANCELS: [Store; 2] = [Store::Postgres, Store::Mssql];
+/// Work schedules, of a queue each: name, place of the queue, cron line.
+const SCHEDULES: [(&str, usize, &str, Missed); 3] = [
+    ("often", 0, "*/2 * * * * *", Missed::Once),
+    ("skips", 2, "5,20 * * * * *", Missed::Skip),
+    ("all", 3, "*/7 * * * *", Missed::All),
+];
 
 #[derive(Debug, Clone)]
 pub(crate) enum Step {
@@ -46,6 +52,11 @@ pub(crate) enum Step {
     /// Several verbs in one call.
     Unit(Vec<Op>),
     AdvanceMs(u16),
+    AdvanceSeconds(u16),
+    /// The clock is set back; on the embedded store only.
+    SetBack(u8),
+    /// Pauses a schedule, or lets it go on.
+    Schedule(usize, bool),
     Alter(usize, WorkOption),
     Restart,
 }
@@ -125,6 +136,9 @@ pub(crate) fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
         26 => (0..=SESSIONS, op()).prop_map(|(place, op)| Step::Do(place, op)),
         3 => prop::collection::vec(op(), 2..5).prop_map(Step::Unit),
         5 => (1..3000u16).prop_map(Step::AdvanceMs),
+        1 => (1..2000u16).prop_map(Step::AdvanceSeconds),
+        1 => (1..10u8).prop_map(Step::SetBack),
+        1 => (0..SCHEDULES.len(), any::<bool>()).prop_map(|(schedule, is_on)| Step::Schedule(schedule, is_on)),
         2 => (0..QUEUES.len(), option()).prop_map(|(queue, option)| Step::Alter(queue, option)),
         1 => Just(Step::Restart),
     ];
@@ -215,8 +229,8 @@ impl Known {
             Op::Report(place) => {
                 WorkVerb::Report { taken: self.taken(*place), progress: format!("at {number}").into() }
             }
-            Op::Cancel(place) => WorkVerb::Cancel { job: self.job(*place) },
-            Op::Redrive(place) => WorkVerb::Redrive { job: self.job(*place) },
+            Op::Cancel(place) => WorkVerb::Cancel { job: self.job(*place), seen: None },
+            Op::Redrive(place) => WorkVerb::Redrive { job: self.job(*place), seen: None },
         })
     }
 }
@@ -238,6 +252,11 @@ struct Run {
     database: Database,
     sessions: [Option<Pair>; SESSIONS],
     numbers: u64,
+    /// The job of each time of each schedule.
+    fired: HashMap<(Arc<str>, Vec<u8>), u64>,
+    was_set_back: bool,
+    /// A schedule was altered after that: it counts its times anew.
+    counts_anew: bool,
 }
 
 /// Runs the steps on both sides; returns the first difference.
@@ -254,6 +273,9 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         database,
         sessions: Default::default(),
         numbers: 0,
+        fired: HashMap::new(),
+        was_set_back: false,
+        counts_anew: false,
     };
     let definitions = QUEUES.map(|(name, order, of_key)| Definition::CreateWorkQueue {
         name: name.to_owned(),
@@ -264,11 +286,24 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         ],
     });
     run.define(definitions.to_vec()).await?;
+    let schedules = SCHEDULES.map(|(name, queue, cron, missed)| Definition::CreateWorkSchedule {
+        name: name.to_owned(),
+        queue: QUEUES[queue].0.to_owned(),
+        options: WorkScheduleOptions {
+            cron: Some(cron.to_owned()),
+            missed: Some(missed),
+            job_type: Some("t1".to_owned()),
+            body: Some("{time}".to_owned()),
+            ..WorkScheduleOptions::default()
+        },
+    });
+    run.define(schedules.to_vec()).await?;
     for (place, step) in steps.iter().enumerate() {
         let step = &loosened(store, step);
         run.step(step).await.map_err(|why| format!("step {place}, {step:?}: {why}"))?;
         run.settle().await;
         run.compare().await.map_err(|why| format!("after step {place}, {step:?}: {why}"))?;
+        run.check_schedules().map_err(|why| format!("after step {place}, {step:?}: {why}"))?;
     }
     for place in 0..SESSIONS {
         run.step(&Step::Commit(place)).await?;
@@ -354,8 +389,20 @@ impl Run {
             Step::Do(place, op) => self.op(*place, op).await?,
             Step::Unit(ops) => self.unit(ops).await?,
             // On a server a change in a transaction has the time of its call, in the core that of the commit.
-            Step::AdvanceMs(_) if self.database.store().is_server() && self.is_changed() => {}
+            Step::AdvanceMs(_) | Step::AdvanceSeconds(_) if self.database.store().is_server() && self.is_changed() => {}
             Step::AdvanceMs(ms) => self.clock.advance(Duration::from_millis(u64::from(*ms))),
+            Step::AdvanceSeconds(seconds) => self.clock.advance(Duration::from_secs(u64::from(*seconds))),
+            Step::SetBack(_) if self.database.store().is_server() => {}
+            Step::SetBack(seconds) => {
+                self.clock.jump(-i64::from(*seconds));
+                self.was_set_back = true;
+            }
+            Step::Schedule(schedule, is_on) => {
+                let options = WorkScheduleOptions { status: Some(*is_on), ..WorkScheduleOptions::default() };
+                let name = SCHEDULES[*schedule].0.to_owned();
+                self.counts_anew |= self.was_set_back;
+                self.define(vec![Definition::AlterWorkSchedule { name, options }]).await?;
+            }
             Step::Alter(queue, option) => {
                 let options = vec![*option];
                 self.define(vec![Definition::AlterWorkQueue { name: QUEUES[*queue].0.to_owned(), options }]).await?;
@@ -434,7 +481,28 @@ impl Run {
         }
     }
 
-    /// Every job that is not finished, and every one that is kept.
+    /// No time has two jobs, and the next time of a schedule is the first one of its line after now.
+    fn check_schedules(&mut self) -> Result<(), String> {
+        for (row, _) in self.model.jobs().jobs.values().filter(|(row, _)| row.pushed_by.starts_with("schedule ")) {
+            let time = row.body.as_deref().cloned().unwrap_or_default();
+            let first = *self.fired.entry((row.pushed_by.clone(), time)).or_insert(row.job_id);
+            if first != row.job_id && !self.counts_anew {
+                return Err(format!("{} has pushed jobs {first} and {} for one time", row.pushed_by, row.job_id));
+            }
+        }
+        let now = self.clock.now();
+        for (schedule_id, (next_at, _)) in &self.model.jobs().schedules {
+            let schedule = &self.model.core.catalog().work_schedules[schedule_id];
+            let right = coming_times(&schedule.cron, "UTC", now, 1).map_err(text)?.first().copied();
+            let is_right = if self.was_set_back { *next_at >= right } else { *next_at == right };
+            if schedule.is_enabled != next_at.is_some() || schedule.is_enabled && !is_right {
+                return Err(format!("{} fires next at {next_at:?}, not {right:?}", schedule.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Every job that is not finished, every one that is kept, and the times of every schedule.
     async fn compare(&mut self) -> Result<(), String> {
         let mut store = Vec::new();
         for mut job in self.broker.jobs(&JobFilter::default(), 10_000).await.map_err(text)? {
@@ -472,6 +540,13 @@ impl Run {
                 "job {name} in {queue}: {} {:?} {} {state} {} by {token} {at:?} {:?} {last_error:?}",
                 row.job_type, row.key, row.level, row.attempts, row.pushed_at,
             ));
+        }
+        for schedule in self.broker.work_schedules().await.map_err(text)? {
+            store.push(format!("schedule {}: {:?} {:?}", schedule.name, schedule.next_at, schedule.last_at));
+        }
+        for (schedule_id, (next_at, last_at)) in &self.model.jobs().schedules {
+            let name = &self.model.core.catalog().work_schedules[schedule_id].name;
+            model.push(format!("schedule {name}: {next_at:?} {last_at:?}"));
         }
         for job in self.model.jobs().history.values() {
             let name = self.model_known.name(JobId(job.job_id));
