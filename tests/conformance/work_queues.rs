@@ -526,6 +526,21 @@ case!(a_push_joins_its_transaction, [250], async |t| {
     }
 });
 
+case!(a_push_in_a_transaction_counts_its_delay, [241, 250], async |t| {
+    // DIFFERENCE(time-in-a-transaction): on SQLite the delay counts from the commit, on a server from the call.
+    with(&t, "").await?;
+    let tx = t.begin().await?;
+    tx.0.push_job(W, &"a".to_owned()).run_after(Duration::from_secs(10)).await?;
+    t.advance(6).await?;
+    tx.commit().await?;
+    t.advance(5).await?;
+    let by_then = if t.store().is_server() { "a" } else { "" };
+    assert_eq!(taken(&t.broker, 1).await?, by_then);
+    t.advance(5).await?;
+    let since = if t.store().is_server() { "" } else { "a" };
+    assert_eq!(taken(&t.broker, 1).await?, since);
+});
+
 case!(a_report_in_a_transaction_comes_with_its_commit, [251], async |t| {
     with(&t, "RETRY_DELAY_MS = 0").await?;
     push(&t.broker, "a").await?;
