@@ -175,7 +175,7 @@ staged!(a_worker_that_is_stopped_in_time_leaves_and_one_that_is_not_is_ended, as
 });
 
 staged!(hosts, hosts_share_the_maximum, async |store| {
-    let stage = Stage::new(store).await;
+    let stage = Stage::shared(store).await;
     stage.ddl("CREATE WORK QUEUE jobs WITH MAX_QUEUE_READERS = 3, LEASE_MS = 31536000000").await;
     let desk = Desk::new();
     let mut hosts = Vec::new();

@@ -101,8 +101,8 @@ pub(crate) fn complete_against_fail() -> Play {
         ],
         outcomes: &[
             "A: ; B: ; target: []; initiator: []; jobs: [ready after 1]",
-            "A: ; B: 60043; target: []; initiator: []; jobs: [taken after 1]",
-            "A: 60043; B: ; target: []; initiator: []; jobs: [ready after 1]",
+            "? A: ; B: 60043; target: []; initiator: []; jobs: [taken after 1]",
+            "? A: 60043; B: ; target: []; initiator: []; jobs: [ready after 1]",
             "A: 60041; B: ; target: []; initiator: []; jobs: [ready after 1]",
         ],
     }

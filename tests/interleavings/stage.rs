@@ -42,7 +42,8 @@ pub(crate) struct Play {
     pub(crate) sent_before: &'static [(char, &'static str)],
     pub(crate) sessions: &'static [&'static [Do]],
     /// Each outcome: the results of the sessions, then the messages left in the target's queue and in the initiator's, and the
-    /// jobs that are left, if the play has any.
+    /// jobs that are left, if the play has any. On a server an outcome with `? ` before it need not come: a report waits 100 ms
+    /// for a session that holds the row, and whether that session goes on by then is a matter of time.
     pub(crate) outcomes: &'static [&'static str],
 }
 
@@ -89,14 +90,22 @@ pub(crate) fn run_all(play: &Play, store: Store) {
         }
         let outcome = runtime.block_on(run(play, &order, theatre.clone().expect("it was just built")));
         assert!(
-            play.outcomes.contains(&outcome.as_str()),
+            play.outcomes.iter().any(|allowed| allowed.trim_start_matches("? ") == outcome),
             "in the order {order:?} came\n    {outcome}\nallowed are\n    {}",
             play.outcomes.join("\n    ")
         );
         seen.entry(outcome).or_insert(order);
     }
     for outcome in play.outcomes {
-        assert!(seen.contains_key(*outcome), "no order gives\n    {outcome}\nfound were {:#?}", seen.keys());
+        let (must_come, outcome) = match outcome.strip_prefix("? ") {
+            Some(outcome) => (!store.is_server(), outcome),
+            None => (true, *outcome),
+        };
+        assert!(
+            !must_come || seen.contains_key(outcome),
+            "no order gives\n    {outcome}\nfound were {:#?}",
+            seen.keys()
+        );
     }
 }
 
