@@ -54,7 +54,7 @@ pub(crate) fn a_take_that_lets_the_next_job_of_a_key_go_wakes_readers(store: Sto
         client.batch_execute("SET dialoq.client = '1'").await.unwrap();
         for (most, wakes) in [(2, true), (1, false)] {
             broker
-                .execute(&*format!("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = {most}"))
+                .execute(&format!("CREATE WORK QUEUE w WITH ORDER = FIFO_STRICT, MAX_TAKEN_PER_KEY = {most}"))
                 .await
                 .unwrap();
             push(&broker, "first", "a", Some("k")).await;
