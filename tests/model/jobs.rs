@@ -255,8 +255,8 @@ struct Run {
     /// The job of each time of each schedule.
     fired: HashMap<(Arc<str>, Vec<u8>), u64>,
     was_set_back: bool,
-    /// A schedule was altered after that: it counts its times anew.
-    counts_anew: bool,
+    /// A schedule was altered after that: its next time is computed again.
+    is_recomputed: bool,
 }
 
 /// Runs the steps on both sides; returns the first difference.
@@ -275,7 +275,7 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         numbers: 0,
         fired: HashMap::new(),
         was_set_back: false,
-        counts_anew: false,
+        is_recomputed: false,
     };
     let definitions = QUEUES.map(|(name, order, of_key)| Definition::CreateWorkQueue {
         name: name.to_owned(),
@@ -400,7 +400,7 @@ impl Run {
             Step::Schedule(schedule, is_on) => {
                 let options = WorkScheduleOptions { status: Some(*is_on), ..WorkScheduleOptions::default() };
                 let name = SCHEDULES[*schedule].0.to_owned();
-                self.counts_anew |= self.was_set_back;
+                self.is_recomputed |= self.was_set_back;
                 self.define(vec![Definition::AlterWorkSchedule { name, options }]).await?;
             }
             Step::Alter(queue, option) => {
@@ -486,7 +486,7 @@ impl Run {
         for (row, _) in self.model.jobs().jobs.values().filter(|(row, _)| row.pushed_by.starts_with("schedule ")) {
             let time = row.body.as_deref().cloned().unwrap_or_default();
             let first = *self.fired.entry((row.pushed_by.clone(), time)).or_insert(row.job_id);
-            if first != row.job_id && !self.counts_anew {
+            if first != row.job_id && !self.is_recomputed {
                 return Err(format!("{} has pushed jobs {first} and {} for one time", row.pushed_by, row.job_id));
             }
         }

@@ -99,7 +99,7 @@ pub enum WorkChange {
         /// Those with a number below this one, whatever their age.
         first_number: u64,
     },
-    /// A work schedule has fired, or its next time was counted anew.
+    /// A work schedule has fired, or its next time was computed again.
     SetScheduleTimes {
         /// The work schedule.
         schedule_id: i32,

@@ -203,9 +203,11 @@ impl Database {
             has_locked: row.flag("has_locked")?,
         };
         self.maintenance.learn(row)?;
-        if row.int("catalog_version")? != self.definitions.known().version {
-            self.reload().await?;
-        }
+        // If the definitions cannot be read now, the receivers of the known queues are woken all the same.
+        let reloaded = match row.int("catalog_version")? != self.definitions.known().version {
+            true => self.reload().await,
+            false => Ok(()),
+        };
         let catalog = self.definitions.known().catalog.clone();
         let is_awaited = self.board.sleeping() > 0;
         for queue in catalog.queues.values() {
@@ -231,6 +233,7 @@ impl Database {
                 activity.set_depth_for_monitors(jobs, jobs as u64);
             }
         }
+        reloaded?;
         self.watch.polled_changes.store(changes + 1, SeqCst);
         Ok(states)
     }
