@@ -6,11 +6,13 @@ mod work;
 pub(crate) use missing::missing;
 pub use work::{WorkQueueDefinition, WorkScheduleDefinition};
 
+pub use crate::protocol::definition::{BrokerOption, Definition, ExecuteAs, QueueEvent, Validation};
+pub use crate::protocol::system::POST_EVENT_NOTIFICATION;
+
 use crate::error::{Error, Result};
 use crate::message::DeclaresType;
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, PriorityOptions,
-    QueueEvent, QueueOptions, SentBy, Validation,
+    ActivationChange, ActivationOptions, AnyOr, ContractEntry, PriorityOptions, QueueOptions, SentBy,
 };
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -193,7 +195,8 @@ impl Definitions {
         self.add(Definition::DropXmlSchemaCollection { name: name.into() })
     }
 
-    /// `CREATE EVENT NOTIFICATION name ON QUEUE queue FOR event TO SERVICE 'service', 'current database'`
+    /// `CREATE EVENT NOTIFICATION name ON QUEUE queue FOR event TO SERVICE 'service', 'current database'`; the service
+    /// accepts the contract [`POST_EVENT_NOTIFICATION`].
     pub fn event_notification(
         &mut self,
         name: impl Into<String>,

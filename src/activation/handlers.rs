@@ -26,11 +26,6 @@ impl HandlerError {
         Self(why.into().into())
     }
 
-    /// A failure that is boxed already.
-    pub fn from_boxed(cause: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        Self(cause)
-    }
-
     /// An error of Dialoq's own is kept; any other becomes 60024.
     pub(super) fn into_error(self) -> Error {
         match self.0.downcast::<Error>() {
@@ -43,9 +38,10 @@ impl HandlerError {
     }
 }
 
-impl<E: std::error::Error + Send + Sync + 'static> From<E> for HandlerError {
+/// Any error, also a boxed one, and a text: `?` on all of them, and `Err("no stock".into())`.
+impl<E: Into<Box<dyn std::error::Error + Send + Sync>>> From<E> for HandlerError {
     fn from(cause: E) -> Self {
-        Self(Box::new(cause))
+        Self(cause.into())
     }
 }
 
@@ -177,6 +173,11 @@ impl Perform for Context {
 /// A handler of a `T`: an `async` closure `async |context, value| {...}` or a function, cloned for each message.
 ///
 /// It is implemented for all of them; there is nothing to implement by hand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no handler",
+    label = "a handler is `async |context, value| {{ ...; Ok(()) }}`, or an async function of a `&Context` and the value",
+    note = "the value is the body as the message type declares it, or the `Message`; what is awaited must be `Send`"
+)]
 pub trait Handle<'a, T>: FnOnce(&'a Context, T) -> <Self as Handle<'a, T>>::Handling {
     /// Its future.
     type Handling: Future<Output = HandlerResult> + Send + 'a;
@@ -251,7 +252,28 @@ impl Handlers {
         Self::default()
     }
 
-    /// Handles messages of that type, decoded.
+    /// Handles messages of that type, decoded, by `async |context, value| { ...; Ok(()) }`.
+    ///
+    /// The closure itself is `async`: with `|context, value| async move { ... }` the compiler answers "implementation of
+    /// `AsyncFnOnce` is not general enough" or "type annotations needed". An async function does as well, and
+    /// `async move |context, value|` if it takes values along, which it clones for each message.
+    ///
+    /// ```
+    /// use dialoq::activation::Handlers;
+    /// use dialoq::MessageType;
+    ///
+    /// const PLACE_ORDER: MessageType<String> = MessageType::text("//shop/PlaceOrder");
+    ///
+    /// let handlers = Handlers::new().on(PLACE_ORDER, async |context, order| {
+    ///     let pieces: u32 = order.parse()?;
+    ///     if pieces > 100 {
+    ///         return Err("the stock has 100 pieces".into());
+    ///     }
+    ///     context.end_conversation().await?;
+    ///     Ok(())
+    /// });
+    /// # drop(handlers);
+    /// ```
     pub fn on<T, F>(mut self, message_type: MessageType<T>, handle: F) -> Self
     where
         T: Send + 'static,

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+/// The load of --quick.
+const QUICK_LENGTH: Duration = Duration::from_secs(1);
+
 /// Play one load through every priority strategy and compare them.
 ///
 /// Messages of a high and of a low class arrive in calm, bursts and a flood, and each strategy, in its classic and its
@@ -27,6 +30,7 @@ use std::time::Duration;
 #[command(after_long_help = "\
 Examples:
   dialoq lab                                 all strategies; the report with its charts goes to lab.html
+  dialoq lab --quick                         the improved forms on a short load
   dialoq lab --strategy dual_queue_loop      one strategy, both forms
   dialoq lab --on work                       the same load as jobs of work queues
   dialoq lab --recorded arrivals.jsonl       arrivals as they were recorded
@@ -54,6 +58,9 @@ pub(super) struct Lab {
     /// The same seed gives the same synthetic arrivals.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
+    /// One second of arrivals, and the improved forms only: done in some seconds.
+    #[arg(long, conflicts_with_all = ["recorded", "length"])]
+    quick: bool,
     /// How long the synthetic arrivals last, 1s to 1h.
     #[arg(long, value_name = "SPAN", value_parser = parse_span, default_value = "8s")]
     length: Duration,
@@ -113,12 +120,14 @@ impl Lab {
         if !is_server && self.in_use {
             return Err(Failure::input("--in-use is for a server, which --db names"));
         }
-        let synthetic = Source::Synthetic { seed: self.seed, length: self.length };
+        let length = if self.quick { QUICK_LENGTH } else { self.length };
+        let synthetic = Source::Synthetic { seed: self.seed, length };
         Ok(Options {
             source: self.recorded.clone().map_or(synthetic, Source::Recorded),
             service: self.service,
             strategies: self.strategies.clone(),
             folder: self.folder.clone().unwrap_or_else(std::env::temp_dir),
+            is_improved_only: self.quick,
             on: if self.on == "work" { On::Work } else { On::Messages },
             server: is_server.then(|| Server { url: url.to_owned(), is_in_use: self.in_use }),
         })

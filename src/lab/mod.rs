@@ -38,6 +38,8 @@ pub(crate) struct Options {
     pub service: Duration,
     /// The strategies to play, by name; all if empty.
     pub strategies: Vec<String>,
+    /// Whether the classic forms are left out. Default false.
+    pub is_improved_only: bool,
     /// Where the databases are made, and removed again. Default the system's folder for temporary files.
     pub folder: PathBuf,
     /// A server to play on instead. Default none.
@@ -92,6 +94,7 @@ impl Default for Options {
             source: Source::Synthetic { seed: 1, length: Duration::from_secs(8) },
             service: Duration::from_millis(3),
             strategies: Vec::new(),
+            is_improved_only: false,
             folder: std::env::temp_dir(),
             server: None,
             on: On::default(),
@@ -138,7 +141,8 @@ pub(crate) async fn run(
     let load = Load::of(&options.source, options.service)?;
     let wanted = |contestant: &Contestant| {
         let is_named = options.strategies.is_empty() || options.strategies.iter().any(|name| name == contestant.name());
-        is_named && contestant.plays(options.on)
+        let is_wanted = is_named && !(options.is_improved_only && contestant.form() == Form::Classic);
+        is_wanted && contestant.plays(options.on)
     };
     let contestants: Vec<Contestant> = Contestant::ALL.into_iter().filter(wanted).collect();
     let runs = contestants.len();

@@ -126,6 +126,7 @@ async fn a_recording_is_played_to_the_strategies_named() {
         source: Source::Recorded(path),
         service: Duration::ZERO,
         strategies: vec!["aging".to_owned()],
+        is_improved_only: false,
         folder: folder.path().to_owned(),
         server: None,
         on: On::Messages,

@@ -87,7 +87,7 @@ staged!(a_batch_commits_with_the_users_own_sql, async |store| {
     let handlers = Handlers::new().on(ORDER, async move |context, order| {
         context.sql(insert.clone(), (order.sku, order.pieces)).await?;
         if order.pieces == 13 {
-            return Err(HandlerError::new("no luck"));
+            return Err("no luck".into());
         }
         context.end_conversation().await?;
         Ok(())

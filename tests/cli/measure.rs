@@ -29,6 +29,11 @@ fn the_lab_compares_and_writes_its_page() {
     }
     let page = std::fs::read_to_string(shop.path("lab.html")).unwrap();
     assert!(page.contains("jobs were served") && !page.contains("message"), "jobs are called jobs");
+    let quick = shop.ok(&["--json", "lab", "--quick", "--strategy", "weighted,dual_queue_loop", "--no-html"]);
+    let quick: serde_json::Value = serde_json::from_str(&quick).unwrap();
+    let forms = quick["strategies"].as_array().unwrap().iter().map(|strategy| strategy["form"].as_str().unwrap());
+    assert_eq!(forms.collect::<Vec<_>>(), ["improved", "improved"]);
+    assert!(shop.fails(2, &["lab", "--quick", "--length", "2s"]).contains("--length"));
     assert!(shop.fails(2, &["lab", "--on", "paper"]).contains("messages, work"));
     assert!(shop.fails(2, &["lab", "--strategy", "magic"]).contains("weighted"), "the names are listed");
     assert!(shop.fails(1, &["lab", "--length", "1ms"]).contains("error[60005]"));

@@ -3,6 +3,7 @@
 
 #[path = "../servers/called_by.rs"]
 mod called_by;
+mod features;
 mod levels;
 mod paths;
 mod rooms;

@@ -1,0 +1,22 @@
+//! A library user gets a library: the default features are the embedded store only.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// The crates that the library depends on if no feature is named.
+fn lean() -> BTreeSet<String> {
+    let tree = ["tree", "--locked", "--offline", "--edges", "normal", "--prefix", "none", "--format", "{p}"];
+    let made = Command::new(env!("CARGO")).args(tree).current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let text = String::from_utf8(made.stdout).unwrap();
+    text.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_default_is_the_embedded_store_without_command_and_servers() {
+    let crates = lean();
+    assert!(crates.contains("rusqlite"), "{crates:?}");
+    for other in ["clap", "comfy-table", "hdrhistogram", "indicatif", "rustls", "tiberius", "tokio-postgres"] {
+        assert!(!crates.contains(other), "a library user gets '{other}' without asking for it");
+    }
+}
