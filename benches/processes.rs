@@ -1,7 +1,8 @@
 //! What it costs to work on a SQLite file through the process that owns it.
 //!
 //! `cargo bench --bench processes` measures, each row beside its rival in the same run; `cargo test --bench processes`
-//! only runs it once. Durability is full, bodies have 256 bytes. `DIALOQ_BENCH_FOLDER` says where the files are.
+//! only runs it once. Durability is full, bodies have 256 bytes. `DIALOQ_BENCH_FOLDER` says where the files are, and
+//! `cargo bench --bench processes -- lone` (`many`, `take-over`) measures one row in more rounds.
 //!
 //! - One caller: the median SEND of a process that owns the file, and of one that works through another.
 //! - 64 callers: SENDs a second of one process, and of eight that have eight callers each.
@@ -35,22 +36,58 @@ fn main() {
     if let (Ok(role), Ok(url)) = (std::env::var(ROLE), std::env::var(URL)) {
         return runtime.block_on(child(&role, &url, length));
     }
-    let (mut alone, mut beside, mut one, mut eight, mut over) = (vec![], vec![], vec![], vec![], vec![]);
-    for _ in 0..rounds {
-        alone.push(fresh(&runtime, |url| lone(url, false)));
-        beside.push(fresh(&runtime, |url| lone(url, true)));
-        one.push(fresh(&runtime, |url| rate(url, 1)));
-        eight.push(fresh(&runtime, |url| rate(url, PROCESSES)));
-        over.push(fresh(&runtime, take_over));
-    }
-    let [alone, beside, one, eight, over] = [alone, beside, one, eight, over].map(median);
+    let asked: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let is_asked = |row: &str| asked.is_empty() || asked.iter().any(|asked| asked == row);
+    let rounds = if asked.is_empty() { rounds } else { rounds * 4 };
     println!("durability full, 256 bytes, {rounds} rounds of {length:?}, medians; {}", env!("CARGO_PKG_VERSION"));
-    println!("one caller, SEND p50: owner {alone:.0} us, through the owner {beside:.0} us, {:+.0} us", beside - alone);
-    println!("64 callers, SENDs a second: one process {one:.0}, eight processes {eight:.0}, {:.2} of one", eight / one);
-    println!("take-over after a kill under load: {over:.0} ms");
+    if is_asked("lone") {
+        let [alone, beside] =
+            in_turn(rounds, || [fresh(&runtime, |url| lone(url, false)), fresh(&runtime, |url| lone(url, true))]);
+        println!(
+            "one caller, SEND p50: owner {:.0} us (least {:.0}), through the owner {:.0} us (least {:.0}), {:+.0} us",
+            median(&alone),
+            least(&alone),
+            median(&beside),
+            least(&beside),
+            median(&beside) - median(&alone)
+        );
+    }
+    if is_asked("many") {
+        let [one, eight] =
+            in_turn(rounds, || [fresh(&runtime, |url| rate(url, 1)), fresh(&runtime, |url| rate(url, PROCESSES))]);
+        let (one, eight) = (median(&one), median(&eight));
+        println!(
+            "64 callers, SENDs a second: one process {one:.0}, eight processes {eight:.0}, {:.2} of one",
+            eight / one
+        );
+    }
+    if is_asked("take-over") {
+        let [over] = in_turn(rounds, || [fresh(&runtime, take_over)]);
+        println!(
+            "take-over after a kill under load: {:.0} ms, {:.0} ms at most",
+            median(&over),
+            over.iter().copied().fold(0.0, f64::max)
+        );
+    }
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+/// The figures of each rival, measured in turn.
+fn in_turn<const N: usize>(rounds: usize, mut measure: impl FnMut() -> [f64; N]) -> [Vec<f64>; N] {
+    let mut figures = [const { Vec::new() }; N];
+    for _ in 0..rounds {
+        for (figures, figure) in figures.iter_mut().zip(measure()) {
+            figures.push(figure);
+        }
+    }
+    figures
+}
+
+fn least(figures: &[f64]) -> f64 {
+    figures.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn median(figures: &[f64]) -> f64 {
+    let mut figures = figures.to_vec();
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
@@ -168,7 +205,7 @@ async fn child(role: &str, url: &str, length: Duration) {
                 broker.send(handle, "DEFAULT", &body).await.expect("the message is sent");
                 times.push(before.elapsed().as_secs_f64() * 1e6);
             }
-            println!("{}", median(times));
+            println!("{}", median(&times));
         }
         ("load", callers) => {
             let sent = Arc::new(AtomicU64::new(0));

@@ -3,18 +3,20 @@
 //! The conformance suite runs through an owner and after a take-over, the suite `processes` kills processes under load,
 //! `activation hosts` counts readers over processes. Here are the edges: the socket, versions, garbage, ends at bad moments.
 
+mod ends;
 #[path = "../servers/limit.rs"]
 mod limits;
 mod refusals;
+mod take_over;
 
 use dialoq::{Act, Broker, Code};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const FILE: &str = "DIALOQ_SHARE_FILE";
+const URL: &str = "DIALOQ_SHARE_URL";
 const WORK: &str = "DIALOQ_SHARE_WORK";
 
 /// How long a test waits for what must come.
@@ -69,44 +71,74 @@ async fn send(broker: &Broker, body: &str) -> dialoq::Result<()> {
 
 async fn received(broker: &Broker) -> Vec<String> {
     let batch = broker.receive("to").wait(PATIENCE).await.unwrap();
-    let batch = batch.expect("a message comes");
+    bodies(&batch.expect("a message comes"))
+}
+
+fn bodies(batch: &dialoq::Batch) -> Vec<String> {
     batch.messages().iter().map(|message| String::from_utf8_lossy(message.body()).into_owned()).collect()
 }
 
 /// Another process on the file.
-struct Other(Child);
+struct Other {
+    child: Child,
+    commands: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
 
 impl Other {
-    /// Starts one that does this work, and waits until it says that it is ready.
-    fn start(path: &Path, work: &str) -> Self {
+    /// Starts one that opens this URL and does this work, and waits until it says that it is ready.
+    fn start_on(url: &str, work: &str, variables: &[(&str, &Path)]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["other_process", "--exact", "--ignored", "--nocapture"])
-            .env(FILE, path)
+            .env(URL, url)
             .env(WORK, work)
+            .envs(variables.iter().copied())
+            .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let is_ready = lines.map_while(Result::ok).any(|line| line.contains("ready"));
-        assert!(is_ready, "the other process ended");
-        Self(child)
+        let (commands, answers) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let mut other = Self { child, commands, answers };
+        other.answer("ready");
+        other
+    }
+
+    fn start(path: &Path, work: &str) -> Self {
+        Self::start_on(&format!("sqlite:{}", path.display()), work, &[])
+    }
+
+    /// Has it send a message; returns `sent` or the code of the error.
+    fn send(&mut self, body: &str) -> String {
+        writeln!(self.commands, "{body}").unwrap();
+        self.answer("answer ")
+    }
+
+    /// The rest of the next line that holds this word.
+    fn answer(&mut self, word: &str) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.answers.read_line(&mut line).unwrap() > 0, "the other process ended");
+            if let Some((_, rest)) = line.split_once(word) {
+                return rest.trim().to_owned();
+            }
+        }
     }
 
     fn signal(&self, name: &str) {
-        let done = Command::new("kill").args([format!("-{name}"), self.0.id().to_string()]).status().unwrap();
+        let done = Command::new("kill").args([format!("-{name}"), self.child.id().to_string()]).status().unwrap();
         assert!(done.success());
     }
 
     fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 }
 
 impl Drop for Other {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -114,8 +146,7 @@ impl Drop for Other {
 #[test]
 #[ignore = "run by the tests that need another process"]
 fn other_process() {
-    let (Some(path), Ok(work)) = (std::env::var_os(FILE), std::env::var(WORK)) else { return };
-    let url = format!("sqlite:{}", Path::new(&path).display());
+    let (Ok(url), Ok(work)) = (std::env::var(URL), std::env::var(WORK)) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let broker = Broker::open(&url).await.unwrap();
@@ -123,6 +154,16 @@ fn other_process() {
         match work.as_str() {
             "own" => {}
             "hold a message" => assert!(tx.receive("to").wait(PATIENCE).await.unwrap().is_some()),
+            "send" => {
+                println!("ready");
+                for body in std::io::stdin().lines().map_while(Result::ok) {
+                    match send(&broker, &body).await {
+                        Ok(()) => println!("answer sent"),
+                        Err(error) => println!("answer {error}"),
+                    }
+                }
+                return;
+            }
             other => panic!("no such work: {other}"),
         }
         println!("ready");
@@ -151,11 +192,22 @@ fn a_waiting_receive_goes_on_when_the_owner_is_killed() {
         let broker = place.open().await;
         let waiting = tokio::spawn({
             let broker = broker.clone();
-            async move { received(&broker).await }
+            async move {
+                loop {
+                    match broker.receive("to").wait(PATIENCE).await {
+                        Ok(batch) => break bodies(&batch.unwrap()),
+                        // A poll of the RECEIVE was under way when the owner was killed.
+                        Err(error) => assert_eq!(error.code(), Code::OWNER_GONE, "{error}"),
+                    }
+                }
+            }
         });
         until_it_waits(&broker).await;
         owner.kill();
-        send(&broker, "after the end of the owner").await.unwrap();
+        // A connection that no one has found ended yet: the owner is dead, so it cannot have done the call.
+        while let Err(error) = send(&broker, "after the end of the owner").await {
+            assert_eq!(error.code(), Code::OWNER_GONE, "{error}");
+        }
         assert_eq!(waiting.await.unwrap(), ["after the end of the owner"]);
     });
 }

@@ -596,6 +596,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Says in the lock file whether other processes may work through this one.
+    pub(super) fn announce(&self, is_shared: bool) {
+        let mut owner = self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = owner.as_mut().map(|owner| owner.announce(is_shared)) {
+            tracing::warn!(%error, "the lock file does not name this process");
+        }
+    }
+
     /// Stops without another write, for a store that is dropped: all acknowledged work is synced already.
     pub(super) fn abandon(&self) {
         {

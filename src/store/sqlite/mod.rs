@@ -187,6 +187,11 @@ impl SqliteStore {
         self.engine.give_back_jobs(jobs.iter().copied());
     }
 
+    /// Whether a commit has failed: the store takes no more work.
+    fn has_failed(&self) -> bool {
+        self.engine.lock_even_failed().failed.is_some()
+    }
+
     /// The repairs made when the database was opened.
     pub fn repairs(&self) -> &Arc<[Repair]> {
         &self.repairs
@@ -225,7 +230,7 @@ impl SqliteStore {
     async fn room(&self, cost: u32) -> Result<OwnedSemaphorePermit> {
         match self.room.clone().try_acquire_many_owned(cost) {
             Ok(room) => Ok(room),
-            Err(_) => self.room.clone().acquire_many_owned(cost).await.map_err(|_| Error::closed()),
+            Err(_) => self.room.clone().acquire_many_owned(cost).await.map_err(|_| self.engine.why_unanswered()),
         }
     }
 

@@ -69,7 +69,8 @@ impl Owner {
         Ok(Self { database: database.to_owned(), key, note: None })
     }
 
-    /// Writes this process's id into the lock file, for other processes, and whether they may work through it.
+    /// Writes this process's id into the lock file, for other processes, and whether they may work through it; again if
+    /// that has changed.
     ///
     /// # Errors
     /// 60010 if another process holds that file; 60011 if it is a symbolic link; 60014 if it cannot be written; 60017;
@@ -79,12 +80,19 @@ impl Owner {
         let failed = |error| {
             if path.is_symlink() { linked(&path) } else { unwritable("lock file", &path, error) }
         };
-        let mut file = note_options().open(&path).map_err(failed)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(owned(&self.database, &holder(&self.database))),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
-        }
+        // It may have been deleted since it was written first.
+        let kept = self.note.take().filter(|file| is_at(file, &path));
+        let mut file = match kept {
+            Some(file) => file,
+            None => {
+                let file = note_options().open(&path).map_err(failed)?;
+                match file.try_lock() {
+                    Ok(()) => file,
+                    Err(TryLockError::WouldBlock) => return Err(owned(&self.database, &holder(&self.database))),
+                    Err(TryLockError::Error(error)) => return Err(failed(error)),
+                }
+            }
+        };
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         let shared = if is_shared { " shared" } else { "" };
         let note = format!("pid {} since {since}{shared}\n", std::process::id());
@@ -195,6 +203,19 @@ fn lock_file(entries: &mut Vec<Entry>, database: &Path) -> Result<FileKey> {
     Ok(key)
 }
 
+/// Whether a path still names this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    #[cfg(unix)]
+    {
+        file.metadata().is_ok_and(|found| std::fs::symlink_metadata(path).is_ok_and(|at| key_of(&at) == key_of(&found)))
+    }
+    // The open file keeps its name there.
+    #[cfg(not(unix))]
+    {
+        file.metadata().is_ok() && path.exists()
+    }
+}
+
 /// `None` if there is no such file.
 fn existing_key(database: &Path) -> std::io::Result<Option<FileKey>> {
     match std::fs::metadata(database) {
@@ -239,6 +260,11 @@ fn flags(flags: rustix::fs::OFlags) -> i32 {
 /// Whether the owner of the database lets other processes work through it, as far as the lock file says so.
 pub(super) fn is_shared(database: &Path) -> bool {
     read_note(database).split_whitespace().nth(4) == Some("shared")
+}
+
+/// Whether the lock file names an owner: the one that has the file, or one that was killed.
+pub(super) fn is_named(database: &Path) -> bool {
+    !read_note(database).is_empty()
 }
 
 fn read_note(database: &Path) -> String {

@@ -1,7 +1,8 @@
-//! The side of a process that works through the owner.
+//! The connection of a guest to the owner: calls and their answers, and what the owner reports by itself.
 
-use super::frame::{self, Answer, Call, FrameReader, FromOwner, QueueNews, Readers, Request, TxStep};
-use super::serve::taken_jobs;
+use super::connection::Connection;
+use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Readers, Request};
+use super::session::taken_jobs;
 use super::{blocking, lock, owner_gone, unexpected};
 use crate::catalog::{Catalog, fold_name};
 use crate::error::{Code, Error, Result};
@@ -9,30 +10,40 @@ use crate::protocol::work::WorkVerb;
 use crate::protocol::{Outcome, Verb};
 use crate::store::handover::{HoldsMessages, note_dropped};
 use crate::store::sqlite::{ROOM, ReadOnlyStore, cost};
-use crate::store::{ActivityBoard, BoxFuture, SqlRows, SqlStatement, Store, StoreTx, work_queue_on_board};
+use crate::store::{ActivityBoard, Store, work_queue_on_board};
 use interprocess::local_socket::tokio::Stream;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-use tokio::io::AsyncWriteExt;
-use tokio::sync::{Notify, Semaphore, mpsc, oneshot};
-use uuid::Uuid;
-
-/// Frames written together.
-const MOST_TOGETHER: usize = 1024;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, Semaphore, oneshot};
 
 /// The shortest interval between two reports of this process's readers.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
-/// In the number of a step of a transaction: what its caller does not take is rolled back.
+/// In the id of a step of a transaction: what its caller does not take is rolled back.
 const IN_TX: u64 = 1 << 63;
+
+/// So many calls one after the other, none beside another, show a lone caller.
+const LONE_AFTER: u32 = 8;
+/// How long a lone caller waits on its own thread, which may drive other tasks. An in-process caller writes on its own
+/// thread if a batch takes at most as long.
+const LONE_WAIT: Duration = Duration::from_millis(1);
+/// How long the task leaves the socket to a lone caller that reads from it.
+const LONE_READS: Duration = Duration::from_millis(1);
 
 /// A connection to the owner.
 pub(super) struct Client {
-    requests: mpsc::UnboundedSender<Vec<u8>>,
+    connection: Connection,
+    /// What has arrived. A lone caller or the task reads.
+    arrived: Mutex<FrameBuffer>,
     waiting: Mutex<Waiting>,
     last_id: AtomicU64,
+    /// Calls in a row that were alone and answered soon.
+    lone_calls: AtomicU32,
+    /// Answers that a lone caller has waited for on its own thread.
+    lone_reads: AtomicU64,
     watched: Mutex<HashSet<String>>,
     board: Arc<ActivityBoard>,
     /// As in the store: a flood waits in its callers and not in memory.
@@ -41,8 +52,10 @@ pub(super) struct Client {
     is_lost: AtomicBool,
     /// Whether the owner closes.
     is_closing: AtomicBool,
-    /// Signalled when the owner closes, and when the last answer has come since.
+    /// Signalled when the owner closes.
     closing: Notify,
+    /// Signalled when the owner closes and the last caller has its answer.
+    finished: Notify,
 }
 
 /// The definitions, read from the file.
@@ -65,10 +78,16 @@ struct Waiting {
 /// An answer, and the version of the definitions that its caller may expect.
 type Answered = (u64, Result<Answer>);
 
-/// The ends of a connection, for the task that serves it.
-pub(super) struct Ends {
-    stream: Arc<Stream>,
-    to_write: mpsc::UnboundedReceiver<Vec<u8>>,
+/// What a reading of the socket has left.
+#[cfg(unix)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrived {
+    /// All that has arrived is read.
+    Nothing,
+    /// The other side has ended the connection.
+    End,
+    /// Another thread reads.
+    Busy,
 }
 
 impl Client {
@@ -77,13 +96,16 @@ impl Client {
         board: Arc<ActivityBoard>,
         reader: Arc<ReadOnlyStore>,
         catalog: Arc<Mutex<Arc<Catalog>>>,
-    ) -> (Arc<Self>, Ends) {
+    ) -> io::Result<Arc<Self>> {
+        let connection = Connection::new(stream)?;
         *lock(&catalog) = reader.catalog();
-        let (requests, to_write) = mpsc::unbounded_channel();
-        let client = Self {
-            requests,
+        Ok(Arc::new(Self {
+            connection,
+            arrived: Mutex::default(),
             waiting: Mutex::default(),
             last_id: AtomicU64::new(0),
+            lone_calls: AtomicU32::new(0),
+            lone_reads: AtomicU64::new(0),
             watched: Mutex::default(),
             board,
             room: Semaphore::new(ROOM as usize),
@@ -97,46 +119,128 @@ impl Client {
             is_lost: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
             closing: Notify::new(),
-        };
-        (Arc::new(client), Ends { stream: Arc::new(stream), to_write })
+            finished: Notify::new(),
+        }))
     }
 
     /// Carries requests and answers until the connection ends. Every caller that still waits gets 60046.
-    pub(super) async fn run(self: &Arc<Self>, ends: Ends) {
-        let Ends { stream, to_write } = ends;
-        let writer = write(stream.clone(), to_write);
-        let mut reader = FrameReader::new(&*stream);
-        let read = async {
-            loop {
-                match reader.next::<FromOwner>().await {
-                    Ok(Some(FromOwner::Answer { id, definitions, answer })) => {
-                        self.hand_over(id, (definitions, answer.map_err(Error::from)));
-                        if self.is_closing.load(Relaxed) && lock(&self.waiting).callers.is_empty() {
-                            return;
-                        }
-                    }
-                    Ok(Some(FromOwner::Closing)) => {
-                        self.is_closing.store(true, Relaxed);
-                        self.closing.notify_one();
-                        if lock(&self.waiting).callers.is_empty() {
-                            return;
-                        }
-                    }
-                    Ok(Some(FromOwner::Queue { queue, news })) => self.publish(&queue, news),
-                    Ok(Some(FromOwner::Redefined)) => self.definitions.changed.notify_one(),
-                    Ok(Some(FromOwner::PlaceFreed { queue })) => self.board.queue(&queue).place_freed(),
-                    Ok(None) => return,
-                    Err(error) => return tracing::warn!(%error, "the connection to the owner of the database was lost"),
-                }
-            }
+    pub(super) async fn run(self: &Arc<Self>) {
+        let error = tokio::select! {
+            read = self.read() => read.err(),
+            written = self.connection.write_queued() => written.err(),
+            () = self.finished.notified() => None,
+            () = self.follow_definitions() => None,
+            () = self.publish_readers() => None,
         };
-        tokio::select! {
-            () = read => {}
-            () = writer => {}
-            () = self.follow_definitions() => {}
-            () = self.publish_readers() => {}
+        if let Some(error) = error {
+            tracing::warn!(%error, "the connection to the owner of the database was lost");
         }
         self.lose();
+    }
+
+    /// Reads until the connection ends.
+    #[cfg(unix)]
+    async fn read(&self) -> io::Result<()> {
+        let socket = self.connection.socket()?;
+        let mut seen = self.lone_reads.load(Relaxed);
+        loop {
+            let lone_reads = self.lone_reads.load(Relaxed);
+            let found = self.read_arrived(&socket)?;
+            // While lone callers read, each answer would wake this task for nothing.
+            if found == Arrived::Busy || lone_reads != seen {
+                seen = lone_reads;
+                tokio::time::sleep(LONE_READS).await;
+                continue;
+            }
+            let mut found = found;
+            let watch = socket.watch()?;
+            while found == Arrived::Nothing && self.lone_reads.load(Relaxed) == seen {
+                // Forgotten before the reading, so that what arrives after it wakes this task again.
+                watch.arrival().await?;
+                found = self.read_arrived(&socket)?;
+            }
+            if found == Arrived::End {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Reads what is there.
+    #[cfg(unix)]
+    fn read_arrived(&self, socket: &super::connection::Socket) -> io::Result<Arrived> {
+        let Some(mut arrived) = self.try_arrived() else { return Ok(Arrived::Busy) };
+        loop {
+            match socket.try_read(arrived.room()) {
+                Ok(0) => return Ok(Arrived::End),
+                Ok(_) => self.take_frames(&mut arrived)?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Arrived::Nothing),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    async fn read(&self) -> io::Result<()> {
+        let socket = self.connection.socket()?;
+        let mut bytes = Vec::new();
+        loop {
+            bytes.clear();
+            if socket.read(&mut bytes).await? == 0 {
+                return Ok(());
+            }
+            let mut arrived = lock(&self.arrived);
+            arrived.room().extend_from_slice(&bytes);
+            self.take_frames(&mut arrived)?;
+        }
+    }
+
+    /// What has arrived, unless another thread reads.
+    fn try_arrived(&self) -> Option<MutexGuard<'_, FrameBuffer>> {
+        match self.arrived.try_lock() {
+            Ok(arrived) => Some(arrived),
+            Err(TryLockError::Poisoned(arrived)) => Some(arrived.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Hands over the answers that have arrived, and publishes the rest.
+    fn take_frames(&self, arrived: &mut FrameBuffer) -> io::Result<()> {
+        while let Some(frame) = arrived.next::<FromOwner>()? {
+            match frame {
+                FromOwner::Answer { id, definitions, answer } => {
+                    self.hand_over(id, (definitions, answer.map_err(Error::from)));
+                }
+                FromOwner::Closing => {
+                    self.is_closing.store(true, Relaxed);
+                    self.closing.notify_one();
+                    self.finish_if_idle();
+                }
+                FromOwner::Queue { queue, news } => self.publish(&queue, news),
+                FromOwner::Redefined => self.definitions.changed.notify_one(),
+                FromOwner::SlotFreed { queue: Some(queue) } => self.board.queue(&queue).place_freed(),
+                FromOwner::SlotFreed { queue: None } => {
+                    self.board.names().iter().for_each(|name| self.board.queue(name).place_freed());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the connection if the owner closes and no caller waits.
+    fn finish_if_idle(&self) {
+        if self.is_closing.load(Relaxed) && lock(&self.waiting).callers.is_empty() {
+            self.finished.notify_one();
+        }
+    }
+
+    /// Whether the connection has ended.
+    pub(super) fn is_lost(&self) -> bool {
+        self.is_lost.load(Relaxed)
+    }
+
+    /// An id for a transaction or the slot of a reader.
+    pub(super) fn next_id(&self) -> u64 {
+        self.last_id.fetch_add(1, Relaxed) + 1
     }
 
     /// Ends the connection for all callers.
@@ -151,6 +255,8 @@ impl Client {
             let _ = caller.send((0, Err(owner_gone())));
         }
         self.room.close();
+        // A transaction that outlives its connection keeps nothing open.
+        self.connection.end();
     }
 
     fn publish(&self, queue: &str, news: QueueNews) {
@@ -207,7 +313,7 @@ impl Client {
         loop {
             if monitors.version() != published {
                 published = monitors.version();
-                self.tell(Call::Publish(Readers::from(monitors)));
+                self.notify(Call::Publish(Readers::from(monitors)));
             }
             monitors.moved().await;
             tokio::time::sleep(PUBLISH_EVERY).await;
@@ -225,6 +331,7 @@ impl Client {
         {
             self.put_back(&outcomes.into_iter().map(Outcome::from).collect::<Vec<_>>());
         }
+        self.finish_if_idle();
     }
 
     /// Outcomes whose caller has gone: messages are dropped and counted, jobs go back.
@@ -232,22 +339,22 @@ impl Client {
         note_dropped(outcomes.iter().map(HoldsMessages::messages).sum());
         let jobs = taken_jobs(outcomes);
         if !jobs.is_empty() {
-            self.tell(Call::GiveBack(jobs));
+            self.notify(Call::GiveBack(jobs));
         }
     }
 
-    /// Sends what has no answer.
-    pub(super) fn tell(&self, call: Call) {
+    /// Sends a call that has no answer.
+    pub(super) fn notify(&self, call: Call) {
         let mut bytes = Vec::new();
         if frame::encode(&Request { id: 0, call }, &mut bytes).is_ok() {
-            let _ = self.requests.send(bytes);
+            self.connection.queue(&bytes);
         }
     }
 
-    /// Sends a request and waits for its answer. If the future is dropped, the owner drops the request too.
+    /// Sends a call and waits for its answer. If the future is dropped, the owner drops the call too.
     pub(super) async fn call(&self, call: &Call) -> Result<Answer> {
         let in_tx = if matches!(call, Call::InTx { .. }) { IN_TX } else { 0 };
-        let id = (self.last_id.fetch_add(1, Relaxed) + 1) | in_tx;
+        let id = self.next_id() | in_tx;
         let mut bytes = Vec::new();
         frame::encode(&(id, call), &mut bytes).map_err(|_| {
             Error::new(
@@ -256,27 +363,67 @@ impl Client {
             )
         })?;
         let (sender, receiver) = oneshot::channel();
-        {
+        let is_alone = {
             let mut waiting = lock(&self.waiting);
             if waiting.is_lost {
                 // Nothing was sent.
                 return Err(if in_tx == 0 { not_done() } else { owner_gone() });
             }
             waiting.callers.insert(id, sender);
+            waiting.callers.len() == 1
+        };
+        let may_wait = is_alone && self.lone_calls.load(Relaxed) >= LONE_AFTER;
+        if !is_alone {
+            self.lone_calls.store(0, Relaxed);
+            self.connection.queue(&bytes);
+        } else if self.connection.send(&bytes).is_err() {
+            lock(&self.waiting).callers.remove(&id);
+            self.finish_if_idle();
+            // The task meets the error too, and the role changes then.
+            return Err(if in_tx == 0 { not_done() } else { owner_gone() });
+        }
+        if may_wait {
+            self.read_alone(&receiver);
         }
         let mut pending = Pending { client: self, id, receiver: Some(receiver) };
-        let _ = self.requests.send(bytes);
         let (definitions, answer) = match &mut pending.receiver {
             Some(receiver) => receiver.await.unwrap_or_else(|_| (0, Err(owner_gone()))),
             None => (0, Err(owner_gone())),
         };
         pending.receiver = None;
+        if is_alone {
+            self.lone_calls.fetch_add(1, Relaxed);
+        }
         // A caller that has an answer finds the definitions that it was made with.
         if definitions > self.definitions.version.load(Relaxed) {
             self.read_definitions(Some(definitions)).await;
         }
         answer
     }
+
+    /// Waits for the answer of a lone caller on its own thread, and reads whatever arrives before it. The task goes on
+    /// with what has not arrived in time.
+    #[cfg(unix)]
+    fn read_alone(&self, receiver: &oneshot::Receiver<Answered>) {
+        let (Some(mut arrived), Ok(socket)) = (self.try_arrived(), self.connection.socket()) else { return };
+        self.lone_reads.fetch_add(1, Relaxed);
+        let until = Instant::now() + LONE_WAIT;
+        while receiver.is_empty() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || !socket.wait_readable(left) {
+                // The owner takes longer than this thread should be held up.
+                return self.lone_calls.store(0, Relaxed);
+            }
+            // The task meets an error, or the end, again.
+            let has_more = matches!(socket.try_read(arrived.room()), Ok(1..));
+            if self.take_frames(&mut arrived).is_err() || !has_more {
+                return;
+            }
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn read_alone(&self, _: &oneshot::Receiver<Answered>) {}
 
     /// Executes a unit in the owner.
     pub(super) async fn submit(&self, call: &Call) -> Result<Answer> {
@@ -292,11 +439,11 @@ impl Client {
         let mut watched = lock(&self.watched);
         if !watched.contains(&known) {
             watched.insert(known);
-            self.tell(Call::Watch { queue: name.to_owned() });
+            self.notify(Call::Watch { queue: name.to_owned() });
         }
     }
 
-    fn watch_queue_of(&self, verb: &Verb) {
+    pub(super) fn watch_queue_of(&self, verb: &Verb) {
         match verb {
             Verb::Receive { queue, .. } | Verb::GetConversationGroup { queue } => self.watch(queue),
             Verb::Work(WorkVerb::Take(take)) => self.watch(&work_queue_on_board(&take.queue)),
@@ -334,121 +481,9 @@ impl Drop for Pending<'_> {
             Ok((_, Ok(Answer::Outcomes(outcomes)))) if self.id & IN_TX == 0 => {
                 self.client.put_back(&outcomes.into_iter().map(Outcome::from).collect::<Vec<_>>());
             }
-            _ if is_open => self.client.tell(Call::Cancel { request: self.id }),
+            _ if is_open => self.client.notify(Call::Cancel { request: self.id }),
             _ => {}
         }
-    }
-}
-
-/// Writes frames; those that wait go together. Ends when a write fails.
-async fn write(stream: Arc<Stream>, mut to_write: mpsc::UnboundedReceiver<Vec<u8>>) {
-    let (mut frames, mut bytes) = (Vec::new(), Vec::new());
-    while to_write.recv_many(&mut frames, MOST_TOGETHER).await > 0 {
-        for frame in frames.drain(..) {
-            bytes.extend_from_slice(&frame);
-        }
-        if (&mut &*stream).write_all(&bytes).await.is_err() {
-            return;
-        }
-        bytes.clear();
-        bytes.shrink_to(64 * 1024);
-    }
-}
-
-/// A transaction in the owner. Its first step begins it there.
-pub(super) struct RemoteTx {
-    client: Arc<Client>,
-    id: u64,
-    is_begun: bool,
-    has_ended: bool,
-}
-
-impl RemoteTx {
-    pub(super) fn new(client: Arc<Client>) -> Self {
-        let id = client.last_id.fetch_add(1, Relaxed) + 1;
-        Self { client, id, is_begun: false, has_ended: false }
-    }
-
-    async fn step(&mut self, step: TxStep) -> Result<Answer> {
-        self.is_begun = true;
-        self.client.call(&Call::InTx { tx: self.id, step }).await
-    }
-
-    async fn done(&mut self, step: TxStep) -> Result<()> {
-        match self.step(step).await? {
-            Answer::Done => Ok(()),
-            other => Err(unexpected(&other)),
-        }
-    }
-}
-
-impl Drop for RemoteTx {
-    fn drop(&mut self) {
-        if self.is_begun && !self.has_ended {
-            self.client.tell(Call::DropTx { tx: self.id });
-        }
-    }
-}
-
-impl StoreTx for RemoteTx {
-    fn execute(&mut self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        Box::pin(async move {
-            self.client.watch_queue_of(&verb);
-            let answer = self.step(TxStep::Execute(verb)).await?;
-            outcomes(answer)?.into_iter().next().ok_or_else(|| unexpected(&Answer::Done))
-        })
-    }
-
-    fn sql(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<()>> {
-        Box::pin(self.done(TxStep::Sql(sql.into())))
-    }
-
-    fn query(&mut self, sql: SqlStatement) -> BoxFuture<'_, Result<SqlRows>> {
-        Box::pin(async move {
-            match self.step(TxStep::Query(sql.into())).await? {
-                Answer::Rows(rows) => Ok(rows.into()),
-                other => Err(unexpected(&other)),
-            }
-        })
-    }
-
-    fn claim(&mut self, unit_id: Uuid) -> BoxFuture<'_, Result<bool>> {
-        Box::pin(async move {
-            match self.step(TxStep::Claim(unit_id)).await? {
-                Answer::Happened(is_first) => Ok(is_first),
-                other => Err(unexpected(&other)),
-            }
-        })
-    }
-
-    fn savepoint<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.done(TxStep::Savepoint(name.to_owned())))
-    }
-
-    fn rollback_to<'a>(&'a mut self, name: &'a str) -> BoxFuture<'a, Result<()>> {
-        Box::pin(self.done(TxStep::RollbackTo(name.to_owned())))
-    }
-
-    fn commit(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        Box::pin(async move {
-            if !self.is_begun && !self.client.is_lost.load(Relaxed) {
-                return Ok(());
-            }
-            let done = self.done(TxStep::Commit).await;
-            self.has_ended = true;
-            done
-        })
-    }
-
-    fn rollback(mut self: Box<Self>) -> BoxFuture<'static, Result<()>> {
-        Box::pin(async move {
-            if !self.is_begun {
-                return Ok(());
-            }
-            let done = self.done(TxStep::Rollback).await;
-            self.has_ended = true;
-            // A transaction whose owner has gone is rolled back by its end.
-            done.or_else(|error| if error.code() == Code::OWNER_GONE { Ok(()) } else { Err(error) })
-        })
+        self.client.finish_if_idle();
     }
 }

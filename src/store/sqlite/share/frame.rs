@@ -16,11 +16,10 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::io;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncReadExt};
 use uuid::Uuid;
 
 /// The version of the frames. A change of any type below, or of a verb or outcome, is a new version.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The first bytes of a greeting.
 const GREETING: [u8; 8] = *b"dialoq/s";
 /// The longest frame: a unit of the largest body, with room for what stands around it.
@@ -75,16 +74,21 @@ pub(super) enum Call {
         tx: u64,
         step: TxStep,
     },
-    /// A place among the readers of a queue; with its number if the reader runs already.
-    TakePlace {
+    /// The slot of an activated reader that wants to start. The process gives it an id, unique in its connection.
+    TakeSlot {
+        slot: u64,
         queue_id: i32,
         most: u16,
-        number: Option<i32>,
     },
-    /// From here on nothing is answered: the place of a reader is free.
-    FreePlace {
+    /// From here on nothing is answered: the slot of a reader that ran under an earlier owner.
+    EnterSlot {
+        slot: u64,
         queue_id: i32,
         number: i32,
+    },
+    /// The reader has ended, or its start was given up.
+    FreeSlot {
+        slot: u64,
     },
     /// The transaction was dropped.
     DropTx {
@@ -141,9 +145,9 @@ pub(super) enum FromOwner {
     },
     /// Definitions have changed.
     Redefined,
-    /// A place among the readers of this queue is free.
-    PlaceFreed {
-        queue: String,
+    /// A slot among the readers of this queue is free; of any queue if none is named.
+    SlotFreed {
+        queue: Option<String>,
     },
 }
 
@@ -168,8 +172,8 @@ pub(super) enum Answer {
     Happened(bool),
     Changed(u64),
     Rows(Rows),
-    /// The number of a reader's place; `None` if all are taken.
-    Place(Option<i32>),
+    /// The number of a reader's slot; `None` if all are taken.
+    Slot(Option<i32>),
 }
 
 /// An error as it travels.
@@ -494,50 +498,43 @@ pub(super) fn encode(value: &impl Serialize, bytes: &mut Vec<u8>) -> io::Result<
     }
 }
 
-/// Reads frames from a connection. A future of [`FrameReader::next`] may be dropped; nothing is lost.
-pub(super) struct FrameReader<R> {
-    from: R,
-    buffer: Vec<u8>,
-    /// Where the next frame begins in the buffer.
+/// Bytes that have arrived, and the frames in them.
+#[derive(Default)]
+pub(super) struct FrameBuffer {
+    bytes: Vec<u8>,
+    /// Where the next frame begins.
     start: usize,
 }
 
-impl<R: AsyncRead + Unpin> FrameReader<R> {
-    pub(super) fn new(from: R) -> Self {
-        Self { from, buffer: Vec::new(), start: 0 }
-    }
-
-    /// The next frame; `None` at the end of the connection.
+impl FrameBuffer {
+    /// The next frame; `None` if more bytes must come first.
     ///
     /// # Errors
-    /// `InvalidData` if it is no frame of this version; those of the connection.
-    pub(super) async fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
-        loop {
-            let unread = &self.buffer[self.start..];
-            let mut wanted = READ_BYTES;
-            if let Some((length, rest)) = unread.split_first_chunk::<4>() {
-                let length = u32::from_le_bytes(*length) as usize;
-                if length > MAX_FRAME_BYTES {
-                    return Err(io::ErrorKind::InvalidData.into());
-                }
-                if let Some(value) = rest.get(..length) {
-                    let value = decode(value)?;
-                    self.start += 4 + length;
-                    return Ok(Some(value));
-                }
-                // The announced length is believed as far as bytes arrive.
-                wanted = (length - rest.len()).clamp(READ_BYTES, unread.len().max(READ_BYTES));
-            }
-            self.buffer.drain(..self.start);
-            self.start = 0;
-            if self.buffer.is_empty() {
-                self.buffer.shrink_to(READ_BYTES);
-            }
-            self.buffer.reserve(wanted);
-            if self.from.read_buf(&mut self.buffer).await? == 0 {
-                return Ok(None);
-            }
+    /// `InvalidData` if it is no frame of this version.
+    pub(super) fn next<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
+        let Some((length, rest)) = self.bytes[self.start..].split_first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_FRAME_BYTES {
+            return Err(io::ErrorKind::InvalidData.into());
         }
+        let Some(value) = rest.get(..length) else { return Ok(None) };
+        let value = decode(value)?;
+        self.start += 4 + length;
+        Ok(Some(value))
+    }
+
+    /// The bytes, with room for more after them.
+    pub(super) fn room(&mut self) -> &mut Vec<u8> {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        if self.bytes.is_empty() {
+            self.bytes.shrink_to(READ_BYTES);
+        }
+        let announced = self.bytes.first_chunk::<4>().map_or(0, |length| u32::from_le_bytes(*length) as usize);
+        // The announced length is believed as far as bytes arrive.
+        let wanted = (announced + 4).saturating_sub(self.bytes.len());
+        self.bytes.reserve(wanted.clamp(READ_BYTES, self.bytes.len().max(READ_BYTES)));
+        &mut self.bytes
     }
 }
 

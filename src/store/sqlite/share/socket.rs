@@ -18,43 +18,112 @@ const GREETING_WAIT: Duration = Duration::from_secs(10);
 #[cfg(unix)]
 const LONGEST_PATH: usize = 100;
 
-/// The socket of a database file: `shop.db.socket` for `shop.db`. A path that is too long for a socket gives a name in the
-/// folder of temporary files, made of the file's identity.
+/// The path by which a process reaches the socket of a database file.
+pub(super) struct SocketPath {
+    path: PathBuf,
+    /// Keeps a path through a descriptor of the folder valid.
+    #[cfg(target_os = "linux")]
+    _folder: Option<std::os::fd::OwnedFd>,
+}
+
+/// The socket of a database file: `shop.db.socket` beside `shop.db`.
+///
+/// The address of a socket is a path of some 100 bytes at most. On Linux a longer path is named through a descriptor of
+/// its folder. Elsewhere, or for a very long file name, the name is made of the file's identity.
 #[cfg(unix)]
-pub(super) fn path_of(database: &Path) -> io::Result<PathBuf> {
+pub(super) fn path_of(database: &Path) -> io::Result<SocketPath> {
     use std::os::unix::fs::MetadataExt;
     let mut beside = database.as_os_str().to_owned();
     beside.push(".socket");
     if beside.len() <= LONGEST_PATH {
-        return Ok(PathBuf::from(beside));
+        return Ok(SocketPath::of(PathBuf::from(beside)));
     }
     let found = std::fs::metadata(database)?;
-    Ok(std::env::temp_dir().join(format!("dialoq-{:x}-{:x}.socket", found.dev(), found.ino())))
+    let by_identity = format!("dialoq-{:x}-{:x}.socket", found.dev(), found.ino());
+    #[cfg(target_os = "linux")]
+    if let (Some(folder), Some(name)) = (database.parent(), Path::new(&beside).file_name()) {
+        use rustix::fs::{Mode, OFlags};
+        use std::os::fd::AsRawFd;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(folder, flags, Mode::empty())?;
+        let reached = PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd()));
+        if reached.exists() {
+            let path = reached.join(name);
+            let path = if path.as_os_str().len() <= LONGEST_PATH { path } else { reached.join(by_identity) };
+            return Ok(SocketPath { path, _folder: Some(folder) });
+        }
+    }
+    Ok(SocketPath::of(std::env::temp_dir().join(by_identity)))
+}
+
+impl SocketPath {
+    fn of(path: PathBuf) -> Self {
+        Self {
+            path,
+            #[cfg(target_os = "linux")]
+            _folder: None,
+        }
+    }
 }
 
 /// The pipe of a database file.
 #[cfg(not(unix))]
-pub(super) fn path_of(database: &Path) -> io::Result<PathBuf> {
+pub(super) fn path_of(database: &Path) -> io::Result<SocketPath> {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hash = DefaultHasher::new();
     database.hash(&mut hash);
-    Ok(PathBuf::from(format!(r"\\.\pipe\dialoq-{:016x}", hash.finish())))
+    Ok(SocketPath::of(PathBuf::from(format!(r"\\.\pipe\dialoq-{:016x}", hash.finish()))))
 }
 
 fn name(path: &Path) -> io::Result<Name<'_>> {
     path.to_fs_name::<GenericFilePath>()
 }
 
-/// Listens on the socket of a database that this process owns. What a killed owner has left there is replaced.
-pub(super) fn listen(database: &Path) -> io::Result<Listener> {
+/// The socket of an owner. It is deleted on drop.
+pub(super) struct Listening {
+    pub(super) listener: Listener,
+    /// The file that the socket has made.
+    #[cfg(unix)]
+    file: Option<(u64, u64)>,
+    /// After the listener, which is deleted through it.
+    path: SocketPath,
+}
+
+impl Listening {
+    /// Whether other processes find it: its file may have been deleted or replaced.
+    #[cfg(unix)]
+    pub(super) fn is_current(&self) -> bool {
+        self.file.is_some() && file_at(&self.path.path) == self.file
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn is_current(&self) -> bool {
+        !self.path.path.as_os_str().is_empty()
+    }
+}
+
+#[cfg(unix)]
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Listens on the socket of a database that this process owns. A socket that a killed owner has left is replaced.
+pub(super) fn listen(database: &Path) -> io::Result<Listening> {
     let path = path_of(database)?;
-    let options = ListenerOptions::new().name(name(&path)?).try_overwrite(true);
+    let options = ListenerOptions::new().name(name(&path.path)?).try_overwrite(true);
     #[cfg(unix)]
     let options = {
         use interprocess::os::unix::local_socket::ListenerOptionsExt;
         options.mode(0o600).max_spin_time(Duration::from_secs(1))
     };
-    options.create_tokio()
+    let listener = options.create_tokio()?;
+    Ok(Listening {
+        listener,
+        #[cfg(unix)]
+        file: file_at(&path.path),
+        path,
+    })
 }
 
 /// Accepts the connection of another process, if it is of the same user and speaks this version.
@@ -79,6 +148,8 @@ pub(super) async fn greet_client(stream: &Stream, durability: Durability) -> io:
 pub(super) enum NoConnection {
     /// No process listens, or not for long: another attempt may succeed.
     Absent,
+    /// A process listens and does not answer: it is stopped, or hangs.
+    Silent(Error),
     /// The owner cannot be used.
     Refused(Error),
 }
@@ -86,7 +157,7 @@ pub(super) enum NoConnection {
 /// Connects to the owner of a database.
 pub(super) async fn connect(database: &Path, durability: Durability) -> std::result::Result<Stream, NoConnection> {
     let stream = match path_of(database) {
-        Ok(path) => match name(&path) {
+        Ok(path) => match name(&path.path) {
             Ok(name) => Stream::connect(name).await,
             Err(error) => Err(error),
         },
@@ -122,15 +193,21 @@ pub(super) async fn connect(database: &Path, durability: Durability) -> std::res
         Ok(Ok(Some(_))) => Ok(stream),
         Ok(Ok(None)) => Err(refused(database, "the program that listens on its socket is not Dialoq")),
         Ok(Err(_)) => Err(NoConnection::Absent),
-        Err(_) => Err(refused(database, "it has not answered for 10 s; end that process if it hangs")),
+        Err(_) => {
+            Err(NoConnection::Silent(unusable(database, "it has not answered for 10 s; end that process if it hangs")))
+        }
     }
 }
 
 fn refused(database: &Path, why: &str) -> NoConnection {
-    NoConnection::Refused(Error::new(
+    NoConnection::Refused(unusable(database, why))
+}
+
+fn unusable(database: &Path, why: &str) -> Error {
+    Error::new(
         Code::STORE_OWNED,
         format!("database '{}' is owned by another process that cannot be worked through: {why}", database.display()),
-    ))
+    )
 }
 
 /// The user of the database file.

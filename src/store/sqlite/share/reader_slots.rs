@@ -1,0 +1,102 @@
+//! The owner's count of activated readers over all processes.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The numbers of the readers that run, by queue.
+#[derive(Debug, Default)]
+pub(super) struct ReaderSlots(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    taken: HashMap<i32, BTreeSet<i32>>,
+    /// Guests of an earlier owner may still have readers that are not counted here.
+    is_incomplete: bool,
+}
+
+impl ReaderSlots {
+    /// A count that readers of earlier guests have still to enter. No other reader starts until
+    /// [`ReaderSlots::complete`], so no more run than the maximum.
+    pub(super) fn incomplete() -> Self {
+        Self(Mutex::new(State { is_incomplete: true, ..State::default() }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.state().is_incomplete
+    }
+
+    /// The guests of earlier owners have entered their readers.
+    pub(super) fn complete(&self) {
+        self.state().is_incomplete = false;
+    }
+
+    /// Takes the first free number below the maximum; `None` if all are taken.
+    pub(super) fn take(&self, queue_id: i32, most: u16) -> Option<i32> {
+        let mut state = self.state();
+        if state.is_incomplete {
+            return None;
+        }
+        let taken = state.taken.entry(queue_id).or_default();
+        // Numbers above a maximum that was lowered count too.
+        let number = (0..i32::from(most)).find(|number| !taken.contains(number));
+        let number = number.filter(|_| taken.len() < usize::from(most))?;
+        taken.insert(number);
+        Some(number)
+    }
+
+    /// Enters a reader that runs already: under its number, or the next free one. Returns the number.
+    pub(super) fn enter(&self, queue_id: i32, number: i32) -> i32 {
+        let mut state = self.state();
+        let taken = state.taken.entry(queue_id).or_default();
+        let number = (number.max(0)..i32::MAX).find(|number| !taken.contains(number)).unwrap_or(i32::MAX);
+        taken.insert(number);
+        number
+    }
+
+    /// Frees a number; returns whether it was taken.
+    pub(super) fn free(&self, queue_id: i32, number: i32) -> bool {
+        let mut state = self.state();
+        let Some(taken) = state.taken.get_mut(&queue_id) else { return false };
+        let was_taken = taken.remove(&number);
+        if taken.is_empty() {
+            state.taken.remove(&queue_id);
+        }
+        was_taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_numbers_are_given_than_the_maximum() {
+        let slots = ReaderSlots::default();
+        assert_eq!([slots.take(1, 2), slots.take(1, 2), slots.take(1, 2)], [Some(0), Some(1), None]);
+        assert_eq!(slots.take(2, 1), Some(0), "another queue");
+        assert!(slots.free(1, 0));
+        assert!(!slots.free(1, 0), "it is free already");
+        assert_eq!(slots.take(1, 1), None, "number 1 is above the lowered maximum and still counts");
+        assert_eq!(slots.take(1, 2), Some(0));
+    }
+
+    #[test]
+    fn a_reader_that_runs_gets_a_number_beyond_the_maximum_if_it_must() {
+        let slots = ReaderSlots::default();
+        assert_eq!([slots.enter(1, 0), slots.enter(1, 0)], [0, 1]);
+        assert_eq!(slots.take(1, 2), None);
+    }
+
+    #[test]
+    fn no_reader_starts_while_others_may_have_to_enter() {
+        let slots = ReaderSlots::incomplete();
+        assert_eq!(slots.take(1, 1), None);
+        assert_eq!(slots.enter(1, 0), 0);
+        slots.complete();
+        assert_eq!([slots.take(1, 1), slots.take(1, 2)], [None, Some(1)]);
+    }
+}

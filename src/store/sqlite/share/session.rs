@@ -1,0 +1,565 @@
+//! The owner's side of one connection: the calls of a guest, carried out on the store.
+//!
+//! A connection has a task that reads requests and one that writes answers. Each request and each transaction has a task of
+//! its own, so a call that waits holds up no other one. When the connection ends, its tasks are aborted. Their transactions
+//! roll back, as if they had been dropped in this process.
+
+use super::frame::{self, Answer, Call, FrameBuffer, FromOwner, QueueNews, Refusal, Request, TxStep, WireOutcome};
+use super::owned::OwnedStore;
+use super::{lock, socket};
+use crate::catalog::fold_name;
+use crate::error::{Code, Error, Result};
+use crate::protocol::Outcome;
+use crate::protocol::work::TakenJob;
+use crate::store::handover::{HoldsMessages, note_dropped};
+use crate::store::sqlite::SqliteStore;
+use crate::store::url::Durability;
+use crate::store::{ActivityBoard, Counts, ProcessRows, QueueActivity, QueueFacts, Store, StoreTx};
+use interprocess::local_socket::tokio::Stream;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast, mpsc, watch};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// The room for frames that is kept between two writes.
+const WRITE_BYTES: usize = 64 * 1024;
+/// Frames written together.
+const MOST_TOGETHER: usize = 1024;
+/// Reports of queues that wait for a slow connection; more are put together.
+const MOST_REPORTS: usize = 64;
+/// How long a guest may take to end the connection after the owner has announced that it closes.
+const LAST_REQUESTS: Duration = Duration::from_secs(2);
+/// How long the calls under way may take then. A store that closes answers them in less.
+const LAST_CALLS: Duration = Duration::from_secs(5);
+/// How long the last answers may take to be written.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+/// The shortest interval between two reports of a queue's depth in which nothing has arrived.
+const DEPTH_EVERY: Duration = Duration::from_millis(5);
+
+// A guest is a process of the same user, which may do worse to the file than to send too much. The bounds keep a fault of
+// one process from filling the memory of another.
+
+/// Calls under way of one connection.
+const MOST_CALLS: usize = 32 * 1024;
+/// Open transactions of one connection.
+const MOST_TRANSACTIONS: usize = 8 * 1024;
+/// Queues that one connection may watch, and the longest of their names in bytes.
+const MOST_WATCHED: usize = 10_000;
+const LONGEST_NAME: usize = 1024;
+/// Readers of one connection.
+const MOST_SLOTS: usize = 64 * 1024;
+/// Bytes of answers that the guest has not read. With more, its next requests wait.
+const MOST_UNSENT: usize = 64 * 1024 * 1024;
+
+/// Serves a connection until it ends, or until the store does.
+pub(super) async fn serve(
+    owned: Arc<OwnedStore>,
+    stream: Stream,
+    durability: Durability,
+    mut closing: watch::Receiver<bool>,
+) -> io::Result<()> {
+    tokio::select! {
+        greeted = socket::greet_client(&stream, durability) => greeted?,
+        _ = closing.wait_for(|is_closing| *is_closing) => return Ok(()),
+    }
+    let stream = Arc::new(stream);
+    let (send, to_write) = mpsc::unbounded_channel();
+    let (reports, reports_to_write) = mpsc::channel(MOST_REPORTS);
+    let unsent = Arc::new(Unsent::default());
+    // Registered before the first request, so that no change is missed after the guest has read the definitions.
+    let redefined = owned.board.register_definitions();
+    let mut reporters = JoinSet::new();
+    let mut writer = tokio::spawn(write(stream.clone(), to_write, reports_to_write, unsent.clone()));
+    reporters.spawn(report_definitions(owned.board.clone(), redefined, reports.clone()));
+    reporters.spawn(report_freed_slots(owned.clone(), owned.freed_slots(), reports.clone()));
+    let mut session = GuestSession {
+        answers: Answers { owned: owned.clone(), send, unsent: unsent.clone() },
+        connection: owned.next_connection(),
+        owned,
+        reports,
+        reporters,
+        watched: HashSet::new(),
+        transactions: HashMap::new(),
+        calls: Arc::default(),
+        in_hand: Arc::new(Semaphore::new(MOST_CALLS)),
+        tasks: JoinSet::new(),
+        slots: HashMap::new(),
+    };
+    let mut requests = Requests { stream: &stream, buffer: FrameBuffer::default() };
+    let done = loop {
+        tokio::select! {
+            // The guest does not take what is written.
+            _ = &mut writer => return Ok(()),
+            _ = closing.wait_for(|is_closing| *is_closing) => break Ok(()),
+            read = async {
+                unsent.below(MOST_UNSENT).await;
+                requests.next().await
+            } => match read {
+                Ok(Some(request)) => session.handle(request),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            },
+        }
+    };
+    if *closing.borrow() {
+        session.answers.push(encoded(&FromOwner::Closing));
+        session.drop_transactions();
+        // The guest ends the connection once it has all answers. What it has sent meanwhile is refused as not done.
+        let last = async {
+            while let Ok(Some(request)) = requests.next().await {
+                session.refuse(request);
+            }
+        };
+        let _ = tokio::time::timeout(LAST_REQUESTS, last).await;
+        let _ = tokio::time::timeout(LAST_CALLS, session.finish()).await;
+    }
+    drop(session);
+    // Ends when the last sender of answers has gone, unless the other side does not read.
+    let _ = tokio::time::timeout(LAST_ANSWERS, writer).await;
+    done
+}
+
+/// The requests of a connection, in order.
+struct Requests<'s> {
+    stream: &'s Stream,
+    buffer: FrameBuffer,
+}
+
+impl Requests<'_> {
+    /// The next one; `None` at the end of the connection. Nothing is lost if the future is dropped.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is no request of this version; those of the connection.
+    async fn next(&mut self) -> io::Result<Option<Request>> {
+        loop {
+            if let Some(request) = self.buffer.next()? {
+                return Ok(Some(request));
+            }
+            if (&mut &*self.stream).read_buf(self.buffer.room()).await? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Answers that are not written yet, in bytes.
+#[derive(Default)]
+struct Unsent {
+    bytes: AtomicUsize,
+    written: Notify,
+}
+
+impl Unsent {
+    /// Returns once there are fewer.
+    async fn below(&self, bytes: usize) {
+        while self.bytes.load(Relaxed) >= bytes {
+            self.written.notified().await;
+        }
+    }
+
+    fn note_written(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Relaxed);
+        self.written.notify_one();
+    }
+}
+
+/// The state of one connection.
+struct GuestSession {
+    owned: Arc<OwnedStore>,
+    /// Names the connection in the rows of its readers.
+    connection: u64,
+    answers: Answers,
+    reports: mpsc::Sender<Vec<u8>>,
+    reporters: JoinSet<()>,
+    watched: HashSet<String>,
+    transactions: HashMap<u64, OpenTx>,
+    /// The tasks of calls, for those whose caller goes away.
+    calls: Arc<Mutex<HashMap<u64, AbortHandle>>>,
+    /// Room for more calls.
+    in_hand: Arc<Semaphore>,
+    tasks: JoinSet<()>,
+    /// The running readers: queue and number by the guest's id.
+    slots: HashMap<u64, (i32, i32)>,
+}
+
+/// A step of a transaction, the id of its call, and its room.
+type Step = (u64, TxStep, OwnedSemaphorePermit);
+
+/// A transaction that goes on: the way to its task.
+struct OpenTx {
+    steps: mpsc::UnboundedSender<Step>,
+    task: AbortHandle,
+}
+
+impl Drop for GuestSession {
+    fn drop(&mut self) {
+        for (_, (queue_id, number)) in self.slots.drain() {
+            self.owned.free_slot(queue_id, number);
+        }
+        self.owned.board.monitors().put_guest(self.connection, None);
+    }
+}
+
+impl GuestSession {
+    fn handle(&mut self, Request { id, call }: Request) {
+        while self.tasks.try_join_next().is_some() {}
+        let store = self.owned.store.clone();
+        match call {
+            Call::Submit(unit) => self.run(id, async move { store.submit(unit).await.map(outcomes) }),
+            Call::SubmitOnce(unit_id, unit) => self.run(id, async move {
+                store.submit_once(unit_id, unit).await.map(|done| done.map_or(Answer::Done, outcomes))
+            }),
+            Call::UnitHappened(unit_id) => {
+                self.run(id, async move { store.unit_happened(unit_id).await.map(Answer::Happened) });
+            }
+            Call::RunSql(sql) => self.run(id, async move { store.run_sql(sql.into()).await.map(Answer::Changed) }),
+            Call::InTx { tx, step } => self.step(id, tx, step),
+            Call::DropTx { tx } => {
+                // Its step may wait for a lock.
+                if let Some(open) = self.transactions.remove(&tx) {
+                    open.task.abort();
+                }
+            }
+            Call::Cancel { request } => {
+                if let Some(task) = lock(&self.calls).remove(&request) {
+                    task.abort();
+                }
+            }
+            Call::TakeSlot { slot, queue_id, most } => {
+                let number = if self.slots.contains_key(&slot) { None } else { self.owned.slots.take(queue_id, most) };
+                if let Some(number) = number {
+                    self.slots.insert(slot, (queue_id, number));
+                }
+                self.answers.answer(id, Ok(Answer::Slot(number)));
+            }
+            Call::EnterSlot { slot, queue_id, number } => {
+                if self.slots.len() < MOST_SLOTS && !self.slots.contains_key(&slot) {
+                    self.slots.insert(slot, (queue_id, self.owned.slots.enter(queue_id, number)));
+                }
+            }
+            Call::FreeSlot { slot } => {
+                if let Some((queue_id, number)) = self.slots.remove(&slot) {
+                    self.owned.free_slot(queue_id, number);
+                }
+            }
+            Call::GiveBack(jobs) => store.give_back(&jobs),
+            Call::Watch { queue } => self.watch(queue),
+            Call::Publish(readers) => {
+                self.owned.board.monitors().put_guest(self.connection, Some(ProcessRows::from(readers)));
+            }
+        }
+    }
+
+    /// Room for one more call; none if the guest has too many under way, and then the call is answered.
+    fn room(&self, id: u64) -> Option<OwnedSemaphorePermit> {
+        let room = self.in_hand.clone().try_acquire_owned().ok();
+        if room.is_none() {
+            self.answers.answer(id, Err(too_many("calls under way", MOST_CALLS)));
+        }
+        room
+    }
+
+    /// Runs a call; its answer is sent by its task.
+    fn run(&mut self, id: u64, work: impl Future<Output = Result<Answer>> + Send + 'static) {
+        let Some(room) = self.room(id) else { return };
+        let (answers, calls) = (self.answers.clone(), self.calls.clone());
+        // Held until the task is entered, so that the task cannot end before.
+        let mut entered = lock(&self.calls);
+        let task = self.tasks.spawn(async move {
+            let answer = work.await;
+            if lock(&calls).remove(&id).is_none() {
+                // Cancelled in this moment.
+                return put_back(&answers.owned.store, answer);
+            }
+            answers.answer(id, answer);
+            drop(room);
+        });
+        entered.insert(id, task);
+    }
+
+    fn step(&mut self, id: u64, tx: u64, step: TxStep) {
+        let Some(room) = self.room(id) else { return };
+        if self.transactions.len() >= MOST_TRANSACTIONS && !self.transactions.contains_key(&tx) {
+            return self.answers.answer(id, Err(too_many("open transactions", MOST_TRANSACTIONS)));
+        }
+        let open = self.transactions.entry(tx).or_insert_with(|| {
+            let (steps, to_take) = mpsc::unbounded_channel();
+            let task = self.tasks.spawn(transaction(self.owned.store.clone(), to_take, self.answers.clone()));
+            OpenTx { steps, task }
+        });
+        let is_last = step.is_last();
+        // The task ends only after the last step.
+        let _ = open.steps.send((id, step, room));
+        if is_last {
+            self.transactions.remove(&tx);
+        }
+    }
+
+    fn watch(&mut self, queue: String) {
+        if self.watched.len() >= MOST_WATCHED || queue.len() > LONGEST_NAME || !self.watched.insert(fold_name(&queue)) {
+            return;
+        }
+        let activity = self.owned.board.queue(&queue);
+        let changed = activity.register_monitor();
+        self.reporters.spawn(report_queue(queue, activity, changed, self.reports.clone()));
+    }
+
+    /// Rolls open transactions back.
+    fn drop_transactions(&mut self) {
+        for (_, open) in self.transactions.drain() {
+            open.task.abort();
+        }
+    }
+
+    /// Refuses a call that came after the store began to close: it was not done.
+    fn refuse(&self, Request { id, call }: Request) {
+        match call {
+            // Its transaction is gone.
+            Call::InTx { .. } => self.answers.answer(id, Err(super::owner_gone())),
+            Call::Submit(_)
+            | Call::SubmitOnce(..)
+            | Call::UnitHappened(_)
+            | Call::RunSql(_)
+            | Call::TakeSlot { .. } => {
+                self.answers.answer(id, Err(Error::closed()));
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits for the calls under way.
+    async fn finish(&mut self) {
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+fn too_many(what: &str, most: usize) -> Error {
+    Error::new(
+        Code::POOL_EXHAUSTED,
+        format!("this process has {most} {what} with the owner of the database, which is the most; end some of them"),
+    )
+}
+
+fn outcomes(outcomes: Vec<Outcome>) -> Answer {
+    Answer::Outcomes(outcomes.into_iter().map(WireOutcome::from).collect())
+}
+
+/// The way of answers to the guest.
+#[derive(Clone)]
+struct Answers {
+    owned: Arc<OwnedStore>,
+    send: mpsc::UnboundedSender<Vec<u8>>,
+    unsent: Arc<Unsent>,
+}
+
+impl Answers {
+    fn answer(&self, id: u64, answer: Result<Answer>) {
+        let definitions = self.owned.definitions();
+        let mut bytes = Vec::new();
+        let answer = answer.map_err(|error| {
+            self.owned.note_error(&error);
+            Refusal::from(error)
+        });
+        if frame::encode(&FromOwner::Answer { id, definitions, answer }, &mut bytes).is_err() {
+            let too_long = Error::new(
+                Code::OUT_OF_RANGE,
+                "the answer is longer than a frame between two processes may be (1 GB); ask for less at a time",
+            );
+            bytes = encoded(&FromOwner::Answer { id, definitions, answer: Err(too_long.into()) });
+        }
+        self.push(bytes);
+    }
+
+    fn push(&self, frame: Vec<u8>) {
+        self.unsent.bytes.fetch_add(frame.len(), Relaxed);
+        // Fails if the connection has ended.
+        let _ = self.send.send(frame);
+    }
+}
+
+/// An answer without a caller: its jobs go back, its messages are dropped and counted.
+fn put_back(store: &SqliteStore, answer: Result<Answer>) {
+    let Ok(Answer::Outcomes(outcomes)) = answer else { return };
+    let outcomes: Vec<Outcome> = outcomes.into_iter().map(Outcome::from).collect();
+    note_dropped(outcomes.messages());
+    store.give_back(&taken_jobs(&outcomes));
+}
+
+/// The jobs in these outcomes.
+pub(super) fn taken_jobs(outcomes: &[Outcome]) -> Vec<TakenJob> {
+    let jobs = outcomes.iter().flat_map(|outcome| match outcome {
+        Outcome::Jobs(jobs) => jobs.as_slice(),
+        _ => &[],
+    });
+    jobs.map(|job| job.taken).collect()
+}
+
+/// One transaction of a guest, until its last step or until its sender is dropped.
+async fn transaction(store: Arc<SqliteStore>, mut steps: mpsc::UnboundedReceiver<Step>, answers: Answers) {
+    let mut tx = Some(store.begin().await);
+    while let Some((id, step, room)) = steps.recv().await {
+        let is_last = step.is_last();
+        // A transaction that could not begin, or that a step has ended, stays so: a later step is not a new one.
+        let answer = match tx.take() {
+            Some(Ok(open)) => {
+                let mut home = None;
+                let answer = run_step(open, step, &mut home).await;
+                tx = home.map(Ok);
+                answer
+            }
+            Some(Err(error)) => Err(error),
+            None => Err(Error::transaction_ended()),
+        };
+        // The store that closes is not the caller's: another process takes over, without this transaction.
+        let answer =
+            answer.map_err(|error| if error.code() == Code::STORE_CLOSED { super::owner_gone() } else { error });
+        answers.answer(id, answer);
+        drop(room);
+        if is_last {
+            return;
+        }
+    }
+}
+
+/// Runs one step and puts the transaction back, if it goes on.
+async fn run_step(mut open: Box<dyn StoreTx>, step: TxStep, home: &mut Option<Box<dyn StoreTx>>) -> Result<Answer> {
+    let answer = match step {
+        TxStep::Commit => return open.commit().await.map(|()| Answer::Done),
+        TxStep::Rollback => return open.rollback().await.map(|()| Answer::Done),
+        TxStep::Execute(verb) => open.execute(verb).await.map(|outcome| outcomes(vec![outcome])),
+        TxStep::Sql(sql) => open.sql(sql.into()).await.map(|()| Answer::Done),
+        TxStep::Query(sql) => open.query(sql.into()).await.map(|rows| Answer::Rows(rows.into())),
+        TxStep::Claim(unit_id) => open.claim(unit_id).await.map(Answer::Happened),
+        TxStep::Savepoint(name) => open.savepoint(&name).await.map(|()| Answer::Done),
+        TxStep::RollbackTo(name) => open.rollback_to(&name).await.map(|()| Answer::Done),
+    };
+    *home = Some(open);
+    answer
+}
+
+/// Writes frames; those that wait go together. Answers come before reports.
+async fn write(
+    stream: Arc<Stream>,
+    mut answers: mpsc::UnboundedReceiver<Vec<u8>>,
+    mut reports: mpsc::Receiver<Vec<u8>>,
+    unsent: Arc<Unsent>,
+) {
+    let (mut frames, mut bytes) = (Vec::new(), Vec::new());
+    loop {
+        let mut answered = 0;
+        tokio::select! {
+            biased;
+            count = answers.recv_many(&mut frames, MOST_TOGETHER) => {
+                if count == 0 {
+                    return;
+                }
+                answered = frames.iter().map(Vec::len).sum();
+            }
+            Some(report) = reports.recv() => frames.push(report),
+        }
+        for frame in frames.drain(..) {
+            bytes.extend_from_slice(&frame);
+        }
+        if (&mut &*stream).write_all(&bytes).await.is_err() {
+            return;
+        }
+        unsent.note_written(answered);
+        bytes.clear();
+        bytes.shrink_to(WRITE_BYTES);
+    }
+}
+
+fn encoded(message: &FromOwner) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let _ = frame::encode(message, &mut bytes);
+    bytes
+}
+
+/// Reports every change of definitions.
+async fn report_definitions(
+    board: Arc<ActivityBoard>,
+    first: tokio::sync::futures::OwnedNotified,
+    reports: mpsc::Sender<Vec<u8>>,
+) {
+    let mut next = first;
+    loop {
+        next.await;
+        next = board.register_definitions();
+        if reports.send(encoded(&FromOwner::Redefined)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Reports the slots of readers that become free.
+async fn report_freed_slots(
+    owned: Arc<OwnedStore>,
+    mut freed: broadcast::Receiver<Option<i32>>,
+    reports: mpsc::Sender<Vec<u8>>,
+) {
+    loop {
+        let queue_id = match freed.recv().await {
+            Ok(queue_id) => queue_id,
+            // Some were missed.
+            Err(broadcast::error::RecvError::Lagged(_)) => None,
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        if let Some(report) = owned.freed_report(queue_id)
+            && reports.send(encoded(&report)).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Reports what happens in one queue. While the connection is slow, changes are put together.
+async fn report_queue(
+    queue: String,
+    activity: Arc<QueueActivity>,
+    first: tokio::sync::futures::OwnedNotified,
+    reports: mpsc::Sender<Vec<u8>>,
+) {
+    let mut next = first;
+    let mut reported: Option<(Counts, QueueFacts)> = None;
+    loop {
+        let (counts, facts) = (activity.counts(), activity.facts());
+        let is_silent = reported.is_some_and(|(reported, _)| reported == counts);
+        let is_same = reported.is_some_and(|(_, reported)| {
+            (reported.ready_groups, reported.unread) == (facts.ready_groups, facts.unread)
+        });
+        if !is_silent || !is_same {
+            let before = reported.map_or(counts, |(counts, _)| counts);
+            let report = FromOwner::Queue {
+                queue: queue.clone(),
+                news: QueueNews {
+                    ready_groups: facts.ready_groups as u64,
+                    unread: facts.unread,
+                    // What is ready at the beginning may have become so after the client polled.
+                    newly_ready: reported
+                        .map_or(facts.ready_groups as u64, |_| counts.newly_ready - before.newly_ready),
+                    has_arrivals: counts.signals != before.signals || reported.is_none(),
+                    is_changed: counts.wakes != before.wakes,
+                },
+            };
+            reported = Some((counts, facts));
+            if reports.send(encoded(&report)).await.is_err() {
+                return;
+            }
+        }
+        // A queue that is only being emptied is reported now and then.
+        let arrival = activity.register(true);
+        if is_silent && !is_same && activity.counts() == counts {
+            tokio::select! {
+                () = arrival => {}
+                () = tokio::time::sleep(DEPTH_EVERY) => {}
+            }
+        } else {
+            next.await;
+        }
+        next = activity.register_monitor();
+    }
+}

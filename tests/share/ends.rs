@@ -1,0 +1,86 @@
+//! The end of an owner: closed, dropped, and at a bad moment.
+
+use crate::{Place, run, send};
+use dialoq::{Act, Broker};
+
+/// The numbers that were sent, in order.
+async fn numbers(broker: &Broker) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    while let Some(batch) = broker.receive("to").await.unwrap() {
+        let bodies = batch.messages().iter().map(|message| String::from_utf8_lossy(message.body()).into_owned());
+        numbers.extend(bodies.map(|body| body.parse::<u32>().unwrap()));
+    }
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn a_drop_of_the_owner_loses_no_call_of_the_others() {
+    run(async || {
+        for _ in 0..10 {
+            let place = Place::new();
+            let owner = place.defined().await;
+            let guest = place.open().await;
+            let mut sending = tokio::task::JoinSet::new();
+            for number in 0..200_u32 {
+                let guest = guest.clone();
+                sending.spawn(async move { send(&guest, &number.to_string()).await });
+            }
+            // Some are answered, the others under way.
+            sending.join_next().await.unwrap().unwrap().unwrap();
+            drop(owner);
+            while let Some(sent) = sending.join_next().await {
+                sent.unwrap().unwrap();
+            }
+            assert_eq!(numbers(&guest).await, (0..200).collect::<Vec<_>>());
+        }
+    });
+}
+
+#[test]
+fn a_file_is_free_when_the_last_of_two_has_closed() {
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        for round in 0..60 {
+            let (owner, guest) = (place.open().await, place.open().await);
+            let (first, second) = tokio::join!(owner.close(), guest.close());
+            first.unwrap();
+            second.unwrap();
+            let alone = Broker::open(&format!("{}?share=off", place.url())).await;
+            let alone = alone.unwrap_or_else(|error| panic!("round {round}: {error}"));
+            alone.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_owner_closes_while_a_guest_is_stopped() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut guest = crate::Other::start(&place.path, "send");
+        assert_eq!(guest.send("1"), "sent");
+        guest.signal("STOP");
+        owner.close().await.unwrap();
+        let next = place.open().await;
+        guest.signal("CONT");
+        assert_eq!(guest.send("2"), "sent");
+        assert_eq!(numbers(&next).await, [1, 2]);
+    });
+}
+
+#[test]
+fn what_a_guest_has_begun_ends_when_its_owner_closes() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        let tx = guest.begin().await.unwrap();
+        let dialog = tx.begin_dialog("sender", "receiver").contract("C").await.unwrap();
+        tx.send(dialog, "DEFAULT", "never").await.unwrap();
+        owner.close().await.unwrap();
+        assert!(tx.commit().await.unwrap_err().is_retryable());
+        assert!(guest.receive("to").await.unwrap().is_none());
+    });
+}

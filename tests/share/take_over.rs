@@ -1,0 +1,149 @@
+//! What a guest meets when it takes over, and when it comes back from it.
+
+use crate::{DEFINITIONS, Other, Place, received, run, send};
+use dialoq::{Act, Broker, Code};
+
+#[test]
+fn an_obstacle_to_a_take_over_that_passes_is_waited_for() {
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        let mut owner = Other::start(&place.path, "own");
+        let guest = place.open().await;
+        // The lock file cannot be written while a folder has its name.
+        let note = place.path.with_extension("db.owner");
+        std::fs::remove_file(&note).unwrap();
+        std::fs::create_dir(&note).unwrap();
+        owner.kill();
+        let sending = tokio::spawn({
+            let guest = guest.clone();
+            async move { send(&guest, "waits").await }
+        });
+        // Its first attempts to own the file have failed when the log of the killed owner is still there.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        std::fs::remove_dir(&note).unwrap();
+        // The call of that moment may have been under way to the killed owner.
+        match sending.await.unwrap() {
+            Err(error) if error.code() == Code::OWNER_GONE => send(&guest, "waits").await.unwrap(),
+            done => done.unwrap(),
+        }
+        assert_eq!(received(&guest).await, ["waits"]);
+    });
+}
+
+#[test]
+fn a_guest_that_the_next_owner_refuses_works_through_the_one_after() {
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        let mut owner = Other::start(&place.path, "own");
+        let mut guest = Other::start(&place.path, "send");
+        assert_eq!(guest.send("through the first"), "sent");
+        guest.signal("STOP");
+        owner.kill();
+        // It keeps less than the guest asked for.
+        let next = Broker::open(&format!("{}?durability=normal", place.url())).await.unwrap();
+        guest.signal("CONT");
+        let mut answer = guest.send("refused");
+        if answer.contains("60046") {
+            answer = guest.send("refused");
+        }
+        assert!(answer.contains("60010") && answer.contains("durability=normal"), "{answer}");
+        next.close().await.unwrap();
+        // It owns the file once it has tried again.
+        while guest.send("by itself") != "sent" {}
+        drop(guest);
+        let last = place.open().await;
+        let mut bodies = Vec::new();
+        while let Some(batch) = last.receive("to").await.unwrap() {
+            bodies.extend(batch.messages().iter().map(|message| String::from_utf8_lossy(message.body()).into_owned()));
+        }
+        assert_eq!(bodies, ["through the first", "by itself"]);
+    });
+}
+
+#[test]
+fn an_owner_without_a_socket_says_so_at_once_and_makes_it_later() {
+    run(async || {
+        let place = Place::new();
+        std::fs::create_dir(place.socket()).unwrap();
+        let owner = place.defined().await;
+        let error = Broker::open(&place.url()).await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_OWNED, "{error}");
+        assert!(error.message().contains("socket"), "{error}");
+        std::fs::remove_dir(place.socket()).unwrap();
+        let guest = loop {
+            match Broker::open(&place.url()).await {
+                Ok(guest) => break guest,
+                Err(error) => assert_eq!(error.code(), Code::STORE_OWNED, "{error}"),
+            }
+        };
+        send(&guest, "through the owner").await.unwrap();
+        assert_eq!(received(&owner).await, ["through the owner"]);
+    });
+}
+
+#[test]
+fn a_socket_that_was_deleted_is_made_again() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let before = place.open().await;
+        std::fs::remove_file(place.socket()).unwrap();
+        std::fs::remove_file(place.path.with_extension("db.owner")).unwrap();
+        let after = loop {
+            match Broker::open(&place.url()).await {
+                Ok(guest) => break guest,
+                Err(error) => assert_eq!(error.code(), Code::STORE_OWNED, "{error}"),
+            }
+        };
+        for guest in [&before, &after] {
+            send(guest, "through the owner").await.unwrap();
+            assert_eq!(received(&owner).await, ["through the owner"]);
+        }
+    });
+}
+
+#[test]
+fn processes_with_other_folders_for_temporary_files_share_a_file_with_a_long_path() {
+    run(async || {
+        let folder = tempfile::TempDir::new().unwrap();
+        let deep = folder.path().join("a".repeat(60)).join("b".repeat(60));
+        let temporary = folder.path().join("t");
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::create_dir_all(&temporary).unwrap();
+        let url = format!("sqlite:{}", deep.join("a.db").display());
+        let owner = Broker::open(&url).await.unwrap();
+        owner.execute(DEFINITIONS).await.unwrap();
+        let mut guest = Other::start_on(&url, "send", &[("TMPDIR", &temporary)]);
+        assert_eq!(guest.send("from there"), "sent");
+        assert_eq!(received(&owner).await, ["from there"]);
+    });
+}
+
+#[test]
+fn the_file_of_an_owner_whose_store_has_failed_goes_to_a_guest() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let guest = place.open().await;
+        send(&guest, "changed by another program").await.unwrap();
+        let other = rusqlite::Connection::open(&place.path).unwrap();
+        other.execute("delete from dialoq_queue_message", []).unwrap();
+        drop(other);
+        let error = owner.receive("to").await.unwrap_err();
+        assert_eq!(error.code(), Code::STORE_CHANGED, "{error}");
+        // The guest may still have met the owner that has failed.
+        while let Err(error) = send(&guest, "goes on").await {
+            assert!([Code::STORE_POISONED, Code::OWNER_GONE].contains(&error.code()), "{error}");
+        }
+        assert_eq!(received(&guest).await, ["goes on"]);
+        assert_eq!(send(&owner, "refused").await.unwrap_err().code(), Code::STORE_POISONED);
+        assert_eq!(owner.close().await.unwrap_err().code(), Code::STORE_POISONED);
+        let again = place.open().await;
+        send(&again, "through the guest").await.unwrap();
+        assert_eq!(received(&guest).await, ["through the guest"]);
+    });
+}
