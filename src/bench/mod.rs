@@ -18,11 +18,13 @@ mod server;
 mod sql;
 mod subject;
 mod targets;
+mod techniques;
 mod work;
 
 pub(crate) use options::{Options, Site, Workload};
 pub(crate) use report::Report;
 pub(crate) use server::check_unused;
+pub(crate) use techniques::run_work;
 
 use crate::cli::Interrupt;
 use dialoq::Result;

@@ -78,6 +78,17 @@ impl Options {
         }
     }
 
+    /// What `dialoq bench work` measures, instead of workloads: readers and writers, on backlogs of this length at most.
+    pub(crate) fn for_work(self) -> Self {
+        let (callers, rounds) = (vec![1, 8, 64], 5);
+        Self { callers, rounds, round_length: Duration::from_secs(1), largest: MILLION / 10, ..self }
+    }
+
+    /// The same with short rounds, in two minutes.
+    pub(crate) fn quick_for_work(self) -> Self {
+        Self { rounds: 3, round_length: Duration::from_millis(100), largest: MILLION / 100, ..self }
+    }
+
     /// The same workloads with short rounds and small backlogs: on the embedded store under a minute.
     pub(crate) fn quick(self) -> Self {
         let rounds = 3;

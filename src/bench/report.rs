@@ -4,6 +4,7 @@ use super::Options;
 use super::load::Round;
 use super::machine::Machine;
 use super::targets::Target;
+use super::techniques::Technique;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use serde::Serialize;
@@ -20,6 +21,9 @@ pub(crate) struct Report {
     pub results: Vec<Measured>,
     /// Sizes and times that are not rates.
     pub figures: Vec<Figure>,
+    /// The taking techniques and the orders of work queues side by side.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub techniques: Vec<Technique>,
     /// The constant load on a server, slice by slice.
     pub curve: Vec<Slice>,
     /// The targets with the measured values.
@@ -75,8 +79,8 @@ impl Settings {
 
 impl Report {
     pub(super) fn new(settings: Settings, machine: Machine) -> Self {
-        let (results, figures, curve, targets) = Default::default();
-        Self { settings, machine, results, figures, curve, targets }
+        let (results, figures, techniques, curve, targets) = Default::default();
+        Self { settings, machine, results, figures, techniques, curve, targets }
     }
 }
 
@@ -218,6 +222,7 @@ impl fmt::Display for Report {
             Some(_) => writeln!(f)?,
         }
         self.write_results(f)?;
+        write_techniques(f, &self.techniques)?;
         write_figures(f, &self.figures)?;
         write_curve(f, &self.curve)?;
         write_targets(f, &self.targets)
@@ -255,6 +260,26 @@ impl Report {
         }
         writeln!(f, "{table}")
     }
+}
+
+/// The techniques as a table, if they were measured.
+fn write_techniques(f: &mut fmt::Formatter<'_>, techniques: &[Technique]) -> fmt::Result {
+    if techniques.is_empty() {
+        return Ok(());
+    }
+    let numbers = ["depth", "readers", "jobs a take", "taken per s", "p50 us", "p99 us", "lowest", "highest"];
+    let more = ["pushed per s", "push p50 us", "push p99 us", "duplicates", "empty"];
+    let mut table = aligned(&[&["order", "TAKE_BY"], &numbers[..], &more[..]].concat(), 2);
+    for row in techniques {
+        let [lowest, highest] = row.take_per_s_range;
+        let mut cells = vec![row.order.to_owned(), row.take_by.to_owned()];
+        cells.extend([row.depth, row.callers, row.batch as usize].map(|number| thousands(number as f64)));
+        cells.extend([row.take_per_s, row.take_p50_us, row.take_p99_us, lowest, highest].map(thousands));
+        cells.extend([row.push_per_s, row.push_p50_us, row.push_p99_us].map(thousands));
+        cells.extend([row.duplicates, row.empties].map(|number| number.to_string()));
+        table.add_row(cells);
+    }
+    writeln!(f, "{table}")
 }
 
 /// The curve as a table, if there is one.

@@ -5,7 +5,7 @@ use super::globals::Globals;
 use super::interrupt::Interrupt;
 use super::output::Output;
 use crate::bench::{self, Options, Site, Workload};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use dialoq::internals::store::url::StoreUrl;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,14 +17,24 @@ use std::time::Duration;
 ///
 /// With --db and the URL of a server that server is measured instead, against a table queue written by hand on it. The
 /// database must have no other users; the bench removes its objects, after the first ctrl-C too.
+///
+/// `dialoq bench work` measures work queues instead: every order and, on a server, every taking technique (TAKE_BY), with 1, 8
+/// and 64 readers and as many writers, on backlogs of three depths. It prints how often a job was handed out twice and how
+/// often an answer was empty although work was pending; both must be 0.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq bench --quick                                everything, roughly, in under a minute
   dialoq bench --workload send --callers 64,256       one workload at full length
   dialoq bench --json > bench.json
+  dialoq bench work --quick                           orders of work queues side by side, in a minute
+  dialoq bench work --db postgres://me@host/empty     orders and taking techniques
+  dialoq bench --workload work --db postgres://me@host/empty   work queues beside rivals: by hand, River, graphile-worker
   dialoq bench --db postgres://me@host/empty --minutes 30   a server, with half an hour of constant load")]
 pub(super) struct Bench {
+    /// What to measure instead of the workloads.
+    #[arg(value_name = "WHAT")]
+    what: Option<What>,
     /// Short rounds and small backlogs.
     #[arg(long)]
     quick: bool,
@@ -60,6 +70,13 @@ pub(super) struct Bench {
     in_use: bool,
 }
 
+/// What is measured instead of the workloads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// Orders and taking techniques of work queues side by side.
+    Work,
+}
+
 impl Bench {
     pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let is_server = StoreUrl::parse(&globals.db)?.server().is_some();
@@ -73,7 +90,11 @@ impl Bench {
                 bar.set_message(progress.next);
             }
         };
-        let measured = bench::run(self.options(is_server, &globals.db), progress, interrupt).await;
+        let options = self.options(is_server, &globals.db);
+        let measured = match self.what {
+            Some(What::Work) => bench::run_work(&options, progress, interrupt).await,
+            None => bench::run(options, progress, interrupt).await,
+        };
         bar.finish_and_clear();
         let Some(report) = measured? else {
             return Err(Failure::Interrupted("interrupted; what the bench made is removed".into()));
@@ -87,7 +108,7 @@ impl Bench {
             [
                 (self.folder.is_some(), "--folder is for the embedded store; a server has its own disk"),
                 (self.unsynced, "--unsynced is for the embedded store; say durability=normal in the server's URL"),
-                (self.callers.len() > 1, "on a server --callers takes one number"),
+                (self.callers.len() > 1 && self.what.is_none(), "on a server --callers takes one number"),
             ]
         } else {
             [
@@ -96,6 +117,8 @@ impl Bench {
                 (false, ""),
             ]
         };
+        let of_workloads = self.what.is_some() && (!self.workloads.is_empty() || self.minutes.is_some());
+        let misplaced = misplaced.into_iter().chain([(of_workloads, "bench work has no --workload and no --minutes")]);
         match misplaced.into_iter().find(|(is_said, _)| *is_said) {
             Some((_, why)) => Err(Failure::input(why)),
             None => Ok(()),
@@ -107,9 +130,12 @@ impl Bench {
             true => Options::server(url),
             false => Options::embedded(self.folder.as_deref().unwrap_or(Path::new("."))),
         };
-        if self.quick {
-            options = options.quick();
-        }
+        options = match (self.what, self.quick) {
+            (Some(What::Work), false) => options.for_work(),
+            (Some(What::Work), true) => options.for_work().quick_for_work(),
+            (None, false) => options,
+            (None, true) => options.quick(),
+        };
         match &mut options.site {
             Site::Folder { synced, .. } => *synced = !self.unsynced,
             Site::Server { is_in_use, .. } => *is_in_use = self.in_use,

@@ -154,6 +154,7 @@ fn same_work_queue(found: &WorkQueue, wanted: &[WorkOption]) -> Result<bool> {
             WorkOption::Status(is_on) => same(what, name, "STATUS", &settings.is_enabled, is_on)?,
             WorkOption::Order(order) => same(what, name, "ORDER", &settings.order, order)?,
             WorkOption::History(is_on) => same(what, name, "HISTORY", &settings.has_history, is_on)?,
+            WorkOption::TakeBy(technique) => same(what, name, "TAKE_BY", &settings.take_by, technique)?,
             WorkOption::Number(number, value) => same(what, name, number.word(), &settings.get(*number), value)?,
         };
     }

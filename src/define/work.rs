@@ -1,7 +1,9 @@
 //! Work queues and work schedules by builder.
 
 use super::{Definitions, Level, view};
-use crate::protocol::definition::{Definition, Missed, WorkNumber, WorkOption, WorkOrder, WorkScheduleOptions};
+use crate::protocol::definition::{
+    Definition, Missed, TakingTechnique, WorkNumber, WorkOption, WorkOrder, WorkScheduleOptions,
+};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -72,6 +74,11 @@ impl WorkQueueDefinition<'_> {
     /// `HISTORY = ON | OFF`: whether finished jobs are kept.
     pub fn history(self, on: bool) -> Self {
         self.option(WorkOption::History(on))
+    }
+
+    /// `TAKE_BY = ...`: how takes lock and mark jobs on a server.
+    pub fn take_by(self, technique: TakingTechnique) -> Self {
+        self.option(WorkOption::TakeBy(technique))
     }
 
     /// `MAX_ATTEMPTS = n`: how often a job is handed out before it is dead.

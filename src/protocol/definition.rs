@@ -3,7 +3,7 @@
 //! Every statement is one [`Definition`]; a script is a list of them that is applied wholly or not at all. The builder
 //! and the DDL text both produce these, and `dump` turns them into text again.
 
-pub use super::work_queue::{WorkNumber, WorkOption, WorkOrder, WorkSettings};
+pub use super::work_queue::{TakingTechnique, WorkNumber, WorkOption, WorkOrder, WorkSettings};
 pub use super::work_schedule::{Missed, WorkScheduleOptions};
 use serde::{Deserialize, Serialize};
 

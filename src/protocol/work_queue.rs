@@ -36,6 +36,43 @@ impl WorkOrder {
     }
 }
 
+/// How takes lock and mark the jobs of a work queue on a server. Each gives the same jobs in the same order, to one reader each,
+/// also if processes use several at the same time; they differ in speed. On SQLite, where one process orders all takes, it
+/// changes nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub enum TakingTechnique {
+    /// The one that was measured to be best on the server.
+    #[default]
+    Default,
+    /// A statement that passes over locked rows. PostgreSQL: `SELECT ... FOR UPDATE SKIP LOCKED`, and one `UPDATE` of these
+    /// rows. SQL Server: `UPDATE ... OUTPUT` with `READPAST`.
+    Statement,
+    /// One statement with a common table expression that chooses the jobs. SQL Server: an `UPDATE` of the expression, with
+    /// `OUTPUT`.
+    Cte,
+    /// A cursor that locks the next job, and `UPDATE ... WHERE CURRENT OF`.
+    Cursor,
+    /// As `Statement`, under a lock that lets one take of the queue after the other choose its jobs. PostgreSQL: an advisory
+    /// lock. SQL Server: `sp_getapplock`. After a short wait for the lock the take goes on without it.
+    AppLock,
+}
+
+impl TakingTechnique {
+    /// Each with its word in the DDL, which the tables keep.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("DEFAULT", Self::Default),
+        ("STATEMENT", Self::Statement),
+        ("CTE", Self::Cte),
+        ("CURSOR", Self::Cursor),
+        ("APPLOCK", Self::AppLock),
+    ];
+
+    /// Its word in the DDL.
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(_, technique)| *technique == self).map_or("DEFAULT", |(word, _)| *word)
+    }
+}
+
 macro_rules! numbers {
     ($($(#[doc = $doc:literal])* $name:ident = $word:literal, $default:literal, $least:literal..=$most:literal;)*) => {
         /// An option of a work queue that is a number.
@@ -109,6 +146,8 @@ pub enum WorkOption {
     Order(WorkOrder),
     /// `HISTORY = ON | OFF`: whether finished jobs are kept, with their times and readers. Default ON.
     History(bool),
+    /// `TAKE_BY = ...`: how takes lock and mark jobs on a server. Default DEFAULT.
+    TakeBy(TakingTechnique),
     /// Any other. The value is kept as given, so that the error can name one that is out of range.
     Number(WorkNumber, i64),
 }
@@ -122,6 +161,8 @@ pub struct WorkSettings {
     pub order: WorkOrder,
     /// Whether finished jobs are kept.
     pub has_history: bool,
+    /// How takes lock and mark jobs on a server.
+    pub take_by: TakingTechnique,
     numbers: [i64; NUMBERS],
 }
 
@@ -131,7 +172,8 @@ impl Default for WorkSettings {
         for number in WorkNumber::ALL {
             numbers[*number as usize] = number.default_value();
         }
-        Self { is_enabled: true, order: WorkOrder::default(), has_history: true, numbers }
+        let (order, take_by) = Default::default();
+        Self { is_enabled: true, order, has_history: true, take_by, numbers }
     }
 }
 
@@ -152,6 +194,7 @@ impl WorkSettings {
             WorkOption::Status(is_enabled) => self.is_enabled = is_enabled,
             WorkOption::Order(order) => self.order = order,
             WorkOption::History(has_history) => self.has_history = has_history,
+            WorkOption::TakeBy(take_by) => self.take_by = take_by,
             WorkOption::Number(number, value) => self.numbers[number as usize] = value,
         }
     }
@@ -168,6 +211,9 @@ impl WorkSettings {
         }
         if !self.has_history {
             options.push(WorkOption::History(false));
+        }
+        if self.take_by != plain.take_by {
+            options.push(WorkOption::TakeBy(self.take_by));
         }
         let differing = WorkNumber::ALL.iter().filter(|number| self.get(**number) != plain.get(**number));
         options.extend(differing.map(|number| WorkOption::Number(*number, self.get(*number))));

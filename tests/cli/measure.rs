@@ -55,6 +55,25 @@ fn the_bench_measures_the_bare_log_too() {
     assert_eq!(std::fs::read_dir(shop.folder.path()).unwrap().count(), 0, "the scratch folder is removed");
 }
 
+#[test]
+fn the_bench_sets_the_orders_of_work_queues_side_by_side() {
+    let _limit = crate::limit();
+    let shop = Shop::empty();
+    let short = ["--quick", "--rounds", "1", "--round-length", "20ms", "--callers", "1,4", "--backlog", "1000"];
+    let report = &shop.json(&[&["--json", "bench", "work", "--folder", "."], &short[..]].concat())[0];
+    let cells = report["techniques"].as_array().unwrap();
+    let found: std::collections::BTreeSet<String> =
+        cells.iter().map(|cell| format!("{} {} {}", cell["order"], cell["depth"], cell["callers"])).collect();
+    assert_eq!((found.len(), cells.len()), (5 * 2 * 2, 5 * 2 * 2 + 2), "{found:?}");
+    for cell in cells {
+        assert_eq!((&cell["duplicates"], &cell["empties"]), (&0.into(), &0.into()), "{cell}");
+        assert!(cell["take_per_s"].as_f64().unwrap() > 0.0 && cell["take_by"] == "DEFAULT", "{cell}");
+    }
+    let text = shop.ok(&[&["bench", "work", "--folder", "."], &short[..]].concat());
+    assert!(text.contains("FIFO_STRICT") && text.contains("duplicates"), "{text}");
+    assert_eq!(std::fs::read_dir(shop.folder.path()).unwrap().count(), 0, "the scratch folder is removed");
+}
+
 /// Before anything is reached: the server of these does not exist.
 #[test]
 fn options_without_effect_on_the_measurement_are_refused() {
@@ -65,6 +84,8 @@ fn options_without_effect_on_the_measurement_are_refused() {
         (server, &["bench", "--folder", "."][..], "--folder"),
         (server, &["bench", "--unsynced"], "durability=normal"),
         (server, &["bench", "--callers", "1,8"], "--callers"),
+        (server, &["bench", "work", "--workload", "send"], "--workload"),
+        (server, &["bench", "work", "--folder", "."], "--folder"),
         (server, &["lab", "--folder", "."], "--folder"),
         ("sqlite:shop.db", &["bench", "--minutes", "5"], "--minutes"),
         ("sqlite:shop.db", &["bench", "--in-use"], "--in-use"),

@@ -28,6 +28,7 @@ mod work_keys;
 mod work_queues;
 mod work_schedules;
 mod work_strategies;
+mod work_techniques;
 
 use form::Form;
 use libtest_mimic::{Arguments, Failed};
@@ -47,7 +48,7 @@ fn main() -> ExitCode {
     ];
     for store in Store::here() {
         for case in inventory::iter::<Case>.into_iter().filter(|case| work_keys::runs_on(case, store)) {
-            for (form, suffix) in Form::of(store) {
+            for (form, suffix) in Form::of(store, case) {
                 let name = format!("{}{suffix}::{}::{}", store.name(), case.section(), case.name);
                 trials.push(servers::trial(name, move || run(store, *form, case)));
             }

@@ -108,7 +108,7 @@ const START: Timestamp = Timestamp(1_767_225_600_000_000);
 pub(crate) struct Rig {
     pub(crate) broker: Broker,
     pub(crate) clock: Clock,
-    database: Database,
+    pub(crate) database: Database,
     form: Form,
     /// The broker that owns the file, if the other works through it.
     owner: Option<Broker>,
@@ -136,7 +136,7 @@ impl Rig {
 
     async fn at(database: Database, clock: Clock, form: Form) -> Result<Self> {
         let open = || Broker::open_with(database.url(), OpenOptions::default().clock(clock.clone()));
-        let mut owner = if form == Form::Alone { None } else { Some(open().await?) };
+        let mut owner = if form.has_owner() { Some(open().await?) } else { None };
         let broker = open().await?;
         if form == Form::Heir
             && let Some(owner) = owner.take()
@@ -232,7 +232,9 @@ impl Rig {
     }
 
     pub(crate) async fn define(&self, script: &str) -> Result<Vec<String>> {
-        self.broker.execute(script).await
+        let warnings = self.broker.execute(script).await?;
+        self.form.prepare(&self.broker).await?;
+        Ok(warnings)
     }
 
     pub(crate) async fn begin(&self) -> Result<Session> {

@@ -7,6 +7,7 @@
 use crate::servers::{Database, Store, seeds};
 use crate::stage::SOON;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::protocol::definition::TakingTechnique;
 use dialoq::{Act, Broker, Code, ConversationHandle};
 
 const SCRIPT: &str = "
@@ -250,6 +251,8 @@ async fn run(store: Store, role: &str, is_undone: bool, seed: u64) {
     let database = Database::fresh(store);
     let broker = Broker::open(database.url()).await.unwrap();
     broker.execute(SCRIPT).await.unwrap();
+    let (technique, _) = TakingTechnique::ALL[(seed % 5) as usize];
+    broker.execute(&format!("ALTER WORK QUEUE jobs WITH TAKE_BY = {technique}")).await.unwrap();
     let owner = connect(database.url()).await;
     let material = prepare(&owner).await;
     let witness = broker.begin_dialog("//t/Asker", "//t/Witness").contract("//t/Talk").await.unwrap();

@@ -5,6 +5,7 @@ use crate::servers::Store;
 use crate::stage::SOON;
 use dialoq::postgres::Enlisted;
 use dialoq::postgres::tokio_postgres::{self, Client, NoTls};
+use dialoq::protocol::definition::TakingTechnique;
 use dialoq::work::{JobFilter, WorkQueue};
 use dialoq::{Act, Code};
 use std::time::Duration;
@@ -25,7 +26,8 @@ async fn number(client: &Client, text: &str) -> i64 {
 const LOCKS: &str = "
     SELECT count(pg_advisory_lock((17514::bigint << 48) | g.n)) FROM generate_series(0, 99) AS g (n);
     SELECT count(pg_advisory_lock((17515::bigint << 48) | (hashtextextended(g.n || ' u', 0) & 281474976710655)))
-    FROM generate_series(0, 99) AS g (n);";
+    FROM generate_series(0, 99) AS g (n);
+    SELECT count(pg_advisory_lock((17491::bigint << 48) | (g.n::bigint << 16))) FROM generate_series(0, 99) AS g (n);";
 
 pub(crate) fn locks_of_a_stranger_stop_no_work_queue(store: Store) {
     on(store, |broker, _, database| async move {
@@ -42,6 +44,12 @@ pub(crate) fn locks_of_a_stranger_stop_no_work_queue(store: Store) {
         broker.push_job("w", "a").await.unwrap();
         assert_eq!(broker.take_jobs(W).await.unwrap().len(), 1);
         assert!(broker.push_job("w", "a").unique("u").await.unwrap().is_new);
+        // The lock of TAKE_BY = APPLOCK is waited for, but not for long.
+        broker.execute("ALTER WORK QUEUE w WITH MAX_TAKEN = 0, TAKE_BY = APPLOCK").await.unwrap();
+        assert_eq!(broker.take_jobs(W).count(9).await.unwrap().len(), 1);
+        let waits =
+            "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND granted AND classid::bigint / 65536 = 17491";
+        assert_eq!(number(&stranger, waits).await, 201, "the stranger holds them still");
     });
 }
 
@@ -101,6 +109,8 @@ pub(crate) fn a_take_that_stays_open_keeps_no_job_of_another(store: Store) {
         let mut met = 0;
         for round in 0.. {
             client.batch_execute("DELETE FROM dialoq.job").await.unwrap();
+            let (technique, _) = TakingTechnique::ALL[round / 2 % TakingTechnique::ALL.len()];
+            broker.execute(&format!("ALTER WORK QUEUE w WITH TAKE_BY = {technique}")).await.unwrap();
             let fill = "SELECT dialoq.push_job('w', 'a') FROM generate_series(1, 3000);
                 SELECT dialoq.push_job('w', 'z') FROM generate_series(1, 40)";
             client.batch_execute(fill).await.unwrap();
@@ -123,7 +133,8 @@ pub(crate) fn a_take_that_stays_open_keeps_no_job_of_another(store: Store) {
             let jobs = taking.await.unwrap();
             assert_eq!(taken + jobs.len(), 3040, "each is given once");
             for job in &jobs {
-                broker.complete_job(job).await.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                let done = broker.complete_job(job).await;
+                done.unwrap_or_else(|error| panic!("round {round}, {technique}: {error}"));
             }
             transaction.rollback().await.unwrap();
             met += usize::from(taken > 3000 && !jobs.is_empty());

@@ -22,16 +22,34 @@ pub(crate) fn workloads_run_with_their_rivals_and_leave_nothing(store: Store) {
             assert!(result[rate].as_f64().is_some_and(|rate| rate >= least), "{workload} moved nothing: {result}");
         }
     }
+    let cells = techniques(&database);
+    let techniques = ["STATEMENT", "CTE", "CURSOR", "APPLOCK"];
+    for technique in techniques {
+        let found = cells.iter().filter(|cell| cell["take_by"] == technique).count();
+        assert_eq!(found, 4 * 2 + 1, "{technique}: four orders at two depths, and a batch");
+    }
+    assert_eq!(cells.len(), 4 * 9 + 2, "FIFO_STRICT has one way");
+    for cell in &cells {
+        assert_eq!((&cell["duplicates"], &cell["empties"]), (&0.into(), &0.into()), "{cell}");
+    }
     // It refuses a database that holds conversations, and has left none.
     bench(&database, "send");
 }
 
 fn bench(database: &Database, workloads: &str) -> Vec<Value> {
+    run(database, &["bench", "--workload", workloads], "results")
+}
+
+fn techniques(database: &Database) -> Vec<Value> {
+    run(database, &["bench", "work"], "techniques")
+}
+
+fn run(database: &Database, arguments: &[&str], rows: &str) -> Vec<Value> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dialoq"));
-    command.args(["bench", "--quick", "--json", "--workload", workloads, "--callers", "2"]);
+    command.args(arguments).args(["--quick", "--json", "--callers", "2"]);
     // The longer the round, the more messages are sent before it.
     command.args(["--rounds", "1", "--round-length", "20ms", "--backlog", "1000"]);
     let output = command.env("DIALOQ_URL", database.url()).assert().success().get_output().stdout.clone();
     let report: Value = serde_json::from_slice(&output).unwrap();
-    report["results"].as_array().unwrap().clone()
+    report[rows].as_array().unwrap().clone()
 }

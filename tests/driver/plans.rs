@@ -12,7 +12,9 @@ const SCRIPT: &str =
     "CREATE MESSAGE TYPE [//t/Word] VALIDATION = NONE; CREATE CONTRACT [//t/Talk] ([//t/Word] SENT BY ANY);
     CREATE QUEUE asker; CREATE QUEUE server;
     CREATE SERVICE [//t/Asker] ON QUEUE asker; CREATE SERVICE [//t/Server] ON QUEUE server ([//t/Talk]);
-    CREATE WORK QUEUE free; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY";
+    CREATE WORK QUEUE free; CREATE WORK QUEUE limited WITH MAX_TAKEN_PER_KEY = 1, ORDER = PRIORITY;
+    CREATE WORK QUEUE by_cte WITH TAKE_BY = CTE; CREATE WORK QUEUE by_cursor WITH TAKE_BY = CURSOR;
+    CREATE WORK QUEUE by_applock WITH TAKE_BY = APPLOCK";
 
 /// Conversations that are begun, each with two messages that wait.
 const CONVERSATIONS: u64 = 1_000;
@@ -25,7 +27,7 @@ const FILL: &str = "
     SELECT dialoq.send(h.handle, '//t/Word', '\\x01') FROM handle AS h ORDER BY h.id DESC LIMIT $count;
     SELECT dialoq.send(h.handle, '//t/Word', '\\x02') FROM handle AS h ORDER BY h.id DESC LIMIT $count;
     SELECT dialoq.push_job(w.name, t.n::text, p_job_key => (t.n % 7)::text, p_level => 1 + t.n % 10, p_unique_key => l.n + t.n || '')
-    FROM generate_series(1, $count) AS t (n), (VALUES ('free'), ('limited')) AS w (name),
+    FROM generate_series(1, $count) AS t (n), (VALUES ('free'), ('limited'), ('by_cte'), ('by_cursor'), ('by_applock')) AS w (name),
         (SELECT coalesce(max(j.job_id), 0) AS n FROM dialoq.job AS j) AS l;
     SELECT dialoq.push_job('free', p_delay_ms => 1000000) FROM generate_series(1, $count);
     SELECT dialoq.push_job('free', 'taken') FROM generate_series(1, 2);
@@ -111,6 +113,16 @@ const VERBS: &[(u64, &str)] = &[
     (1, "SELECT dialoq.take_jobs('free')"),
     (32, "SELECT dialoq.take_jobs('free', 32, p_has_lease => true)"),
     (1, "SELECT dialoq.take_jobs('free', 1, '1')"),
+    (32, "SELECT dialoq.take_jobs('by_cte', 32, p_has_lease => true)"),
+    (1, "SELECT dialoq.take_jobs('by_cte', 1, '1', p_has_lease => true)"),
+    (
+        32,
+        "SELECT dialoq.take_job_batch('by_cte', NULL, array_fill(1::bigint, ARRAY[32]), array_fill(NULL::bigint, ARRAY[32]),
+        array_fill(''::text, ARRAY[32]))",
+    ),
+    (32, "SELECT dialoq.take_jobs('by_cursor', 32, p_has_lease => true)"),
+    (1, "SELECT dialoq.take_jobs('by_cursor', 1, '1', p_has_lease => true)"),
+    (32, "SELECT dialoq.take_jobs('by_applock', 32, p_has_lease => true)"),
     (1, "SELECT dialoq.take_jobs('limited', p_has_lease => true)"),
     (1, "SELECT dialoq.take_jobs('limited', p_lowest => 2, p_highest => 3)"),
     (1, "SELECT dialoq.take_jobs('limited', p_oldest => true)"),

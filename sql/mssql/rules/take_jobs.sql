@@ -16,12 +16,13 @@ AS
 BEGIN
     SET NOCOUNT ON;
     DECLARE @queue_id int, @name nvarchar(256), @work_order nvarchar(16), @is_enabled bit, @is_limited bit, @default_ms bigint;
+    DECLARE @take_by nvarchar(16), @are_taken bit = 0;
     DECLARE @now datetime2(6), @until datetime2(6), @from int = 0, @to int = 0, @is_final bit = 0;
     DECLARE @notices nvarchar(max), @has_more bit;
     EXEC dialoq.find_work_queue @queue, @queue_id OUTPUT;
     EXEC dialoq.check_take @queue_id, @job_count, @job_type, @lowest, @highest, @oldest, @has_lease, @lease_ms, @taken_by;
     SELECT @name = w.name, @work_order = w.work_order, @is_enabled = w.is_enabled, @is_limited = w.is_limited,
-        @default_ms = w.lease_ms
+        @default_ms = w.lease_ms, @take_by = w.take_by
     FROM dialoq.work_queue AS w WHERE w.queue_id = @queue_id;
     SET @now = dialoq.current_time_utc();
     -- Jobs of a claim whose answer was lost are ready at once, so that this one finds them.
@@ -40,6 +41,13 @@ BEGIN
     END
     SET @taken_by = COALESCE(@taken_by, N'');
     IF @is_enabled = 0 SET @job_count = 0;
+    -- A transaction of the caller may stay open, so no row may stay locked in it that is not taken. Babelfish has no such procedure.
+    IF @take_by <> N'DEFAULT' AND @job_count > 0 AND @is_limited = 0 AND COALESCE(@oldest, 0) = 0 AND @@TRANCOUNT = 0
+        AND SERVERPROPERTY('Babelfish') IS NULL
+        EXEC dialoq.take_together @take_by, @queue_id, @name, @job_count, @job_type, @from, @to, @now, @until, @taken_by, @process,
+            @holder, @is_final, @notices, @are_taken OUTPUT;
+    -- Only a search one by one says that there is no job.
+    IF @are_taken = 1 RETURN;
     IF @job_count = 1 AND @is_limited = 0 AND COALESCE(@oldest, 0) = 0
         EXEC dialoq.take_one_job @queue_id, @name, @job_type, @from, @to, @now, @until, @taken_by, @process, @holder, @is_final,
             @notices;

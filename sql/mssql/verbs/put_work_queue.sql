@@ -6,7 +6,7 @@
 -- Called by: dialoq_admin (put_work_queue, delete_work_queue)
 CREATE PROCEDURE dialoq.put_work_queue
     @queue_id int, @name nvarchar(256), @folded_name nvarchar(512), @is_enabled bit, @work_order nvarchar(32), @has_history bit,
-    @max_attempts bigint, @retry_delay_ms bigint, @retry_factor_percent bigint, @max_retry_delay_ms bigint,
+    @take_by nvarchar(32), @max_attempts bigint, @retry_delay_ms bigint, @retry_factor_percent bigint, @max_retry_delay_ms bigint,
     @retry_jitter_percent bigint, @lease_ms bigint, @history_seconds bigint, @history_rows bigint, @max_taken bigint,
     @max_taken_per_key bigint, @rate_jobs bigint, @rate_ms bigint, @key_rate_jobs bigint, @max_queue_readers bigint
 AS
@@ -25,7 +25,7 @@ BEGIN
     IF @is_shorter = 1 DELETE FROM dialoq.job_history_cut WHERE queue_id = @queue_id;
     BEGIN TRY
         UPDATE dialoq.work_queue SET
-            is_enabled = @is_enabled, has_history = @has_history, max_attempts = @max_attempts,
+            is_enabled = @is_enabled, has_history = @has_history, take_by = @take_by, max_attempts = @max_attempts,
             retry_delay_ms = @retry_delay_ms, retry_factor_percent = @retry_factor_percent,
             max_retry_delay_ms = @max_retry_delay_ms, retry_jitter_percent = @retry_jitter_percent, lease_ms = @lease_ms,
             history_seconds = @history_seconds, history_rows = @history_rows, max_taken = @max_taken,
@@ -34,11 +34,11 @@ BEGIN
         WHERE queue_id = @queue_id;
         IF @@ROWCOUNT = 0
             INSERT INTO dialoq.work_queue (
-                queue_id, name, folded_name, is_enabled, work_order, has_history, max_attempts, retry_delay_ms,
+                queue_id, name, folded_name, is_enabled, work_order, has_history, take_by, max_attempts, retry_delay_ms,
                 retry_factor_percent, max_retry_delay_ms, retry_jitter_percent, lease_ms, history_seconds, history_rows,
                 max_taken, max_taken_per_key, rate_jobs, rate_ms, key_rate_jobs, max_queue_readers
             ) VALUES (
-                @queue_id, @name, @folded_name, @is_enabled, @work_order, @has_history, @max_attempts, @retry_delay_ms,
+                @queue_id, @name, @folded_name, @is_enabled, @work_order, @has_history, @take_by, @max_attempts, @retry_delay_ms,
                 @retry_factor_percent, @max_retry_delay_ms, @retry_jitter_percent, @lease_ms, @history_seconds, @history_rows,
                 @max_taken, @max_taken_per_key, @rate_jobs, @rate_ms, @key_rate_jobs, @max_queue_readers
             );

@@ -30,6 +30,7 @@ DECLARE
     v_until timestamptz;
     v_notices text := p_notices;
     v_ahead bigint;
+    v_is_plain boolean;
 BEGIN
     PERFORM dialoq.check_isolation();
     SELECT * INTO q FROM dialoq.work_queue AS w WHERE w.folded_name = lower(p_queue COLLATE "C");
@@ -43,6 +44,11 @@ BEGIN
         PERFORM dialoq.check_take(q, p_job_counts[i], p_job_type, p_lowest, p_highest, p_oldest, p_have_leases[i], p_leases_ms[i],
             p_taken_by[i]);
     END LOOP;
+    -- Neither limits, nor jobs of several ranks, nor a transaction that stays open.
+    v_is_plain := q.is_enabled AND NOT (dialoq.is_limited(q) OR p_oldest IS TRUE OR p_is_kept);
+    IF q.take_by = 'APPLOCK' AND v_is_plain THEN
+        PERFORM dialoq.line_up(q.queue_id);
+    END IF;
     SELECT dialoq.current_time_utc(),
         (SELECT r.mark FROM dialoq.job_token_run AS r LIMIT 1) - (SELECT s.last_value FROM dialoq.next_job_token AS s)
     INTO v_now, v_ahead;
@@ -57,7 +63,30 @@ BEGIN
     IF (v_ahead > 1000000) IS NOT TRUE THEN
         PERFORM dialoq.reserve_tokens();
     END IF;
+    -- By reader the end of its leases.
+    v_untils := ARRAY(
+        SELECT CASE WHEN l.has_lease THEN v_now + coalesce(l.ms, q.lease_ms) * interval '1 millisecond' END
+        FROM unnest(p_have_leases, p_leases_ms) WITH ORDINALITY AS l (has_lease, ms, place) ORDER BY l.place);
+    SELECT min(l.until) INTO v_until FROM unnest(v_untils) AS l (until);
     IF NOT q.is_enabled THEN
+        v_rows := '{}';
+    ELSIF v_is_plain AND q.take_by IN ('CTE', 'CURSOR') AND (v_until IS NOT NULL OR p_holders IS NOT NULL) THEN
+        -- Every process looks for what is due once a minute.
+        IF v_until < v_now + interval '1 minute' THEN
+            v_notices := dialoq.distinct_notices(concat_ws(' ', v_notices, dialoq.due_notice(v_until)));
+        END IF;
+        IF q.take_by = 'CTE' THEN
+            RETURN QUERY SELECT * FROM dialoq.take_by_cte(q, p_job_type, v_from, v_to, p_job_counts, v_count, v_untils, p_taken_by,
+                p_process, p_holders, v_notices, v_now);
+        ELSE
+            RETURN QUERY SELECT * FROM dialoq.take_by_cursor(q, p_job_type, v_from, v_to, p_job_counts, v_count, v_untils, p_taken_by,
+                p_process, p_holders, v_notices, v_now);
+        END IF;
+        IF FOUND THEN
+            PERFORM dialoq.publish_notices(v_notices);
+            RETURN;
+        END IF;
+        v_notices := p_notices;
         v_rows := '{}';
     ELSIF dialoq.is_limited(q) OR p_oldest IS TRUE THEN
         SELECT t.rows, concat_ws(' ', v_notices, t.notices) INTO v_rows, v_notices
@@ -82,10 +111,7 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    -- By reader the end of its leases, and by job the reader.
-    v_untils := ARRAY(
-        SELECT CASE WHEN l.has_lease THEN v_now + coalesce(l.ms, q.lease_ms) * interval '1 millisecond' END
-        FROM unnest(p_have_leases, p_leases_ms) WITH ORDINALITY AS l (has_lease, ms, place) ORDER BY l.place);
+    -- By job the reader.
     v_items := CASE v_count WHEN cardinality(p_job_counts) THEN ARRAY(SELECT generate_series(1, cardinality(v_rows)))
         ELSE ARRAY(
             SELECT c.place::integer FROM unnest(p_job_counts) WITH ORDINALITY AS c (n, place), generate_series(1, c.n)
@@ -95,7 +121,6 @@ BEGIN
         v_notices := concat_ws(' ', v_notices, 'q:' || q.queue_id);
     END IF;
     -- Every process looks for what is due once a minute.
-    SELECT min(l.until) INTO v_until FROM unnest(v_untils) AS l (until);
     IF v_until < v_now + interval '1 minute' THEN
         v_notices := concat_ws(' ', v_notices, dialoq.due_notice(v_until));
     END IF;

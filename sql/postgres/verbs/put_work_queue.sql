@@ -7,7 +7,7 @@
 -- Called by: dialoq_admin (put_work_queue, delete_work_queue)
 CREATE FUNCTION dialoq.put_work_queue(
     p_queue_id integer, p_name text, p_folded_name text, p_is_enabled boolean, p_work_order text, p_has_history boolean,
-    p_max_attempts bigint, p_retry_delay_ms bigint, p_retry_factor_percent bigint, p_max_retry_delay_ms bigint,
+    p_take_by text, p_max_attempts bigint, p_retry_delay_ms bigint, p_retry_factor_percent bigint, p_max_retry_delay_ms bigint,
     p_retry_jitter_percent bigint, p_lease_ms bigint, p_history_seconds bigint, p_history_rows bigint, p_max_taken bigint,
     p_max_taken_per_key bigint, p_rate_jobs bigint, p_rate_ms bigint, p_key_rate_jobs bigint,
     p_max_queue_readers bigint
@@ -18,16 +18,16 @@ BEGIN
             p_folded_name, lower(p_name COLLATE "C")));
     END IF;
     INSERT INTO dialoq.work_queue AS q (
-        queue_id, name, folded_name, is_enabled, work_order, has_history, max_attempts, retry_delay_ms,
+        queue_id, name, folded_name, is_enabled, work_order, has_history, take_by, max_attempts, retry_delay_ms,
         retry_factor_percent, max_retry_delay_ms, retry_jitter_percent, lease_ms, history_seconds, history_rows,
         max_taken, max_taken_per_key, rate_jobs, rate_ms, key_rate_jobs, max_queue_readers
     ) VALUES (
-        p_queue_id, p_name, p_folded_name, p_is_enabled, p_work_order, p_has_history, p_max_attempts, p_retry_delay_ms,
+        p_queue_id, p_name, p_folded_name, p_is_enabled, p_work_order, p_has_history, p_take_by, p_max_attempts, p_retry_delay_ms,
         p_retry_factor_percent, p_max_retry_delay_ms, p_retry_jitter_percent, p_lease_ms, p_history_seconds, p_history_rows,
         p_max_taken, p_max_taken_per_key, p_rate_jobs, p_rate_ms, p_key_rate_jobs, p_max_queue_readers
     ) ON CONFLICT (queue_id) DO UPDATE SET
-        is_enabled = excluded.is_enabled, has_history = excluded.has_history, max_attempts = excluded.max_attempts,
-        retry_delay_ms = excluded.retry_delay_ms, retry_factor_percent = excluded.retry_factor_percent,
+        is_enabled = excluded.is_enabled, has_history = excluded.has_history, take_by = excluded.take_by,
+        max_attempts = excluded.max_attempts, retry_delay_ms = excluded.retry_delay_ms, retry_factor_percent = excluded.retry_factor_percent,
         max_retry_delay_ms = excluded.max_retry_delay_ms, retry_jitter_percent = excluded.retry_jitter_percent,
         lease_ms = excluded.lease_ms, history_seconds = excluded.history_seconds, history_rows = excluded.history_rows,
         max_taken = excluded.max_taken, max_taken_per_key = excluded.max_taken_per_key, rate_jobs = excluded.rate_jobs,

@@ -40,12 +40,12 @@ pub(super) async fn run(
 }
 
 /// A folder that goes away with this value.
-struct Scratch {
-    path: PathBuf,
+pub(super) struct Scratch {
+    pub(super) path: PathBuf,
 }
 
 impl Scratch {
-    fn create(parent: &Path) -> Result<Self> {
+    pub(super) fn create(parent: &Path) -> Result<Self> {
         let path = parent.join(format!("dialoq-bench-{}", std::process::id()));
         std::fs::create_dir_all(&path).map_err(io_error)?;
         Ok(Self { path })

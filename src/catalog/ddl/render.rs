@@ -267,6 +267,7 @@ fn work_options(options: &[WorkOption]) -> String {
         WorkOption::Status(is_on) => format!("STATUS = {}", on_off(*is_on)),
         WorkOption::Order(order) => format!("ORDER = {}", order.word()),
         WorkOption::History(is_on) => format!("HISTORY = {}", on_off(*is_on)),
+        WorkOption::TakeBy(technique) => format!("TAKE_BY = {}", technique.word()),
         WorkOption::Number(number, value) => format!("{} = {value}", number.word()),
     }))
 }

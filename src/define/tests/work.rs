@@ -4,12 +4,13 @@ use super::{list, made};
 use crate::catalog::ddl;
 use crate::define::{Definitions, Level, missing};
 use crate::error::Code;
-use crate::protocol::definition::{Definition, Missed, WorkNumber, WorkOrder};
+use crate::protocol::definition::{Definition, Missed, TakingTechnique, WorkNumber, WorkOrder};
 use std::time::Duration;
 
 fn office(d: &mut Definitions) {
     d.work_queue("mail").order(WorkOrder::Priority).max_attempts(3).retry_delay(Duration::from_secs(2)).history(false);
     d.work_queue("films").lease(Duration::from_secs(600)).max_taken(8).max_taken_per_key(1).status(false);
+    d.work_queue("parts").take_by(TakingTechnique::AppLock);
     d.work_schedule("nightly", "mail", "0 3 * * *").time_zone("Europe/Berlin").missed(Missed::Skip).job_type("report");
     d.work_schedule("often", "films", "@hourly").job_key("k").level(Level::HIGHEST).body("b").status(false);
 }
@@ -19,15 +20,17 @@ fn the_builder_makes_the_work_definitions_of_the_text() {
     let script = "
         CREATE WORK QUEUE mail WITH ORDER = PRIORITY, MAX_ATTEMPTS = 3, RETRY_DELAY_MS = 2000, HISTORY = OFF;
         CREATE WORK QUEUE films WITH LEASE_MS = 600000, MAX_TAKEN = 8, MAX_TAKEN_PER_KEY = 1, STATUS = OFF;
+        CREATE WORK QUEUE parts WITH TAKE_BY = APPLOCK;
         CREATE WORK SCHEDULE nightly ON WORK QUEUE mail WITH CRON = '0 3 * * *', TIME_ZONE = 'Europe/Berlin', MISSED = SKIP,
             JOB_TYPE = 'report';
         CREATE WORK SCHEDULE often ON WORK QUEUE dbo.films WITH BODY = 'b', STATUS = OFF, LEVEL = 10, JOB_KEY = 'k',
             CRON = '@hourly';
-        ALTER WORK QUEUE mail WITH RATE_JOBS = 5; DROP WORK QUEUE mail;
+        ALTER WORK QUEUE parts WITH TAKE_BY = DEFAULT; ALTER WORK QUEUE mail WITH RATE_JOBS = 5; DROP WORK QUEUE mail;
         ALTER WORK SCHEDULE often WITH CRON = '@daily'; DROP WORK SCHEDULE often";
     let read: Vec<Definition> = ddl::parse(script).unwrap().into_iter().map(|read| read.definition).collect();
     let built = list(|d| {
         office(d);
+        d.alter_work_queue("parts").take_by(TakingTechnique::Default);
         d.alter_work_queue("mail").number(WorkNumber::RateJobs, 5).drop_work_queue("mail");
         d.alter_work_schedule("often").cron("@daily").drop_work_schedule("often");
     });
@@ -58,10 +61,11 @@ fn work_definitions_that_exist_are_not_missing() {
 fn a_differing_work_definition_is_refused_by_its_option() {
     let catalog = made(&list(office));
     type Build = fn(&mut Definitions);
-    let cases: [(&str, Build); 13] = [
+    let cases: [(&str, Build); 14] = [
         ("MAX_ATTEMPTS", |d| _ = d.work_queue("mail").max_attempts(4)),
         ("ORDER", |d| _ = d.work_queue("films").order(WorkOrder::Lifo)),
         ("HISTORY", |d| _ = d.work_queue("mail").history(true)),
+        ("TAKE_BY", |d| _ = d.work_queue("parts").take_by(TakingTechnique::Cte)),
         ("STATUS", |d| _ = d.work_queue("films").status(true)),
         ("its work queue", |d| _ = d.work_schedule("nightly", "films", "0 3 * * *")),
         ("CRON", |d| _ = d.work_schedule("nightly", "mail", "0 4 * * *")),

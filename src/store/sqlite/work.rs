@@ -6,7 +6,7 @@ use super::write::{Write, Writer, int};
 use crate::catalog::{Catalog, WorkQueue, WorkSchedule};
 use crate::core::{JobRead, JobRow, Restore, WorkChange};
 use crate::protocol::Body;
-use crate::protocol::definition::{Missed, WorkNumber, WorkOption, WorkOrder, WorkSettings};
+use crate::protocol::definition::{Missed, TakingTechnique, WorkNumber, WorkOption, WorkOrder, WorkSettings};
 use crate::protocol::work::JobState;
 use crate::sql::sqlite::read::{JOBS, LAST_FINISH_NUMBERS, UNIQUE_JOBS, WORK_MARKS, WORK_QUEUES, WORK_SCHEDULES};
 use crate::time::Timestamp;
@@ -95,6 +95,7 @@ impl Writer<'_> {
             Value::from(settings.is_enabled),
             Value::from(settings.order.word().to_owned()),
             Value::from(settings.has_history),
+            Value::from(settings.take_by.word().to_owned()),
         ];
         values.extend(WorkNumber::ALL.iter().map(|number| Value::from(settings.get(*number))));
         self.run(Write::PutWorkQueue, params_from_iter(values)).map(drop)
@@ -148,21 +149,28 @@ impl Writer<'_> {
 /// Reads the work queues into the catalog.
 pub(super) fn work_queues(connection: &Connection, catalog: &mut Catalog) -> crate::error::Result<()> {
     each(connection, WORK_QUEUES, |row| {
-        let word = row.get_ref(3)?.as_str()?;
-        let order = WorkOrder::ALL.into_iter().find(|(known, _)| *known == word);
-        let (_, order) = order.ok_or_else(|| {
-            rusqlite::Error::InvalidColumnType(3, "a known keyword".to_owned(), rusqlite::types::Type::Text)
-        })?;
+        let order: WorkOrder = keyword(row, 3, &WorkOrder::ALL)?;
+        let technique = keyword(row, 5, &TakingTechnique::ALL)?;
         let mut settings = WorkSettings::default();
         settings.set(WorkOption::Status(row.get(2)?));
         settings.set(WorkOption::Order(order));
         settings.set(WorkOption::History(row.get(4)?));
+        settings.set(WorkOption::TakeBy(technique));
         for (column, number) in WorkNumber::ALL.iter().enumerate() {
-            settings.set(WorkOption::Number(*number, row.get(5 + column)?));
+            settings.set(WorkOption::Number(*number, row.get(6 + column)?));
         }
         let queue = WorkQueue { id: row.get(0)?, name: row.get::<_, String>(1)?.into(), settings };
         catalog.work_queues.insert(queue.id, Arc::new(queue));
         Ok(())
+    })
+}
+
+/// The value of the keyword in a column.
+fn keyword<T: Copy>(row: &rusqlite::Row<'_>, column: usize, known: &[(&str, T)]) -> rusqlite::Result<T> {
+    let word = row.get_ref(column)?.as_str()?;
+    let found = known.iter().find(|(known, _)| *known == word).map(|(_, value)| *value);
+    found.ok_or_else(|| {
+        rusqlite::Error::InvalidColumnType(column, "a known keyword".to_owned(), rusqlite::types::Type::Text)
     })
 }
 

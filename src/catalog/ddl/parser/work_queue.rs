@@ -3,7 +3,7 @@
 use super::{Action, Definitions};
 use crate::catalog::ddl::cursor::{Cursor, either};
 use crate::error::Result;
-use crate::protocol::definition::{Definition, WorkNumber, WorkOption, WorkOrder};
+use crate::protocol::definition::{Definition, TakingTechnique, WorkNumber, WorkOption, WorkOrder};
 
 pub(super) fn work_queue(cursor: &mut Cursor, action: Action) -> Definitions {
     let name = cursor.name_in_schema("a work queue")?;
@@ -26,13 +26,17 @@ pub(super) fn work_queue(cursor: &mut Cursor, action: Action) -> Definitions {
 type Value = fn(&mut Cursor) -> Result<WorkOption>;
 
 /// The options that are no numbers.
-const WORDS: [(&str, Value); 3] = [
+const WORDS: [(&str, Value); 4] = [
     ("STATUS", |cursor| cursor.equals_on_off().map(WorkOption::Status)),
     ("ORDER", |cursor| {
         cursor.symbol('=')?;
         cursor.one_of(&WorkOrder::ALL).map(WorkOption::Order)
     }),
     ("HISTORY", |cursor| cursor.equals_on_off().map(WorkOption::History)),
+    ("TAKE_BY", |cursor| {
+        cursor.symbol('=')?;
+        cursor.one_of(&TakingTechnique::ALL).map(WorkOption::TakeBy)
+    }),
 ];
 
 fn options(cursor: &mut Cursor) -> Result<Vec<WorkOption>> {

@@ -102,6 +102,7 @@ pub fn work_queue<'a>(row: &'a WorkQueue, folded_name: &'a str) -> Call<'a> {
         Arg::Bool(settings.is_enabled),
         Arg::Text(settings.order.word()),
         Arg::Bool(settings.has_history),
+        Arg::Text(settings.take_by.word()),
     ];
     args.extend(WorkNumber::ALL.iter().map(|number| Arg::BigInt(settings.get(*number))));
     Call { name: "put_work_queue", args }

@@ -6,8 +6,8 @@ use crate::catalog::{
 };
 use crate::error::{Code, Result};
 use crate::protocol::definition::{
-    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, SentBy, Validation, WorkNumber, WorkOption, WorkOrder,
-    WorkSettings,
+    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, SentBy, TakingTechnique, Validation, WorkNumber, WorkOption,
+    WorkOrder, WorkSettings,
 };
 use crate::store::SqlRow;
 use crate::store::database::Database;
@@ -309,10 +309,14 @@ fn work_queue(row: Row<'_>) -> Result<(i32, WorkQueue)> {
     let word = row.text("work_order")?;
     let order = WorkOrder::ALL.into_iter().find(|(known, _)| *known == word);
     let (_, order) = order.ok_or_else(|| damaged(format!("'{word}' is no order of a work queue")))?;
+    let word = row.text("take_by")?;
+    let technique = TakingTechnique::ALL.into_iter().find(|(known, _)| *known == word);
+    let (_, technique) = technique.ok_or_else(|| damaged(format!("'{word}' is no TAKE_BY of a work queue")))?;
     let mut settings = WorkSettings::default();
     settings.set(WorkOption::Status(row.flag("is_enabled")?));
     settings.set(WorkOption::Order(order));
     settings.set(WorkOption::History(row.flag("has_history")?));
+    settings.set(WorkOption::TakeBy(technique));
     for number in WorkNumber::ALL {
         settings.set(WorkOption::Number(*number, row.int(&number.word().to_ascii_lowercase())?));
     }
