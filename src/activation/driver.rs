@@ -29,6 +29,7 @@ const MOST_READERS: u16 = 32_767;
 pub(super) enum Command {
     SetMaxQueueReaders(u16),
     Check(oneshot::Sender<Option<MonitorRow>>),
+    Served(oneshot::Sender<u64>),
     Retry,
     Stop,
     Abort,
@@ -82,6 +83,8 @@ pub enum ReaderEvent {
         code: Option<Code>,
         /// The reason as text; empty if it just left.
         why: String,
+        /// How many messages it served, in transactions that were committed.
+        messages: u64,
     },
     /// A handler failed; its transaction was rolled back and the reader goes on.
     HandlerFailed {
@@ -92,6 +95,11 @@ pub enum ReaderEvent {
         /// The reason.
         why: String,
     },
+    /// The queue, or the whole broker, was turned off: no message is handed out before it is turned on. Also said if it is
+    /// off when the readers are started.
+    QueueOff,
+    /// The queue is on again.
+    QueueOn,
     /// A reader, or the program of one, was due and could not be started.
     LaunchFailed {
         /// The reason, for example a missing procedure.
@@ -148,6 +156,10 @@ pub(super) struct Driver {
     surplus: Arc<AtomicUsize>,
     readers: JoinSet<ReaderOutcome>,
     running: HashMap<Id, Reader>,
+    /// The messages that readers served which have gone.
+    served: u64,
+    /// Whether the queue was on at the last check; of one that is missing nothing is said.
+    was_on: bool,
     /// Places of readers that have just gone: for readers launched now, else freed.
     spare: Vec<Place>,
     commands: mpsc::UnboundedReceiver<Command>,
@@ -200,6 +212,8 @@ impl Driver {
             surplus: Arc::default(),
             readers: JoinSet::new(),
             running: HashMap::new(),
+            served: 0,
+            was_on: true,
             spare: Vec::new(),
             commands,
             stopping: watch::Sender::new(false),
@@ -240,6 +254,11 @@ impl Driver {
                 command = self.commands.recv() => match command {
                     Some(Command::SetMaxQueueReaders(limit)) => self.limit = limit,
                     Some(Command::Retry) => self.monitor.retry_now(),
+                    Some(Command::Served(answer)) => {
+                        let running: u64 = self.running.values().map(|reader| reader.traces.served()).sum();
+                        // The caller may have gone away since.
+                        let _ = answer.send(self.served + running);
+                    }
                     Some(Command::Check(answer)) => {
                         self.take_failures();
                         // Polling the monitor in a loop wins each select, so ended readers are reaped here too.
@@ -386,6 +405,10 @@ impl Driver {
         // A broker that is turned off delivers no messages; jobs are taken all the same.
         let is_broker_on = matches!(self.source, Source::Worker { .. }) || catalog.settings.is_broker_enabled;
         let is_on = queue.is_some_and(|queue| queue.is_on) && is_broker_on;
+        if queue.is_some() && is_on != self.was_on {
+            self.was_on = is_on;
+            self.event(if is_on { ReaderEvent::QueueOn } else { ReaderEvent::QueueOff });
+        }
         let launches = match &self.source {
             Source::Events => Launches::Events,
             _ => Launches::Readers { max: self.limit, ramp: self.ramp },
@@ -516,6 +539,8 @@ impl Driver {
         let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
         let Some(reader) = self.running.remove(&id) else { return false };
         gauge!("dialoq_tasks_running", "queue" => self.queue.clone()).decrement(1.0);
+        let messages = reader.traces.served();
+        self.served += messages;
         self.store.activity().monitors().remove_task(reader.task_id);
         let (task_id, received) = (reader.task_id, reader.traces.received());
         let (outcome, left_open) = match ended {
@@ -538,7 +563,7 @@ impl Driver {
             }
             _ => tracing::debug!(queue = %self.queue, task_id, why, "a reader has left"),
         }
-        self.event(ReaderEvent::Ended { task_id, code, why });
+        self.event(ReaderEvent::Ended { task_id, code, why, messages });
         is_closed
     }
 

@@ -219,7 +219,14 @@ impl Readers {
         answered.await.ok().flatten()
     }
 
-    /// Subscribes to the start and end of every reader from now on.
+    /// How many messages the readers have served so far, in transactions that were committed.
+    pub async fn served(&self) -> u64 {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Command::Served(answer));
+        answered.await.unwrap_or_default()
+    }
+
+    /// Subscribes to the start and end of every reader, and to the queue being turned off and on, from now on.
     pub fn events(&self) -> ReaderEvents {
         ReaderEvents { receiver: self.events.subscribe() }
     }

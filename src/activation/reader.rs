@@ -71,7 +71,10 @@ async fn receive_and_serve(session: &Session, options: &Options, server: &mut im
                 tx.rollback().await?;
                 return Ok(());
             }
-            Ok(Some(batch)) => serve_batch(session, server, tx, batch, options).await,
+            Ok(Some(batch)) => {
+                let messages = batch.messages().len();
+                serve_batch(session, server, tx, batch, options).await.map(|()| session.note_served(messages))
+            }
             // Another transaction won; this one is rolled back, and the same RECEIVE may succeed.
             Err(error) if error.kind() == ErrorKind::Conflict => Err(error),
             Err(error) => return Err(error.into()),

@@ -90,6 +90,11 @@ impl Session {
         is_surplus
     }
 
+    /// So many messages of a transaction that was committed.
+    pub(super) fn note_served(&self, messages: usize) {
+        self.traces.served.fetch_add(messages as u64, SeqCst);
+    }
+
     /// Reports to the monitor a failure that the reader survives, and whose transaction it has rolled back: also one that
     /// was dropped with a verb under way was not left open.
     pub(super) fn note_failure(&self, error: Error) {
@@ -136,6 +141,7 @@ pub(super) struct Traces {
     received: AtomicBool,
     is_leaving: AtomicBool,
     left_open: AtomicBool,
+    served: AtomicU64,
     next_id: AtomicU64,
     open: BlockingMutex<HashMap<u64, Weak<Slot>>>,
 }
@@ -147,6 +153,11 @@ impl Traces {
     /// Whether a RECEIVE or GET CONVERSATION GROUP was run.
     pub(super) fn received(&self) -> bool {
         self.received.load(SeqCst)
+    }
+
+    /// The messages in transactions that were committed.
+    pub(super) fn served(&self) -> u64 {
+        self.served.load(SeqCst)
     }
 
     /// Whether the reader leaves because it is one too many.

@@ -5,7 +5,9 @@ use dialoq::internals::ErrorConstructors;
 use dialoq::{Code, Error};
 use serde_json::json;
 use std::error::Error as _;
+use std::ffi::OsStr;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Why a command stopped.
@@ -66,6 +68,18 @@ impl Failure {
     fn print(&self, output: &Output, text: &str) {
         output.note(text);
     }
+}
+
+/// The error of a program that was not found; if the working folder has a file of that name, with the path that names it.
+pub(super) fn without_path(error: Error, program: &OsStr) -> Error {
+    let is_name = Path::new(program).components().count() == 1;
+    if !is_name || !Path::new(program).is_file() {
+        return error;
+    }
+    let name = program.to_string_lossy();
+    let hint =
+        format!("{}; a name is looked up in PATH only: for the file in this folder say ./{name}", error.message());
+    Error::new(error.code(), hint)
 }
 
 fn refusal(error: &Error, as_json: bool, excerpt: &str) -> String {

@@ -43,7 +43,24 @@ impl Install {
             (true, _) => output.text("nothing to do: this version is installed"),
             (false, true) if self.sql => output.text(plan_script(&globals.db).await?.trim_end()),
             (false, true) => output.text(&steps.iter().map(|step| step.name).collect::<Vec<_>>().join("\n")),
-            (false, false) => output.text(&format!("installed: {} scripts were run", steps.len())),
+            (false, false) => {
+                let ran = steps.len();
+                output.text(&format!("installed: {ran} scripts were run\n{}", next_step(&globals.db)))
+            }
+        }
+    }
+}
+
+/// What an administrator does next: without a role nobody but the installer may do anything.
+fn next_step(url: &str) -> &'static str {
+    match url.starts_with("mssql:") {
+        true => {
+            "next, let the application's user in: ALTER ROLE dialoq_user ADD MEMBER [name]\n\
+             (dialoq_admin, if it also changes definitions)"
+        }
+        false => {
+            "next, let the application's user in: GRANT dialoq_user TO name\n\
+             (dialoq_admin, if it also changes definitions)"
         }
     }
 }

@@ -24,10 +24,12 @@ use failure::Failure;
 use globals::Globals;
 pub(crate) use interrupt::Interrupt;
 use output::{Output, printable, without_passwords};
-use std::io::Write;
+use serde_json::json;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::FmtSpan;
 
 /// A priority messaging broker with the semantics of SQL Server Service Broker, over SQL tables.
 #[derive(Debug, Parser)]
@@ -58,7 +60,8 @@ Exit codes:
 
 Environment:
   DIALOQ_URL   the broker's database, as --db
-  DIALOQ_LOG   what is logged to standard error, for example 'dialoq=debug' (default: nothing)";
+  DIALOQ_LOG   what is logged to standard error (default: nothing): 'dialoq=warn' what is odd, 'dialoq=debug' each call
+               with its time";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -100,7 +103,11 @@ pub(crate) fn main() -> ExitCode {
     match log_filter() {
         Ok(None) => {}
         Ok(Some(filter)) => {
-            tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+            // A call is logged when it ends, with how long it took.
+            let log = tracing_subscriber::fmt().with_env_filter(filter).with_span_events(FmtSpan::CLOSE);
+            let is_coloured =
+                std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty());
+            log.with_ansi(is_coloured).with_writer(std::io::stderr).init();
         }
         Err(failure) => return failure.report(&output),
     }
@@ -137,6 +144,14 @@ fn refuse_command_line(error: &clap::Error) -> ExitCode {
     let text = error.to_string();
     let safe = without_passwords(&text);
     let safe = printable(&safe);
+    // The arguments were not understood, so --json is looked for among them, before those of a program.
+    let is_json = std::env::args_os().skip(1).take_while(|word| word != "--").any(|word| word == "--json");
+    if is_json && error.use_stderr() {
+        let message = safe.trim_start_matches("error: ").trim_end();
+        let error = json!({ "code": null, "kind": "CommandLine", "message": message, "is_retryable": false });
+        Output::new(true).note(&json!({ "error": error }).to_string());
+        return ExitCode::from(2);
+    }
     if safe == text {
         // If the reader of the output is gone, nothing is printed.
         let _ = error.print();

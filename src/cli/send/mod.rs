@@ -13,7 +13,7 @@ use dialoq::{ConversationHandle, GroupId};
 use lines::Source;
 use serde_json::json;
 use std::fs::File;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -115,16 +115,23 @@ impl Send {
     async fn source(&self) -> Result<Source, Failure> {
         let (lines, bodies, files, no_body) =
             (self.lines.clone(), self.bodies.clone(), self.files.clone(), self.no_body);
-        let opening =
-            tokio::task::spawn_blocking(move || match (lines, no_body, bodies.is_empty() && files.is_empty()) {
+        let opening = tokio::task::spawn_blocking(move || {
+            match (lines, no_body, bodies.is_empty() && files.is_empty()) {
                 (Some(path), ..) => Source::of_lines(path),
                 (None, true, _) => Ok(Source::of_bodies(vec![Vec::new()])),
-                (None, false, true) => Source::of_lines(PathBuf::from("-")),
+                (None, false, true) => {
+                    if std::io::stdin().is_terminal() {
+                        Output::new(false)
+                            .note("reading messages from standard input, one line of JSON each; ctrl-D ends, --help says more");
+                    }
+                    Source::of_lines(PathBuf::from("-"))
+                }
                 (None, false, false) => {
                     let given = bodies.into_iter().map(|body| Ok(body.into_bytes()));
                     Ok(Source::of_bodies(given.chain(files.iter().map(read_body)).collect::<Result<_, _>>()?))
                 }
-            });
+            }
+        });
         opening.await.map_err(|error| Failure::input(error.to_string()))?
     }
 

@@ -1,10 +1,11 @@
 //! `dialoq work run`
 
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, without_path};
 use crate::cli::globals::{Globals, parse_span};
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output::Output;
 use clap::Args;
+use dialoq::activation::Program;
 use dialoq::internals::run_program;
 use dialoq::work::{Context, WorkQueue};
 use std::ffi::OsString;
@@ -57,6 +58,7 @@ impl Run {
         output: &Output,
         interrupt: &mut Interrupt,
     ) -> Result<(), Failure> {
+        Program::new(&self.exec).check().map_err(|error| without_path(error, &self.exec))?;
         let broker = globals.open().await?;
         if broker.catalog().work_queue(&self.queue).is_none() {
             // The refusal of a take, before any program is started.

@@ -1,16 +1,19 @@
 //! `dialoq activate`
 
-use super::failure::Failure;
+mod report;
+
+use super::failure::{Failure, without_path};
 use super::globals::{Globals, parse_span};
 use super::interrupt::Interrupt;
-use super::output::{Output, printable};
+use super::output::Output;
 use clap::{Args, ValueEnum};
 use dialoq::activation::{Mode, Program, Ramp, ReaderEvent};
 use dialoq::internals::ErrorConstructors;
 use dialoq::{Broker, Error};
-use serde_json::json;
+use report::Report;
 use std::ffi::OsString;
 use std::time::Duration;
+use tokio::time::MissedTickBehavior;
 
 /// Run a program whenever there is work in a queue.
 ///
@@ -22,13 +25,19 @@ use std::time::Duration;
 /// {"send": {"type": "...", "body": ...}}, {"end": true}, {"end_error": {"code": 1, "description": "..."}},
 /// {"timer": {"seconds": 60}}.
 ///
-/// Runs until ctrl-C; readers then finish what is in hand. A second ctrl-C ends them at once, and what they had in hand
-/// stays in the queue.
+/// Runs until ctrl-C or SIGTERM; readers then finish what is in hand. A second one ends them at once, and what they had in
+/// hand stays in the queue.
+///
+/// Standard error tells what is waited for, each reader's start and end, each rollback, and when the queue is turned off or
+/// on; a terminal has a line with counts and rates, a log a line every 10 s in which something was done. With --json
+/// standard output has one event a line: waiting, started, ended, failed, launch_failed, queue_off, queue_on, counts,
+/// stopped.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq activate orders --exec ./worker
   dialoq activate orders --exec ./worker --max-queue-readers 4 --mode stream
+  dialoq activate orders --exec ./worker --json | jq 'select(.event == \"failed\")'
   dialoq activate orders --exec sh --raw-body -- -c 'cat >> bodies.txt'")]
 pub(super) struct Activate {
     /// The queue.
@@ -89,7 +98,7 @@ impl Activate {
             return Err(Failure::input("--raw-body is for --mode message: a stream needs lines"));
         }
         let program = self.program();
-        program.check()?;
+        program.check().map_err(|error| without_path(error, &self.exec))?;
         let broker = globals.open().await?;
         if broker.catalog().queue(&self.queue).is_none() {
             broker.close().await?;
@@ -113,39 +122,51 @@ impl Activate {
         if let Some(readers) = self.max_queue_readers {
             activate = activate.max_queue_readers(readers);
         }
+        let queue = broker.catalog().queue(&self.queue).cloned();
+        let declared = queue.as_ref().and_then(|queue| queue.activation.as_ref()).map(|of| of.max_queue_readers);
+        let is_on = queue.is_some_and(|queue| queue.is_receive_enabled) && broker.catalog().settings.is_broker_enabled;
+        let mut report = Report::new(output, &self.queue);
+        report.waiting(self.max_queue_readers.or(declared).unwrap_or(1), is_on)?;
         let readers = activate.start();
         let mut events = readers.events();
+        let mut due = tokio::time::interval(report.interval());
+        due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let stopped = loop {
             tokio::select! {
                 biased;
-                () = interrupt.requested() => break Err(Failure::Interrupted("stopped".into())),
+                () = interrupt.requested() => break None,
                 event = events.next() => match event {
-                    Some(event) => if let Err(failure) = handle_event(&event, broker, output).await { break Err(failure) },
-                    None => break Ok(()),
+                    Some(event) => if let Err(failure) = handle_event(&event, broker, &mut report).await {
+                        break Some(Err(failure));
+                    },
+                    None => break Some(Ok(())),
                 },
+                _ = due.tick() => if let Err(failure) = report.counts(readers.served().await) { break Some(Err(failure)) },
             }
         };
         let running = broker.activated_tasks().len();
-        if running > 0 && !output.json {
+        if running > 0 {
             let (what, them) = match running {
                 1 => ("1 reader finishes".to_owned(), "it"),
                 _ => (format!("{running} readers finish"), "them"),
             };
-            output.note(&format!("stopping: {what} the current messages; ctrl-C ends {them} at once"));
+            report.note(&format!("stopping: {what} the current messages; ctrl-C ends {them} at once"));
         }
         tokio::select! {
             () = readers.stop() => {}
             () = interrupt.requested_times(2) => {
                 // Not even the broker is closed: as after a crash, what is in hand was never received.
-                return Err(Failure::Interrupted("stopped at once; what was in hand stays in the queue".into()));
+                let done = report.stopped();
+                return Err(Failure::Interrupted(format!("{done}; stopped at once, what was in hand stays in the queue")));
             }
         }
         while let Some(event) = events.next().await {
             // The reader of the output may have gone; activation still waited for its readers.
-            let _ = print_event(&event, output);
+            let _ = report.event(&event);
         }
         broker.close().await?;
-        stopped
+        let done = report.stopped();
+        stopped.unwrap_or(Err(Failure::Interrupted(done)))
     }
 
     fn program(&self) -> Program {
@@ -170,39 +191,11 @@ impl Activate {
     }
 }
 
-/// Prints an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again.
-async fn handle_event(event: &ReaderEvent, broker: &Broker, output: &Output) -> Result<(), Failure> {
-    print_event(event, output)?;
+/// Says an event. A store that takes nothing more, after a commit that failed, is an error: it has to be opened again.
+async fn handle_event(event: &ReaderEvent, broker: &Broker, report: &mut Report<'_>) -> Result<(), Failure> {
+    report.event(event)?;
     if let ReaderEvent::Ended { code: Some(_), .. } = event {
         broker.begin().await?;
-    }
-    Ok(())
-}
-
-/// For programs every event, one line of JSON each; for people only what went wrong.
-fn print_event(event: &ReaderEvent, output: &Output) -> Result<(), Failure> {
-    if output.json {
-        return output.json(&match event {
-            ReaderEvent::Started { task_id } => json!({ "event": "started", "task_id": task_id }),
-            ReaderEvent::Ended { task_id, code, why } => {
-                json!({ "event": "ended", "task_id": task_id, "code": code.map(|code| code.0), "why": why })
-            }
-            ReaderEvent::HandlerFailed { task_id, code, why } => {
-                json!({ "event": "failed", "task_id": task_id, "code": code.0, "why": why })
-            }
-            ReaderEvent::LaunchFailed { why } => json!({ "event": "launch_failed", "why": why }),
-            _ => return Ok(()),
-        });
-    }
-    match event {
-        ReaderEvent::Ended { task_id, code: Some(code), why } => {
-            output.note(&format!("reader {task_id} ended[{code}]: {}", printable(why)));
-        }
-        ReaderEvent::HandlerFailed { task_id, code, why } => {
-            output.note(&format!("reader {task_id} rolled back[{code}]: {}", printable(why)));
-        }
-        ReaderEvent::LaunchFailed { why } => output.note(&format!("not started: {}", printable(why))),
-        _ => {}
     }
     Ok(())
 }

@@ -1,0 +1,182 @@
+//! What `dialoq activate` says while it runs: notes, a live line in a terminal, counts in a log; or events as JSON.
+
+use crate::cli::failure::Failure;
+use crate::cli::output::{Output, printable, printable_name};
+use dialoq::activation::ReaderEvent;
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+/// How often the live line changes.
+const LIVE: Duration = Duration::from_millis(250);
+/// How often counts go to a log, if they have changed.
+const LOGGED: Duration = Duration::from_secs(10);
+
+/// The story of one run.
+pub(super) struct Report<'a> {
+    output: &'a Output,
+    queue: String,
+    /// Hidden unless standard error is a terminal.
+    line: ProgressBar,
+    counts: Counts,
+    /// The messages of readers that have gone.
+    of_gone: u64,
+    is_off: bool,
+    /// The counts that were told last, and when.
+    told: (Counts, Instant),
+}
+
+/// What was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Counts {
+    /// Messages in transactions that were committed.
+    messages: u64,
+    /// Transactions that were rolled back.
+    rolled_back: u64,
+    /// Readers that run now.
+    readers: u64,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(output: &'a Output, queue: &str) -> Self {
+        Self {
+            output,
+            queue: printable_name(queue).into_owned(),
+            line: output.spinner("{spinner} {msg}"),
+            counts: Counts::default(),
+            of_gone: 0,
+            is_off: false,
+            told: (Counts::default(), Instant::now()),
+        }
+    }
+
+    /// What is waited for.
+    pub(super) fn waiting(&mut self, most: u16, is_on: bool) -> Result<(), Failure> {
+        let up_to = if most == 1 { "1 reader".to_owned() } else { format!("up to {most} readers") };
+        let text = format!("waiting for messages in queue '{}', {up_to}; ctrl-C ends", self.queue);
+        self.say(json!({ "event": "waiting", "queue": self.queue, "max_queue_readers": most }), &text)?;
+        if is_on { Ok(()) } else { self.turned(false) }
+    }
+
+    /// An event of the readers.
+    pub(super) fn event(&mut self, event: &ReaderEvent) -> Result<(), Failure> {
+        match event {
+            ReaderEvent::Started { task_id } => {
+                self.counts.readers += 1;
+                self.say(json!({ "event": "started", "task_id": task_id }), &format!("reader {task_id} started"))
+            }
+            ReaderEvent::Ended { task_id, code, why, messages } => {
+                self.counts.readers = self.counts.readers.saturating_sub(1);
+                self.of_gone += messages;
+                self.counts.messages = self.counts.messages.max(self.of_gone);
+                let done = counted(*messages, "message");
+                let text = match code {
+                    Some(code) => format!("reader {task_id} ended[{code}]: {}; {done}", printable(why)),
+                    None => format!("reader {task_id} ended; {done}"),
+                };
+                let code = code.map(|code| code.0);
+                let event =
+                    json!({ "event": "ended", "task_id": task_id, "code": code, "why": why, "messages": messages });
+                self.say(event, &text)
+            }
+            ReaderEvent::HandlerFailed { task_id, code, why } => {
+                self.counts.rolled_back += 1;
+                let event = json!({ "event": "failed", "task_id": task_id, "code": code.0, "why": why });
+                self.say(event, &format!("reader {task_id} rolled back[{code}]: {}", printable(why)))
+            }
+            ReaderEvent::LaunchFailed { why } => {
+                let text = format!("not started: {}", printable(why));
+                self.say(json!({ "event": "launch_failed", "why": why }), &text)
+            }
+            ReaderEvent::QueueOff => self.turned(false),
+            ReaderEvent::QueueOn => self.turned(true),
+            _ => Ok(()),
+        }
+    }
+
+    /// The queue was turned off or on. Said once: the readers may tell what was said at the start.
+    fn turned(&mut self, is_on: bool) -> Result<(), Failure> {
+        if is_on != self.is_off {
+            return Ok(());
+        }
+        self.is_off = !is_on;
+        let event = if is_on { "queue_on" } else { "queue_off" };
+        let text = match is_on {
+            true => format!("queue '{}' is on again", self.queue),
+            false => format!(
+                "queue '{0}' is OFF, so it hands out no message; `dialoq status` says more, and \
+                 ALTER QUEUE [{0}] WITH STATUS = ON turns it on",
+                self.queue
+            ),
+        };
+        self.say(json!({ "event": event, "queue": self.queue }), &text)
+    }
+
+    /// How long until [`Report::counts`] is due.
+    pub(super) fn interval(&self) -> Duration {
+        if self.line.is_hidden() { LOGGED } else { LIVE }
+    }
+
+    /// The readers have served so many messages.
+    pub(super) fn counts(&mut self, messages: u64) -> Result<(), Failure> {
+        self.counts.messages = self.counts.messages.max(messages);
+        let (counts, now) = (self.counts, Instant::now());
+        let seconds = now.duration_since(self.told.1).as_secs_f64().max(0.001);
+        let rate = (counts.messages - self.told.0.messages) as f64 / seconds;
+        if !self.line.is_hidden() {
+            let off = if self.is_off { "  OFF" } else { "" };
+            let readers = counted(counts.readers, "reader");
+            self.line.set_message(format!("{}{off}  {readers}  {}  {rate:.0}/s", self.queue, self.done()));
+            // The rate of the last seconds.
+            if seconds > 2.0 {
+                self.told = (counts, now);
+            }
+            return Ok(());
+        }
+        if counts == self.told.0 {
+            self.told.1 = now;
+            return Ok(());
+        }
+        self.told = (counts, now);
+        let text = format!("{}, {}; {rate:.1} a second", counted(counts.readers, "reader"), self.done());
+        let Counts { messages, rolled_back, readers } = counts;
+        let event = json!({ "event": "counts", "messages": messages, "rolled_back": rolled_back, "readers": readers });
+        self.say(event, &text)
+    }
+
+    /// A note for people only.
+    pub(super) fn note(&self, text: &str) {
+        if !self.output.json {
+            self.line.suspend(|| self.output.note(text));
+        }
+    }
+
+    /// The end: what was done in all.
+    pub(super) fn stopped(&mut self) -> String {
+        self.line.finish_and_clear();
+        let Counts { messages, rolled_back, .. } = self.counts;
+        if self.output.json {
+            // The reader of the output may have gone.
+            let _ = self.output.json(&json!({ "event": "stopped", "messages": messages, "rolled_back": rolled_back }));
+        }
+        format!("stopped: {}", self.done())
+    }
+
+    fn done(&self) -> String {
+        format!("{} done, {} rolled back", counted(self.counts.messages, "message"), self.counts.rolled_back)
+    }
+
+    fn say(&self, event: Value, text: &str) -> Result<(), Failure> {
+        match self.output.json {
+            true => self.output.json(&event),
+            false => {
+                self.note(text);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn counted(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
