@@ -76,7 +76,8 @@
 //!
 //! `receive(queue)` answers at once; [`.wait(duration)`](receive::Receive::wait) and
 //! [`.wait_forever()`](receive::Receive::wait_forever) sleep until there is something. No message in time is
-//! `Ok(None)`. Nothing polls. [`Broker::stream`] makes a queue a stream of transactions.
+//! `Ok(None)`. In one process a commit wakes the receivers; other processes on a server are notified, and SQL Server is asked
+//! every 100 ms while a receiver waits. [`Broker::stream`] makes a queue a stream of transactions.
 //!
 //! # Priorities and strategies
 //!

@@ -77,6 +77,16 @@ enum What {
     Work,
 }
 
+/// Below the tables.
+const ROWS: &str = "\
+Each rate stands beside that of a rival in the same run: the bare log is a file that the same bodies are appended to, synced as
+often; SQLite is a table without a broker; on a server it is a table queue by hand. docs/performance.md explains each row.";
+/// The same for --quick.
+const QUICK: &str = "\
+Short rounds: compare each rate with its rival's beside it, which had the same disk at the same moment. The bare log is a file
+that the same bodies are appended to, synced as often; SQLite is a table without a broker; on a server the rival is a table queue
+by hand. A full run, `dialoq bench`, also compares with the project's targets. docs/performance.md explains each row.";
+
 impl Bench {
     pub(super) async fn run(&self, globals: &Globals, output: &Output, interrupt: &Interrupt) -> Result<(), Failure> {
         let is_server = StoreUrl::parse(&globals.db)?.server().is_some();
@@ -96,10 +106,22 @@ impl Bench {
             None => bench::run(options, progress, interrupt).await,
         };
         bar.finish_and_clear();
-        let Some(report) = measured? else {
+        let Some(mut report) = measured? else {
             return Err(Failure::Interrupted("interrupted; what the bench made is removed".into()));
         };
-        if output.json { output.json(&report) } else { output.text(&report.to_string()) }
+        if self.quick {
+            // The targets are for full rounds on a quiet machine.
+            report.targets.clear();
+        }
+        if output.json {
+            return output.json(&report);
+        }
+        let note = match (self.what, self.quick) {
+            (Some(_), _) => "",
+            (None, true) => QUICK,
+            (None, false) => ROWS,
+        };
+        output.text(&format!("{report}{note}"))
     }
 
     /// Refuses what would be passed over: who says it would take the figures for what they are not.

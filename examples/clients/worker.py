@@ -1,0 +1,51 @@
+"""A worker of a queue on PostgreSQL, without a client library: it waits, answers, and its rollbacks count.
+
+    pip install 'psycopg[binary]'
+    DIALOQ_URL=postgres://me@host/shop python worker.py orders [--until-empty]
+"""
+import os, sys, uuid
+import psycopg
+
+def main(queue, until_empty):
+    url = os.environ["DIALOQ_URL"]
+    # Work and its transaction; beside it a connection for what must stay after a rollback, and for LISTEN.
+    with psycopg.connect(url) as work, psycopg.connect(url, autocommit=True) as beside:
+        beside.execute("LISTEN dialoq")
+        row = beside.execute("SELECT object_id FROM dialoq.sys_service_queues WHERE name = %s", [queue]).fetchone()
+        queue_id = row[0]
+        while True:
+            messages = work.execute(
+                "SELECT conversation_group_id, conversation_handle, message_type_name, message_body"
+                " FROM dialoq.receive(%s, 10)", [queue]).fetchall()
+            if not messages:
+                work.rollback()
+                if until_empty:
+                    return
+                # Woken by a commit; a lock that another worker frees sends nothing, so look each 5 s too.
+                for _ in beside.notifies(timeout=5, stop_after=1):
+                    pass
+                continue
+            attempt = uuid.uuid4()
+            beside.execute("SELECT dialoq.begin_attempt(%s, %s, %s)", [attempt, queue_id, messages[0][0]])
+            try:
+                for _, handle, kind, body in messages:
+                    handle_message(work, handle, kind, body)
+                work.execute("SELECT dialoq.commit_attempt(%s)", [attempt])
+                work.commit()
+            except Exception as error:
+                print(f"rolled back: {error}", file=sys.stderr)
+                work.rollback()
+                beside.execute("SELECT dialoq.count_rollback(%s)", [attempt])
+
+def handle_message(work, handle, kind, body):
+    if kind.endswith(("/EndDialog", "/Error")):
+        work.execute("SELECT dialoq.end_conversation(%s)", [handle])
+        return
+    text = bytes(body or b"").decode()
+    if text == "poison":
+        raise ValueError("this order cannot be done")
+    print("order", text, flush=True)
+    work.execute("SELECT dialoq.send(%s, %s, %s)", [handle, "//shop/OrderPlaced", b"<ok/>"])
+    work.execute("SELECT dialoq.end_conversation(%s)", [handle])
+
+main(sys.argv[1], "--until-empty" in sys.argv)
