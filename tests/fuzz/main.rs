@@ -10,6 +10,8 @@
 mod bodies;
 mod database;
 mod ddl;
+#[cfg(unix)]
+mod frames;
 mod harness;
 mod lines;
 mod mutate;
@@ -35,6 +37,8 @@ static TARGETS: &[Target] = &[
     text("bodies", bodies::check, made_with!(bodies::WORDS), 4000),
     database("database_rows", database::check_rows, database::make_rows, 60),
     database("database_bytes", database::check_bytes, database::make_bytes, 60),
+    #[cfg(unix)]
+    database("frames", frames::check, frames::make, 400),
 ];
 
 const fn text(name: &'static str, check: fn(&[u8]), make: Make, inputs: u64) -> Target {

@@ -4,8 +4,10 @@
 //! `activation hosts` counts readers over processes. Here are the edges: the socket, versions, garbage, ends at bad moments.
 
 mod ends;
+mod floods;
 #[path = "../servers/limit.rs"]
 mod limits;
+mod once;
 mod refusals;
 mod take_over;
 

@@ -81,7 +81,7 @@ fn greeted(place: &Place, greeting: &[u8]) -> (UnixStream, Vec<u8>) {
 }
 
 /// A connection of the owner's version, of which nothing but the greetings has been sent.
-fn connected(place: &Place) -> UnixStream {
+pub(crate) fn connected(place: &Place) -> UnixStream {
     let (_, owners) = greeted(place, &greeting(u32::MAX));
     greeted(place, &owners).0
 }

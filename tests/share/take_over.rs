@@ -147,3 +147,24 @@ fn the_file_of_an_owner_whose_store_has_failed_goes_to_a_guest() {
         assert_eq!(received(&guest).await, ["through the guest"]);
     });
 }
+
+#[test]
+fn processes_find_the_owner_in_a_folder_that_was_renamed() {
+    run(async || {
+        let folder = tempfile::TempDir::new().unwrap();
+        let (before, after) = (folder.path().join("before"), folder.path().join("after"));
+        std::fs::create_dir(&before).unwrap();
+        let owner = Broker::open(&format!("sqlite:{}", before.join("a.db").display())).await.unwrap();
+        owner.execute(DEFINITIONS).await.unwrap();
+        std::fs::rename(&before, &after).unwrap();
+        let url = format!("sqlite:{}", after.join("a.db").display());
+        // Over the second after which the owner looks after its socket.
+        let started = std::time::Instant::now();
+        while started.elapsed() < std::time::Duration::from_millis(1500) {
+            let guest = Broker::open(&url).await.unwrap();
+            send(&guest, "by the new name").await.unwrap();
+            assert_eq!(received(&owner).await, ["by the new name"]);
+            guest.close().await.unwrap();
+        }
+    });
+}

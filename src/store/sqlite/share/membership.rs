@@ -32,8 +32,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// How long an owner that shares may take to read its file and to listen, before an opening gives up.
 const OWNER_STARTS: Duration = Duration::from_secs(60);
 /// How long a lock file that names no owner, or one that does not share, is believed: an owner that has just locked the
-/// file writes it at once.
-const OWNER_ANNOUNCES: Duration = Duration::from_millis(500);
+/// file writes it at once. A take-over, whose calls would fail, believes it longer than an opening.
+const OWNER_ANNOUNCES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 /// How long a new owner starts no further readers: the guests of the last owner enter theirs meanwhile. They try to connect
 /// every 100 ms.
 const SLOTS_ENTER: Duration = Duration::from_secs(1);
@@ -171,7 +171,7 @@ impl Membership {
         let owned = Arc::new(OwnedStore::new(store.clone(), self.options.board.clone(), slots));
         let repairs = store.repairs().clone();
         // A process that finds the file owned can connect.
-        let listening = serve::listen(&self.path, &store, true);
+        let listening = serve::listen(&self.path, &store);
         if !self.publish(Role::Owner(owned.clone()), opened, repairs) {
             return;
         }
@@ -267,7 +267,8 @@ impl Membership {
                     let (patience, why) = if is_shared {
                         (OWNER_STARTS, "it does not listen on its socket")
                     } else {
-                        (OWNER_ANNOUNCES, "it was opened with share=off, or its socket could not be made")
+                        let patience = if opened.is_some() { OWNER_ANNOUNCES.0 } else { OWNER_ANNOUNCES.1 };
+                        (patience, "it was opened with share=off, or its socket could not be made")
                     };
                     let is_over = started.elapsed() > patience;
                     (

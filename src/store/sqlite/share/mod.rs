@@ -18,6 +18,8 @@ mod remote_tx;
 mod serve;
 mod session;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 use super::{SqliteOptions, blocking, open, read};
 use crate::catalog::Catalog;

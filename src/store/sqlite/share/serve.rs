@@ -95,11 +95,15 @@ pub(super) async fn run(
                 if owned.store.has_failed() {
                     return (End::Failed, connections);
                 }
-                // It was deleted, or could not be made before.
-                if !listening.as_ref().is_some_and(Listening::is_current) {
-                    let had_failed = listening.is_none();
-                    drop(listening.take());
-                    listening = listen(database, &owned.store, !had_failed);
+                // It was deleted, or could not be made before. In a folder that was renamed the old one still serves.
+                if !listening.as_ref().is_some_and(Listening::is_current)
+                    && let Ok(again) = socket::listen(database)
+                {
+                    if let Some(old) = &mut listening {
+                        old.keep_file();
+                    }
+                    listening = Some(again);
+                    owned.store.engine.announce(true);
                 }
             }
         }
@@ -107,11 +111,9 @@ pub(super) async fn run(
 }
 
 /// Listens, and says in the lock file whether it does.
-pub(super) fn listen(database: &Path, store: &SqliteStore, is_news: bool) -> Option<Listening> {
+pub(super) fn listen(database: &Path, store: &SqliteStore) -> Option<Listening> {
     let listening = socket::listen(database);
-    if let Err(error) = &listening
-        && is_news
-    {
+    if let Err(error) = &listening {
         tracing::warn!(%error, "other processes cannot use the database: its socket cannot be made; trying again every second");
     }
     store.engine.announce(listening.is_ok());

@@ -154,16 +154,20 @@ struct Unsent {
 }
 
 impl Unsent {
-    /// Returns once there are fewer.
+    /// Returns once there are fewer bytes.
     async fn below(&self, bytes: usize) {
-        while self.bytes.load(Relaxed) >= bytes {
-            self.written.notified().await;
+        loop {
+            let written = self.written.notified();
+            if self.bytes.load(Relaxed) < bytes {
+                return;
+            }
+            written.await;
         }
     }
 
     fn note_written(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Relaxed);
-        self.written.notify_one();
+        self.written.notify_waiters();
     }
 }
 
@@ -402,6 +406,8 @@ pub(super) fn taken_jobs(outcomes: &[Outcome]) -> Vec<TakenJob> {
 async fn transaction(store: Arc<SqliteStore>, mut steps: mpsc::UnboundedReceiver<Step>, answers: Answers) {
     let mut tx = Some(store.begin().await);
     while let Some((id, step, room)) = steps.recv().await {
+        // The guest may send steps and read no answers.
+        answers.unsent.below(MOST_UNSENT).await;
         let is_last = step.is_last();
         // A transaction that could not begin, or that a step has ended, stays so: a later step is not a new one.
         let answer = match tx.take() {

@@ -102,6 +102,13 @@ impl Listening {
     }
 }
 
+impl Listening {
+    /// Does not delete the file on drop: another socket has its name.
+    pub(super) fn keep_file(&mut self) {
+        self.listener.do_not_reclaim_name_on_drop();
+    }
+}
+
 #[cfg(unix)]
 fn file_at(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;

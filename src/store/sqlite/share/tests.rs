@@ -1,0 +1,410 @@
+//! Frames there and back, greetings, and take-overs at moments that no other process shows.
+
+use super::frame::{
+    self, Answer, Call, FrameBuffer, FromOwner, Greeting, QueueNews, Readers, Request, TxStep, VERSION, WireOutcome,
+};
+use super::*;
+use crate::id::{ConversationHandle, ConversationId, GroupId, JobId, MessageId};
+use crate::protocol::work::{Job, JobState, TakenJob, WorkVerb};
+use crate::protocol::{ConversationState, EndForm, Message, MessageValidation, ReceiveFrom};
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::owner;
+use crate::store::url::Durability;
+use crate::store::{SqlRow, SqlStatement, SqlValue};
+use crate::time::Timestamp;
+use proptest::prelude::*;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt::Debug;
+use std::path::Path;
+use std::time::Duration;
+
+/// The text of a value that has been a frame must be the same, and so must its bytes.
+fn there_and_back<T: Serialize + DeserializeOwned + Debug>(value: &T) {
+    let mut bytes = Vec::new();
+    frame::encode(value, &mut bytes).unwrap();
+    let mut buffer = FrameBuffer::default();
+    buffer.room().extend_from_slice(&bytes);
+    let back: T = buffer.next().unwrap().expect("a whole frame");
+    assert_eq!(format!("{back:?}"), format!("{value:?}"));
+    let mut again = Vec::new();
+    frame::encode(&back, &mut again).unwrap();
+    assert_eq!(again, bytes);
+    for cut in [1, bytes.len() / 2, bytes.len() - 1] {
+        let mut buffer = FrameBuffer::default();
+        buffer.room().extend_from_slice(&bytes[..cut]);
+        assert!(buffer.next::<T>().unwrap().is_none(), "{cut} of {} bytes", bytes.len());
+    }
+}
+
+fn uuid(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+fn values() -> Vec<SqlValue> {
+    vec![
+        SqlValue::Null,
+        SqlValue::Integer(i64::MIN),
+        SqlValue::Real(-0.5),
+        SqlValue::Text("ü\0🚚".to_owned()),
+        SqlValue::Blob(vec![0, 255]),
+        SqlValue::Uuid(uuid(1)),
+    ]
+}
+
+fn statement() -> SqlStatement {
+    SqlStatement { text: "select ?1".to_owned(), params: values(), expected_rows: Some(u64::MAX) }
+}
+
+fn verbs() -> Vec<Verb> {
+    let handle = ConversationHandle(uuid(2));
+    let taken = TakenJob { job: JobId(u64::MAX), token: 3 };
+    vec![
+        Verb::Send {
+            handles: vec![handle; 3],
+            message_type: Some("t".into()),
+            body: Some(Arc::new(vec![0, 1, 255])),
+            trace: Some("00-1-2-01".into()),
+        },
+        Verb::Receive { queue: "q".into(), top: None, from: ReceiveFrom::Oldest },
+        Verb::GetConversationGroup { queue: "q".into() },
+        Verb::MoveConversation { handle, group: GroupId(uuid(3)) },
+        Verb::EndConversation { handle, form: EndForm::WithError { code: i32::MAX, description: "d".to_owned() } },
+        Verb::BeginConversationTimer { handle, timeout_seconds: i64::MAX },
+        Verb::CancelConversationTimer { handle },
+        Verb::GetTransmissionStatus { handle },
+        Verb::Define(Vec::new()),
+        Verb::Reprioritise { handle, level: 10 },
+        Verb::PostQueueActivation { queue: "q".into() },
+        Verb::ReleaseQuarantine { group: GroupId(uuid(4)) },
+        Verb::Work(WorkVerb::Complete { taken, result: Some(Arc::new(b"r".to_vec())) }),
+        Verb::Work(WorkVerb::Extend { taken, lease_ms: Some(-1) }),
+    ]
+}
+
+/// Every call; the match refuses to compile when one is added and not listed here.
+fn calls() -> Vec<Call> {
+    let steps = || {
+        let mut steps = vec![
+            TxStep::Sql(statement().into()),
+            TxStep::Query(statement().into()),
+            TxStep::Claim(uuid(5)),
+            TxStep::Savepoint("s".to_owned()),
+            TxStep::RollbackTo(String::new()),
+            TxStep::Commit,
+            TxStep::Rollback,
+        ];
+        steps.extend(verbs().into_iter().map(TxStep::Execute));
+        steps
+    };
+    let mut calls = vec![
+        Call::Submit(verbs()),
+        Call::Submit(Vec::new()),
+        Call::SubmitOnce(uuid(6), verbs()),
+        Call::UnitHappened(uuid(7)),
+        Call::RunSql(statement().into()),
+        Call::TakeSlot { slot: u64::MAX, queue_id: i32::MIN, most: u16::MAX },
+        Call::EnterSlot { slot: 1, queue_id: -1, number: i32::MAX },
+        Call::FreeSlot { slot: 1 },
+        Call::DropTx { tx: 1 },
+        Call::Cancel { request: u64::MAX },
+        Call::GiveBack(vec![TakenJob { job: JobId(1), token: 2 }]),
+        Call::Watch { queue: "q".to_owned() },
+        Call::Publish(Readers::default()),
+    ];
+    calls.extend(steps().into_iter().map(|step| Call::InTx { tx: 9, step }));
+    for call in &calls {
+        match call {
+            Call::Submit(_)
+            | Call::SubmitOnce(..)
+            | Call::UnitHappened(_)
+            | Call::RunSql(_)
+            | Call::InTx { .. }
+            | Call::TakeSlot { .. }
+            | Call::EnterSlot { .. }
+            | Call::FreeSlot { .. }
+            | Call::DropTx { .. }
+            | Call::Cancel { .. }
+            | Call::GiveBack(_)
+            | Call::Watch { .. }
+            | Call::Publish(_) => {}
+        }
+    }
+    calls
+}
+
+fn outcomes_of_all_kinds() -> Vec<Outcome> {
+    let handle = ConversationHandle(uuid(8));
+    let message = Message {
+        status: 1,
+        priority: 10,
+        queuing_order: u64::MAX,
+        conversation_group_id: GroupId(uuid(9)),
+        conversation_handle: handle,
+        message_sequence_number: 1,
+        service_name: "s".into(),
+        service_id: -1,
+        service_contract_name: "c".into(),
+        service_contract_id: 1,
+        message_type_name: "t".into(),
+        message_type_id: 2,
+        validation: MessageValidation::E,
+        message_body: Some(vec![0; 3]),
+        message_id: MessageId(uuid(10)),
+        message_enqueue_time: Timestamp(i64::MIN),
+        trace: None,
+    };
+    let job = Job {
+        taken: TakenJob { job: JobId(1), token: 2 },
+        queue: "q".into(),
+        job_type: "t".into(),
+        key: Some("k".into()),
+        level: 5,
+        attempt: 1,
+        pushed_at: Timestamp(1),
+        pushed_by: "p".into(),
+        lease_until: None,
+        last_error: Some("e".into()),
+        body: Some(b"b".to_vec()),
+    };
+    vec![
+        Outcome::Done,
+        Outcome::Began { handle, group: GroupId(uuid(11)), conversation_id: ConversationId(uuid(12)) },
+        Outcome::Received(vec![message.clone(), Message { message_body: None, ..message }]),
+        Outcome::Group(None),
+        Outcome::Text("text".to_owned()),
+        Outcome::Warnings(vec!["w".to_owned()]),
+        Outcome::Ended(ConversationState::Closed),
+        Outcome::Pushed { job: Some(JobId(3)), is_new: true },
+        Outcome::Jobs(vec![job]),
+        Outcome::Failed(JobState::Dead),
+    ]
+}
+
+fn reports() -> Vec<FromOwner> {
+    let columns: Arc<[String]> = ["a".to_owned(), "b".to_owned()].into();
+    let rows = SqlRows {
+        rows: vec![SqlRow { columns: columns.clone(), values: vec![SqlValue::Null, SqlValue::Integer(1)] }],
+        columns,
+    };
+    let outcomes = outcomes_of_all_kinds().into_iter().map(WireOutcome::from).collect();
+    let answers = [
+        Answer::Done,
+        Answer::Outcomes(outcomes),
+        Answer::Happened(true),
+        Answer::Changed(u64::MAX),
+        Answer::Rows(rows.into()),
+        Answer::Slot(None),
+        Answer::Slot(Some(i32::MAX)),
+    ];
+    let mut all: Vec<FromOwner> = answers
+        .into_iter()
+        .map(|answer| FromOwner::Answer { id: u64::MAX, definitions: 1, answer: Ok(answer) })
+        .collect();
+    let refusal = Error::new(Code::STORE_IO, "it cannot be read").in_statement(3).caused_by("the disk".to_owned());
+    all.extend([
+        FromOwner::Answer { id: 0, definitions: 0, answer: Err(refusal.into()) },
+        FromOwner::Closing,
+        FromOwner::Queue {
+            queue: "q".to_owned(),
+            news: QueueNews { ready_groups: 1, unread: 2, newly_ready: 3, has_arrivals: true, is_changed: false },
+        },
+        FromOwner::Redefined,
+        FromOwner::SlotFreed { queue: Some("q".to_owned()) },
+        FromOwner::SlotFreed { queue: None },
+    ]);
+    all
+}
+
+#[test]
+fn every_frame_comes_back_as_it_went() {
+    for (id, call) in calls().into_iter().enumerate() {
+        there_and_back(&Request { id: id as u64, call });
+    }
+    reports().iter().for_each(there_and_back);
+}
+
+#[test]
+fn an_outcome_keeps_its_body_and_an_error_its_place_and_cause() {
+    let all = outcomes_of_all_kinds();
+    let back: Vec<Outcome> = all.iter().cloned().map(WireOutcome::from).map(Outcome::from).collect();
+    assert_eq!(back, all);
+    let error = Error::new(Code::STORE_IO, "m").in_statement(3).caused_by("the disk".to_owned());
+    let back = Error::from(frame::Refusal::from(error));
+    assert_eq!((back.code(), back.message(), back.statement()), (Code::STORE_IO, "m", Some(3)));
+    assert_eq!(std::error::Error::source(&back).map(ToString::to_string).as_deref(), Some("the disk"));
+}
+
+#[test]
+fn a_greeting_of_anything_else_is_none() {
+    for durability in [Durability::Full, Durability::Normal] {
+        let greeting = Greeting { version: VERSION, durability };
+        assert_eq!(Greeting::decode(greeting.encode()), Some(greeting));
+        for place in 0..8 {
+            let mut bytes = greeting.encode();
+            bytes[place] ^= 1;
+            assert_eq!(Greeting::decode(bytes), None, "byte {place}");
+        }
+    }
+    let other = Greeting { version: u32::MAX, durability: Durability::Full };
+    assert_eq!(Greeting::decode(other.encode()), Some(other), "another version is understood, so that it can be named");
+}
+
+proptest! {
+    #![proptest_config(crate::seeds::config(256))]
+
+    #[test]
+    fn any_bytes_are_a_request_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        let _ = frame::decode::<Request>(&bytes);
+        let _ = frame::decode::<FromOwner>(&bytes);
+    }
+
+    #[test]
+    fn a_changed_frame_is_a_frame_or_an_error(which in any::<prop::sample::Index>(), place in any::<prop::sample::Index>(), byte in any::<u8>()) {
+        let all = calls();
+        let mut bytes = Vec::new();
+        frame::encode(&(1_u64, which.get(&all)), &mut bytes).unwrap();
+        let place = 4 + place.index(bytes.len() - 4);
+        bytes[place] = byte;
+        let _ = frame::decode::<Request>(&bytes[4..]);
+    }
+
+    #[test]
+    fn frames_come_whole_however_they_arrive(texts in proptest::collection::vec(".{0,40}", 0..8), cuts in proptest::collection::vec(1_usize..30, 1..40)) {
+        let mut bytes = Vec::new();
+        for text in &texts {
+            frame::encode(text, &mut bytes).unwrap();
+        }
+        let (mut buffer, mut found) = (FrameBuffer::default(), Vec::new());
+        let (mut rest, mut cuts) = (bytes.as_slice(), cuts.into_iter().cycle());
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(cuts.next().unwrap_or(1).min(rest.len()));
+            buffer.room().extend_from_slice(now);
+            rest = later;
+            while let Some(text) = buffer.next::<String>().unwrap() {
+                found.push(text);
+            }
+        }
+        prop_assert_eq!(found, texts);
+    }
+}
+
+fn options(folder: &Path) -> SqliteOptions {
+    SqliteOptions::new(Location::File(folder.join("a.db")))
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let waited = tokio::time::timeout(Duration::from_secs(30), async {
+        while !what() {
+            tokio::task::yield_now().await;
+        }
+    });
+    waited.await.expect("it comes within 30 s");
+}
+
+#[tokio::test]
+async fn a_take_over_that_meets_a_passing_obstacle_tries_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let note = folder.path().join("a.db.owner");
+    std::fs::remove_file(&note).unwrap();
+    std::fs::create_dir(&note).unwrap();
+    owner.close().await.unwrap();
+    let obstacle = guest.membership.obstacle.subscribe();
+    until(|| obstacle.borrow().as_ref().is_some_and(|error| error.code() == Code::STORE_IO)).await;
+    assert!(!guest.is_owner());
+    std::fs::remove_dir(&note).unwrap();
+    guest.submit(Vec::new()).await.unwrap();
+    assert!(guest.is_owner());
+}
+
+#[tokio::test]
+async fn a_take_over_makes_no_empty_file_where_the_database_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let (path, aside) = (folder.path().join("a.db"), folder.path().join("aside"));
+    owner.close().await.unwrap();
+    // Whoever comes first: the guest that owns it now is closed and another one opens while the file is aside.
+    guest.close().await.unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    std::fs::rename(&path, &aside).unwrap();
+    let _ = owner.close().await;
+    let obstacle = guest.membership.obstacle.subscribe();
+    until(|| obstacle.borrow().as_ref().is_some_and(|error| error.code() == Code::STORE_IO)).await;
+    assert!(!path.exists(), "an empty database was made");
+    std::fs::rename(&aside, &path).unwrap();
+    guest.submit(Vec::new()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_not_tried_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    let path = folder.path().join("a.db");
+    std::fs::rename(&path, folder.path().join("aside")).unwrap();
+    std::fs::write(&path, "this is no database, and long enough to be seen as such by all who read it").unwrap();
+    let _ = owner.close().await;
+    let error = guest.submit(Vec::new()).await.unwrap_err();
+    assert!([Code::STORE_FOREIGN, Code::STORE_DAMAGED].contains(&error.code()), "{error}");
+    let thread = lock(&guest.thread).take().unwrap();
+    thread.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_slot_that_was_asked_for_and_not_taken_is_free() {
+    let folder = tempfile::tempdir().unwrap();
+    let _owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    {
+        let asking = guest.reader_slot(1, 1);
+        tokio::pin!(asking);
+        // The call is sent, and its caller goes away.
+        let polled = std::future::poll_fn(|context| std::task::Poll::Ready(asking.as_mut().poll(context).is_pending()));
+        assert!(polled.await);
+    }
+    assert!(guest.reader_slot(1, 1).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn slots_are_counted_over_take_overs_and_freed_under_the_next_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let [first, second] = [0, 1].map(|_| SharedStore::open(options(folder.path())).unwrap());
+    let (of_first, of_second) = (first.reader_slot(1, 2).await.unwrap(), second.reader_slot(1, 2).await.unwrap());
+    assert!(of_first.is_some() && of_second.is_some());
+    assert!(first.reader_slot(1, 2).await.unwrap().is_none(), "two run");
+    owner.close().await.unwrap();
+    // Both are counted, whichever of them owns the file now, and also while the new owner does not have both yet.
+    for store in [&first, &second] {
+        assert!(store.reader_slot(1, 2).await.unwrap().is_none());
+    }
+    drop((of_first, of_second));
+    // New readers start once all have had the time to enter theirs.
+    let mut taken = Vec::new();
+    let until_both = async {
+        while taken.len() < 2 {
+            for store in [&first, &second] {
+                taken.extend(store.reader_slot(1, 2).await.unwrap());
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), until_both).await.expect("both are free again");
+    assert!(first.reader_slot(1, 2).await.unwrap().is_none(), "two run again");
+}
+
+#[tokio::test]
+async fn a_close_waits_for_the_opening_that_is_under_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let owner = SharedStore::open(options(folder.path())).unwrap();
+    let guest = SharedStore::open(options(folder.path())).unwrap();
+    owner.close().await.unwrap();
+    // The guest may be anywhere between losing its owner and owning the file.
+    guest.close().await.unwrap();
+    SqliteStore::open(options(folder.path())).unwrap().close().await.unwrap();
+    assert!(!owner::is_named(&folder.path().join("a.db")));
+}

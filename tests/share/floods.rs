@@ -1,0 +1,211 @@
+//! A guest that sends too much, or too little, or never reads: what it gets, and that the others go on.
+
+use crate::refusals::connected;
+use crate::{Other, Place, received, run, send};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+/// A number as postcard writes it.
+fn number(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 128 {
+        bytes.push(number as u8 | 128);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+fn text(text: &str) -> Vec<u8> {
+    [number(text.len() as u64), text.as_bytes().to_vec()].concat()
+}
+
+/// A request: its id, and its call by the number of the variant.
+fn frame(id: u64, call: u8, rest: &[u8]) -> Vec<u8> {
+    let value = [number(id), vec![call], rest.to_vec()].concat();
+    [(value.len() as u32).to_le_bytes().as_slice(), &value].concat()
+}
+
+/// Asks whether a unit has happened.
+fn question(id: u64) -> Vec<u8> {
+    frame(id, 2, &[vec![16], vec![7; 16]].concat())
+}
+
+/// Sets a savepoint in this transaction, which begins it.
+fn savepoint(id: u64, tx: u64) -> Vec<u8> {
+    frame(id, 4, &[number(tx), vec![4], text("s")].concat())
+}
+
+/// Reads until these bytes have come.
+fn read_until(stream: &mut UnixStream, wanted: &[u8]) {
+    let mut read = Vec::new();
+    let mut bytes = vec![0; 1 << 20];
+    while !read.windows(wanted.len()).any(|found| found == wanted) {
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "the connection ended");
+        // What is wanted may stand across two readings.
+        read.drain(..read.len().saturating_sub(wanted.len()));
+        read.extend_from_slice(&bytes[..count]);
+    }
+}
+
+/// Bytes that this process has in memory.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0");
+    line.split_whitespace().next().and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[test]
+fn more_transactions_than_a_guest_may_have_are_refused_with_the_number() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut stream = connected(&place);
+        let mut writing = stream.try_clone().unwrap();
+        let flood = std::thread::spawn(move || {
+            for id in 1..=10_000 {
+                writing.write_all(&savepoint(id, id)).unwrap();
+            }
+        });
+        read_until(&mut stream, b"8192 open transactions");
+        send(&owner, "goes on").await.unwrap();
+        assert_eq!(received(&owner).await, ["goes on"]);
+        // The answers must be read for the flood to end.
+        std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+        flood.join().unwrap();
+    });
+}
+
+#[test]
+fn a_million_watched_queues_take_no_memory() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut stream = connected(&place);
+        let before = memory();
+        let long = "x".repeat(100_000);
+        for part in 0..100 {
+            let names = (0..10_000).map(|name| frame(0, 11, &text(&format!("queue {part} {name}"))));
+            stream.write_all(&names.flatten().collect::<Vec<_>>()).unwrap();
+            stream.write_all(&frame(0, 11, &text(&format!("{long} {part}")))).unwrap();
+        }
+        stream.write_all(&question(1)).unwrap();
+        // Reports of the queues come before it.
+        read_until(&mut stream, &[6, 0, 0, 0, 0, 1]);
+        assert!(memory() < before + (256 << 20), "{} and {before} bytes", memory());
+        send(&owner, "goes on").await.unwrap();
+        assert_eq!(received(&owner).await, ["goes on"]);
+    });
+}
+
+#[test]
+fn answers_that_are_never_read_do_not_fill_the_memory_of_the_owner() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut stream = connected(&place);
+        let before = memory();
+        // 800 answers of 2 MB.
+        for id in 1..=800 {
+            let query = [number(1), vec![2], text("select zeroblob(2000000)"), vec![0, 0]].concat();
+            stream.write_all(&frame(id, 4, &query)).unwrap();
+        }
+        // The owner has got to work on them when as many as fit are there.
+        for round in 0..200 {
+            send(&owner, "goes on").await.unwrap();
+            assert_eq!(received(&owner).await, ["goes on"], "{round}");
+        }
+        assert!(memory() < before + (400 << 20), "{} and {before} bytes", memory());
+        drop(stream);
+    });
+}
+
+#[test]
+fn half_a_frame_holds_up_no_one() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let mut stream = connected(&place);
+        let whole = question(1);
+        let (first, second) = whole.split_at(9);
+        stream.write_all(first).unwrap();
+        send(&owner, "goes on").await.unwrap();
+        assert_eq!(received(&owner).await, ["goes on"]);
+        for byte in second {
+            stream.write_all(&[*byte]).unwrap();
+        }
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        // A close waits for a guest that says nothing, but not for ever.
+        owner.close().await.unwrap();
+    });
+}
+
+#[test]
+fn a_process_of_another_user_is_refused_by_its_user() {
+    run(async || {
+        let place = Place::new();
+        let owner = place.defined().await;
+        let knock = |user: Option<u32>| {
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(["floods::other_user", "--exact", "--ignored", "--nocapture"]).env(crate::URL, place.socket());
+            if let Some(user) = user {
+                command.uid(user).gid(user);
+            }
+            command.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        // Whatever the rights of the files say.
+        use std::os::unix::fs::PermissionsExt;
+        for (path, mode) in [(place.path.parent().unwrap(), 0o755), (place.socket().as_path(), 0o666)] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        assert!(knock(None).unwrap().contains("greeted"), "this user");
+        match knock(Some(65_534)) {
+            Ok(output) if output.contains("refused") => {}
+            Ok(output) if output.contains("greeted") => panic!("another user was greeted"),
+            Ok(output) => println!("skipped: the other user cannot connect at all: {output}"),
+            Err(error) => println!("skipped: only root can start a process of another user ({error})"),
+        }
+        send(&owner, "goes on").await.unwrap();
+        assert_eq!(received(&owner).await, ["goes on"]);
+    });
+}
+
+/// Not a test of its own: a process that connects and sends a greeting.
+#[test]
+#[ignore = "run by the test that needs a process of another user"]
+fn other_user() {
+    let Some(socket) = std::env::var_os(crate::URL) else { return };
+    let mut stream = match UnixStream::connect(socket) {
+        Ok(stream) => stream,
+        Err(error) => return println!("no connection: {error}"),
+    };
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let sent = stream.write_all(&[b"dialoq/s".as_slice(), &[0; 5]].concat());
+    let mut answer = [0; 13];
+    match sent.and_then(|()| stream.read_exact(&mut answer)) {
+        Ok(()) => println!("greeted"),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => println!("no answer"),
+        Err(_) => println!("refused"),
+    }
+}
+
+#[test]
+fn an_owner_that_is_stopped_is_named_to_the_next_opener() {
+    run(async || {
+        let place = Place::new();
+        place.defined().await.close().await.unwrap();
+        let owner = Other::start(&place.path, "own");
+        owner.signal("STOP");
+        let error = dialoq::Broker::open(&place.url()).await.unwrap_err();
+        assert!(error.message().contains("has not answered for 10 s"), "{error}");
+        owner.signal("CONT");
+        let guest = place.open().await;
+        send(&guest, "goes on").await.unwrap();
+        assert_eq!(received(&guest).await, ["goes on"]);
+    });
+}
