@@ -122,6 +122,13 @@ impl Program {
         self
     }
 
+    /// A SEND of it to a side that has ended is an error (8429), which rolls back. By default it is dropped with a warning
+    /// and the rest commits.
+    pub fn fail_on_ended_peer(mut self) -> Self {
+        self.options.fails_on_ended_peer = true;
+        self
+    }
+
     /// Whether it is there and may be run.
     ///
     /// # Errors

@@ -64,9 +64,13 @@ pub type HandlerResult = std::result::Result<(), HandlerError>;
 ///
 /// Every statement of [`Act`] on it, and every method of [`Tx`] except its end, runs in that transaction, which commits
 /// when all messages of the batch are handled.
+///
+/// A SEND to a side that has ended does nothing here and logs a warning: its sender wants no answer, and a rollback would
+/// bring the same message again. [`Handlers::fail_on_ended_peer`] makes it an error; on [`Context::tx`] it always is one.
 pub struct Context {
     tx: Tx,
     message: Message,
+    fails_on_ended_peer: bool,
 }
 
 impl fmt::Debug for Context {
@@ -76,8 +80,31 @@ impl fmt::Debug for Context {
 }
 
 impl Context {
-    pub(super) fn new(tx: Tx, first: Message) -> Self {
-        Self { tx, message: first }
+    pub(super) fn new(tx: Tx, first: Message, fails_on_ended_peer: bool) -> Self {
+        Self { tx, message: first, fails_on_ended_peer }
+    }
+
+    /// SEND on each of these conversations whose other side has not ended. One SEND of all of them would be refused for all.
+    async fn send_unless_ended(&self, verb: Verb) -> Result<Outcome> {
+        let Verb::Send { handles, message_type, body, trace } = &verb else { return self.tx.perform(verb).await };
+        let to = |handles| Verb::Send {
+            handles,
+            message_type: message_type.clone(),
+            body: body.clone(),
+            trace: trace.clone(),
+        };
+        let error = match self.tx.perform(to(handles.clone())).await {
+            Err(error) if error.is_send_to_ended_peer() => error,
+            done => return done,
+        };
+        if let [handle] = handles[..] {
+            tracing::warn!(conversation_handle = %handle, %error, "a SEND is dropped: the other side has ended");
+            return Ok(Outcome::Done);
+        }
+        for handle in handles {
+            Box::pin(self.send_unless_ended(to(vec![*handle]))).await?;
+        }
+        Ok(Outcome::Done)
     }
 
     pub(super) fn turn_to(&mut self, message: Message) {
@@ -154,7 +181,10 @@ impl Deref for Context {
 
 impl Perform for Context {
     fn perform(&self, verb: Verb) -> BoxFuture<'_, Result<Outcome>> {
-        self.tx.perform(verb)
+        if self.fails_on_ended_peer || !matches!(verb, Verb::Send { .. }) {
+            return self.tx.perform(verb);
+        }
+        Box::pin(self.send_unless_ended(verb))
     }
 
     fn store(&self) -> &dyn Store {
@@ -208,7 +238,7 @@ where
 ///
 /// A reader receives a batch of one conversation group, hands each message to its handler, and commits. A handler that
 /// returns an error, panics, or takes longer than [`Handlers::timeout`] rolls the whole batch back; five rollbacks in a
-/// row disable the queue, unless its poison handling is off.
+/// row disable the queue, unless its poison handling is off or it has a retry policy.
 ///
 /// Messages without a handler: an EndDialog or Error message ends this side of the conversation; a DialogTimer is
 /// dropped; any other type ends the conversation WITH ERROR 60029, so that its sender learns of it and the queue stays
@@ -380,6 +410,13 @@ impl Handlers {
     /// longer is dropped at its next await, and its batch is rolled back.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// A SEND to a side that has ended is an error (8429), which rolls back unless the handler takes it. By default it is
+    /// dropped with a warning and the rest commits.
+    pub fn fail_on_ended_peer(mut self) -> Self {
+        self.options.fails_on_ended_peer = true;
         self
     }
 

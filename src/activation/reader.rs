@@ -22,11 +22,19 @@ pub(super) struct Options {
     pub(super) from: ReceiveFrom,
     pub(super) idle_wait: Duration,
     pub(super) timeout: Option<Duration>,
+    /// A SEND to a side that has ended fails, rather than being dropped with a warning.
+    pub(super) fails_on_ended_peer: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { top: 100, from: ReceiveFrom::Any, idle_wait: Duration::from_millis(500), timeout: None }
+        Self {
+            top: 100,
+            from: ReceiveFrom::Any,
+            idle_wait: Duration::from_millis(500),
+            timeout: None,
+            fails_on_ended_peer: false,
+        }
     }
 }
 
@@ -125,7 +133,7 @@ async fn serve_batch(
 ) -> Result<()> {
     let mut messages = batch.into_messages().into_iter();
     let Some(first) = messages.next() else { return tx.rollback().await };
-    let mut context = Context::new(tx, first);
+    let mut context = Context::new(tx, first, options.fails_on_ended_peer);
     loop {
         if !context.has_ended().await
             && let Err(error) = serve_message(session, server, &context, options).await

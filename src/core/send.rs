@@ -97,10 +97,7 @@ impl Core {
         let has_ended = session.has_ended(place, endpoint);
         if has_ended || !endpoint.state.may_send() {
             let state = if has_ended { ConversationState::DisconnectedOutbound } else { endpoint.state };
-            return Err(Error::new(
-                Code::STATE_FORBIDS_SEND,
-                format!("conversation {} is {state}; SEND needs STARTED_OUTBOUND or CONVERSING", endpoint.handle),
-            ));
+            return Err(Error::state_forbids_send(endpoint.handle, state));
         }
         match (self.lookup.sent_by(endpoint.contract_id, message_type_id), endpoint.is_initiator) {
             (None, _) => {

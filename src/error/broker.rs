@@ -12,6 +12,21 @@ impl Error {
         )
     }
 
+    /// 8429: the state of the conversation forbids SEND. The rules of the databases say it in the same words.
+    pub(crate) fn state_forbids_send(handle: impl Display, state: impl Display) -> Self {
+        Self::new(
+            Code::STATE_FORBIDS_SEND,
+            format!("conversation {handle} is {state}; SEND needs STARTED_OUTBOUND or CONVERSING"),
+        )
+    }
+
+    /// Whether a SEND was refused because the other side has ended or the conversation broke, and not because this side has
+    /// ended. A database gives no more than the number and this text.
+    pub(crate) fn is_send_to_ended_peer(&self) -> bool {
+        let states = [" is DISCONNECTED_INBOUND; ", " is ERROR; "];
+        self.code() == Code::STATE_FORBIDS_SEND && states.iter().any(|state| self.message().contains(state))
+    }
+
     /// 8423: no service of that name here.
     pub(crate) fn service_not_found(name: &str) -> Self {
         Self::new(Code::SERVICE_NOT_FOUND, format!("service '{name}' was not found; names are compared byte by byte"))

@@ -297,3 +297,32 @@ staged!(an_answer_without_end_has_an_end, async |store| {
     assert!(why.contains("answered with more than"), "{why}");
     soon("the abort", readers.abort()).await;
 });
+
+staged!(an_answer_to_a_side_that_has_ended_is_dropped_unless_asked_otherwise, async |store| {
+    for (mode, text) in [
+        (Mode::Message, r#"cat > "$0"; echo '{"send": {"body": {"done": true}, "end": true}}'"#),
+        (
+            Mode::Stream,
+            r#"while read -r line; do echo '{"send": {"body": 1, "end": true}}'; echo '{"commit": true}'; done"#,
+        ),
+    ] {
+        let (stage, log) = (Stage::new(store).await, Log::new());
+        let dialog = stage.arrive(1).await[0];
+        stage.end(dialog).await.unwrap();
+        let second = stage.arrive(1).await[0];
+        let readers = stage.activate("work", script(text, &log).mode(mode)).start();
+        // The one reader serves the older conversation first.
+        assert_eq!(answer(&stage).await.handle(), second);
+        stop(readers).await;
+        assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
+        assert!(stage.receive("work").await.unwrap().is_none(), "its messages were received and committed");
+
+        let dialog = stage.arrive(1).await[0];
+        stage.end(dialog).await.unwrap();
+        let readers = stage.activate("work", script(text, &log).mode(mode).fail_on_ended_peer()).start();
+        let mut events = readers.events();
+        assert_eq!(failed(&mut events).await.0, 8429);
+        assert_eq!(ended(&mut events).await, 28086);
+        stop(readers).await;
+    }
+});

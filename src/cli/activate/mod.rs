@@ -60,6 +60,9 @@ pub(super) struct Activate {
     /// Hand over EndDialog and Error messages too, instead of answering them by END CONVERSATION.
     #[arg(long)]
     system_messages: bool,
+    /// Roll back if the program sends to a side that has ended (8429), instead of dropping what it sends with a warning.
+    #[arg(long)]
+    fail_on_ended_peer: bool,
     /// The longest the program may take for one message; then it is killed and the message rolled back.
     #[arg(long, value_name = "SPAN", value_parser = parse_span)]
     timeout: Option<Duration>,
@@ -180,6 +183,9 @@ impl Activate {
         }
         if self.system_messages {
             program = program.system_messages();
+        }
+        if self.fail_on_ended_peer {
+            program = program.fail_on_ended_peer();
         }
         if let Some(timeout) = self.timeout {
             program = program.timeout(timeout);
