@@ -6,13 +6,15 @@ mod work;
 pub(crate) use missing::missing;
 pub use work::{WorkQueueDefinition, WorkScheduleDefinition};
 
-pub use crate::protocol::definition::{BrokerOption, Definition, ExecuteAs, QueueEvent, Validation};
+pub use crate::protocol::definition::{
+    AfterRetries, BrokerOption, Definition, ExecuteAs, Pauses, QueueEvent, RetryPolicy, Validation,
+};
 pub use crate::protocol::system::POST_EVENT_NOTIFICATION;
 
 use crate::error::{Error, Result};
 use crate::message::DeclaresType;
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, AnyOr, ContractEntry, PriorityOptions, QueueOptions, SentBy,
+    ActivationChange, ActivationOptions, AnyOr, ContractEntry, PriorityOptions, QueueOptions, RetryChange, SentBy,
 };
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -318,6 +320,25 @@ impl QueueDefinition<'_> {
     /// `POISON_MESSAGE_HANDLING (QUARANTINE = ON | OFF)`, ours: quarantines only the guilty group.
     pub fn poison_quarantine(self, on: bool) -> Self {
         self.set(|options| options.poison_quarantine = Some(on))
+    }
+
+    /// `RETRY (...)`, ours: pauses between the attempts at a conversation group whose transactions roll back, and what
+    /// follows the last. Numbers have the ranges of the DDL.
+    ///
+    /// ```
+    /// # use dialoq::define::{AfterRetries, Definitions, Pauses, RetryPolicy};
+    /// # fn define(d: &mut Definitions) {
+    /// let pauses = Pauses { delay_ms: 500, factor_percent: 300, max_delay_ms: 60_000, jitter_percent: 20 };
+    /// d.queue("orders").retry(RetryPolicy { max_attempts: 8, pauses, then: AfterRetries::EndWithError });
+    /// # }
+    /// ```
+    pub fn retry(self, policy: RetryPolicy) -> Self {
+        self.set(|options| options.retry = Some(RetryChange::Set(policy.to_options())))
+    }
+
+    /// `RETRY (DROP)`: rollbacks count as in Service Broker again.
+    pub fn drop_retry(self) -> Self {
+        self.set(|options| options.retry = Some(RetryChange::Drop))
     }
 
     /// `ACTIVATION (PROCEDURE_NAME = ..., MAX_QUEUE_READERS = ...)`: the handler of that name, at most so many at a

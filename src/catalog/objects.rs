@@ -3,7 +3,7 @@
 use super::timetable::Timetable;
 use crate::error::Result;
 use crate::protocol::definition::{
-    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, SentBy, Validation, WorkSettings,
+    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, RetryPolicy, SentBy, Validation, WorkSettings,
 };
 use crate::protocol::system::FIRST_USER_ID;
 use crate::protocol::{Body, MessageValidation};
@@ -108,6 +108,8 @@ pub struct Queue {
     pub is_poison_message_handling_enabled: bool,
     /// Whether poison handling quarantines the guilty group rather than disable the queue (ours).
     pub is_poison_quarantine_enabled: bool,
+    /// Pauses between the attempts at a group, and what follows the last (ours).
+    pub retry: Option<RetryPolicy>,
     /// How readers are launched.
     pub activation: Option<Activation>,
 }

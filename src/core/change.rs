@@ -162,6 +162,10 @@ pub struct EndpointRow {
     pub is_system: bool,
     /// Whether poison handling quarantined the group (ours).
     pub is_quarantined: bool,
+    /// Rollbacks in a row that gave back messages of the group (ours).
+    pub rollbacks: u16,
+    /// When the quarantine ends by itself (ours).
+    pub retry_at: Option<Timestamp>,
     /// When it was begun here.
     pub begun_at: Timestamp,
 }

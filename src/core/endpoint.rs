@@ -67,6 +67,8 @@ pub(super) struct RareFields {
     pub(super) dialog_timer: Option<Timestamp>,
     pub(super) security_timestamp: Option<Timestamp>,
     pub(super) end_dialog_sequence: Option<u64>,
+    /// When its quarantine ends by itself.
+    pub(super) retry_at: Option<Timestamp>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,6 +110,10 @@ impl Endpoint {
         self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.security_timestamp)
     }
 
+    pub(super) fn retry_at(&self) -> Option<Timestamp> {
+        self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.retry_at)
+    }
+
     pub(super) fn rare_fields_mut(&mut self) -> &mut RareFields {
         self.rare_fields.get_or_insert_default()
     }
@@ -130,7 +136,7 @@ impl Endpoint {
     }
 
     /// The row that writes this endpoint.
-    pub(super) fn to_row(&self, group: Uuid, far_service: Arc<str>) -> EndpointRow {
+    pub(super) fn to_row(&self, group: Uuid, rollbacks: u16, far_service: Arc<str>) -> EndpointRow {
         EndpointRow {
             endpoint_id: self.endpoint_id,
             handle: ConversationHandle(self.handle),
@@ -154,6 +160,8 @@ impl Endpoint {
             end_dialog_sequence: self.rare_fields.as_ref().and_then(|rare_fields| rare_fields.end_dialog_sequence),
             is_system: self.is_system,
             is_quarantined: self.is_quarantined,
+            rollbacks,
+            retry_at: self.retry_at(),
             begun_at: self.begun_at,
         }
     }

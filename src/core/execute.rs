@@ -108,7 +108,7 @@ impl Core {
         }
         for group in std::mem::take(&mut session.received_groups) {
             if self.groups.get(group).is_some() {
-                self.groups[group].rollbacks = 0;
+                self.set_group_rollbacks(group, 0);
             }
         }
         let mut log = std::mem::take(&mut session.log);

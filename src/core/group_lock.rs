@@ -19,8 +19,8 @@ pub(super) struct Group {
     pub(super) queue_id: i32,
     /// The session that holds the lock; 0 if unlocked.
     pub(super) owner: u32,
-    /// Consecutive rollbacks that returned its messages, for quarantine.
-    pub(super) rollbacks: u8,
+    /// Consecutive rollbacks that returned its messages, for quarantine and retries.
+    pub(super) rollbacks: u16,
     /// To be quarantined when its holder, who may have received some of its rows, releases the lock.
     pub(super) is_set_aside_later: bool,
     /// Its holder has it in the list of groups to be ranked again.

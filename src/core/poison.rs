@@ -1,16 +1,18 @@
 //! Poison messages: five rollbacks in a row disable the queue, or quarantine the guilty group (`docs/semantics.md`,
-//! "Poison messages").
+//! "Poison messages"). A queue with a retry policy pauses between the attempts at a group.
 
 use super::change::Change;
-use super::effects::Effects;
+use super::effects::{Arrival, Effects};
 use super::session::Session;
 use super::state::Core;
 use crate::catalog::Queue;
-use crate::protocol::definition::QueueEvent;
+use crate::error::{Code, Error};
+use crate::protocol::EndForm;
+use crate::protocol::definition::{AfterRetries, QueueEvent, RetryPolicy};
 use crate::time::Timestamp;
 use std::sync::Arc;
 
-/// Rollbacks in a row that make a message poison.
+/// Rollbacks in a row that make a message poison, on a queue without a retry policy.
 pub const POISON_ROLLBACKS: u8 = 5;
 
 impl Core {
@@ -20,9 +22,15 @@ impl Core {
             if !queue.is_poison_message_handling_enabled {
                 continue;
             }
-            if queue.is_poison_quarantine_enabled {
+            let policy = queue.retry;
+            if policy.is_some() || queue.is_poison_quarantine_enabled {
                 for &group in &session.received_groups {
-                    self.count_group_rollback(group, queue_id);
+                    if self.groups.get(group).is_some_and(|group| group.queue_id == queue_id) {
+                        match policy {
+                            Some(policy) => self.retry_group(group, queue_id, policy, now, effects),
+                            None => self.count_group_rollback(group),
+                        }
+                    }
                 }
                 continue;
             }
@@ -35,14 +43,83 @@ impl Core {
         }
     }
 
-    fn count_group_rollback(&mut self, group: u32, queue_id: i32) {
-        let Some(state) = self.groups.get(group).filter(|group| group.queue_id == queue_id) else { return };
-        let rollbacks = state.rollbacks.saturating_add(1);
-        let is_poison = rollbacks >= POISON_ROLLBACKS;
+    fn count_group_rollback(&mut self, group: u32) {
+        let rollbacks = self.groups[group].rollbacks.saturating_add(1);
+        let is_poison = rollbacks >= POISON_ROLLBACKS.into();
         // A conversation that joins the group later begins at 0.
-        self.groups[group].rollbacks = if is_poison { 0 } else { rollbacks };
+        self.set_group_rollbacks(group, if is_poison { 0 } else { rollbacks });
         if is_poison {
             self.set_quarantined(group, true);
+        }
+    }
+
+    /// An attempt at a group has failed: the group pauses, or the policy gives up.
+    fn retry_group(&mut self, group: u32, queue_id: i32, policy: RetryPolicy, now: Timestamp, effects: &mut Effects) {
+        let attempts = self.groups[group].rollbacks.saturating_add(1);
+        if attempts < policy.max_attempts {
+            self.set_group_rollbacks(group, attempts);
+            self.pause_group(group, &policy, attempts, now);
+            return;
+        }
+        self.set_group_rollbacks(group, 0);
+        match policy.then {
+            AfterRetries::Quarantine => self.set_quarantined(group, true),
+            AfterRetries::QueueOff => self.disable_queue(queue_id, now, effects),
+            AfterRetries::EndWithError => self.end_first(group, queue_id, attempts, now, effects),
+        }
+    }
+
+    /// Sets a group aside until the pause after so many attempts is over.
+    fn pause_group(&mut self, group: u32, policy: &RetryPolicy, attempts: u16, now: Timestamp) {
+        let members = self.groups[group].members.clone();
+        let oldest = members.iter().map(|place| self.endpoints[*place].endpoint_id).min().unwrap_or(0);
+        let pause_us = policy.pauses.after_us(oldest, attempts);
+        if pause_us <= 0 {
+            return;
+        }
+        self.set_quarantined(group, true);
+        for place in members {
+            self.rare_fields(place).retry_at = Some(Timestamp(now.0.saturating_add(pause_us)));
+            self.mark_dirty(place);
+            self.reschedule(place, now);
+        }
+    }
+
+    /// The pause of an endpoint is over: it gives messages again.
+    pub(super) fn end_pause(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
+        self.rare_fields(place).retry_at = None;
+        self.mark_dirty(place);
+        self.reschedule(place, now);
+        let endpoint = &mut self.endpoints[place];
+        if !std::mem::take(&mut endpoint.is_quarantined) {
+            return;
+        }
+        let (group, waiting) = (endpoint.group, endpoint.waiting_rows());
+        let queue_id = self.groups[group].queue_id;
+        self.queue_state(queue_id).unread += waiting;
+        self.mark_stale(group);
+        let newly_ready = usize::from(self.rerank(group));
+        effects.arrivals.push(Arrival { queue_id, newly_ready });
+    }
+
+    /// Ends the conversation of the message that RECEIVE would give first of a group.
+    fn end_first(&mut self, group: u32, queue_id: i32, attempts: u16, now: Timestamp, effects: &mut Effects) {
+        let has_rows =
+            |place: &u32| !self.endpoints[*place].is_quarantined && self.endpoints[*place].waiting_rows() > 0;
+        let waiting = self.groups[group].members.iter().copied().filter(has_rows);
+        let key = |place: &u32| (10 - self.endpoints[*place].priority, self.endpoints[*place].handle);
+        let Some(place) = waiting.min_by_key(key) else { return };
+        let queue = self.catalog.queues.get(&queue_id).map_or("", |queue| &queue.name);
+        let description = Error::retries_used_up(queue, attempts).message().to_owned();
+        self.apply_end(place, EndForm::WithError { code: Code::RETRIES_USED_UP.0.into(), description }, now, effects);
+    }
+
+    /// Sets the count of a group, which the rows of its endpoints keep.
+    pub(super) fn set_group_rollbacks(&mut self, group: u32, rollbacks: u16) {
+        if std::mem::replace(&mut self.groups[group].rollbacks, rollbacks) != rollbacks {
+            for place in self.groups[group].members.clone() {
+                self.mark_dirty(place);
+            }
         }
     }
 

@@ -18,7 +18,7 @@ impl Core {
     }
 
     pub(super) fn apply_release(&mut self, group: u32, effects: &mut Effects) {
-        self.groups[group].rollbacks = 0;
+        self.set_group_rollbacks(group, 0);
         self.set_quarantined(group, false);
         for place in self.groups[group].members.clone() {
             self.accept_gaps(place, effects);
@@ -47,10 +47,16 @@ impl Core {
         self.mark_dirty(place);
     }
 
-    /// Quarantines or releases a group: its rows are neither unread nor ready meanwhile.
+    /// Quarantines or releases a group: its rows are neither unread nor ready meanwhile. A quarantine without an end takes the
+    /// place of a pause, which has one.
     pub(super) fn set_quarantined(&mut self, group: u32, is_quarantined: bool) {
         let queue_id = self.groups[group].queue_id;
         for place in self.groups[group].members.clone() {
+            let endpoint = &mut self.endpoints[place];
+            if endpoint.retry_at().is_some() {
+                endpoint.rare_fields_mut().retry_at = None;
+                self.mark_dirty(place);
+            }
             let endpoint = &mut self.endpoints[place];
             if std::mem::replace(&mut endpoint.is_quarantined, is_quarantined) != is_quarantined {
                 let waiting = endpoint.waiting_rows();

@@ -86,16 +86,20 @@ impl Restore {
         }
         let has_contract = core.catalog.contracts.contains_key(&row.contract_id);
         let group = core.group_place(row.group.0, row.service_id, queue_id);
+        let rollbacks = &mut core.groups[group].rollbacks;
+        *rollbacks = row.rollbacks.max(*rollbacks);
         let has_extra = row.far_broker_instance.is_some()
             || row.dialog_timer.is_some()
             || row.security_timestamp.is_some()
-            || row.end_dialog_sequence.is_some();
+            || row.end_dialog_sequence.is_some()
+            || row.retry_at.is_some();
         let rare_fields = has_extra.then(|| {
             Box::new(RareFields {
                 far_broker_instance: row.far_broker_instance,
                 dialog_timer: row.dialog_timer,
                 security_timestamp: row.security_timestamp,
                 end_dialog_sequence: row.end_dialog_sequence,
+                retry_at: row.retry_at,
                 ..RareFields::default()
             })
         });

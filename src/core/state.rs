@@ -362,8 +362,8 @@ impl Core {
         }
         for place in dirty.drain(..) {
             if let Some(endpoint) = self.endpoints.get(place) {
-                let row =
-                    endpoint.to_row(self.groups[endpoint.group].id, self.names.name(endpoint.far_service).clone());
+                let group = &self.groups[endpoint.group];
+                let row = endpoint.to_row(group.id, group.rollbacks, self.names.name(endpoint.far_service).clone());
                 effects.changes.push(Change::PutEndpoint(Box::new(row)));
                 let endpoint = &mut self.endpoints[place];
                 (endpoint.is_dirty, endpoint.is_stored) = (false, true);

@@ -24,9 +24,11 @@ impl Core {
         self.hand_on_work(effects);
     }
 
-    /// Handles the next event of an endpoint: its timer, else the end of its time.
+    /// Handles the next event of an endpoint: the end of its pause, its timer, else the end of its time.
     fn fall_due(&mut self, place: u32, now: Timestamp, effects: &mut Effects) {
-        if self.endpoints[place].dialog_timer().is_some_and(|timer| timer <= now) {
+        if self.endpoints[place].retry_at().is_some_and(|retry| retry <= now) {
+            self.end_pause(place, now, effects);
+        } else if self.endpoints[place].dialog_timer().is_some_and(|timer| timer <= now) {
             self.fire_timer(place, now, effects);
             self.reschedule(place, now);
         } else {

@@ -88,7 +88,8 @@ impl Core {
         let is_far = end_of_life >= now.0.max(endpoint.begun_at.0).saturating_add(FAR);
         let end_of_life = (!is_far).then_some(end_of_life);
         let timer = endpoint.dialog_timer().map(|timer| timer.0);
-        let due = end_of_life.into_iter().chain(timer).min();
+        let retry = endpoint.retry_at().map(|retry| retry.0);
+        let due = end_of_life.into_iter().chain(timer).chain(retry).min();
         self.set_due(place, due.map_or(0, |due| due.max(1)));
     }
 }

@@ -3,8 +3,8 @@
 use crate::catalog::{Activation, Catalog, Priority, Queue, WorkQueue, WorkSchedule, same_name};
 use crate::error::{Code, Error, Result};
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions, WorkOption,
-    WorkScheduleOptions,
+    ActivationChange, ActivationOptions, AnyOr, Definition, PriorityOptions, QueueOptions, RetryChange, RetryOptions,
+    RetryPolicy, WorkOption, WorkScheduleOptions,
 };
 
 /// The definitions of a list of creations that the catalog does not have yet.
@@ -121,6 +121,21 @@ fn named<T: PartialEq + std::fmt::Debug>(
     wanted.map_or(Ok(true), |wanted| same(what, name, aspect, found, wanted))
 }
 
+fn same_retry(queue: &str, found: &RetryPolicy, wanted: &RetryOptions) -> Result<()> {
+    let found = found.to_options();
+    let numbers = [
+        ("RETRY MAX_ATTEMPTS", found.max_attempts, wanted.max_attempts),
+        ("RETRY DELAY_MS", found.delay_ms, wanted.delay_ms),
+        ("RETRY FACTOR_PERCENT", found.factor_percent, wanted.factor_percent),
+        ("RETRY MAX_DELAY_MS", found.max_delay_ms, wanted.max_delay_ms),
+        ("RETRY JITTER_PERCENT", found.jitter_percent, wanted.jitter_percent),
+    ];
+    for (aspect, found, wanted) in numbers {
+        named("queue", queue, aspect, &found, wanted.map(Some).as_ref())?;
+    }
+    named("queue", queue, "RETRY THEN", &found.then, wanted.then.map(Some).as_ref()).map(drop)
+}
+
 fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
     let is_on = found.is_enabled();
     let check = |aspect, found: bool, wanted: Option<bool>, name: &str| {
@@ -132,6 +147,11 @@ fn same_queue(found: &Queue, wanted: &QueueOptions) -> Result<bool> {
     let handles_poison = found.is_poison_message_handling_enabled;
     check("POISON_MESSAGE_HANDLING STATUS", handles_poison, wanted.poison_message_handling, name)?;
     check("QUARANTINE", found.is_poison_quarantine_enabled, wanted.poison_quarantine, name)?;
+    match (&found.retry, &wanted.retry) {
+        (_, None) | (None, Some(RetryChange::Drop)) => {}
+        (Some(found), Some(RetryChange::Set(wanted))) => same_retry(name, found, wanted)?,
+        (found, wanted) => return Err(differs("queue", name, "RETRY", found, wanted)),
+    }
     match (&found.activation, &wanted.activation) {
         (_, None) | (None, Some(ActivationChange::Drop)) => Ok(true),
         (Some(found), Some(ActivationChange::Set(wanted))) => same_activation(name, found, wanted),

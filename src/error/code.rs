@@ -218,6 +218,8 @@ codes! {
     /// The process that owned the database file ended during the call. Another takes over; what was not committed in a
     /// transaction may have happened or not.
     OWNER_GONE = 60046, Conflict;
+    /// A message was received as often as the retry policy of its queue allows, and never committed.
+    RETRIES_USED_UP = 60047, State;
 }
 
 #[cfg(test)]

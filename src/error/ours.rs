@@ -4,6 +4,16 @@ use super::{Code, Error};
 use std::fmt::Display;
 
 impl Error {
+    /// 60047: the policy of a queue gives up. The rules of the databases say it in the same words.
+    pub(crate) fn retries_used_up(queue: &str, attempts: u16) -> Self {
+        Self::new(
+            Code::RETRIES_USED_UP,
+            format!(
+                "the message was received {attempts} times from queue '{queue}', and each time its transaction rolled back"
+            ),
+        )
+    }
+
     /// 60001: the name is taken.
     pub(crate) fn duplicate_name(what: &str, name: &str) -> Self {
         Self::new(Code::DUPLICATE_NAME, format!("{what} '{name}' exists already"))

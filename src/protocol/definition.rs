@@ -3,6 +3,7 @@
 //! Every statement is one [`Definition`]; a script is a list of them that is applied wholly or not at all. The builder
 //! and the DDL text both produce these, and `dump` turns them into text again.
 
+pub use super::retry::{AfterRetries, Pauses, RetryChange, RetryOptions, RetryPolicy};
 pub use super::work_queue::{TakingTechnique, WorkNumber, WorkOption, WorkOrder, WorkSettings};
 pub use super::work_schedule::{Missed, WorkScheduleOptions};
 use serde::{Deserialize, Serialize};
@@ -244,6 +245,8 @@ pub struct QueueOptions {
     pub poison_message_handling: Option<bool>,
     /// `POISON_MESSAGE_HANDLING ( QUARANTINE = ON | OFF )`, ours: quarantine only the guilty group. Default OFF.
     pub poison_quarantine: Option<bool>,
+    /// `RETRY ( ... )`, ours: pauses between the attempts, and what follows the last. Default none.
+    pub retry: Option<RetryChange>,
     /// `ACTIVATION ( ... )`.
     pub activation: Option<ActivationChange>,
 }

@@ -5,6 +5,7 @@ mod body_bytes;
 pub mod declared;
 pub mod definition;
 mod outcome;
+mod retry;
 mod state;
 pub mod system;
 mod texts;

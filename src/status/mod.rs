@@ -93,6 +93,9 @@ pub struct LevelStatus {
     pub oldest_waiting_ms: u64,
     /// Whether poison handling has set these groups aside; quarantined groups count apart from the others.
     pub is_quarantined: bool,
+    /// If these groups pause under a retry policy, and are not quarantined for good: in how long the first of them gives
+    /// messages again, in milliseconds.
+    pub retry_in_ms: Option<u64>,
 }
 
 /// The number of endpoints of a service in one state.
@@ -183,6 +186,9 @@ fn level(row: &SqlRow, at: Timestamp) -> Result<LevelStatus> {
         conversation_groups: count(row, "conversation_groups")?,
         oldest_waiting_ms: waiting_ms(row, at)?,
         is_quarantined: flag(row, "is_quarantined")?,
+        retry_in_ms: row
+            .get::<Option<i64>>("retry_at")?
+            .map(|retry_at| u64::try_from(Timestamp(retry_at).since(at).as_millis()).unwrap_or(u64::MAX)),
     })
 }
 

@@ -192,6 +192,7 @@ fn as_queues(catalog: &Catalog) -> Catalog {
             is_retention_enabled: false,
             is_poison_message_handling_enabled: false,
             is_poison_quarantine_enabled: false,
+            retry: None,
             activation: None,
         };
         queues.queues.insert(named.id, Arc::new(named));

@@ -2,7 +2,7 @@
 
 use crate::servers::Store;
 use crate::stage::{Stage, ended, failed, row, soon, until};
-use dialoq::activation::{HandlerError, Handlers, Ramp, Readers};
+use dialoq::activation::{Context, HandlerError, HandlerResult, Handlers, Ramp, Readers};
 use dialoq::internals::activity;
 use dialoq::protocol::ReceiveFrom;
 use dialoq::{Act, ConversationHandle, Message, MessageType};
@@ -434,4 +434,96 @@ staged!(threads, every_message_is_handled_although_readers_come_and_go, async |s
         assert_eq!((row.tasks_aborted_total, row.activation_errors_total), (0, 0));
         soon("the stop", readers.stop()).await;
     }
+});
+
+/// A conversation whose order waits in the queue, and whose other side has ended.
+async fn order_and_end(stage: &Stage, pieces: u32) -> ConversationHandle {
+    let dialog = order(stage, pieces).await;
+    stage.end(dialog).await.unwrap();
+    dialog
+}
+
+/// Replies where the other side has ended, also in a list with a side that has not, and then where this side has ended.
+async fn reply_late(
+    context: &Context,
+    pieces: u32,
+    open: ConversationHandle,
+    refused: &mpsc::UnboundedSender<u16>,
+) -> HandlerResult {
+    context.reply(PLACED, &pieces).await?;
+    context.send_many(&[context.handle(), open], PLACED, &(pieces * 10)).await?;
+    let strict = context.tx().send(context.handle(), PLACED, &pieces).await;
+    refused.send(strict.unwrap_err().code().0)?;
+    context.end_conversation().await?;
+    let late = context.reply(PLACED, &pieces).await;
+    refused.send(late.unwrap_err().code().0)?;
+    Ok(())
+}
+
+staged!(a_reply_to_a_side_that_has_ended_is_dropped_and_the_rest_commits, async |store| {
+    let stage = stage(store).await;
+    let open = begin(&stage).await;
+    stage.send(open, NOTE, "first").await.unwrap();
+    let side = stage.receive("work").await.unwrap().unwrap().first().handle();
+    order_and_end(&stage, 1).await;
+    let broken = order(&stage, 2).await;
+    stage.end_with_error(broken, 7, "never mind").await.unwrap();
+    let (asked, mut asks) = mpsc::unbounded_channel();
+    let asked_too = asked.clone();
+    let handlers = Handlers::new()
+        .on(ORDER, async move |context, order| reply_late(context, order.pieces, side, &asked).await)
+        .on_error(async move |context, _| reply_late(context, 2, side, &asked_too).await);
+    let readers = stage.activate("work", handlers).start();
+    let mut got = Vec::new();
+    for _ in 0..2 {
+        let placed = answer(&stage).await;
+        assert_eq!(placed.handle(), open);
+        got.push(placed.decode(PLACED).unwrap());
+        assert_eq!((asks.recv().await, asks.recv().await), (Some(8429), Some(8429)));
+    }
+    got.sort_unstable();
+    assert_eq!(got, [10, 20]);
+    soon("the stop", readers.stop()).await;
+    assert!(stage.catalog().queue("work").unwrap().is_receive_enabled);
+    assert!(stage.receive("work").await.unwrap().is_none(), "everything was received and committed");
+});
+
+staged!(a_reply_to_a_side_that_has_ended_is_an_error_if_asked, async |store| {
+    let stage = stage(store).await;
+    order_and_end(&stage, 1).await;
+    let handlers = Handlers::new().fail_on_ended_peer().on(ORDER, async |context, order| {
+        context.reply(PLACED, &order.pieces).await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    assert_eq!(failed(&mut events).await.0, 8429);
+    assert_eq!(ended(&mut events).await, 28086);
+    soon("the stop", readers.stop()).await;
+});
+
+staged!(a_message_whose_handler_failed_comes_again_after_the_pause_of_its_queue, async |store| {
+    let stage = stage(store).await;
+    stage.ddl("ALTER QUEUE work WITH RETRY (DELAY_MS = 5000, JITTER_PERCENT = 0)").await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let tried = tries.clone();
+    let handlers = Handlers::new().on(ORDER, async move |context, order| {
+        if tried.fetch_add(1, SeqCst) == 0 {
+            return Err(HandlerError::new("the partner is down"));
+        }
+        context.reply(PLACED, &order.pieces).await?;
+        Ok(())
+    });
+    let readers = stage.activate("work", handlers).start();
+    let mut events = readers.events();
+    order(&stage, 7).await;
+    assert_eq!(failed(&mut events).await.0, 60024);
+    row(&readers).await;
+    stage.advance(Duration::from_millis(4900));
+    row(&readers).await;
+    assert_eq!(tries.load(SeqCst), 1, "no reader gets it before the pause is over");
+    stage.advance(Duration::from_millis(100));
+    assert_eq!(answer(&stage).await.decode(PLACED).unwrap(), 7);
+    assert_eq!(tries.load(SeqCst), 2);
+    soon("the stop", readers.stop()).await;
 });

@@ -19,6 +19,7 @@ mod ours;
 mod priorities;
 mod queues;
 mod receive;
+mod retries;
 mod send;
 mod services;
 mod transactions;

@@ -180,11 +180,14 @@ async fn assert_same_rows(store: &SqliteStore, memory: &Memory) {
                 number(row.send_sequence),
                 number(row.receive_sequence),
                 SqlValue::from(row.is_quarantined),
+                number(row.rollbacks.into()),
+                SqlValue::from(row.retry_at.map(|at| at.0)),
             ]
         })
         .collect();
     let columns = "endpoint_id, conversation_handle, conversation_id, conversation_group_id, state, priority, \
-                   dialog_timer, security_timestamp, send_sequence, receive_sequence, is_quarantined";
+                   dialog_timer, security_timestamp, send_sequence, receive_sequence, is_quarantined, \
+                   rollbacks, retry_at";
     assert_eq!(table(store, columns, "dialoq_conversation_endpoint", "endpoint_id").await, endpoints);
 }
 

@@ -7,7 +7,9 @@ use crate::steps::{Break, Form, Op, QUEUES, SESSIONS, Source, Step};
 use crate::together::is_over;
 use dialoq::act::Perform;
 use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
-use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
+use dialoq::protocol::definition::{
+    AfterRetries, BrokerOption, Definition, QueueEvent, QueueOptions, RetryChange, RetryOptions,
+};
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation, Verb, system};
 use dialoq::{Broker, Clock, ConversationHandle, Error, Gathering, GroupId, OpenOptions, Timestamp, Tx};
 use std::collections::{HashMap, HashSet};
@@ -424,6 +426,23 @@ impl Run {
             Step::Quarantine(queue, on) => {
                 self.may_quarantine |= on;
                 let options = QueueOptions { poison_quarantine: Some(*on), ..QueueOptions::default() };
+                self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+            }
+            Step::Retry(queue, attempts, turns_off) => {
+                self.may_quarantine = true;
+                let retry = match attempts {
+                    0 => RetryChange::Drop,
+                    // Without jitter: it is made of the numbers of endpoints, which each store gives.
+                    attempts => RetryChange::Set(RetryOptions {
+                        max_attempts: Some(i64::from(*attempts)),
+                        delay_ms: Some(2000),
+                        jitter_percent: Some(0),
+                        // Not END_WITH_ERROR: the ledger must know which conversations end.
+                        then: Some(if *turns_off { AfterRetries::QueueOff } else { AfterRetries::Quarantine }),
+                        ..RetryOptions::default()
+                    }),
+                };
+                let options = QueueOptions { retry: Some(retry), ..QueueOptions::default() };
                 self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
             }
             Step::BrokerEnabled(on) => {

@@ -29,6 +29,8 @@ pub(crate) enum Step {
     QueueStatus(usize, bool),
     Retention(usize, bool),
     Quarantine(usize, bool),
+    /// A retry policy: its attempts, and whether it turns the queue off or quarantines the group then; 0 attempts is none.
+    Retry(usize, u8, bool),
     BrokerEnabled(bool),
     HonorPriority(bool),
     /// Moves a target service to another queue.
@@ -158,6 +160,7 @@ fn quiet_step(op: BoxedStrategy<Op>, message_type: BoxedStrategy<usize>) -> impl
         2 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::QueueStatus(queue, on)),
         1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Retention(queue, on)),
         1 => (0..QUEUES.len(), any::<bool>()).prop_map(|(queue, on)| Step::Quarantine(queue, on)),
+        1 => (0..QUEUES.len(), 0..5u8, any::<bool>()).prop_map(|(queue, attempts, off)| Step::Retry(queue, attempts, off)),
         1 => any::<bool>().prop_map(Step::BrokerEnabled),
         1 => any::<bool>().prop_map(Step::HonorPriority),
         1 => (0..2usize, 0..QUEUES.len()).prop_map(|(service, queue)| Step::MoveService(service, queue)),

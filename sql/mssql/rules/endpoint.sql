@@ -97,7 +97,8 @@ BEGIN
     SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
     UPDATE dialoq.conversation_endpoint
     SET state = @state,
-        due_at = dialoq.next_due(@state, lifetime, dialog_timer, security_timestamp, @closed_retention_s, @now)
+        due_at = dialoq.earlier(retry_at,
+            dialoq.next_due(@state, lifetime, dialog_timer, security_timestamp, @closed_retention_s, @now))
     WHERE endpoint_id = @endpoint_id;
     SET @status = CASE @state
         WHEN N'ER' THEN N'9784: the conversation is in error; the message is held until END CONVERSATION'
@@ -316,6 +317,7 @@ BEGIN
     IF @due IS NULL RETURN;
     SET @now = dialoq.current_time_utc();
     IF @due > @now RETURN;
+    EXEC dialoq.end_pause @endpoint_id, @now, @notices OUTPUT;
     EXEC dialoq.fire_timer @endpoint_id, @now, @notices OUTPUT;
     EXEC dialoq.expire @endpoint_id, @now, @notices OUTPUT;
     EXEC dialoq.reschedule @endpoint_id, @now, @notices OUTPUT;

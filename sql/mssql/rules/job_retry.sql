@@ -4,8 +4,8 @@
 -- Errors: none of its own
 -- Locks: none; the caller has locked the job
 
--- The pause before the next attempt, in microseconds. The jitter is made of the job's id and the attempt, so that every
--- store gives the same pause; it only has to differ from job to job.
+-- The pause before the next attempt, in microseconds, also at a conversation group. The jitter is made of the job's id and the
+-- attempt, so that every store gives the same pause; it only has to differ from job to job.
 CREATE FUNCTION dialoq.retry_delay_us(
     @delay_ms bigint, @factor_percent bigint, @most_ms bigint, @jitter_percent bigint, @job_id bigint, @attempts int)
 RETURNS bigint AS

@@ -1,4 +1,5 @@
--- Poison messages: counting the rollbacks of transactions that received, and the fifth in a row, which turns the queue off.
+-- Poison messages: counting the rollbacks of transactions that received, and the fifth in a row, which turns the queue off. A queue
+-- with a retry policy pauses between the attempts at a group.
 -- Takes: see each procedure
 -- Gives: notices, added to @notices
 -- Errors: none of its own
@@ -65,20 +66,16 @@ BEGIN
 END
 GO
 
--- Counts a rollback against a queue. After the last one allowed the queue is turned off. If a lock for that is held, the next
--- rollback turns it off: neither tick nor the caller of a rollback may wait for a definition that its session never ends.
+-- Turns a queue off and posts the event. If a lock for that is held, the next rollback does it: neither tick nor the caller of a
+-- rollback may wait for a definition that its session never ends. @is_locked is 0 then.
 -- Locks: the definitions, for 250 ms at most; the groups of the event notifications, without waiting, because post_event would
 --     wait for them, and tick with it. A notification is made and dropped only under the lock of the definitions.
-CREATE PROCEDURE dialoq.count_against_queue
-    @queue_id int, @notices nvarchar(max) OUTPUT
+CREATE PROCEDURE dialoq.disable_queue
+    @queue_id int, @is_locked bit OUTPUT, @notices nvarchar(max) OUTPUT
 AS
 BEGIN
     SET NOCOUNT ON;
-    DECLARE @rollbacks int, @is_locked bit, @notification int = -2147483648, @notification_group uniqueidentifier;
-    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (@queue_id, SYSUTCDATETIME());
-    SELECT @rollbacks = COUNT(*)
-    FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
-    IF @rollbacks < dialoq.poison_rollbacks() RETURN;
+    DECLARE @notification int = -2147483648, @notification_group uniqueidentifier;
     EXEC dialoq.try_lock_definitions @is_locked OUTPUT;
     WHILE @is_locked = 1
     BEGIN
@@ -102,6 +99,80 @@ BEGIN
 END
 GO
 
+-- Counts a rollback against a queue. After the last one allowed the queue is turned off.
+-- Locks: those of disable_queue
+CREATE PROCEDURE dialoq.count_against_queue
+    @queue_id int, @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @rollbacks int, @is_locked bit;
+    INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (@queue_id, SYSUTCDATETIME());
+    SELECT @rollbacks = COUNT(*)
+    FROM dialoq.queue_rollback AS r WITH (READCOMMITTEDLOCK, READPAST) WHERE r.queue_id = @queue_id;
+    IF @rollbacks >= dialoq.poison_rollbacks() EXEC dialoq.disable_queue @queue_id, @is_locked OUTPUT, @notices OUTPUT;
+END
+GO
+
+-- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up.
+-- Locks: the group, without waiting; a group that another transaction holds is passed over; those of disable_queue
+CREATE PROCEDURE dialoq.retry_group
+    @queue_id int, @group uniqueidentifier, @notices nvarchar(max) OUTPUT
+AS
+BEGIN
+    SET NOCOUNT ON;
+    DECLARE @is_locked bit, @attempts int, @oldest bigint, @max_attempts int, @pause_us bigint, @then nvarchar(16);
+    DECLARE @now datetime2(6), @retry_at datetime2(6), @name nvarchar(256), @first bigint, @description nvarchar(max);
+    EXEC dialoq.lock_group @group, 0, @is_locked OUTPUT;
+    IF @is_locked = 0 RETURN;
+    UPDATE e SET rollbacks = e.rollbacks + 1
+    FROM dialoq.conversation_endpoint AS e WITH (ROWLOCK, INDEX (conversation_endpoint_group), FORCESEEK)
+    WHERE e.conversation_group_id = @group;
+    SELECT @attempts = MAX(e.rollbacks), @oldest = MIN(e.endpoint_id)
+    FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+    WHERE e.conversation_group_id = @group;
+    IF @attempts IS NULL RETURN;
+    SET @now = dialoq.current_time_utc();
+    SELECT @name = q.name, @max_attempts = q.retry_max_attempts, @then = q.retry_then,
+        @pause_us = dialoq.retry_delay_us(q.retry_delay_ms, q.retry_factor_percent, q.retry_max_delay_ms,
+            q.retry_jitter_percent, @oldest, @attempts)
+    FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
+    IF @attempts < @max_attempts
+    BEGIN
+        IF @pause_us > 0
+        BEGIN
+            SET @retry_at = dialoq.add_us(@now, @pause_us);
+            EXEC dialoq.pause_group @group, @retry_at, @notices OUTPUT;
+        END
+        RETURN;
+    END
+    IF @then = N'QUEUE_OFF'
+    BEGIN
+        EXEC dialoq.disable_queue @queue_id, @is_locked OUTPUT, @notices OUTPUT;
+        IF @is_locked = 1 EXEC dialoq.forget_group_rollbacks @group;
+        RETURN;
+    END
+    EXEC dialoq.forget_group_rollbacks @group;
+    IF @then = N'END_WITH_ERROR'
+    BEGIN
+        -- The conversation of the message that RECEIVE would give first.
+        SELECT TOP (1) @first = e.endpoint_id
+        FROM dialoq.conversation_endpoint AS e WITH (INDEX (conversation_endpoint_group), FORCESEEK)
+        WHERE e.conversation_group_id = @group AND e.is_quarantined = 0 AND e.state NOT IN (N'DO', N'CD')
+            AND EXISTS (
+                SELECT 1 FROM dialoq.queue_message AS m WITH (READCOMMITTEDLOCK, READPAST) WHERE m.endpoint_id = e.endpoint_id)
+        ORDER BY e.priority DESC, CAST(e.conversation_handle AS nvarchar(36)) COLLATE Latin1_General_100_BIN2;
+        IF @first IS NULL RETURN;
+        EXEC dialoq.apply_pending @first, @notices OUTPUT;
+        SET @description = CONCAT(N'the message was received ', @attempts, N' times from queue ''', @name,
+            N''', and each time its transaction rolled back');
+        EXEC dialoq.end_endpoint @first, 60047, @description, 0, @now, @notices OUTPUT;
+        RETURN;
+    END
+    EXEC dialoq.set_quarantined @group, 1;
+END
+GO
+
 -- Counts the rollback of a transaction that received and has ended, and deletes its attempts: one rollback for each queue
 -- that it received from, or with quarantine one for each of its groups there. The first session that counts it locks
 -- the attempt; for others this does nothing.
@@ -112,7 +183,7 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @gone TABLE (row_number int IDENTITY(1, 1) PRIMARY KEY, queue_id int NOT NULL, group_id uniqueidentifier NOT NULL);
     DECLARE @queue_id int = -2147483648, @next int, @number int, @group uniqueidentifier, @is_locked bit;
-    DECLARE @is_handled bit, @is_quarantine bit, @resource nvarchar(255) = CONCAT(N'dialoq:attempt:', @attempt_id);
+    DECLARE @is_handled bit, @is_quarantine bit, @is_retried bit, @resource nvarchar(255) = CONCAT(N'dialoq:attempt:', @attempt_id);
     EXEC dialoq.try_lock @resource, N'Exclusive', @is_locked OUTPUT;
     IF @is_locked = 0 RETURN;
     DELETE FROM a
@@ -127,10 +198,11 @@ BEGIN
         SET @queue_id = @next;
         SET @notices = CONCAT(@notices, N' q:', @queue_id);
         SET @is_handled = 0;
-        SELECT @is_handled = q.is_poison_message_handling_enabled, @is_quarantine = q.is_poison_quarantine_enabled
+        SELECT @is_handled = q.is_poison_message_handling_enabled, @is_quarantine = q.is_poison_quarantine_enabled,
+            @is_retried = CASE WHEN q.retry_max_attempts IS NULL THEN 0 ELSE 1 END
         FROM dialoq.service_queue AS q WHERE q.queue_id = @queue_id;
         IF @is_handled = 0 CONTINUE;
-        IF @is_quarantine = 0
+        IF @is_quarantine = 0 AND @is_retried = 0
         BEGIN
             EXEC dialoq.count_against_queue @queue_id, @notices OUTPUT;
             CONTINUE;
@@ -142,7 +214,8 @@ BEGIN
             SELECT TOP (1) @number = g.row_number, @group = g.group_id
             FROM @gone AS g WHERE g.queue_id = @queue_id AND g.row_number > @number ORDER BY g.row_number;
             IF @group IS NULL BREAK;
-            EXEC dialoq.count_against_group @group;
+            IF @is_retried = 1 EXEC dialoq.retry_group @queue_id, @group, @notices OUTPUT;
+            ELSE EXEC dialoq.count_against_group @group;
         END
     END
 END

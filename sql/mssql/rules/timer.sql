@@ -4,7 +4,7 @@
 -- Errors: none of its own
 -- Locks: none that it waits for
 
--- The time of the next event of an endpoint: its timer or its end. A conversation of the longest lifetime, 68 years, is not
+-- The time of the next event of an endpoint: its timer or its end. The end of a pause (retry_at) is for the caller to add. A conversation of the longest lifetime, 68 years, is not
 -- worth an entry in the index for each of a million.
 CREATE FUNCTION dialoq.next_due(
     @state nvarchar(2), @lifetime datetime2(6), @dialog_timer datetime2(6), @security_timestamp datetime2(6),
@@ -21,6 +21,13 @@ BEGIN
 END
 GO
 
+-- The earlier of two times, of which one or both may be NULL.
+CREATE FUNCTION dialoq.earlier(@one datetime2(6), @other datetime2(6)) RETURNS datetime2(6) AS
+BEGIN
+    RETURN CASE WHEN @other IS NULL OR @one < @other THEN @one ELSE @other END;
+END
+GO
+
 -- Writes the time of an endpoint's next event.
 CREATE PROCEDURE dialoq.reschedule
     @endpoint_id bigint, @now datetime2(6), @notices nvarchar(max) OUTPUT
@@ -29,7 +36,8 @@ BEGIN
     SET NOCOUNT ON;
     DECLARE @closed_retention_s bigint, @due datetime2(6);
     SELECT @closed_retention_s = b.closed_retention_s FROM dialoq.broker AS b WHERE b.singleton = 1;
-    SELECT @due = dialoq.next_due(e.state, e.lifetime, e.dialog_timer, e.security_timestamp, @closed_retention_s, @now)
+    SELECT @due = dialoq.earlier(e.retry_at,
+        dialoq.next_due(e.state, e.lifetime, e.dialog_timer, e.security_timestamp, @closed_retention_s, @now))
     FROM dialoq.conversation_endpoint AS e WHERE e.endpoint_id = @endpoint_id;
     UPDATE dialoq.conversation_endpoint SET due_at = @due WHERE endpoint_id = @endpoint_id;
     SET @notices = CONCAT(@notices, dialoq.due_notice(@due));

@@ -1,10 +1,11 @@
 -- What waits in every queue, per level. Messages are counted per conversation first, so that a deep queue is one scan.
 -- Takes: nothing
--- Gives: queue_id, priority, messages, conversation_groups, oldest (microseconds of UTC), is_quarantined
+-- Gives: queue_id, priority, messages, conversation_groups, oldest (microseconds of UTC), is_quarantined, retry_at (microseconds of UTC: when the first of these groups ends its pause, NULL if it does not pause)
 SELECT
     s.queue_id, e.priority, SUM(CAST(w.messages AS bigint)) AS messages,
     COUNT_BIG(DISTINCT e.conversation_group_id) AS conversation_groups,
-    DATEDIFF_BIG(microsecond, '1970-01-01', MIN(w.oldest)) AS oldest, e.is_quarantined
+    DATEDIFF_BIG(microsecond, '1970-01-01', MIN(w.oldest)) AS oldest, e.is_quarantined,
+    DATEDIFF_BIG(microsecond, '1970-01-01', MIN(e.retry_at)) AS retry_at
 FROM (
     SELECT m.endpoint_id, COUNT_BIG(*) AS messages, MIN(m.enqueued_at) AS oldest
     FROM dialoq.effective_message AS m
@@ -12,5 +13,5 @@ FROM (
 ) AS w
 JOIN dialoq.effective_endpoint AS e ON e.endpoint_id = w.endpoint_id
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
-GROUP BY s.queue_id, e.priority, e.is_quarantined
-ORDER BY s.queue_id, e.priority DESC, e.is_quarantined
+GROUP BY s.queue_id, e.priority, e.is_quarantined, CASE WHEN e.retry_at IS NULL THEN 1 ELSE 0 END
+ORDER BY s.queue_id, e.priority DESC, e.is_quarantined, CASE WHEN e.retry_at IS NULL THEN 1 ELSE 0 END

@@ -17,7 +17,7 @@ SELECT
         ELSE e.state
     END AS state,
     e.priority, e.lifetime, e.dialog_timer, e.security_timestamp, e.send_sequence, e.receive_sequence,
-    e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at
+    e.end_dialog_sequence, e.is_peer_known, e.is_system, e.is_quarantined, e.begun_at, e.rollbacks, e.retry_at
 FROM dialoq.conversation_endpoint AS e;
 GO
 -- Messages that can be received. The rest of an endpoint that has ended cannot, nor can messages to a notification of the

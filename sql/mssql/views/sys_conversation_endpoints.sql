@@ -23,7 +23,7 @@ SELECT
     0 AS receive_sequence_frag, e.end_dialog_sequence, 0 AS system_sequence,
     CAST(NULL AS bigint) AS first_out_of_order_sequence, CAST(NULL AS bigint) AS last_out_of_order_sequence,
     CAST(NULL AS int) AS last_out_of_order_frag, CAST(NULL AS varbinary(max)) AS last_send_tran_id,
-    e.is_system, e.priority, e.is_quarantined, e.begun_at
+    e.is_system, e.priority, e.is_quarantined, e.begun_at, e.rollbacks, e.retry_at
 FROM dialoq.effective_endpoint AS e
 LEFT JOIN dialoq.conversation_endpoint AS peer
     ON peer.conversation_id = e.conversation_id AND peer.is_initiator <> e.is_initiator;

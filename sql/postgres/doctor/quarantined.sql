@@ -1,4 +1,4 @@
--- Conversation groups that poison handling set aside.
+-- Conversation groups that poison handling set aside for good; one that pauses comes back by itself.
 -- Takes: nothing
 -- Gives: subject (the queue), amount (of groups), since (when the oldest conversation began), detail (NULL)
 SELECT
@@ -7,6 +7,6 @@ SELECT
 FROM dialoq.effective_endpoint AS e
 JOIN dialoq.read_services AS s ON s.service_id = e.service_id
 JOIN dialoq.read_service_queues AS q ON q.queue_id = s.queue_id
-WHERE e.is_quarantined
+WHERE e.is_quarantined AND e.retry_at IS NULL
 GROUP BY q.queue_id, q.name
 ORDER BY amount DESC, subject

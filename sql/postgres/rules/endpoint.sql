@@ -78,8 +78,9 @@ BEGIN
         DELETE FROM dialoq.queue_message AS m WHERE m.endpoint_id = p_endpoint_id;
     END IF;
     IF e.due_at <= v_now THEN
+        v_notices := dialoq.end_pause(p_endpoint_id, v_now);
         IF e.dialog_timer <= v_now THEN
-            v_notices := dialoq.fire_timer(p_endpoint_id, v_now);
+            v_notices := concat_ws(' ', v_notices, dialoq.fire_timer(p_endpoint_id, v_now));
         END IF;
         v_notices := concat_ws(' ', v_notices, dialoq.expire(p_endpoint_id, v_now), dialoq.reschedule(p_endpoint_id, v_now));
     END IF;
@@ -92,7 +93,8 @@ LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE dialoq.conversation_endpoint AS c
     SET state = p_state,
-        due_at = dialoq.next_due(p_state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now)
+        due_at = least(c.retry_at,
+            dialoq.next_due(p_state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now))
     FROM dialoq.broker AS b
     WHERE c.endpoint_id = p_endpoint_id;
 END $$;

@@ -1,21 +1,23 @@
 -- The end of an attempt without success: reported, the lease is over, the transaction was rolled back, the reader died.
 -- Takes, Gives, Errors, Locks: see each function
 
--- The pause before the next attempt, in microseconds. The jitter is made of the job's id and the attempt, so that every
--- store gives the same pause; it only has to differ from job to job.
-CREATE OR REPLACE FUNCTION dialoq.retry_delay_us(q dialoq.work_queue, p_job_id bigint, p_attempts integer) RETURNS bigint
+-- The pause before the next attempt, in microseconds, also at a conversation group. The jitter is made of the job's id and the
+-- attempt, so that every store gives the same pause; it only has to differ from job to job.
+CREATE OR REPLACE FUNCTION dialoq.retry_delay_us(
+    p_delay_ms bigint, p_factor_percent bigint, p_most_ms bigint, p_jitter_percent bigint, p_job_id bigint, p_attempts integer)
+RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
-    v_most bigint := q.max_retry_delay_ms * 1000;
-    v_delay bigint := least(q.retry_delay_ms * 1000, q.max_retry_delay_ms * 1000);
+    v_most bigint := p_most_ms * 1000;
+    v_delay bigint := least(p_delay_ms, p_most_ms) * 1000;
     v_spread bigint;
 BEGIN
     FOR v_attempt IN 2..p_attempts LOOP
-        EXIT WHEN v_delay >= v_most OR v_delay = 0 OR q.retry_factor_percent = 100;
-        v_delay := least(v_delay * q.retry_factor_percent / 100, v_most);
+        EXIT WHEN v_delay >= v_most OR v_delay = 0 OR p_factor_percent = 100;
+        v_delay := least(v_delay * p_factor_percent / 100, v_most);
     END LOOP;
     v_spread := ((p_job_id % 1000003) * 7919 + p_attempts * 104729::bigint) % 2001;
-    RETURN least(v_delay + v_delay / 1000 * (v_spread - 1000) / 100 * q.retry_jitter_percent, v_most);
+    RETURN least(v_delay + v_delay / 1000 * (v_spread - 1000) / 100 * p_jitter_percent, v_most);
 END $$;
 
 -- The attempt at a taken job has failed. The caller has locked the row.
@@ -34,7 +36,8 @@ BEGIN
     IF q.queue_id IS NULL OR j.attempts >= q.max_attempts OR p_is_last IS TRUE THEN
         state := 3;
     ELSE
-        v_delay := coalesce(p_retry_in_ms * 1000, dialoq.retry_delay_us(q, p_job_id, j.attempts));
+        v_delay := coalesce(p_retry_in_ms * 1000, dialoq.retry_delay_us(
+            q.retry_delay_ms, q.retry_factor_percent, q.max_retry_delay_ms, q.retry_jitter_percent, p_job_id, j.attempts));
         state := CASE v_delay WHEN 0 THEN 1 ELSE 0 END;
     END IF;
     UPDATE dialoq.job AS f

@@ -1,5 +1,5 @@
 -- Poison messages: transactions that received and did not commit. Five rollbacks in a row disable the queue, or put the guilty
--- group into quarantine.
+-- group into quarantine. A queue with a retry policy pauses between the attempts at a group.
 -- Takes, Gives, Errors, Locks: see each function
 
 -- Rollbacks in a row that make a message poison.
@@ -98,9 +98,17 @@ DECLARE
     v_rollbacks integer;
     v_notices text := 'q:' || p_queue_id;
 BEGIN
-    SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine INTO v_queue
+    SELECT q.is_poison_message_handling_enabled AS is_handled, q.is_poison_quarantine_enabled AS is_quarantine,
+        q.retry_max_attempts IS NOT NULL AS is_retried INTO v_queue
     FROM dialoq.service_queue AS q WHERE q.queue_id = p_queue_id;
     IF v_queue.is_handled IS NOT TRUE THEN
+        RETURN v_notices;
+    END IF;
+    IF v_queue.is_retried THEN
+        FOREACH v_group IN ARRAY p_groups LOOP
+            CONTINUE WHEN NOT dialoq.try_lock_group(v_group);
+            v_notices := concat_ws(' ', v_notices, dialoq.retry_group(p_queue_id, v_group));
+        END LOOP;
         RETURN v_notices;
     END IF;
     IF v_queue.is_quarantine THEN
@@ -117,34 +125,101 @@ BEGIN
     END IF;
     INSERT INTO dialoq.queue_rollback (queue_id, counted_at) VALUES (p_queue_id, clock_timestamp());
     IF (SELECT count(*) FROM dialoq.queue_rollback AS r WHERE r.queue_id = p_queue_id) >= dialoq.poison_rollbacks() THEN
-        -- If another session is changing definitions, the next rollback disables the queue instead: counting must not wait
-        -- for a definition that its session never ends.
-        IF NOT dialoq.try_lock_definitions() THEN
-            RETURN v_notices;
-        END IF;
-        -- The same if another session holds the group of a notification of that event. The groups are found before any is
-        -- locked: in one statement the planner may lock the groups of all conversations.
-        FOR v_group IN
-            SELECT e.conversation_group_id
-            FROM dialoq.event_notification AS n
-            JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
-            WHERE n.queue_id = p_queue_id AND n.event = 'BROKER_QUEUE_DISABLED'
-            ORDER BY n.event_notification_id
-        LOOP
-            IF NOT dialoq.try_lock_group(v_group) THEN
-                RETURN v_notices;
-            END IF;
-        END LOOP;
-        PERFORM dialoq.forget_rollbacks(p_queue_id);
-        UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
-        WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
-        IF NOT FOUND THEN
-            RETURN v_notices;
-        END IF;
-        UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
-        v_notices := concat_ws(' ', v_notices, 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
+        v_notices := concat_ws(' ', v_notices, nullif(dialoq.disable_queue(p_queue_id), ''));
     END IF;
     RETURN v_notices;
+END $$;
+
+-- Counts a rollback against a group of a queue with a retry policy: the group pauses, or the policy gives up. The caller
+-- holds the group's lock.
+-- Gives: notices
+CREATE OR REPLACE FUNCTION dialoq.retry_group(p_queue_id integer, p_group uuid) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    q dialoq.service_queue;
+    v_attempts integer;
+    v_oldest bigint;
+    v_first bigint;
+    v_pause_us bigint;
+    v_notices text;
+    v_now timestamptz := dialoq.current_time_utc();
+BEGIN
+    SELECT * INTO q FROM dialoq.service_queue AS o WHERE o.queue_id = p_queue_id;
+    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = e.rollbacks + 1 WHERE e.conversation_group_id = p_group;
+    SELECT max(e.rollbacks), min(e.endpoint_id) INTO v_attempts, v_oldest
+    FROM dialoq.conversation_endpoint AS e WHERE e.conversation_group_id = p_group;
+    IF v_attempts IS NULL THEN
+        RETURN NULL;
+    END IF;
+    IF v_attempts < q.retry_max_attempts THEN
+        v_pause_us := dialoq.retry_delay_us(q.retry_delay_ms, q.retry_factor_percent, q.retry_max_delay_ms,
+            q.retry_jitter_percent, v_oldest, v_attempts);
+        IF v_pause_us > 0 THEN
+            v_notices := dialoq.pause_group(p_group, v_now + v_pause_us * interval '1 microsecond');
+        END IF;
+        RETURN v_notices;
+    END IF;
+    IF q.retry_then = 'QUEUE_OFF' THEN
+        v_notices := dialoq.disable_queue(p_queue_id);
+        -- Else the next rollback disables it.
+        IF v_notices IS NULL THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    UPDATE dialoq.conversation_endpoint AS e SET rollbacks = 0 WHERE e.conversation_group_id = p_group AND e.rollbacks <> 0;
+    IF q.retry_then = 'QUEUE_OFF' THEN
+        RETURN nullif(v_notices, '');
+    ELSIF q.retry_then = 'END_WITH_ERROR' THEN
+        -- The conversation of the message that RECEIVE would give first.
+        SELECT e.endpoint_id INTO v_first
+        FROM dialoq.conversation_endpoint AS e
+        WHERE e.conversation_group_id = p_group AND NOT e.is_quarantined AND e.state NOT IN ('DO', 'CD')
+            AND EXISTS (SELECT FROM dialoq.queue_message AS m WHERE m.endpoint_id = e.endpoint_id)
+        ORDER BY e.priority DESC, e.conversation_handle LIMIT 1;
+        IF FOUND THEN
+            RETURN concat_ws(' ', dialoq.apply_pending(v_first), dialoq.end_endpoint(v_first, 60047, format('the message was '
+                'received %s times from queue ''%s'', and each time its transaction rolled back', v_attempts, q.name), false,
+                v_now));
+        END IF;
+        RETURN NULL;
+    END IF;
+    PERFORM dialoq.set_quarantined(p_group, true);
+    RETURN NULL;
+END $$;
+
+-- Turns a queue off and posts the event, unless a lock for that is held: counting must not wait.
+-- Gives: notices; NULL if a lock is held, and empty if the queue is off already
+CREATE OR REPLACE FUNCTION dialoq.disable_queue(p_queue_id integer) RETURNS text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_group uuid;
+BEGIN
+    -- If another session is changing definitions, the next rollback disables the queue instead: counting must not wait
+    -- for a definition that its session never ends.
+    IF NOT dialoq.try_lock_definitions() THEN
+        RETURN NULL;
+    END IF;
+    -- The same if another session holds the group of a notification of that event. The groups are found before any is
+    -- locked: in one statement the planner may lock the groups of all conversations.
+    FOR v_group IN
+        SELECT e.conversation_group_id
+        FROM dialoq.event_notification AS n
+        JOIN dialoq.conversation_endpoint AS e ON e.conversation_handle = n.conversation_handle
+        WHERE n.queue_id = p_queue_id AND n.event = 'BROKER_QUEUE_DISABLED'
+        ORDER BY n.event_notification_id
+    LOOP
+        IF NOT dialoq.try_lock_group(v_group) THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    PERFORM dialoq.forget_rollbacks(p_queue_id);
+    UPDATE dialoq.service_queue AS q SET is_receive_enabled = false, is_enqueue_enabled = false
+    WHERE q.queue_id = p_queue_id AND q.is_receive_enabled;
+    IF NOT FOUND THEN
+        RETURN '';
+    END IF;
+    UPDATE dialoq.broker SET catalog_version = catalog_version + 1;
+    RETURN concat_ws(' ', 'c', dialoq.post_event(p_queue_id, 'BROKER_QUEUE_DISABLED'));
 END $$;
 
 -- Forgets the rollbacks of a queue, but those that another transaction is about to forget.

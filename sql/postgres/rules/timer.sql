@@ -1,7 +1,7 @@
 -- The dialog timer, and the time of the next event of an endpoint.
 -- Takes, Gives, Errors, Locks: see each function
 
--- The time of the next event of an endpoint: its timer or its end. A conversation of the longest lifetime, 68 years, is not
+-- The time of the next event of an endpoint: its timer or its end. The end of a pause (retry_at) is for the caller to add. A conversation of the longest lifetime, 68 years, is not
 -- worth an entry in the index for each of a million.
 CREATE OR REPLACE FUNCTION dialoq.next_due(
     p_state text, p_lifetime timestamptz, p_dialog_timer timestamptz, p_security_timestamp timestamptz,
@@ -21,7 +21,8 @@ DECLARE
     v_due timestamptz;
 BEGIN
     UPDATE dialoq.conversation_endpoint AS c
-    SET due_at = dialoq.next_due(c.state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now)
+    SET due_at = least(c.retry_at,
+        dialoq.next_due(c.state, c.lifetime, c.dialog_timer, c.security_timestamp, b.closed_retention_s, p_now))
     FROM dialoq.broker AS b
     WHERE c.endpoint_id = p_endpoint_id
     RETURNING c.due_at INTO v_due;

@@ -25,7 +25,7 @@ SELECT
     0 AS receive_sequence_frag, e.end_dialog_sequence, 0 AS system_sequence,
     NULL::bigint AS first_out_of_order_sequence, NULL::bigint AS last_out_of_order_sequence,
     NULL::integer AS last_out_of_order_frag, NULL::bytea AS last_send_tran_id,
-    e.is_system, e.priority, e.is_quarantined, e.begun_at
+    e.is_system, e.priority, e.is_quarantined, e.begun_at, e.rollbacks, e.retry_at
 FROM dialoq.effective_endpoint AS e
 LEFT JOIN dialoq.conversation_endpoint AS peer
     ON peer.conversation_id = e.conversation_id AND peer.is_initiator = (NOT e.is_initiator);

@@ -31,7 +31,8 @@ SELECT
     0 AS receive_sequence_frag, e.end_dialog_sequence, 0 AS system_sequence,
     NULL AS first_out_of_order_sequence, NULL AS last_out_of_order_sequence, NULL AS last_out_of_order_frag,
     NULL AS last_send_tran_id, e.is_system, e.priority, e.is_quarantined,
-    datetime(e.begun_at / 1000000, 'unixepoch') || printf('.%06d', e.begun_at % 1000000) AS begun_at
+    datetime(e.begun_at / 1000000, 'unixepoch') || printf('.%06d', e.begun_at % 1000000) AS begun_at, e.rollbacks,
+    datetime(e.retry_at / 1000000, 'unixepoch') || printf('.%06d', e.retry_at % 1000000) AS retry_at
 FROM dialoq_conversation_endpoint AS e
 JOIN dialoq_received AS own ON own.endpoint_id = e.endpoint_id
 LEFT JOIN dialoq_received AS peer ON peer.conversation_id = e.conversation_id AND peer.is_initiator <> e.is_initiator

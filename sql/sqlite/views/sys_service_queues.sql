@@ -6,5 +6,6 @@ SELECT
     CASE execute_as WHEN 'OWNER' THEN -2 END AS execute_as_principal_id,
     coalesce(is_activation_enabled, 0) AS is_activation_enabled,
     is_receive_enabled, is_enqueue_enabled, is_retention_enabled, is_poison_message_handling_enabled,
-    is_poison_quarantine_enabled
+    is_poison_quarantine_enabled, retry_max_attempts, retry_delay_ms, retry_factor_percent,
+    retry_max_delay_ms, retry_jitter_percent, retry_then
 FROM dialoq_service_queue;

@@ -4,7 +4,10 @@ use super::{Applied, Consequence, Touched, notification, take_object_id};
 use crate::catalog::name::{check_name, check_queue_name};
 use crate::catalog::objects::{Activation, Catalog, Queue};
 use crate::error::{Code, Error, Result};
-use crate::protocol::definition::{ActivationChange, ActivationOptions, ExecuteAs, QueueEvent, QueueOptions};
+use crate::protocol::definition::{
+    ActivationChange, ActivationOptions, ExecuteAs, Pauses, QueueEvent, QueueOptions, RetryChange, RetryOptions,
+    RetryPolicy,
+};
 use std::sync::Arc;
 
 const WHAT: &str = "queue";
@@ -38,6 +41,14 @@ pub(super) fn create(catalog: &mut Catalog, name: &str, options: &QueueOptions) 
         is_retention_enabled: options.retention.unwrap_or(false),
         is_poison_message_handling_enabled: options.poison_message_handling.unwrap_or(true),
         is_poison_quarantine_enabled: options.poison_quarantine.unwrap_or(false),
+        retry: match &options.retry {
+            None => None,
+            Some(RetryChange::Set(set)) => Some(retry(name, RetryPolicy::default(), set)?),
+            Some(RetryChange::Drop) => {
+                let text = format!("RETRY (DROP) for the new queue '{name}'; only ALTER QUEUE has it");
+                return Err(Error::new(Code::SYNTAX, text));
+            }
+        },
         activation,
     };
     catalog.queues.insert(id, Arc::new(row));
@@ -75,6 +86,11 @@ pub(super) fn alter(catalog: &mut Catalog, name: &str, options: &QueueOptions) -
     row.is_poison_message_handling_enabled =
         options.poison_message_handling.unwrap_or(row.is_poison_message_handling_enabled);
     row.is_poison_quarantine_enabled = options.poison_quarantine.unwrap_or(row.is_poison_quarantine_enabled);
+    row.retry = match &options.retry {
+        None => row.retry,
+        Some(RetryChange::Drop) => None,
+        Some(RetryChange::Set(set)) => Some(retry(name, row.retry.unwrap_or_default(), set)?),
+    };
 
     let id = row.id;
     let mut applied = Applied { warnings: warning.into_iter().collect(), ..Applied::of(Touched::Queue(id)) };
@@ -98,6 +114,30 @@ pub(super) fn drop(catalog: &mut Catalog, name: &str) -> Result<Applied> {
     catalog.queues.remove(&id);
     applied.touched.push(Touched::QueueDeleted(id));
     Ok(applied.then(Consequence::QueueDropped { queue_id: id }))
+}
+
+/// The policy after a `RETRY` clause: settings that it does not name stay.
+fn retry(queue: &str, current: RetryPolicy, set: &RetryOptions) -> Result<RetryPolicy> {
+    const MOST_MS: i64 = 31_536_000_000;
+    let checked = |option: &str, value: Option<i64>, current: i64, least: i64, most: i64| match value {
+        Some(value) if !(least..=most).contains(&value) => {
+            let what = format!("{option} of the RETRY clause of queue '{queue}'");
+            Err(Error::out_of_range(&what, value, &format!("{least} to {most}")))
+        }
+        value => Ok(value.unwrap_or(current)),
+    };
+    let pauses = current.pauses;
+    let max_attempts = checked("MAX_ATTEMPTS", set.max_attempts, current.max_attempts.into(), 1, 32767)?;
+    Ok(RetryPolicy {
+        max_attempts: u16::try_from(max_attempts).unwrap_or(u16::MAX),
+        pauses: Pauses {
+            delay_ms: checked("DELAY_MS", set.delay_ms, pauses.delay_ms, 0, MOST_MS)?,
+            factor_percent: checked("FACTOR_PERCENT", set.factor_percent, pauses.factor_percent, 100, 1000)?,
+            max_delay_ms: checked("MAX_DELAY_MS", set.max_delay_ms, pauses.max_delay_ms, 0, MOST_MS)?,
+            jitter_percent: checked("JITTER_PERCENT", set.jitter_percent, pauses.jitter_percent, 0, 100)?,
+        },
+        then: set.then.unwrap_or(current.then),
+    })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

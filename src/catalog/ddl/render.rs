@@ -4,7 +4,7 @@ use crate::catalog::builtin::is_system_id;
 use crate::catalog::objects::{Activation, Catalog, Priority, Queue, Service, WorkSchedule};
 use crate::protocol::definition::{
     ActivationChange, ActivationOptions, AnyOr, BrokerOption, ContractEntry, Definition, ExecuteAs, Missed,
-    PriorityOptions, QueueEvent, QueueOptions, SentBy, Validation, WorkOption, WorkScheduleOptions,
+    PriorityOptions, QueueEvent, QueueOptions, RetryChange, SentBy, Validation, WorkOption, WorkScheduleOptions,
 };
 use std::sync::Arc;
 
@@ -72,6 +72,7 @@ fn create_queue(row: &Queue) -> Definition {
         retention: row.is_retention_enabled.then_some(true),
         poison_message_handling: (!row.is_poison_message_handling_enabled).then_some(false),
         poison_quarantine: row.is_poison_quarantine_enabled.then_some(true),
+        retry: row.retry.map(|policy| RetryChange::Set(policy.to_options())),
         activation: row.activation.as_ref().map(|activation| {
             let Activation { is_enabled, procedure_name, max_queue_readers, execute_as } = activation;
             ActivationChange::Set(ActivationOptions {
@@ -289,7 +290,7 @@ fn schedule_options(options: &WorkScheduleOptions) -> String {
 }
 
 fn queue_options(options: &QueueOptions) -> String {
-    let QueueOptions { status, retention, poison_message_handling, poison_quarantine, activation } = options;
+    let QueueOptions { status, retention, poison_message_handling, poison_quarantine, retry, activation } = options;
     let switch = |name: &str, value: &Option<bool>| value.map(|is_on| format!("{name} = {}", on_off(is_on)));
     let poison = [switch("STATUS", poison_message_handling), switch("QUARANTINE", poison_quarantine)];
     let poison = join(poison.into_iter().flatten());
@@ -310,7 +311,22 @@ fn queue_options(options: &QueueOptions) -> String {
             format!("ACTIVATION ({})", join(parts.into_iter().flatten()))
         }
     });
-    let all = [switch("STATUS", status), switch("RETENTION", retention), activation, poison];
+    let retry = retry.as_ref().map(|change| match change {
+        RetryChange::Drop => "RETRY (DROP)".to_owned(),
+        RetryChange::Set(set) => {
+            let number = |name: &str, value: Option<i64>| value.map(|value| format!("{name} = {value}"));
+            let parts = [
+                number("MAX_ATTEMPTS", set.max_attempts),
+                number("DELAY_MS", set.delay_ms),
+                number("FACTOR_PERCENT", set.factor_percent),
+                number("MAX_DELAY_MS", set.max_delay_ms),
+                number("JITTER_PERCENT", set.jitter_percent),
+                set.then.map(|then| format!("THEN = {}", then.word())),
+            ];
+            format!("RETRY ({})", join(parts.into_iter().flatten()))
+        }
+    });
+    let all = [switch("STATUS", status), switch("RETENTION", retention), activation, poison, retry];
     join(all.into_iter().flatten())
 }
 

@@ -80,6 +80,14 @@ fn queue_options_in_any_order() {
         retention: Some(true),
         poison_message_handling: Some(true),
         poison_quarantine: Some(true),
+        retry: Some(RetryChange::Set(RetryOptions {
+            max_attempts: Some(8),
+            delay_ms: Some(500),
+            factor_percent: Some(300),
+            max_delay_ms: Some(60_000),
+            jitter_percent: Some(0),
+            then: Some(AfterRetries::QueueOff),
+        })),
         activation: Some(ActivationChange::Set(ActivationOptions {
             status: Some(true),
             procedure_name: Some("work".into()),
@@ -89,8 +97,10 @@ fn queue_options_in_any_order() {
     };
     for with in [
         "STATUS = OFF, RETENTION = ON, ACTIVATION (STATUS = ON, PROCEDURE_NAME = dbo.work, MAX_QUEUE_READERS = 5, \
-         EXECUTE AS SELF), POISON_MESSAGE_HANDLING (STATUS = ON, QUARANTINE = ON)",
-        "POISON_MESSAGE_HANDLING (QUARANTINE = ON, STATUS = ON), ACTIVATION (EXECUTE AS SELF, MAX_QUEUE_READERS = 5, \
+         EXECUTE AS SELF), POISON_MESSAGE_HANDLING (STATUS = ON, QUARANTINE = ON), RETRY (MAX_ATTEMPTS = 8, DELAY_MS = 500, \
+         FACTOR_PERCENT = 300, MAX_DELAY_MS = 60000, JITTER_PERCENT = 0, THEN = QUEUE_OFF)",
+        "RETRY (THEN = QUEUE_OFF, JITTER_PERCENT = 0, MAX_DELAY_MS = 60000, FACTOR_PERCENT = 300, DELAY_MS = 500, \
+         MAX_ATTEMPTS = 8), POISON_MESSAGE_HANDLING (QUARANTINE = ON, STATUS = ON), ACTIVATION (EXECUTE AS SELF, MAX_QUEUE_READERS = 5, \
          PROCEDURE_NAME = db.dbo.[work], STATUS = ON), RETENTION = ON, STATUS = OFF",
     ] {
         assert_eq!(queue_options(&format!("CREATE QUEUE q WITH {with} ON [DEFAULT];")), expected);
@@ -401,10 +411,30 @@ fn any_activation() -> impl Strategy<Value = ActivationChange> {
 }
 
 fn any_queue_options() -> impl Strategy<Value = QueueOptions> {
-    (any::<[Option<bool>; 4]>(), prop::option::of(any_activation())).prop_map(|(switches, activation)| {
+    let options = (any::<[Option<bool>; 4]>(), prop::option::of(any_retry()), prop::option::of(any_activation()));
+    options.prop_map(|(switches, retry, activation)| {
         let [status, retention, poison_message_handling, poison_quarantine] = switches;
-        QueueOptions { status, retention, poison_message_handling, poison_quarantine, activation }
+        QueueOptions { status, retention, poison_message_handling, poison_quarantine, retry, activation }
     })
+}
+
+fn any_retry() -> impl Strategy<Value = RetryChange> {
+    let then = prop::sample::select(AfterRetries::ALL.map(|(_, then)| then).to_vec());
+    // A clause names one setting at least.
+    let set =
+        (any::<i64>(), any::<[Option<i64>; 4]>(), prop::option::of(then)).prop_map(|(attempts, numbers, then)| {
+            let [delay_ms, factor_percent, max_delay_ms, jitter_percent] = numbers;
+            let max_attempts = Some(attempts);
+            RetryChange::Set(RetryOptions {
+                max_attempts,
+                delay_ms,
+                factor_percent,
+                max_delay_ms,
+                jitter_percent,
+                then,
+            })
+        });
+    prop_oneof![Just(RetryChange::Drop), set]
 }
 
 fn any_priority_options() -> impl Strategy<Value = PriorityOptions> {

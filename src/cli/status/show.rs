@@ -53,9 +53,13 @@ fn state(queue: &QueueStatus) -> String {
 }
 
 fn level(level: &LevelStatus) -> [String; 4] {
-    let quarantined = if level.is_quarantined { " quarantined" } else { "" };
+    let aside = match (level.is_quarantined, level.retry_in_ms) {
+        (false, _) => String::new(),
+        (true, None) => " quarantined".to_owned(),
+        (true, Some(ms)) => format!(" again in {}", span(Duration::from_millis(ms))),
+    };
     [
-        format!("{}{quarantined}", level.priority),
+        format!("{}{aside}", level.priority),
         level.messages.to_string(),
         level.conversation_groups.to_string(),
         span(Duration::from_millis(level.oldest_waiting_ms)),

@@ -107,7 +107,11 @@ fn states(memory: &Memory) -> Vec<&'static str> {
 }
 
 fn row_of(core: &Core, endpoint: &super::endpoint::Endpoint) -> EndpointRow {
-    endpoint.to_row(core.groups[endpoint.group].id, core.names.name(endpoint.far_service).clone())
+    endpoint.to_row(
+        core.groups[endpoint.group].id,
+        core.groups[endpoint.group].rollbacks,
+        core.names.name(endpoint.far_service).clone(),
+    )
 }
 
 /// A commit of one verb, with its effects not yet written.

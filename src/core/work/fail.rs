@@ -7,7 +7,7 @@ use crate::core::session::{Op, Session};
 use crate::core::state::Core;
 use crate::error::{Error, Result};
 use crate::protocol::Outcome;
-use crate::protocol::definition::{WorkNumber, WorkSettings};
+use crate::protocol::definition::{Pauses, WorkNumber, WorkSettings};
 use crate::protocol::work::{AfterFailure, JobState, TakenJob};
 use crate::time::Timestamp;
 use std::sync::Arc;
@@ -69,23 +69,14 @@ impl Core {
 }
 
 /// The pause before the next attempt, in microseconds.
-///
-/// The jitter is made of the job's id and the attempt, so that every store gives the same pause; it only has to differ
-/// from job to job.
 fn retry_delay_us(settings: &WorkSettings, job_id: u64, attempts: u16) -> i64 {
-    let most_us = settings.get(WorkNumber::MaxRetryDelayMs) * 1000;
-    let factor = settings.get(WorkNumber::RetryFactorPercent);
-    let mut delay_us = (settings.get(WorkNumber::RetryDelayMs) * 1000).min(most_us);
-    for _ in 1..attempts {
-        if delay_us >= most_us || delay_us == 0 || factor == 100 {
-            break;
-        }
-        delay_us = (delay_us.saturating_mul(factor) / 100).min(most_us);
-    }
-    let spread = ((job_id % 1_000_003) * 7919 + u64::from(attempts) * 104_729) % 2001;
-    let percent = settings.get(WorkNumber::RetryJitterPercent);
-    let jitter = delay_us / 1000 * (spread.cast_signed() - 1000) / 100 * percent;
-    (delay_us + jitter).min(most_us)
+    let pauses = Pauses {
+        delay_ms: settings.get(WorkNumber::RetryDelayMs),
+        factor_percent: settings.get(WorkNumber::RetryFactorPercent),
+        max_delay_ms: settings.get(WorkNumber::MaxRetryDelayMs),
+        jitter_percent: settings.get(WorkNumber::RetryJitterPercent),
+    };
+    pauses.after_us(job_id, attempts)
 }
 
 /// 60005: a text longer than the tables keep.

@@ -115,6 +115,7 @@ mod tests {
             is_retention_enabled: false,
             is_poison_message_handling_enabled: true,
             is_poison_quarantine_enabled: false,
+            retry: None,
             activation: None,
         };
         catalog.queues.insert(1, Arc::new(queue));

@@ -12,7 +12,9 @@ use crate::core::{DeliveryClass, EndpointRow, Limits, Repairs, Restore, Restored
 use crate::error::Result;
 use crate::id::{ConversationHandle, ConversationId, GroupId, IdSource};
 use crate::protocol::ConversationState;
-use crate::protocol::definition::{AnyOr, ContractEntry, ExecuteAs, QueueEvent, SentBy, Validation};
+use crate::protocol::definition::{
+    AfterRetries, AnyOr, ContractEntry, ExecuteAs, Pauses, QueueEvent, RetryPolicy, SentBy, Validation,
+};
 use crate::sql::sqlite::read::{
     self, BROKER, DONE_UNITS, EVENT_NOTIFICATIONS, MESSAGE_TYPES, RECEIVE_SEQUENCES, RETAINED_ORPHANS, SERVICES,
     TRANSMISSION_KEYS, XML_SCHEMA_COLLECTIONS,
@@ -278,6 +280,23 @@ fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
             },
         }),
     };
+    let retry = match row.get::<_, Option<u16>>(12)? {
+        None => None,
+        Some(max_attempts) => Some(RetryPolicy {
+            max_attempts,
+            pauses: Pauses {
+                delay_ms: row.get(13)?,
+                factor_percent: row.get(14)?,
+                max_delay_ms: row.get(15)?,
+                jitter_percent: row.get(16)?,
+            },
+            then: {
+                let word = row.get_ref(17)?.as_str()?;
+                let then = AfterRetries::ALL.iter().find(|(known, _)| *known == word);
+                then.map(|(_, then)| *then).ok_or_else(|| unknown(17))?
+            },
+        }),
+    };
     Ok(Queue {
         id: row.get(0)?,
         name: name(row, 1)?,
@@ -286,6 +305,7 @@ fn queue(row: &Row<'_>) -> rusqlite::Result<Queue> {
         is_retention_enabled: row.get(4)?,
         is_poison_message_handling_enabled: row.get(5)?,
         is_poison_quarantine_enabled: row.get(6)?,
+        retry,
         activation,
     })
 }
@@ -314,6 +334,8 @@ fn endpoint(row: &Row<'_>, names: &mut Names) -> rusqlite::Result<EndpointRow> {
         is_system: row.get(17)?,
         is_quarantined: row.get(18)?,
         begun_at: Timestamp(row.get(19)?),
+        rollbacks: row.get(20)?,
+        retry_at: row.get::<_, Option<i64>>(21)?.map(Timestamp),
     })
 }
 

@@ -294,6 +294,8 @@ impl<'c> Writer<'c> {
                 row.is_system,
                 row.is_quarantined,
                 row.begun_at.0,
+                row.rollbacks,
+                row.retry_at.map(|at| at.0),
             ],
         )?;
         Ok(())
@@ -352,6 +354,12 @@ impl<'c> Writer<'c> {
                 activation.map(|activation| activation.max_queue_readers),
                 execute_as.map(|(form, _)| form),
                 execute_as.and_then(|(_, name)| name),
+                row.retry.map(|retry| retry.max_attempts),
+                row.retry.map(|retry| retry.pauses.delay_ms),
+                row.retry.map(|retry| retry.pauses.factor_percent),
+                row.retry.map(|retry| retry.pauses.max_delay_ms),
+                row.retry.map(|retry| retry.pauses.jitter_percent),
+                row.retry.map(|retry| retry.then.word()),
             ],
         )?;
         Ok(())
@@ -455,6 +463,8 @@ mod tests {
             end_dialog_sequence: None,
             is_system: false,
             is_quarantined: false,
+            rollbacks: 0,
+            retry_at: None,
             begun_at: Timestamp(0),
         })
     }

@@ -5,7 +5,8 @@ use crate::catalog::ddl::cursor::{Cursor, unsupported};
 use crate::catalog::ddl::lexer::Token;
 use crate::error::Result;
 use crate::protocol::definition::{
-    ActivationChange, ActivationOptions, Definition, ExecuteAs, QueueEvent, QueueOptions,
+    ActivationChange, ActivationOptions, AfterRetries, Definition, ExecuteAs, QueueEvent, QueueOptions, RetryChange,
+    RetryOptions,
 };
 
 pub(super) fn queue(cursor: &mut Cursor, action: Action) -> Definitions {
@@ -74,8 +75,10 @@ fn options(cursor: &mut Cursor) -> Result<QueueOptions> {
             is_poison_given = true;
             cursor.advance();
             poison(cursor, &mut options)?;
+        } else if cursor.is_word("RETRY") {
+            cursor.once(&mut options.retry, "RETRY", retry)?;
         } else {
-            return Err(cursor.unexpected("STATUS, RETENTION, ACTIVATION or POISON_MESSAGE_HANDLING"));
+            return Err(cursor.unexpected("STATUS, RETENTION, ACTIVATION, POISON_MESSAGE_HANDLING or RETRY"));
         }
         if !cursor.eat_symbol(',') {
             return Ok(options);
@@ -97,6 +100,43 @@ fn poison(cursor: &mut Cursor, options: &mut QueueOptions) -> Result<()> {
             return close(cursor);
         }
     }
+}
+
+fn retry(cursor: &mut Cursor) -> Result<RetryChange> {
+    let mut set = RetryOptions::default();
+    let mut is_dropped = None;
+    list(cursor, |cursor| {
+        if is_dropped.is_some() {
+            return Err(cursor.unexpected("')' after DROP"));
+        }
+        if cursor.is_word("DROP") && set == RetryOptions::default() {
+            return cursor.once(&mut is_dropped, "DROP", |_| Ok(()));
+        }
+        if cursor.is_word("THEN") {
+            return cursor.once(&mut set.then, "THEN", |cursor| {
+                cursor.symbol('=')?;
+                cursor.one_of(&AfterRetries::ALL)
+            });
+        }
+        let numbers = [
+            ("MAX_ATTEMPTS", &mut set.max_attempts),
+            ("DELAY_MS", &mut set.delay_ms),
+            ("FACTOR_PERCENT", &mut set.factor_percent),
+            ("MAX_DELAY_MS", &mut set.max_delay_ms),
+            ("JITTER_PERCENT", &mut set.jitter_percent),
+        ];
+        for (word, slot) in numbers {
+            if cursor.is_word(word) {
+                return cursor.once(slot, word, |cursor| {
+                    cursor.symbol('=')?;
+                    cursor.integer(word)
+                });
+            }
+        }
+        let words = "MAX_ATTEMPTS, DELAY_MS, FACTOR_PERCENT, MAX_DELAY_MS, JITTER_PERCENT, THEN or DROP";
+        Err(cursor.unexpected(words))
+    })?;
+    Ok(if is_dropped.is_some() { RetryChange::Drop } else { RetryChange::Set(set) })
 }
 
 fn activation(cursor: &mut Cursor) -> Result<ActivationChange> {

@@ -4,7 +4,7 @@ use crate::catalog::{
     BrokerSettings, Catalog, Contract, EventNotification, MessageType, Priority, Queue, Service, WorkQueue,
     WorkSchedule, XmlSchemaCollection,
 };
-use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, SentBy, Validation, WorkNumber};
+use crate::protocol::definition::{AnyOr, ExecuteAs, QueueEvent, RetryPolicy, SentBy, Validation, WorkNumber};
 use crate::store::database::link::{Arg, Call, Column};
 use crate::time::Timestamp;
 
@@ -72,6 +72,8 @@ pub fn queue<'a>(row: &'a Queue, folded_name: &'a str) -> Call<'a> {
         Some(ExecuteAs::Owner) => (Arg::Text("OWNER"), Arg::Null),
         Some(ExecuteAs::User(name)) => (Arg::Text("USER"), Arg::Text(name)),
     };
+    let retry = row.retry.as_ref();
+    let number = |get: fn(&RetryPolicy) -> i64| retry.map_or(Arg::Null, |retry| Arg::BigInt(get(retry)));
     Call {
         name: "put_service_queue",
         args: vec![
@@ -88,6 +90,12 @@ pub fn queue<'a>(row: &'a Queue, folded_name: &'a str) -> Call<'a> {
             activation.map_or(Arg::Null, |activation| Arg::Int(activation.max_queue_readers.into())),
             execute_as,
             user,
+            retry.map_or(Arg::Null, |retry| Arg::Int(retry.max_attempts.into())),
+            number(|retry| retry.pauses.delay_ms),
+            number(|retry| retry.pauses.factor_percent),
+            number(|retry| retry.pauses.max_delay_ms),
+            number(|retry| retry.pauses.jitter_percent),
+            retry.map_or(Arg::Null, |retry| Arg::Text(retry.then.word())),
         ],
     }
 }

@@ -6,8 +6,8 @@ use crate::catalog::{
 };
 use crate::error::{Code, Result};
 use crate::protocol::definition::{
-    AnyOr, ContractEntry, ExecuteAs, Missed, QueueEvent, SentBy, TakingTechnique, Validation, WorkNumber, WorkOption,
-    WorkOrder, WorkSettings,
+    AfterRetries, AnyOr, ContractEntry, ExecuteAs, Missed, Pauses, QueueEvent, RetryPolicy, SentBy, TakingTechnique,
+    Validation, WorkNumber, WorkOption, WorkOrder, WorkSettings,
 };
 use crate::store::SqlRow;
 use crate::store::database::Database;
@@ -255,6 +255,24 @@ fn queue(row: Row<'_>) -> Result<(i32, Queue)> {
             },
         }),
     };
+    let retry = match row.has("retry_max_attempts") {
+        false => None,
+        true => Some(RetryPolicy {
+            max_attempts: u16::try_from(row.int("retry_max_attempts")?)
+                .map_err(|_| damaged("retry_max_attempts is out of its range"))?,
+            pauses: Pauses {
+                delay_ms: row.int("retry_delay_ms")?,
+                factor_percent: row.int("retry_factor_percent")?,
+                max_delay_ms: row.int("retry_max_delay_ms")?,
+                jitter_percent: row.int("retry_jitter_percent")?,
+            },
+            then: {
+                let word = row.text("retry_then")?.trim_end();
+                let then = AfterRetries::ALL.iter().find(|(known, _)| *known == word);
+                then.map(|(_, then)| *then).ok_or_else(|| damaged(format!("'{word}' is no THEN of a RETRY")))?
+            },
+        }),
+    };
     let queue = Queue {
         id,
         name: row.name("name")?,
@@ -263,6 +281,7 @@ fn queue(row: Row<'_>) -> Result<(i32, Queue)> {
         is_retention_enabled: row.flag("is_retention_enabled")?,
         is_poison_message_handling_enabled: row.flag("is_poison_message_handling_enabled")?,
         is_poison_quarantine_enabled: row.flag("is_poison_quarantine_enabled")?,
+        retry,
         activation,
     };
     Ok((id, queue))

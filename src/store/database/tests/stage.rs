@@ -299,6 +299,7 @@ impl Link for PlayedLink {
                 ("is_poison_message_handling_enabled", true.into()),
                 ("is_poison_quarantine_enabled", false.into()),
                 ("is_activation_enabled", SqlValue::Null),
+                ("retry_max_attempts", SqlValue::Null),
             ])],
             _ => Vec::new(),
         };
