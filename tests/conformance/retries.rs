@@ -331,10 +331,13 @@ case!(a_policy_is_part_of_the_definition, [273], async |t| {
         ("THEN = PRAY", 60004),
         ("MAX_ATTEMPTS = 1, MAX_ATTEMPTS = 2", 60004),
         ("DROP, THEN = QUARANTINE", 60004),
-        ("", 60004),
     ] {
         assert_eq!(code(t.define(&format!("ALTER QUEUE [QT] WITH RETRY ({clause})")).await), number, "{clause}");
     }
     assert_eq!(code(t.define("CREATE QUEUE q WITH RETRY (DROP)").await), 60004);
     assert_eq!(t.queue("QT").await?.int("retry_max_attempts"), 8);
+    t.define("CREATE QUEUE plain WITH RETRY ()").await?;
+    let row = t.queue("plain").await?;
+    assert_eq!(numbers.map(|name| row.int(&format!("retry_{name}"))), [5, 1000, 200, 3_600_000, 20], "the defaults");
+    assert_eq!(row.text("retry_then"), "QUARANTINE");
 });
