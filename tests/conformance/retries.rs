@@ -2,7 +2,7 @@
 
 use crate::rig::{Pair, Rig, Text, code};
 use dialoq::protocol::{Message, system};
-use dialoq::{Act, ConversationHandle, GroupId, Result};
+use dialoq::{Act, Broker, ConversationHandle, GroupId, OpenOptions, Result};
 
 /// A policy without jitter: pauses of 1, 2, 3 and 3 seconds.
 const POLICY: &str = "MAX_ATTEMPTS = 5, DELAY_MS = 1000, FACTOR_PERCENT = 200, MAX_DELAY_MS = 3000, JITTER_PERCENT = 0";
@@ -103,7 +103,7 @@ case!(a_restart_keeps_the_attempts_and_the_pause, [271], async |t| {
 case!(the_attempts_of_two_processes_count_together, [271], async |t| {
     policy(&t, "").await?;
     waiting(&t, "poison").await?;
-    let other = t.second().await?;
+    let other = Broker::open_with(t.database.url(), OpenOptions::default().clock(t.clock.clone())).await?;
     for (by_other, pause) in [(false, 1), (true, 2), (false, 3), (true, 3)] {
         let tx = if by_other { other.begin().await? } else { t.broker.begin().await? };
         assert!(tx.receive("QT").await?.is_some(), "{pause}");
@@ -126,9 +126,9 @@ case!(end_with_error_tells_the_peer, [272], async |t| {
     assert_eq!(fail(&t).await?.texts(), ["poison", "behind it"], "DELAY_MS = 0 is no pause");
     let error = t.receive("QI").await?;
     assert_eq!((error.types(), error.error_codes()), (vec![system::ERROR.to_owned()], vec![60047]));
-    let told = error[0].error().expect("an Error").description;
+    let description = error[0].error().expect("an Error").description;
     let right = "the message was received 2 times from queue 'QT', and each time its transaction rolled back";
-    assert_eq!(told, right);
+    assert_eq!(description, right);
     assert!(t.receive("QT").await?.is_empty() && t.is_on("QT").await?);
     t.end(guilty.initiator).await?;
     // A side whose peer has ended just ends.

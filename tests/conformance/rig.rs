@@ -167,11 +167,6 @@ impl Rig {
         Self::at(database, clock, form).await
     }
 
-    /// Another broker on the same database with the same clock, as another process would open it.
-    pub(crate) async fn second(&self) -> Result<Broker> {
-        Broker::open_with(self.database.url(), OpenOptions::default().clock(self.clock.clone())).await
-    }
-
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }

@@ -1,7 +1,8 @@
 //! The definitions of a random run.
 
 use dialoq::protocol::definition::{
-    AnyOr, ContractEntry, Definition, PriorityOptions, QueueOptions, SentBy, Validation,
+    AfterRetries, AnyOr, ContractEntry, Definition, PriorityOptions, QueueOptions, RetryChange, RetryOptions, SentBy,
+    Validation,
 };
 use dialoq::protocol::system;
 
@@ -57,5 +58,25 @@ pub(crate) fn alter_service(name: &str, queue: Option<&str>, add: &[&str], drop:
         queue: queue.map(Into::into),
         add_contracts: names(add),
         drop_contracts: names(drop),
+    }
+}
+
+/// A retry policy that turns the queue off after so many attempts, or quarantines the group; 0 attempts is none.
+pub(crate) fn alter_retry(queue: &str, attempts: u8, turns_off: bool) -> Definition {
+    let retry = match attempts {
+        0 => RetryChange::Drop,
+        attempts => RetryChange::Set(RetryOptions {
+            max_attempts: Some(attempts.into()),
+            delay_ms: Some(2000),
+            // It is made of the numbers of endpoints, which each store gives.
+            jitter_percent: Some(0),
+            // Not END_WITH_ERROR: the ledger must know which conversations end.
+            then: Some(if turns_off { AfterRetries::QueueOff } else { AfterRetries::Quarantine }),
+            ..RetryOptions::default()
+        }),
+    };
+    Definition::AlterQueue {
+        name: queue.into(),
+        options: QueueOptions { retry: Some(retry), ..QueueOptions::default() },
     }
 }

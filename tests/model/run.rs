@@ -1,15 +1,13 @@
 //! One random run on both sides.
 
-use crate::definitions::{alter_service, definitions, service};
+use crate::definitions::{alter_retry, alter_service, definitions, service};
 use crate::ledger::{Entry, Ledger, Open};
 use crate::servers::{Database, Store};
 use crate::steps::{Break, Form, Op, QUEUES, SESSIONS, Source, Step};
 use crate::together::is_over;
 use dialoq::act::Perform;
 use dialoq::internals::core::{Limits, Memory, Savepoint, Session};
-use dialoq::protocol::definition::{
-    AfterRetries, BrokerOption, Definition, QueueEvent, QueueOptions, RetryChange, RetryOptions,
-};
+use dialoq::protocol::definition::{BrokerOption, Definition, QueueEvent, QueueOptions};
 use dialoq::protocol::{Addressee, BeginDialog, EndForm, Message, Outcome, ReceiveFrom, Relation, Verb, system};
 use dialoq::{Broker, Clock, ConversationHandle, Error, Gathering, GroupId, OpenOptions, Timestamp, Tx};
 use std::collections::{HashMap, HashSet};
@@ -200,7 +198,6 @@ pub(crate) struct Run {
     pub(crate) ledger: Ledger,
     /// Who sent that number, if one did: bodies are the same on both sides, so they cannot say it.
     pub(crate) senders: HashMap<u64, Option<ConversationHandle>>,
-    pub(crate) may_quarantine: bool,
     /// The number of callers that a server's next batch waits for.
     pub(crate) gathering: Gathering,
     /// By queue: the last RECEIVEs went in a batch, so the next batch may pass over what is older.
@@ -230,7 +227,6 @@ pub(crate) async fn run(store: Store, steps: &[Step]) -> Result<(), String> {
         sessions: Default::default(),
         ledger: Ledger::default(),
         senders: HashMap::new(),
-        may_quarantine: false,
         gathering,
         has_trail: Default::default(),
         is_broken: false,
@@ -424,26 +420,11 @@ impl Run {
                 self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
             }
             Step::Quarantine(queue, on) => {
-                self.may_quarantine |= on;
                 let options = QueueOptions { poison_quarantine: Some(*on), ..QueueOptions::default() };
                 self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
             }
             Step::Retry(queue, attempts, turns_off) => {
-                self.may_quarantine = true;
-                let retry = match attempts {
-                    0 => RetryChange::Drop,
-                    // Without jitter: it is made of the numbers of endpoints, which each store gives.
-                    attempts => RetryChange::Set(RetryOptions {
-                        max_attempts: Some(i64::from(*attempts)),
-                        delay_ms: Some(2000),
-                        jitter_percent: Some(0),
-                        // Not END_WITH_ERROR: the ledger must know which conversations end.
-                        then: Some(if *turns_off { AfterRetries::QueueOff } else { AfterRetries::Quarantine }),
-                        ..RetryOptions::default()
-                    }),
-                };
-                let options = QueueOptions { retry: Some(retry), ..QueueOptions::default() };
-                self.define(vec![Definition::AlterQueue { name: QUEUES[*queue].into(), options }]).await
+                self.define(vec![alter_retry(QUEUES[*queue], *attempts, *turns_off)]).await
             }
             Step::BrokerEnabled(on) => {
                 let option = if *on { BrokerOption::EnableBroker } else { BrokerOption::DisableBroker };
@@ -677,15 +658,7 @@ impl Run {
             }
         }
         self.compare_rows().await?;
-        let rebuilt = self
-            .model
-            .restored(self.now())
-            .map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
-        if self.may_quarantine {
-            // How often a group was rolled back is known to memory only, and nothing else sets it back.
-            self.model.core = rebuilt;
-            self.model.tick(self.now());
-        }
+        self.model.restored(self.now()).map_err(|error| format!("the core's rows contradict each other: {error:?}"))?;
         self.broker.close().await.map_err(|error| format!("{error:?}"))?;
         self.broker = open(self.database.url(), &self.clock, &self.gathering).await?;
         self.settle().await;

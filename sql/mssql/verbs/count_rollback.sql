@@ -3,7 +3,7 @@
 -- Takes: the attempt id
 -- Gives: notices
 -- Errors: 1222 if another session keeps a row from being read or written for a second; then tick counts the rollback
--- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this
+-- Locks: its groups if the queue has quarantine or a retry policy, without waiting; the definitions if a queue is disabled by this
 -- Called by: dialoq_user
 CREATE PROCEDURE dialoq.count_rollback
     @attempt_id uniqueidentifier

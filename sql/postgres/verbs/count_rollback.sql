@@ -3,7 +3,7 @@
 -- Takes: the attempt id
 -- Gives: notices
 -- Errors: none
--- Locks: its groups if the queue has quarantine, without waiting; the definitions if a queue is disabled by this, 250 ms at most
+-- Locks: its groups if the queue has quarantine or a retry policy, without waiting; the definitions if a queue is disabled by this, 250 ms at most
 -- Called by: dialoq_user
 CREATE OR REPLACE FUNCTION dialoq.count_rollback(p_attempt_id uuid)
 RETURNS TABLE (notices text)
