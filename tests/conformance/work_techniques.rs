@@ -76,7 +76,7 @@ async fn read(broker: Broker, place: u32) -> Result<Vec<JobId>> {
     loop {
         takes += 1;
         let count = 1 + place % 3;
-        if place % 2 == 0 {
+        if place.is_multiple_of(2) {
             let jobs = broker.take_jobs("w").count(count).lease(LEASE).await?;
             assert!(ascend(&jobs), "{}", names(&jobs));
             for job in &jobs {
