@@ -43,7 +43,7 @@ await Promise.all([work.end(), beside.end()]);
 async function handle({ conversation_handle: handle, message_type_name: kind, message_body: body }) {
   if (!/\/(EndDialog|Error)$/.test(kind)) {
     const text = (body ?? Buffer.of()).toString();
-    if (text === "poison") throw new Error("this order cannot be done");
+    if (text === '"poison"') throw new Error("this order cannot be done");
     console.log("order", text);
     await work.query("SELECT dialoq.send($1, $2, $3)", [handle, "//shop/OrderPlaced", Buffer.from("<ok/>")]);
   }

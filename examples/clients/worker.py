@@ -42,7 +42,7 @@ def handle_message(work, handle, kind, body):
         work.execute("SELECT dialoq.end_conversation(%s)", [handle])
         return
     text = bytes(body or b"").decode()
-    if text == "poison":
+    if text == '"poison"':
         raise ValueError("this order cannot be done")
     print("order", text, flush=True)
     work.execute("SELECT dialoq.send(%s, %s, %s)", [handle, "//shop/OrderPlaced", b"<ok/>"])
