@@ -172,6 +172,9 @@ async fn run(cli: &Cli, output: &Output) -> Result<(), Failure> {
         Command::End(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Activate(command) => command.run(globals, output, &mut interrupt).await,
         Command::Work(command) => command.run(globals, output, &mut interrupt).await,
+        Command::Status(command) if command.is_watch() => {
+            interrupt.unless_requested(command.run(globals, output)).await.map(|_| ())
+        }
         Command::Status(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Install(command) => interrupt.stops(command.run(globals, output)).await,
         Command::Uninstall(command) => interrupt.stops(command.run(globals, output)).await,

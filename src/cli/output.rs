@@ -1,7 +1,7 @@
 //! What goes to standard output and standard error.
 
 use super::failure::Failure;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use dialoq::internals::store::url::redacted_in;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -104,6 +104,35 @@ pub(super) fn table(headings: &[&str]) -> Table {
         }
     }
     table
+}
+
+/// Whether colours are wanted: standard output is a terminal, and NO_COLOR is not set.
+pub(super) fn is_coloured() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|no| no.is_empty())
+}
+
+/// A table that breaks no word: in a narrow terminal it leaves columns out, the first of `spare` first. The columns have the
+/// places of their headings.
+pub(super) fn fitting(headings: &[&str], spare: &[usize], rows: &[Vec<Cell>]) -> Table {
+    let width = |cell: &Cell| cell.content().lines().map(|line| line.chars().count()).max().unwrap_or(0);
+    let natural = |column: usize| {
+        let widest = rows.iter().filter_map(|row| row.get(column)).map(width).max().unwrap_or(0);
+        widest.max(headings[column].trim_start_matches('#').chars().count()) + 3
+    };
+    let mut shown: Vec<usize> = (0..headings.len()).collect();
+    if let Some(room) = Table::new().width() {
+        for left_out in spare {
+            if shown.iter().map(|column| natural(*column)).sum::<usize>() < usize::from(room) {
+                break;
+            }
+            shown.retain(|column| column != left_out);
+        }
+    }
+    let mut fitted = table(&shown.iter().map(|column| headings[*column]).collect::<Vec<_>>());
+    for row in rows {
+        fitted.add_row(shown.iter().filter_map(|column| row.get(*column).cloned()).collect::<Vec<_>>());
+    }
+    fitted
 }
 
 /// The same table, wrapped also where no terminal says how wide it may be.

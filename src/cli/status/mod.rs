@@ -14,12 +14,13 @@ use std::time::Duration;
 ///
 /// Reads the tables without owning them, so that it works while another process runs the broker. Of a queue it shows
 /// per level how many messages are ready in how many conversation groups, and for how long the oldest has waited; of
-/// an activated queue how many readers run, and how many may.
+/// an activated queue how many readers run, and how many may. In a terminal what wants a human is red, unless NO_COLOR is
+/// set; a narrow one leaves columns out, --json has all.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   dialoq status
-  dialoq status --watch          again every two seconds, until ctrl-C
+  dialoq status --watch          again every two seconds, until ctrl-C, which is exit code 0
   dialoq status --json | jq '.queues[] | select(.name == \"orders\")'")]
 pub(super) struct Status {
     /// Show it again and again; with --json, one line each time.
@@ -30,7 +31,33 @@ pub(super) struct Status {
 /// Clears the screen and goes to its upper left corner.
 const CLEAR: &str = "\u{1b}[2J\u{1b}[H";
 
+/// How many lines the terminal shows.
+fn rows() -> Option<usize> {
+    #[cfg(unix)]
+    let rows = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| usize::from(size.ws_row));
+    #[cfg(not(unix))]
+    let rows = None;
+    rows.filter(|rows| *rows > 1)
+}
+
+/// As much of the text as the window shows, so that its first line stays; the last line says how much is left out.
+fn window(text: &str, rows: Option<usize>) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    match rows {
+        Some(rows) if lines.len() > rows => {
+            let shown = rows - 1;
+            format!("{}\n... {} more lines", lines[..shown].join("\n"), lines.len() - shown)
+        }
+        _ => lines.join("\n"),
+    }
+}
+
 impl Status {
+    /// Whether ctrl-C is its ordinary end.
+    pub(super) fn is_watch(&self) -> bool {
+        self.watch.is_some()
+    }
+
     pub(super) async fn run(&self, globals: &Globals, output: &Output) -> Result<(), Failure> {
         let broker = Broker::open_read_only(&globals.db).await?;
         loop {
@@ -38,13 +65,28 @@ impl Status {
             if output.json {
                 output.json(&status)?;
             } else {
-                let clear = if self.watch.is_some() && std::io::stdout().is_terminal() { CLEAR } else { "" };
-                output.text(&format!("{clear}{}", show::tables(&status)))?;
+                let text = show::tables(&status);
+                match self.watch.is_some() && std::io::stdout().is_terminal() {
+                    true => output.bytes(format!("{CLEAR}{}", window(&text, rows())).as_bytes())?,
+                    false => output.text(&text)?,
+                }
             }
             match self.watch {
                 Some(interval) => tokio::time::sleep(interval.max(Duration::from_millis(50))).await,
                 None => return Ok(()),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::window;
+
+    #[test]
+    fn a_window_keeps_the_first_line_and_says_what_is_left_out() {
+        assert_eq!(window("a\nb\nc\n", Some(3)), "a\nb\nc");
+        assert_eq!(window("a\nb\nc\nd\n", Some(3)), "a\nb\n... 2 more lines");
+        assert_eq!(window("a\nb", None), "a\nb");
     }
 }

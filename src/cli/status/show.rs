@@ -1,7 +1,8 @@
 //! The status as tables.
 
-use crate::cli::output::{printable, printable_name, shortened, span, table};
-use dialoq::status::{LevelStatus, QueueStatus, Status};
+use crate::cli::output::{fitting, is_coloured, printable, printable_name, shortened, span, table};
+use comfy_table::{Cell, Color};
+use dialoq::status::{ConversationCount, LevelStatus, QueueStatus, Status};
 use std::time::Duration;
 
 /// All of it, for a terminal.
@@ -26,20 +27,33 @@ fn queues(queues: &[QueueStatus]) -> String {
     if queues.is_empty() {
         return "no queues".to_owned();
     }
-    let mut shown =
-        table(&["queue", "status", "#level", "#messages", "#groups", "#oldest waiting", "#readers", "activation"]);
+    let mut rows = Vec::new();
     for queue in queues {
         let first = queue.levels.first().map(level).unwrap_or(["–", "0", "0", "–"].map(str::to_owned));
         let [priority, messages, groups, oldest] = first;
         let name = printable_name(&queue.name).into_owned();
-        shown.add_row([name, state(queue), priority, messages, groups, oldest, readers(queue), activation(queue)]);
+        // A queue that is off wants a human.
+        let status = marked(state(queue), !(queue.is_receive_enabled && queue.is_enqueue_enabled));
+        let of_first = marked(priority, queue.levels.first().is_some_and(|level| level.is_quarantined));
+        let counts = [messages, groups, oldest, readers(queue), activation(queue)].map(Cell::new);
+        rows.push([vec![Cell::new(name), status, of_first], counts.to_vec()].concat());
         for further in queue.levels.iter().skip(1) {
             let [priority, messages, groups, oldest] = level(further);
-            let blank = String::new;
-            shown.add_row([blank(), blank(), priority, messages, groups, oldest, blank(), blank()]);
+            let blank = || Cell::new("");
+            let counts = [messages, groups, oldest].map(Cell::new);
+            let of_further = marked(priority, further.is_quarantined);
+            rows.push([vec![blank(), blank(), of_further], counts.to_vec(), vec![blank(), blank()]].concat());
         }
     }
-    shown.to_string()
+    let headings = ["queue", "status", "#level", "#messages", "#groups", "#oldest", "#readers", "activation"];
+    // In a narrow terminal first the groups go, then who activates, the age, and the readers.
+    fitting(&headings, &[4, 7, 5, 6], &rows).to_string()
+}
+
+/// A cell, red in a terminal if it wants a human.
+fn marked(text: String, wants_a_human: bool) -> Cell {
+    let cell = Cell::new(text);
+    if wants_a_human && is_coloured() { cell.fg(Color::Red) } else { cell }
 }
 
 fn state(queue: &QueueStatus) -> String {
@@ -85,12 +99,14 @@ fn activation(queue: &QueueStatus) -> String {
 }
 
 fn conversations(status: &Status) -> String {
-    let mut shown = table(&["service", "state", "", "#endpoints"]);
-    for row in &status.conversations {
+    let row = |row: &ConversationCount| {
         let service = printable_name(&row.service_name).into_owned();
-        shown.add_row([service, row.state.code().to_owned(), row.state_desc.to_owned(), row.endpoints.to_string()]);
-    }
-    shown.to_string()
+        let is_broken = row.state.code() == "ER";
+        let state = marked(row.state.code().to_owned(), is_broken);
+        vec![Cell::new(service), state, Cell::new(row.state_desc), Cell::new(row.endpoints)]
+    };
+    let rows: Vec<_> = status.conversations.iter().map(row).collect();
+    fitting(&["service", "state", "", "#endpoints"], &[2], &rows).to_string()
 }
 
 fn transmission(status: &Status) -> String {
